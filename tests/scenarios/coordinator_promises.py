@@ -1,7 +1,7 @@
-"""What a broker has promised by its answers, and what it must therefore know again after kill -9.
+"""What a broker has acknowledged, and must therefore know after kill -9.
 
-A request that was under way when the broker was killed may have been carried out or not: then either is allowed, and
-from the first look on what was seen.
+A request in flight at the kill may have been applied or not. Either state is allowed; the state that the first check
+sees must then persist.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from tests.scenarios.coordinator_requests import (
 
 Members = frozenset[tuple[str, bytes]]
 NOBODY: Members = frozenset()
-"""Each member's id and its assignment."""
+"""Member ids and their assignments."""
 
 
 class Promise(Protocol):
     def check(self, connection: Connection) -> None:
-        """Fails if the broker does not keep it. What was seen is promised from now on."""
+        """Fails if the broker does not keep the promise. The state that it sees is promised from then on."""
 
 
 @dataclass(slots=True)
 class GroupPromise:
-    """Who is in a group, in which generation; nobody in an empty one."""
+    """A group's generation and members; an empty group has none."""
 
     group: str
     allowed: dict[Members, int]
@@ -53,7 +53,7 @@ class GroupPromise:
 
 @dataclass(slots=True)
 class OffsetPromise:
-    """What a group has committed; -1: nothing."""
+    """A group's committed offset; -1: none."""
 
     group: str
     topic: str
@@ -68,7 +68,7 @@ class OffsetPromise:
 
 @dataclass(slots=True)
 class Transaction:
-    """A transactional id's only transaction: where it writes, and what is known of it."""
+    """The only transaction of a transactional id: its partition, and its known state."""
 
     name: str
     topic: str
@@ -79,11 +79,11 @@ class Transaction:
     partitions: set[frozenset[tuple[str, int]]] = field(default_factory=lambda: {frozenset()})
     """Of an open transaction."""
     offset: tuple[str, int] | None = None
-    """The group and the offset that it commits for partition 0 of its topic."""
+    """The group and the offset that the transaction commits for partition 0 of its topic."""
     first_offset: int = -1
-    """Where its records begin, -1: there are none."""
+    """The first offset of its records; -1: none."""
     records_may_be_missing: bool = False
-    """They were under way when the broker was killed."""
+    """The records were in flight when the broker was killed."""
     has_the_log: bool = True
     """No later transaction writes to its partition."""
 
@@ -103,7 +103,7 @@ class Transaction:
         self.states, self.epochs = {seen.transaction_state}, {seen.producer_epoch}
 
     def _settled(self, connection: Connection) -> DescribeTransactionsResponse.TransactionState:
-        """When nothing is under way any more: what was prepared is completed by the broker itself."""
+        """The state once nothing is pending: the broker itself completes prepared transactions."""
         request = DescribeTransactionsRequest(transactional_ids=[self.name])
         give_up = time.monotonic() + GIVE_UP_S
         while True:

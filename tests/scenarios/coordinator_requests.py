@@ -1,4 +1,4 @@
-"""Requests to the coordinators over plain sockets; sent and received apart where a kill comes between."""
+"""Requests to the coordinators over plain sockets; sent and received separately if a kill comes in between."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ VERSIONS = {
     "DeleteTopicsRequest": 3,
 }
 LONG_MS = 1_800_000
-"""The longest session: nobody here sends heartbeats."""
+"""The longest session timeout: these members send no heartbeats."""
 GIVE_UP_S = 30
 LOADING = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -154,7 +154,7 @@ def end(transactional_id: str, producer: tuple[int, int], committed: bool) -> En
 
 
 def until_loaded(connection: Connection, request: Message, response: type[R], error: str) -> R:
-    """Asks until the field `error` of the answer (see `field_of`) is none of a coordinator that loads."""
+    """Retries until the field `error` of the response (see `field_of`) is no error of a loading coordinator."""
     give_up = time.monotonic() + GIVE_UP_S
     while True:
         answer = connection.call(request, response)
@@ -166,7 +166,7 @@ def until_loaded(connection: Connection, request: Message, response: type[R], er
 
 
 def field_of(answer: object, path: str) -> int:
-    """A number in an answer; arrays on the way have one item each."""
+    """A number in a response; arrays on its path have one item each."""
     for name in path.split("."):
         answer = getattr(answer, name)
         if isinstance(answer, list):
@@ -191,7 +191,7 @@ def described(connection: Connection, group: str) -> DescribeGroupsResponse.Desc
 
 
 def committed(connection: Connection, group: str, topic: str, partition: int) -> int:
-    """The stable committed offset, -1 where there is none."""
+    """The stable committed offset, -1 if there is none."""
     wanted = OffsetFetchRequest.OffsetFetchRequestTopic(name=topic, partition_indexes=[partition])
     request = OffsetFetchRequest(group_id=group, topics=[wanted], require_stable=False)
     answer = until_loaded(connection, request, OffsetFetchResponse, "error_code")

@@ -1,4 +1,4 @@
-"""Seeded mutations of valid frames, thrown at a broker; after each the broker must answer or close, in time."""
+"""Seeded mutations of valid frames, sent to a broker; after each the broker must answer or close in time."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _fetch() -> FetchRequest:
 
 
 class Mutator:
-    """Endless damaged payloads from ``seeds``, the same for the same seed."""
+    """An endless sequence of damaged payloads from ``seeds``, the same for the same seed."""
 
     def __init__(self, seeds: list[bytes], random_source: random.Random) -> None:
         self._seeds = seeds
@@ -72,7 +72,7 @@ class Mutator:
 
     def _damage(self, data: bytearray) -> None:
         source = self._random
-        start = 4 if len(data) > 12 and source.random() < 0.9 else 0  # mostly spare the API key and version
+        start = 4 if len(data) > 12 and source.random() < 0.9 else 0  # mostly keep the API key and version
         at = source.randrange(start, len(data)) if len(data) > start else 0
         length = source.randrange(1, 9)
         match source.randrange(7):
@@ -93,7 +93,7 @@ class Mutator:
                 data[at:] = other[min(at, len(other)) :]
 
     def _is_harmless(self, payload: bytes) -> bool:
-        """Leaves out what a broker rightly takes at its word: long waits, and topics by the thousand."""
+        """Excludes what a broker rightly executes: long waits, and thousands of new topics."""
         if len(payload) < 8:
             return True
         api_key, version = struct.unpack_from(">hh", payload)
@@ -122,14 +122,14 @@ def _body(payload: bytes, message: type[M], version: int) -> M:
 
 
 class Outcomes:
-    """What became of the frames: answered with the connection alive, or closed."""
+    """The outcomes of the frames: answered with the connection alive, or closed."""
 
     def __init__(self) -> None:
         self.answered = 0
         self.closed = 0
 
     def throw(self, bootstrap: str, payloads: Iterator[bytes], count: int) -> None:
-        """Sends ``count`` payloads, each followed by a plain ApiVersions; TimeoutError is the broker that hangs."""
+        """Sends ``count`` payloads, each followed by a plain ApiVersions. Raises TimeoutError if the broker hangs."""
         client = RawClient(bootstrap, timeout=20)
         for _ in range(count):
             if not self._throw(client, next(payloads)):

@@ -1,4 +1,4 @@
-"""Batches that cost a broker much more than their bytes, as no library would send them."""
+"""Batches that cost a broker much more than their size, which no library sends."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from odradek.protocol.record import varint_bytes
 
 MEBIBYTE = 1 << 20
 TINY_RECORD = b"\x0c\x00\x00\x00\x01\x01\x00"
-"""Neither key nor value nor headers; at any place but the first its offset delta is wrong, which a leader must take."""
+"""A record without key, value and headers. Its offset delta is wrong except in first place; leaders accept that."""
 
 
 def batch_of(
@@ -26,14 +26,14 @@ def batch_of(
     producer_epoch: int = NO_PRODUCER_EPOCH,
     base_sequence: int = NO_SEQUENCE,
 ) -> bytes:
-    """A batch with these records, already compressed, and a right checksum."""
+    """A batch with these already compressed records and a valid checksum."""
     header = BatchHeader(0, 0, -1, 2, 0, codec, count - 1, 0, 0, producer_id, producer_epoch, base_sequence, count)
     header.seal(body)
     return header.pack() + body
 
 
 def zeros_record(size: int, value: bytes = b"") -> Iterator[bytes]:
-    """One record with a value of `size` bytes, zeros behind `value`, a piece at a time."""
+    """One record, in pieces, whose value is `value` padded with zeros to `size` bytes."""
     fields = b"\x00\x00\x00\x01" + varint_bytes(size)
     yield varint_bytes(len(fields) + size + 1) + fields + value
     for left in range(size - len(value), 0, -MEBIBYTE):
@@ -42,19 +42,19 @@ def zeros_record(size: int, value: bytes = b"") -> Iterator[bytes]:
 
 
 def record_of_time(timestamp_delta: int, offset_delta: int) -> bytes:
-    """Neither key nor value nor headers."""
+    """A record without key, value and headers."""
     fields = b"\x00" + varint_bytes(timestamp_delta) + varint_bytes(offset_delta) + b"\x01\x01\x00"
     return varint_bytes(len(fields)) + fields
 
 
 def record_of_headers(count: int) -> bytes:
-    """One record with so many headers of two bytes each."""
+    """One record with `count` headers of two bytes each."""
     fields = b"\x00\x00\x00\x01\x01" + varint_bytes(count) + b"\x00\x01" * count
     return varint_bytes(len(fields)) + fields
 
 
 def compressed(codec: int, pieces: Iterable[bytes]) -> bytes:
-    """The pieces as one stream, as small as the codec makes it."""
+    """The pieces as one stream, compressed as much as the codec can."""
     if codec == Compression.ZSTD:
         stream = zstandard.ZstdCompressor(level=3).compressobj()
         return b"".join(map(stream.compress, pieces)) + stream.flush()
@@ -73,7 +73,7 @@ def bomb(codec: int, size: int) -> bytes:
 
 
 def produce_of(topic: str, batches: Sequence[bytes], *, acks: int = 1, first_partition: int = 0) -> ProduceRequest:
-    """Each batch for a partition of its own."""
+    """A Produce with each batch for a different partition."""
     partitions = [
         ProduceRequest.PartitionProduceData(index=index, records=batch)
         for index, batch in enumerate(batches, first_partition)

@@ -1,4 +1,4 @@
-"""What large requests name, in a broker: a topic with records, a group with offsets, a member, a transaction."""
+"""What large requests name in a broker: a topic with records, a group with offsets and a member, a transaction."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ERROR_OF_PARTITION = "results_by_topic_v3_and_below.results_by_partition.partiti
 
 
 class KnownWorld:
-    """`known` names what there is after `restore()`, which makes again what requests have deleted or ended."""
+    """`known` names the objects that exist after `restore()`, which recreates what requests deleted or ended."""
 
     def __init__(self, bootstrap: str, known: Known) -> None:
         self._connection = Connection(bootstrap)
@@ -77,7 +77,7 @@ class KnownWorld:
         return self._connection.call(heartbeat, HeartbeatResponse).error_code
 
     def _join(self) -> None:
-        """Alone: the member that was there leaves."""
+        """Joins as the only member: the previous one leaves."""
         self._connection.call(requests.leave(self.known.joined_group, [self.known.member_id]), LeaveGroupResponse)
         group, metadata = self.known.joined_group, bytes(MEMBER_METADATA_BYTES)
         refused = until_loaded(self._connection, requests.join(group, "", metadata), JoinGroupResponse, "error_code")

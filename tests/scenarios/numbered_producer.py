@@ -1,4 +1,4 @@
-"""An idempotent, acks=all producer of 0, 1, 2, ... that outlives its broker, and the reader of its topic."""
+"""An idempotent, acks=all producer of 0, 1, 2, ... that survives its broker, and a reader of its topic."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TOPIC = "numbers"
 
 
 class NumberedProducer:
-    """Writes 0, 1, 2, ... from a thread until told to stop; remembers which numbers were acknowledged."""
+    """Writes 0, 1, 2, ... from a thread until `finish`; records the acknowledged numbers."""
 
     def __init__(self, bootstrap: str) -> None:
         self.acknowledged: list[int] = []

@@ -1,4 +1,4 @@
-"""A client of a few lines that speaks frames over a blocking socket, for requests no library would send."""
+"""A minimal client that sends frames over a blocking socket, for requests that no library sends."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class RawClient:
         self.socket.sendall(struct.pack(">i", len(payload)) + payload)
 
     def receive(self) -> bytes:
-        """One frame without its length; ConnectionError where the broker closed instead."""
+        """Returns one frame without its length. Raises ConnectionError if the broker closed instead."""
         (length,) = struct.unpack(">i", self._exactly(4))
         return self._exactly(length)
 

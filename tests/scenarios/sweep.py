@@ -1,7 +1,7 @@
-"""One large request after the other against a broker in this process: the loop's longest turn and the memory it takes.
+"""Large requests, one after the other, to a broker in this process: the loop's longest turn and the memory taken.
 
-A turn is measured by a callback that always wants to be called soon: the processor time of the loop's thread between
-two of its calls. So neither other threads nor a busy machine count, only what the loop does before it comes back.
+A turn is measured by a callback that always reschedules itself: the processor time of the loop's thread between two
+calls. So neither other threads nor a busy machine count, only the work of the loop.
 Memory is what Python allocates at most while the request is served (tracemalloc), less one copy of the frame and one
 of the answer. The two are measured in runs of their own, since tracing slows the loop.
 """
@@ -33,12 +33,12 @@ class Bounds(NamedTuple):
     turn_ms: float = 100
     bytes_per_byte: float = 20
     free_bytes: int = 8 << 20
-    """What any request may take besides. 4 MiB are allowed for the elements of every request (LEAST_MEMORY_OF_REQUEST).
+    """What any request may take in addition. The elements of every request may take 4 MiB (LEAST_MEMORY_OF_REQUEST).
     A frame of up to 64 KB is read at once, and its elements are not charged for: tiny ones and their answers take up to
     100 bytes of memory for each byte, 6.4 MB in all.
     """
     inflated_bytes: int = INFLATED_BYTES + (1 << 20)
-    """What batches may take that inflate: one of lz4 or snappy is held as a whole while it is checked. Its own bound is
+    """What inflating batches may take: an lz4 or snappy batch is held completely while it is checked. Its own bound is
     odradek.max.decompressed.batch.bytes.
     """
 
@@ -57,7 +57,7 @@ class Measured(NamedTuple):
     extra_bytes: int
     """The most that was allocated at once, beyond the frame and the answer."""
     kept_bytes: int
-    """What is still allocated when all is done."""
+    """What is still allocated afterwards."""
     inflates: bool = False
 
     @property
@@ -69,7 +69,7 @@ class Measured(NamedTuple):
         return self.extra_bytes / self.frame_bytes
 
     def excess(self, bounds: Bounds) -> list[str]:
-        """What is beyond the bounds, one sentence each."""
+        """The exceeded bounds, one sentence each."""
         found = []
         if self.outcome == "silent":
             found.append(f"no answer after {GIVE_UP_S} s")
@@ -110,7 +110,7 @@ class LongestTurn:
 
 
 class Sweep:
-    """`measure` throws one request at the broker of `thread`."""
+    """`measure` sends one request to the broker of `thread`."""
 
     def __init__(self, thread: BrokerThread) -> None:
         self._thread = thread
@@ -156,7 +156,7 @@ class Sweep:
         return max(peak - len(frame) - answer_bytes, 0), kept
 
     def _exchange(self, frame: bytes) -> tuple[str, int]:
-        """Sends the frame, receives the answer and waits until nothing is done about it any more."""
+        """Sends the frame, receives the answer and waits until its processing has ended."""
         tasks = self._thread.call(_tasks())
         host, port = self._thread.bootstrap.rsplit(":", 1)
         with socket.create_connection((host, int(port)), GIVE_UP_S) as client:
@@ -194,7 +194,7 @@ async def _tasks() -> set[asyncio.Task[object]]:
 
 
 async def _settled(known: set[asyncio.Task[object]]) -> None:
-    """Until no task is left that a request has started."""
+    """Waits until no task of a request is left."""
     await until(lambda: not asyncio.all_tasks() - known - {asyncio.current_task()})
 
 

@@ -1,4 +1,4 @@
-"""docker-compose.yml: who reaches the broker that it starts."""
+"""docker-compose.yml: from where its broker can be reached."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ten thousand idle connections, clients that never read, clients that close half: none of them is felt by another."""
+"""Ten thousand idle connections, clients that never read, clients that close half: none of them slows down another."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def make_topic(broker: SpawnedBroker, name: str) -> None:
 
 def test_ten_thousand_idle_connections_cost_little_and_delay_no_client(broker: SpawnedBroker) -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    count = min(IDLE_CONNECTIONS, hard // 4 * 3 - 100)  # the rest is the logs'
+    count = min(IDLE_CONNECTIONS, hard // 4 * 3 - 100)  # the rest is for the logs
     host, port = broker.bootstrap.rsplit(":", 1)
     round_trip(broker, b"before")
     before = memory_bytes(broker)
@@ -135,8 +135,8 @@ def test_a_client_that_never_reads_holds_little_memory_and_delays_no_client(brok
 async def test_a_half_closed_connection_and_its_parked_fetch_end_within_a_second(
     is_read: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At once where the connection is read; where it is not, since a fetch waits behind one of its session, at the
-    broker's next look at connections, of which there are two a second. The fetch would wait for a minute.
+    """At once if the connection is being read. If not, since a fetch waits for another one of its session, at the next
+    of the broker's checks of connections, two a second. The fetch would wait for a minute.
     """
     looks: list[SocketServer] = []
     look = SocketServer.sweep
@@ -155,7 +155,7 @@ async def test_a_half_closed_connection_and_its_parked_fetch_end_within_a_second
         else:
             writer.write(fetch_of(max_wait_ms=0, session_epoch=0))
             answer = await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
-            session_id = int.from_bytes(answer[10:14], "big")  # behind correlation id, throttle time and error code
+            session_id = int.from_bytes(answer[10:14], "big")  # after correlation id, throttle time and error code
             writer.write(fetch_of(max_wait_ms=60_000, session_id=session_id, session_epoch=1) * 2)
         waiting = broker.replica_manager.fetch_purgatory
         await until(lambda: waiting.delayed == 1 and len(broker.socket_server.blocked) == (not is_read))
@@ -169,7 +169,7 @@ async def test_a_half_closed_connection_and_its_parked_fetch_end_within_a_second
 
 
 def fetch_of(**parameters: Any) -> bytes:
-    """The frame of a fetch that finds nothing; of no session unless said."""
+    """The frame of a fetch that finds nothing; without a session by default."""
     asked = FetchRequest.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=99)
     topics = [FetchRequest.FetchTopic(topic="felt", partitions=[asked])]
     payload = request_payload(FetchRequest(min_bytes=1, max_bytes=1000, topics=topics, **parameters), 11)

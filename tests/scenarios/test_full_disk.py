@@ -1,4 +1,4 @@
-"""A disk that is really full: a small tmpfs under the data directory."""
+"""A full disk: a small tmpfs under the data directory."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def produce(broker: SpawnedBroker, values: list[bytes]) -> list[confluent_kafka.KafkaError | None]:
-    """What became of each value, in order, up to the second that was refused; the client does not retry."""
+    """The outcome of each value, in order, up to the second refusal; the client does not retry."""
     outcomes: list[confluent_kafka.KafkaError | None] = []
     producer = confluent_kafka.Producer(
         {
@@ -89,7 +89,7 @@ def test_a_full_disk_refuses_appends_until_space_is_free_and_serves_reads(small_
 
 
 def fill(disk: Path) -> None:
-    """Takes all the room there is."""
+    """Uses all free space."""
     with (disk / "ballast").open("ab", buffering=0) as ballast, contextlib.suppress(OSError):
         while True:
             ballast.write(bytes(MEBIBYTE))
@@ -123,7 +123,7 @@ def test_a_broker_starts_on_a_full_disk_and_accepts_appends_once_space_is_free(
     log = broker.log_text()
     assert "Traceback" not in log
     assert f"No space left on device: '{data}/disk-0/" in log
-    fill(small_disk)  # what the start had removed made room
+    fill(small_disk)  # what the start had removed freed space
     assert broker.terminate() == 1, "the next start must recover"
     assert re.search(rf"odradek: {data} is not marked as cleanly shut down: .*: '{data}/", broker.log_text())
     broker.close()

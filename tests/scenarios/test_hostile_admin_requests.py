@@ -1,5 +1,5 @@
-"""One client without a login sends administrative requests that are valid and huge: the others have their turns
-meanwhile, and memory stays in proportion to what was sent.
+"""One client without a login sends valid, huge administrative requests: they do not block other clients, and memory
+stays in proportion to the requests.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def test_a_resource_named_with_different_keys_is_described_with_all_of_them(brok
 
 
 def test_a_response_that_would_be_too_large_is_refused_before_it_is_built() -> None:
-    names = ["0" * length for length in range(1, 400)]  # all are this broker's number
+    names = ["0" * length for length in range(1, 400)]  # all are this broker's id
     most_bytes = 1 << 20
     with watched_broker({"odradek.max.response.bytes": most_bytes}) as broker:
         request = description_of(names)

@@ -1,4 +1,4 @@
-"""Arrays of very many elements, the handling or answering of which would take more memory than the elements."""
+"""Arrays of very many elements whose handling or responses would take more memory than the elements."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_forgotten_topics_without_partitions_count_as_well(broker: WatchedBroker
 
 
 def test_an_error_response_for_very_many_partitions_takes_no_extra_memory(broker: WatchedBroker) -> None:
-    """An int32 takes ten bytes of memory for each of its own."""
+    """An int32 takes ten times its size in memory."""
     topic = OffsetFetchRequest.OffsetFetchRequestTopic(name="t", partition_indexes=list(range(MANY_PARTITIONS)))
     memory = broker.memory_of(OffsetFetchRequest(group_id="g", topics=[topic]), 5)
     assert memory.answer > MANY_PARTITIONS * 10

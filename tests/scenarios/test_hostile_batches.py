@@ -1,6 +1,6 @@
-"""Batches that are small on the wire and large in memory, or just large: the others have their turns meanwhile.
+"""Batches that are small on the wire and large in memory, or just large, do not block other clients.
 
-A turn is measured by the processor time that the loop's own thread spends in it. 100 ms is what others may wait.
+A turn is measured by the processor time of the loop's thread. Other clients may wait at most 100 ms.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ TOPIC = "attacked"
 LATEST, LARGEST_TIMESTAMP = -1, -3
 LATE_MS = 5
 MILLIONS = 50_000 if record_walk.__file__.endswith(".py") else 1_000_000
-"""Plain Python takes twenty times as long for each record; so few are many turns as well."""
+"""Plain Python takes twenty times as long for each record, so a few also take many turns."""
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def send(
 
 
 def answer_of(client: RawClient) -> list[tuple[ErrorCode, int]]:
-    """Error and base offset of each partition."""
+    """The error and the base offset of each partition."""
     response = decode(ProduceResponse, PRODUCE_VERSION, client.receive(), 4)
     return [
         (ErrorCode(each.error_code), each.base_offset)
@@ -125,7 +125,7 @@ def test_sixty_batches_that_inflate_beyond_the_limit_block_no_client(broker: Bro
 
 
 def test_many_small_batches_are_spread_over_turns(broker: BrokerThread) -> None:
-    """Each of them fits one turn; together they take as long as one large batch."""
+    """Each batch fits one turn; together they take as long as one large batch."""
     bombs = [bomb(Compression.GZIP, MEBIBYTE)] * 60
     with client_of(broker) as client, longest_turn(broker) as turn:
         answer = produce(client, bombs)
@@ -168,7 +168,7 @@ def test_millions_of_records_or_headers_block_no_client(broker: BrokerThread, co
 
 @pytest.mark.parametrize("codec", Compression)
 def test_a_search_by_time_among_very_many_records_blocks_no_client(broker: BrokerThread, codec: Compression) -> None:
-    """Only the last of them is as late as the search asks for."""
+    """Only the last record is as late as the requested time."""
     count = 100_000
     body = b"".join([record_of_time(0, offset) for offset in range(count - 1)]) + record_of_time(LATE_MS, count - 1)
     batch = batch_of(body if codec is Compression.NONE else compressed(codec, [body]), count, codec)
@@ -215,7 +215,7 @@ def test_renumbered_and_recompressed_records_block_no_client() -> None:
 
 
 def test_requests_after_a_large_batch_are_appended_and_answered_after_it(broker: BrokerThread) -> None:
-    """An idempotent producer has several batches in flight; the broker must take them in their order."""
+    """An idempotent producer has several batches in flight; the broker must append them in order."""
     large = batch_of(compressed(Compression.ZSTD, zeros_record(20 * MEBIBYTE)), 1, Compression.ZSTD, 7, 0, 0)
     with client_of(broker) as client:
         send(client, [large])

@@ -1,4 +1,4 @@
-"""Frames that one client sends to stop the others: what they cost in processor time and in memory.
+"""Frames with which one client tries to block the others: their cost in processor time and memory.
 
 The attacks run over sockets against a broker in this process. `longest turn` is the most processor time that passes
 between two turns of the broker's loop, so that it does not depend on what else the machine does.
@@ -46,7 +46,7 @@ def frame_of(api_key: int, version: int, body: bytes, *, header_tags: bytes = b"
 
 
 def tags(count: int) -> bytes:
-    """A section of empty tagged fields that nobody knows."""
+    """A section of empty, unknown tagged fields."""
     return unsigned_varint(count) + b"\x7f\0" * count
 
 
@@ -160,7 +160,7 @@ def peak_of(broker: SpawnedBroker) -> int:
 
 
 def test_many_empty_elements_take_memory_in_proportion_to_the_frame(tmp_path: Path) -> None:
-    """The rest of the frame justifies their number; they are refused when all have been read."""
+    """The rest of the frame is large enough for their number; they are refused after all have been read."""
     count, padding = 200_000, 2_500_000
     topics = array_of(count, b"\1\1\0")
     one_tag = b"\1\x7f" + unsigned_varint(padding) + bytes(padding)
@@ -247,7 +247,7 @@ def send_and_hold(bootstrap: str, data: bytes, done: threading.Event) -> None:
 
 
 def answer_to(bootstrap: str, frame: bytes) -> bytes:
-    """Tries again where its connection is closed, as producers do."""
+    """Retries if its connection is closed, as producers do."""
     while True:
         try:
             with RawClient(bootstrap, timeout=30) as client:

@@ -1,4 +1,4 @@
-"""Another user of the machine, who reads what is readable and plants links where the broker writes."""
+"""Another user of the machine reads what is readable, and creates links where the broker writes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def settings(directories: list[Path]) -> dict[str, str]:
 
 
 def tear_the_journal(data: Path) -> None:
-    """Has the next start write a snapshot and a new journal."""
+    """Makes the next start write a snapshot and a new journal."""
     with (data / "metadata.journal").open("ab") as file:
         file.write(b"half a li")
 
@@ -101,7 +101,7 @@ FILES_OF_A_PARTITION = (
 
 
 def plant_links(data: Path, partition: Path, victim: Path) -> None:
-    """Links to `victim` in the place of temporary files."""
+    """Creates links to `victim` in place of temporary files."""
     for name in CHECKPOINTS:
         (data / f"{name}.tmp").symlink_to(victim)
     for name in FILES_OF_A_PARTITION:

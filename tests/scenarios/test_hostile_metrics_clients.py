@@ -1,4 +1,4 @@
-"""Clients of the metrics port that say nothing, take nothing, or come from another site's page."""
+"""Clients of the metrics port that send nothing, read nothing, or come from another site's page."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 @contextlib.asynccontextmanager
 async def connections(port: int, count: int, saying: bytes = b"") -> AsyncIterator[list[Connection]]:
-    """So many connections, oldest first, each of which has been accepted."""
+    """`count` accepted connections, oldest first."""
     opened = []
     try:
         for _ in range(count):

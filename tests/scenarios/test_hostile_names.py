@@ -1,4 +1,4 @@
-"""Names that hold escape sequences: the terminal of an administrator does not obey what a client sends."""
+"""Names that hold escape sequences: the terminal of an administrator does not execute what a client sends."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from odradek.broker.testing import BrokerThread
 from odradek.cli.__main__ import describe, main
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\r\nforged\u202e"
-"""Sets the title, clears the screen, colours, begins a line, turns the direction of the text."""
+"""Sets the title, clears the screen, sets colors, begins a line, reverses the text direction."""
 HARMLESS = r"\x1b]0;owned\x07\x1b[2J\x9b31m\r\nforged\u202e"
 
 
@@ -27,7 +27,7 @@ class Terminal(io.StringIO):
 
 @pytest.fixture
 def terminal() -> Iterator[Callable[[], str]]:
-    """What a broker's log shows on a terminal; without the colours that are the log's own."""
+    """A broker's log on a terminal, without the log's own colors."""
     before, was_configured = structlog.get_config(), structlog.is_configured()
     stream = Terminal()
     configure_logging(lambda: 0, stream=stream, is_final=False)

@@ -1,7 +1,7 @@
-"""kill -9 of the broker at each step of groups and transactions: it loads what its last answers promised.
+"""kill -9 of the broker at each step of groups and transactions: it reloads what its last answers acknowledged.
 
-Each step is killed twice: while its request is under way, and right after its answer. What is promised in one round is
-looked at after each of the following, too.
+Each step is killed twice: while its request is in flight, and right after its answer. What was promised in one round
+is checked after each of the following rounds, too.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from tests.soak import rounds
 from tests.spawned_broker import SpawnedBroker, free_port, start_broker
 
 ROUNDS = rounds(1, in_soak=12)
-"""How many times each step is killed, both ways."""
+"""How many times each step is killed in both ways."""
 STEPS_OF_TRANSACTIONS = ("init", "add", "write", "add offsets", "send offsets", "commit it", "abort it")
 STEPS = ("join", "sync", "leave", "commit", *STEPS_OF_TRANSACTIONS)
 SETTINGS = {
@@ -51,11 +51,11 @@ R = TypeVar("R", bound=Message)
 
 
 class Killed(Exception):
-    """The step that was to be killed has been."""
+    """The broker was killed at the intended step."""
 
 
 class World:
-    """A broker, what it has promised, and where it is killed next."""
+    """A broker, its promises, and the step at which it is killed next."""
 
     def __init__(self, data_dir: Path, chance: random.Random) -> None:
         self.data_dir, self.chance, self.port = data_dir, chance, free_port()
@@ -84,7 +84,7 @@ class World:
     def step(
         self, name: str, request: Message, response: type[R], error: str, may: Callable[[], None] = lambda: None
     ) -> R:
-        """The answer. If it is to be killed before that: `may` notes what it may have changed."""
+        """Returns the answer. If the broker is killed before it, `may` records what may have changed."""
         if name == self.target and not self.is_answered:
             may()
             self.connection.send(request)
@@ -93,7 +93,7 @@ class World:
         return until_loaded(self.connection, request, response, error)
 
     def after(self, name: str) -> None:
-        """What a step's answer promises has been noted."""
+        """Called after the promise of a step's answer was recorded."""
         if name == self.target:
             raise Killed
 
@@ -110,7 +110,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 def live_in_a_group(world: World, name: str) -> None:
-    """Two members join and are given something; the second time, which may be killed, something else; they leave."""
+    """Two members join and get an assignment, then another one, during which a kill may come; then they leave."""
     promise = GroupPromise(name, {NOBODY: -1})
     world.promises.append(promise)
     ids = [world.connection.call(ask.join(name, ""), JoinGroupResponse).member_id for _ in range(2)]
@@ -128,7 +128,7 @@ def live_in_a_group(world: World, name: str) -> None:
 
 
 def join_both(world: World, step: str, other: Connection, name: str, ids: list[str]) -> JoinGroupResponse:
-    """What the leader is told when both have joined: one comes with something new, which begins a rebalance."""
+    """The leader's JoinGroup response when both have joined: one has new metadata, which starts a rebalance."""
     news = ask.join(name, ids[1], metadata=world.chance.randbytes(10))
     other.send(news)
     until(lambda: described(world.connection, name).group_state, "PreparingRebalance".__eq__, "rebalance")
@@ -182,7 +182,7 @@ def transact(world: World, name: str, is_committed: bool) -> None:
 
 
 def free_partition(world: World) -> int:
-    """One that no open transaction writes to."""
+    """A partition to which no open transaction writes."""
     taken = {one.partition for one in world.transactions if "Ongoing" in one.states}
     free = next(partition for partition in range(PARTITIONS) if partition not in taken)
     for one in world.transactions:
@@ -191,7 +191,7 @@ def free_partition(world: World) -> int:
 
 
 def initialize(world: World, transaction: Transaction) -> None:
-    """Twice, so that there is something to promise before the one that is killed."""
+    """Initializes twice, so that there is a promise before the call that is killed."""
     request = ask.init(transaction.name)
     for step in ("first init", "init"):
         answer = world.step(step, request, InitProducerIdResponse, "error_code", lambda: transaction.epochs.add(1))
@@ -307,7 +307,7 @@ def test_a_broker_killed_at_any_step_keeps_what_it_acknowledged(world: World) ->
 
 
 def abort_what_is_open(world: World) -> None:
-    """So that partitions are free for others: every second one stays as it is for a while."""
+    """Frees partitions for others: aborts half of the open transactions, chosen at random."""
     for transaction in world.transactions:
         if transaction.states == {"Ongoing"} and world.chance.random() < 0.5:
             (epoch,) = transaction.epochs

@@ -1,4 +1,4 @@
-"""kill -9 of the broker in a loop under an idempotent, acks=all producer with a flush at each append."""
+"""kill -9 of the broker in a loop under an idempotent, acks=all producer with a flush after each append."""
 
 from __future__ import annotations
 

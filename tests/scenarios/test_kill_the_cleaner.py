@@ -1,7 +1,7 @@
-"""kill -9 of the broker amid a clean: the latest value of each key stays, at its offset, and what was aborted stays
-hidden. The next broker begins at once while the process that cleaned may still be there, and cleans on.
+"""kill -9 of the broker during a cleaning: the latest value of each key stays, at its offset, and aborted records stay
+hidden. The next broker starts at once, perhaps while the cleaning process still runs, and continues to clean.
 
-Partition 0 is large and cleaned in a process of its own, partition 1 is cleaned on the loop.
+Partition 0 is large and is cleaned in a separate process, partition 1 is cleaned on the loop.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from tests.spawned_broker import SpawnedBroker, free_port, start_broker
 KILLS = rounds(3, in_soak=20)
 TOPIC, PARTITIONS, KEYS = "t", 2, 40
 RECORDS, PADDING = (1800, 900), (1000, 100)
-"""Of each partition and round; the second has less than 1 MB of sealed segments."""
+"""Records of each partition and round; the second has less than 1 MB of sealed segments."""
 PAUSES_S = (0, 0.02, 0.1, 0.2, 0.4)
-"""Between the beginning of a clean and the kill. Most cleans take half a second."""
+"""Pauses between the start of a cleaning and the kill. Most cleanings take half a second."""
 GIVE_UP_S = 60
 SETTINGS = {
     "log.cleaner.backoff.ms": "1",
@@ -39,7 +39,7 @@ Seen = tuple[str, str | None]
 
 
 class World:
-    """A broker and what has been committed: `records` by partition and offset, `latest` by partition and key."""
+    """A broker and what was committed: `records` by partition and offset, `latest` by partition and key."""
 
     def __init__(self, data_dir: Path, chance: random.Random) -> None:
         self.data_dir, self.chance, self.port = data_dir, chance, free_port()
@@ -72,7 +72,7 @@ class World:
         self._clean_when("0.01")
         while not self.unfinished("t-0"):
             time.sleep(0.001)
-        if self.interrupted:  # the first is killed at once: on a busy machine the clean ends during any pause
+        if self.interrupted:  # the first is killed at once: on a busy machine the cleaning ends during any pause
             time.sleep(self.chance.choice(PAUSES_S))
         self.kill()
         self.interrupted += bool(self.unfinished("t-0"))
@@ -130,7 +130,7 @@ class World:
         return ends[1]
 
     def check(self) -> list[int]:
-        """What was promised holds; the number of records that each partition still has."""
+        """Checks that promises hold; returns the number of records that each partition still has."""
         counts = []
         for partition in range(PARTITIONS):
             assert self._end(partition) == self.ends[partition]
@@ -170,7 +170,7 @@ class World:
         return seen
 
     def is_clean(self) -> bool:
-        """All that is sealed, by the checkpoint."""
+        """Whether all sealed segments are clean, by the checkpoint."""
         lines = (self.data_dir / "cleaner-offset-checkpoint").read_text().splitlines()
         actives = [max(path.stem for path in (self.data_dir / f"t-{p}").glob("*.log")) for p in range(PARTITIONS)]
         return all(f"{TOPIC} {partition} {int(active)}" in lines for partition, active in enumerate(actives))

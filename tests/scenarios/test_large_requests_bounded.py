@@ -27,11 +27,11 @@ from tests.scenarios.sweep import Bounds, Measured, Sweep, collected_as_in_produ
 SOAK = os.environ.get("ODRADEK_SOAK") == "1"
 SEED = int(os.environ.get("ODRADEK_SWEEP_SEED", "15"))
 QUICK_SIZES = (20_000, 80_000)
-"""A case of each; frames above 64 KB are handled in steps."""
+"""Sizes, with a case of each; frames above 64 KB are handled in steps."""
 SOAK_SIZES = (64 << 10, 1 << 20)
 LARGEST_BYTES, LARGEST_CASES = 10 << 20, 3
 ATTEMPTS = 3
-"""A turn that is too long on a busy machine is measured again; one that is too long in itself is so each time."""
+"""A turn that is too long is measured again: on a busy machine it may be too long by chance."""
 BOUNDS = Bounds()
 LONGEST_ERROR = 300
 SIZE_OF_HARM = 30_000
@@ -39,7 +39,7 @@ ROWS = {row.key.api_name: row for row in client_api_table().rows()}
 
 
 class Swept:
-    """One broker for all APIs, and what has been measured on it."""
+    """One broker for all APIs, and its measurements."""
 
     def __init__(self, thread: BrokerThread, world: KnownWorld, errors: list[str]) -> None:
         self._sweep = Sweep(thread)
@@ -52,7 +52,7 @@ class Swept:
         return [case.name for case in self._large(row, version, size)]
 
     def excess(self, row: ApiRow, version: int, size: int, name: str) -> list[str]:
-        """Measures one case; what is beyond the bounds."""
+        """Measures one case; returns the exceeded bounds."""
         found: list[str] = []
         for _ in range(ATTEMPTS):
             case = next(case for case in self._large(row, version, size) if case.name == name)
@@ -66,7 +66,7 @@ class Swept:
 
     @contextmanager
     def harmed(self, harm: Callable[[], object]) -> Iterator[None]:
-        """ListGroups does harm first."""
+        """Makes ListGroups do harm first."""
         coordinator: Any = self._broker.coordinators.groups
         list_groups = coordinator.list_groups
         coordinator.list_groups = lambda states: (harm(), list_groups(states))[1]
@@ -96,7 +96,7 @@ def swept(request: pytest.FixtureRequest) -> Iterator[Swept]:
 
 @contextmanager
 def errors_logged() -> Iterator[list[str]]:
-    """The events that are logged as errors; no others are formatted."""
+    """The events that are logged as errors; other events are not formatted."""
     errors: list[str] = []
 
     def note(_logger: object, method: str, event: Any) -> Any:
@@ -145,7 +145,7 @@ def chosen(swept: Swept, row: ApiRow) -> Iterator[tuple[int, int, str]]:
 
 
 def newest_inflexible(row: ApiRow) -> int:
-    """The newest served version with fixed lengths; the oldest of all where there is none."""
+    """The newest served version with fixed lengths, or the oldest version if there is none."""
     flexible = row.request_class.__schema__.flexible
     plain = [version for version in range(row.served.lowest, row.served.highest + 1) if version not in flexible]
     return max(plain, default=row.served.lowest)
@@ -162,7 +162,7 @@ def test_a_large_request_keeps_turns_short_and_memory_in_proportion(swept: Swept
 
 
 async def test_the_sweep_detects_a_handler_that_blocks_the_loop_or_takes_memory(swept: Swept) -> None:
-    """The case is the same before, with the harm, and after it."""
+    """Runs the same case before, with and after the harm."""
     row = ROWS["ListGroups"]
     (case, *_) = swept.cases(row, 4, SIZE_OF_HARM)
     harms: dict[str, Callable[[], object]] = {"a turn of": burn_processor_time, "MB for": allocate}

@@ -1,6 +1,6 @@
-"""`make run` as people and services use it: what it prints, and that SIGTERM to its process group ends it in order.
+"""`make run` as users and services run it: its output, and a clean end on SIGTERM to its process group.
 
-The set-up before it is taken as done, and the port and the directory are the test's own; the rest is the Makefile's.
+The set-up is skipped, and the port and the directory are the test's; everything else is from the Makefile.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""A power cut under the same producer: what was not synced is forgotten. kill -9 alone spares the page cache, so it
-cannot show a missing fsync."""
+"""A power cut under the same producer: unsynced data is lost. kill -9 keeps the page cache, so it cannot reveal that an
+fsync is missing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SETTINGS = {"log.segment.bytes": "60000", "num.partitions": "1", "log.flush.offs
 
 
 def cut_power(files: ForgetfulFiles, source: random.Random, flush_messages: int) -> tuple[list[int], ForgetfulFiles]:
-    """The numbers acknowledged before the cut, and the disk after it; what is acknowledged later does not count."""
+    """The numbers acknowledged before the cut, and the disk after it; later acknowledgments do not count."""
     settings = {**SETTINGS, "log.flush.interval.messages": str(flush_messages)}
     with BrokerThread(settings, data_dir="/data", files=files) as broker:
         producer = NumberedProducer(broker.bootstrap)
@@ -50,7 +50,7 @@ def test_no_acknowledged_record_is_lost_or_duplicated_after_a_power_cut(seed: in
 
 
 def test_without_flushes_the_same_power_cut_loses_acknowledged_records() -> None:
-    """That the test above can fail: Kafka's default leaves durability to replication."""
+    """Shows that the test above can fail: Kafka's default leaves durability to replication."""
     acknowledged, after = cut_power(ForgetfulFiles(), random.Random(1), flush_messages=2**62)
     with BrokerThread(SETTINGS, data_dir="/data", files=after) as broker:
         assert not set(acknowledged) <= set(read_all(broker.bootstrap))

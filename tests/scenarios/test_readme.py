@@ -1,4 +1,4 @@
-"""What README.md shows works as it stands there."""
+"""The examples of README.md work unchanged."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_the_readmes_shell_commands_write_and_read_a_record(odradek_broker: Brok
 
 
 def test_the_readmes_examples_for_tests_run_in_a_project_of_their_own(tmp_path: Path) -> None:
-    """As they stand there, with the imports that they leave out, and one line each that uses what they made."""
+    """The unchanged examples, with the imports that they omit, and one line each that uses their result."""
     text = README.read_text()
     (example,) = (block.split("```")[0] for block in text.split("```python\n")[1:] if "odradek_broker" in block)
     blocking, asynchronous = "KafkaProducer(bootstrap_servers=odradek_broker.bootstrap)", "AIOKafkaProducer("

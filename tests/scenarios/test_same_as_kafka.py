@@ -1,6 +1,6 @@
 """The same requests to Apache Kafka in ZooKeeper mode and to ours: every field of every answer is compared.
 
-The cases are tables in `same_as_kafka/`, a sentence for each; `known.py` there lists what differs on purpose, and why.
+The cases are in `same_as_kafka/`, named by sentences; its `known.py` lists the intended differences with reasons.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ compared: set[tuple[int, int]] = set()
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory, kafka_control: list[str]) -> Iterator[str]:
-    """A broker of Kafka's with its ZooKeeper; where it listens."""
+    """A Kafka broker with its ZooKeeper; yields its address."""
     directory = tmp_path_factory.mktemp("kafka")
     zookeeper_port, port = free_port(), free_port()
     settings = [f"{name}={value}" for name, value in SETTINGS.items() if name != "broker.id"]
@@ -91,7 +91,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory, kafka_control: list[str]) ->
 
 @pytest.fixture(scope="module")
 def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A broker of ours with the same settings, and no others; where it listens."""
+    """An Odradek broker with only the same settings; yields its address."""
     directory = tmp_path_factory.mktemp("ours")
     port = free_port()
     address = f"PLAINTEXT://127.0.0.1:{port}"
@@ -130,6 +130,6 @@ def _advertised(bootstrap: str) -> dict[int, tuple[int, int]]:
 
 @pytest.mark.usefixtures("kafka")
 def test_every_known_difference_still_exists() -> None:
-    """Says nothing unless all cases have been run before it."""
+    """Passes without a check unless all cases ran before it."""
     if len(compared) == len(RUNS):
         assert [known for known in KNOWN if known not in met and not known.is_a_race] == []

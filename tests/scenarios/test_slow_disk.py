@@ -1,5 +1,5 @@
-"""Disks on which every sync takes long: what waits for one does not stop the others, and nothing waits more often than
-it must. Syncs are counted, by the thread that waits for them.
+"""Disks on which every sync is slow: waiting for one does not block other clients, and there is no unnecessary wait.
+Syncs are counted by the thread that waits for them.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ PARTITIONS = 50
 
 
 class CountingFiles(ForgetfulFiles):
-    """Notes the syncs of files and directories by what waits for them: the loop, or some thread. `cut_at` is how many
-    syncs go through before the power is cut; `after` is the disk as it is then.
+    """Records the syncs of files and directories by what waits for them: the loop, or a thread. `cut_at` is how many
+    syncs succeed before the power cut; `after` is the disk at that time.
     """
 
     def __init__(self) -> None:
@@ -128,9 +128,7 @@ async def test_a_power_cut_during_a_topic_creation_leaves_a_usable_topic_or_none
 
 
 async def killed(partitions: int, batches: int = 3) -> CountingFiles:
-    """The disk of a broker that was killed with so many batches in all partitions: what it wrote is there, synced or
-    not.
-    """
+    """The disk of a broker that was killed with `batches` batches in all partitions, with all it wrote, synced or not."""
     files = ForgetfulFiles()
     async with a_broker(files) as broker:
         await create(broker, NewTopic("orders", partitions, 1))

@@ -1,4 +1,4 @@
-"""How long the others wait: the processor time that a broker's loop spends in one of its turns."""
+"""How long other clients wait: the processor time of one turn of a broker's loop."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from odradek.broker.serve import GC_THRESHOLDS
 from odradek.broker.testing import BrokerThread
 
 PAUSE_S = 0.001
-"""Between two looks; the turns in between count as one. Without a pause other threads could hardly work."""
+"""The pause between two measurements; the turns in between count as one. Without it, other threads could hardly run."""
 
 
 class LongestTurn:
-    """The longest turn since `begin`, in milliseconds of the loop's own thread, about one too many: waiting for a
-    processor that other programs use, and the work of other threads, do not count.
+    """The longest turn since `begin`, in milliseconds of the loop's thread, about one too many. Waiting for a
+    processor and the work of other threads do not count.
     """
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class LongestTurn:
 
 @contextmanager
 def longest_turn(broker: BrokerThread) -> Iterator[LongestTurn]:
-    """Watches the broker's loop while the block runs."""
+    """Measures the broker's loop during the block."""
     turn = LongestTurn()
     with collector_as_when_served():
         broker.call(turn.begin())
@@ -57,8 +57,8 @@ def longest_turn(broker: BrokerThread) -> Iterator[LongestTurn]:
 
 @contextmanager
 def collector_as_when_served() -> Iterator[None]:
-    """The garbage collector never again looks at what there is now (what other tests have left can take it 250 ms), and
-    at the rest as rarely as in `odradek serve`.
+    """Excludes all current objects from garbage collection (those of other tests can take 250 ms), and collects the
+    others as rarely as `odradek serve`.
     """
     thresholds = gc.get_threshold()
     gc.collect()

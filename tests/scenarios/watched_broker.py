@@ -1,4 +1,4 @@
-"""A broker in a thread of its own whose event loop is watched while hostile requests are sent to it.
+"""A broker in its own thread whose event loop is measured during hostile requests.
 
 `Answer.longest_turn_ms` is the processor time of the loop's thread between two turns, so other threads and other
 programs on the machine do not count. `memory_of` counts the bytes that Python allocates, with tracemalloc.
@@ -26,12 +26,12 @@ from tests.scenarios.turns_of_a_loop import collector_as_when_served
 
 TIMEOUT_S = 60
 KEPT_BYTES = 8 << 20
-"""What of an answer is kept, to be looked at."""
+"""How much of an answer is kept."""
 PIECE_BYTES = 1 << 20
 
 
 class Answer(NamedTuple):
-    """`body` has the answer's beginning, behind its header."""
+    """`body` is the beginning of the answer after its header."""
 
     size: int
     body: bytes
@@ -39,7 +39,7 @@ class Answer(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """Bytes: the highest that was allocated at a time, and those of the request and of its answer."""
+    """In bytes: the peak of allocated memory, and the sizes of the request and of its answer."""
 
     peak: int
     request: int
@@ -56,11 +56,11 @@ class WatchedBroker:
         self._loop: Any = thread.call(_running_loop())
 
     def ask(self, request: Message, version: int) -> Answer:
-        """Sends it on a connection of its own. Raises ConnectionError where the broker closes that instead."""
+        """Sends the request on a new connection. Raises ConnectionError if the broker closes it instead."""
         payload = request_payload(request, version)
         watch = _Watch()
         with RawClient(self.thread.bootstrap, timeout=TIMEOUT_S) as client:
-            client.call(API_VERSIONS_V0)  # the first request of a connection is not looked at
+            client.call(API_VERSIONS_V0)  # the first request of a connection is not measured
             self._loop.call_soon_threadsafe(watch.turn, self._loop)
             try:
                 client.send(payload)
@@ -75,7 +75,7 @@ class WatchedBroker:
         return decoded(request, version, self.ask(request, version))
 
     def memory_of(self, request: Message, version: int) -> Memory:
-        """What it takes to serve the request. The broker may close the connection instead of an answer."""
+        """Measures the memory for the request. The broker may close the connection instead of answering."""
         payload = request_payload(request, version)
         with RawClient(self.thread.bootstrap, timeout=TIMEOUT_S) as client:
             gc.collect()
@@ -102,7 +102,7 @@ def watched_broker(settings: Mapping[str, object]) -> Iterator[WatchedBroker]:
 
 
 class _Watch:
-    """Looks at the thread's processor time in each turn of the loop."""
+    """Reads the thread's processor time in each turn of the loop."""
 
     def __init__(self) -> None:
         self.longest_s = 0.0
@@ -132,7 +132,7 @@ def _api_key(request: Message) -> int:
 
 
 def _taken(client: RawClient, kept: int) -> tuple[int, bytes]:
-    """An answer's size and its first bytes; the others are not kept."""
+    """An answer's size and its first bytes; the rest is discarded."""
     (size,) = struct.unpack(">i", client._exactly(4))
     piece, beginning = bytearray(PIECE_BYTES), bytearray()
     left = size

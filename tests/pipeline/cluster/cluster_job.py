@@ -4,7 +4,7 @@
 
 Each line of stdin is a job: {"job": "ingest", "settings": {...}, "pause": ["read", 2]}. The driver prints a line of
 JSON when it has reached that point for the second time, and continues at the next line of stdin. It prints another,
-{"status": ...} or {"error": ...}, when the job has ended. Leases are short, so a killed driver's expire soon.
+{"status": ...} or {"error": ...}, when the job has ended. Leases are short, so that a killed driver's expires soon.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ def reassignments_of_partitions_to_where_they_are(b: Peer) -> None:
 
 
 def note_leader_epochs(b: Peer, topic: str, expected: list[int]) -> None:
-    """Once they are what they shall become: Kafka's brokers hear of them a little later."""
+    """Waits until they are final: Kafka's brokers learn them a little later."""
     for _ in range(100):
         answer = b.ask(ApiKey.METADATA, {"topics": [{"name": topic}]}, 9, is_noted=False)
         partitions = sorted(answer["Topics"][0]["Partitions"], key=lambda one: int(one["PartitionIndex"]))
@@ -111,7 +111,7 @@ def reassignments_are_listed(b: Peer) -> None:
 
 
 def own_log_dir(b: Peer) -> str:
-    """The first directory of the broker that is asked."""
+    """The first log directory of the broker."""
     answer = b.ask(ApiKey.DESCRIBE_LOG_DIRS, {"topics": []}, 1, is_noted=False)
     return str(min(result["LogDir"] for result in answer["Results"]))
 

@@ -1,6 +1,6 @@
-"""What is asked of both brokers: each case is a function whose name is the sentence, in each version of its API.
+"""Requests to both brokers: each case is a function whose name is a sentence, and runs in each version of its API.
 
-`differences_of` runs one case against both and says where the answers differ and no reason is known.
+`differences_of` runs one case against both and returns where the answers differ without a known reason.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Cases(list[Case]):
 
 
 def differences_of(case: Case, version: int, prefix: str, kafka: str, ours: str) -> tuple[list[str], set[Known]]:
-    """What differs without a known reason, and the known differences that were met. `kafka` and `ours`: addresses."""
+    """The unexplained differences, and the known ones that occurred. `kafka` and `ours` are addresses."""
     expected, found = (_transcript(case, version, prefix, bootstrap) for bootstrap in (kafka, ours))
     unexplained: list[str] = []
     met: set[Known] = set()

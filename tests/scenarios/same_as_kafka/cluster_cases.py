@@ -51,7 +51,7 @@ def log_directories_are_described(b: Peer) -> None:
 
 
 def wait_for_coordinators(b: Peer) -> None:
-    """Kafka makes the topics of the coordinators, and fetches producer ids, when they are first asked for."""
+    """Kafka creates the coordinators' topics and fetches producer ids on the first request."""
     nobody = {"transactional_id": None, "transaction_timeout_ms": 60000}
     for _ in range(100):
         if b.ask(ApiKey.INIT_PRODUCER_ID, nobody, 1, is_noted=False)["ErrorCode"] == 0:

@@ -1,4 +1,4 @@
-"""OffsetCommit, OffsetFetch, OffsetDelete, TxnOffsetCommit: of groups without members, and of one with a member."""
+"""OffsetCommit, OffsetFetch, OffsetDelete, TxnOffsetCommit: for groups without members, and for one with a member."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def coordinator(b: Peer) -> None:
 def commit(
     b: Peer, topic: str, offsets: dict[int, int], group: str | None = None, *, is_noted: bool = True, **more: Any
 ) -> Document:
-    """Offsets by partition; what begins with committed_ goes to the partitions."""
+    """Commits offsets by partition; arguments that begin with committed_ are fields of the partitions."""
     version = more.pop("version", None)
     partly = {key: more.pop(key) for key in list(more) if key.startswith(("committed_", "commit_"))}
     partitions = [{"partition_index": index, "committed_offset": each, **partly} for index, each in offsets.items()]
@@ -49,7 +49,7 @@ def commit(
 def fetch(
     b: Peer, *topics: tuple[str, Iterable[int]], group: str | None = None, version: int | None = None, **more: Any
 ) -> Document:
-    """All topics where none is named."""
+    """Fetches the committed offsets; of all topics if none is named."""
     asked = [{"name": topic, "partition_indexes": list(indexes)} for topic, indexes in topics] or None
     name = b.name("group") if group is None else group
     document = {"group_id": name, "topics": asked, "groups": [{"group_id": name, "topics": asked}], **more}
@@ -57,7 +57,7 @@ def fetch(
 
 
 def joined(b: Peer, *topics: str, group: str | None = None, protocol_type: str = "consumer") -> tuple[str, int]:
-    """A member that is alone in the group, and its generation."""
+    """The only member of the group, and its generation."""
     name = b.name("group") if group is None else group
     metadata = encode_versioned(ConsumerProtocolSubscription(topics=list(topics)), 0)
     asked = {
@@ -258,7 +258,7 @@ def offsets_of_a_deleted_topic(b: Peer) -> None:
 
 
 def open_transaction(b: Peer, *groups: str) -> tuple[int, int]:
-    """A producer with a transaction in which the groups are; its id and epoch."""
+    """A producer with a transaction to which the groups were added; its id and epoch."""
     asked = {"transactional_id": b.name("producer"), "transaction_timeout_ms": 60000}
     for _ in range(100):
         answer = b.ask(ApiKey.INIT_PRODUCER_ID, asked, 1, is_noted=False)

@@ -21,7 +21,7 @@ def resource(kind: int, name: str, *keys: str) -> dict[str, Any]:
 
 
 def describe(b: Peer, *resources: dict[str, Any], version: int | None = None, **more: Any) -> None:
-    """Without what only one of the brokers has a setting for."""
+    """Describes settings, without those that only one of the brokers has."""
     answer = b.ask(ApiKey.DESCRIBE_CONFIGS, {"resources": list(resources), **more}, version, is_noted=False)
     for result in answer.get("Results", ()):
         result["Configs"] = [config for config in result["Configs"] if not config["Name"].startswith(OURS)]
@@ -169,7 +169,7 @@ def settings_to_replace_of_what_does_not_exist(b: Peer) -> None:
     b.ask(ApiKey.ALTER_CONFIGS, {})
 
 
-@CASES.of([2])  # Kafka's silence has to be waited for
+@CASES.of([2])  # Kafka never answers, so the case waits for the timeout
 def a_resource_that_is_replaced_twice(b: Peer) -> None:
     entries = [
         {"resource_type": TOPIC, "resource_name": b.create(suffix), "configs": [{"name": "retention.ms", "value": "1"}]}
@@ -255,7 +255,7 @@ def settings_of_the_broker_come_from_three_places(b: Peer) -> None:
 
     def alter(broker: str, *configs: tuple[str, int, str | None]) -> None:
         change(b, changed(BROKER, broker, *configs))
-        time.sleep(0.5)  # Kafka's brokers hear of it later
+        time.sleep(0.5)  # Kafka's brokers learn it later
         for resources in ((BROKER, ""), (BROKER, "0")):
             describe(b, resource(*resources, *keys), version=4, include_synonyms=True)
         describe(b, resource(TOPIC, topic, "retention.ms"), version=4, include_synonyms=True)

@@ -1,4 +1,4 @@
-"""Where the two brokers answer differently on purpose, each with its reason. docs/differences.md tells users."""
+"""The intended differences between the two brokers, each with its reason. docs/differences.md lists them for users."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import Any, NamedTuple
 
 
 class Known(NamedTuple):
-    """`case` and `where` are patterns for all of a case's name and of a difference's place."""
+    """`case` and `where` are patterns for the complete name of a case and place of a difference."""
 
     case: str
     where: str
     reason: str
     is_a_race: bool = False
-    """It depends on Kafka's speed: a run may not meet it."""
+    """It depends on Kafka's speed: it may not occur in a run."""
 
     def explains(self, case: str, where: str) -> bool:
         return bool(re.fullmatch(self.case, case) and re.fullmatch(self.where, where))
 
 
 def is_a_kinder_text(where: str, kafka: Any, ours: Any) -> bool:
-    """Odradek tells why where Kafka tells nothing but the code."""
+    """Odradek returns a reason where Kafka returns only the code."""
     return where.endswith("ErrorMessage") and kafka in (None, "", "nothing") and ours == "TEXT"
 
 
@@ -33,12 +33,12 @@ KNOWN = [
     Known(
         "an_assignment_to_no_broker_that_is_there",
         r"CREATE_TOPICS\.Topics\[.*\]\..*",
-        "a topic whose partitions nobody could lead is refused, as in KRaft mode",
+        "a topic whose partitions no broker could lead is refused, as in KRaft mode",
     ),
     Known(
         "no_time_to_create_topics",
         r"CREATE_TOPICS\.Topics\[.*\]\.TopicId",
-        "the id of a topic that is still being made is not told",
+        "the id of a topic that is still being created is not returned",
     ),
     Known(
         "topics_are_deleted_by_id",
@@ -69,7 +69,7 @@ KNOWN = [
     Known(
         "all_settings_of_the_broker",
         r"DESCRIBE_CONFIGS\.Results\[0\]\.Configs\[(advertised\.listeners|listeners|log\.dirs?|zookeeper\.connect)\].*",
-        "where the two brokers stand",
+        "the addresses and directories of the two brokers",
     ),
     Known(
         "a_resource_that_is_(replaced|changed)_twice",
@@ -99,7 +99,7 @@ KNOWN = [
     Known(
         "single_settings_of_a_topic_change",
         r"INCREMENTAL_ALTER_CONFIGS\.Responses\[.*\]\.ErrorCode",
-        "Kafka fails with -1 at APPEND to a setting that is none, and at operations that are none",
+        "Kafka fails with -1 at APPEND to an unknown setting, and at unknown operations",
     ),
     Known(
         "a_partition_that_is_named_twice",
@@ -114,12 +114,12 @@ KNOWN = [
     Known(
         "isolation_levels(_of_offsets)?",
         r"(FETCH|LIST_OFFSETS)\..*",
-        "Kafka fails with -1 at an isolation level that is none; INVALID_REQUEST",
+        "Kafka fails with -1 at an unknown isolation level; INVALID_REQUEST",
     ),
     Known(
         "times_of_deleted_records",
         r"LIST_OFFSETS\.Topics\[.*\]\.Partitions\[0\]\.(Timestamp|Offset|LeaderEpoch)",
-        "Kafka looks into a segment that is deleted already but still there, and finds nothing",
+        "Kafka searches a segment that is deleted but still present, and finds nothing",
     ),
     Known(
         "markers_of_coordinators_of_other_epochs",
@@ -129,7 +129,7 @@ KNOWN = [
     Known(
         "kinds_of_elections",
         r"ELECT_LEADERS\.(ErrorCode|ReplicaElectionResults\[.*\]\.ErrorCode)",
-        "Kafka fails with -1 at a kind of election that is none; INVALID_REQUEST",
+        "Kafka fails with -1 at an unknown election type; INVALID_REQUEST",
     ),
     Known(
         "acls_of_kinds_that_are_none",
@@ -164,12 +164,12 @@ KNOWN = [
     Known(
         "members_that_may_not_join",
         r"DESCRIBE_GROUPS\.Groups\[.*\]\.GroupState",
-        "Kafka keeps a group, empty, whose only member was refused; here there is none",
+        "Kafka keeps an empty group whose only member was refused; here there is none",
     ),
     Known(
         "how_many_offsets_of_segments",
         r"LIST_OFFSETS\.Topics\[.*\]\.Partitions\[0\]\.ErrorCode",
-        "Kafka fails with -1 where fewer than no offsets are asked for; none are told",
+        "Kafka fails with -1 if a negative number of offsets is requested; none are returned",
     ),
     Known(
         "offsets_are_fetched",
@@ -189,6 +189,6 @@ KNOWN = [
     Known(
         "descriptions_of_an_id_whose_next_producer_has_begun",
         r"DESCRIBE_TRANSACTIONS\[0\]\.TransactionStartTimeMs",
-        "Kafka tells when the last producer's transaction began, until it loads anew; -1, as its log says",
+        "Kafka returns the start of the last producer's transaction until it reloads; here -1, as in its log",
     ),
 ]

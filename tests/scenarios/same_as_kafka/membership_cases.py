@@ -1,7 +1,7 @@
 """JoinGroup, SyncGroup, Heartbeat, LeaveGroup, DescribeGroups, ListGroups, DeleteGroups.
 
 A case runs in each version of JoinGroup, or of the API that it is about; the other requests follow, each up to its own
-newest version. Members that wait for each other have a connection each (`Seat`).
+newest version. Members that wait for each other have separate connections (`Seat`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ RANGE = {"name": "range", "metadata": b"said"}
 
 
 class Seat:
-    """A member of a group, at a connection of its own."""
+    """A group member with its own connection."""
 
     def __init__(self, b: Peer, who: str, group: str = "group", instance: str | None = None) -> None:
         self.peer = Peer(b.bootstrap, b.prefix, b.version)
@@ -54,7 +54,7 @@ class Seat:
         return {**CONSUMER, "protocols": [RANGE], **self._me(ApiKey.JOIN_GROUP, 5), **document}
 
     def join(self, **document: Any) -> Document:
-        """Joins, with an id that it is given on the way where the version wants that."""
+        """Joins; first gets a member id if the version requires one."""
         answer = self._ask(ApiKey.JOIN_GROUP, self._joining(document))
         if answer.get("ErrorCode") == MEMBER_ID_REQUIRED:
             self.member_id = str(answer["MemberId"])
@@ -62,12 +62,12 @@ class Seat:
         return self._joined(answer)
 
     def given_id(self) -> None:
-        """Has an id to join with, where the version wants that."""
+        """Gets a member id to join with, if the version requires one."""
         if self.peer.version >= 4 and self.instance is None:
             self.member_id = str(self._ask(ApiKey.JOIN_GROUP, self._joining({}))["MemberId"])
 
     def begin(self, api: ApiKey, document: Document) -> None:
-        """Asks; `end` hears the answer."""
+        """Sends the request; `end` receives the response."""
         self.peer.begin(api, {"group_id": self.group, **document}, min(self.peer.version, NEWEST[api]))
 
     def begin_join(self, **document: Any) -> None:
@@ -125,7 +125,7 @@ def described(b: Peer, *groups: str, **more: Any) -> Document:
 
 
 def both_joined(one: Seat, two: Seat) -> None:
-    """The first has a generation; the second joins, and the first again."""
+    """The first has a generation; the second joins, and the first rejoins."""
     one.join()
     one.sync()
     two.given_id()
@@ -136,7 +136,7 @@ def both_joined(one: Seat, two: Seat) -> None:
 
 
 def until_it_prepares(seat: Seat) -> None:
-    """Heartbeats until the other's JoinGroup has come; only the last is compared."""
+    """Sends heartbeats until the other's JoinGroup has arrived; only the last response is compared."""
     for _ in range(100):
         document = {"group_id": seat.group, "generation_id": seat.generation_id, "member_id": seat.member_id}
         if seat.peer.ask(ApiKey.HEARTBEAT, document, 0, is_noted=False)["ErrorCode"] == 27:

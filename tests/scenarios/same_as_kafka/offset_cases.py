@@ -21,7 +21,7 @@ def list_offsets(b: Peer, topic: str, *times: int, partition: int = 0, replica_i
 
 
 def untidy_times(b: Peer) -> str:
-    """Six records whose largest time is not the last."""
+    """Six records whose largest timestamp is not the last."""
     topic = b.create()
     for first in (T, T + 100, T + 50):
         b.produce(topic, batch(b"a", b"b", first_time=first))

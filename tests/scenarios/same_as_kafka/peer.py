@@ -1,7 +1,7 @@
-"""One of the two brokers that are asked the same, and what is the same in their answers.
+"""One of the two brokers that get the same requests, and the comparison of their answers.
 
-Requests are dictionaries under the attributes of the message classes: what they leave out has Kafka's default, what a
-version does not have is not sent. Answers are documents (see `protocol.documents`), under the specification's names.
+Requests are dictionaries with the attributes of the message classes: missing fields have Kafka's default, and fields
+that a version lacks are not sent. Answers are documents (see `protocol.documents`), with the specification's names.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ Document = dict[str, Any]
 ZERO_ID = "00000000-0000-0000-0000-000000000000"
 DAY_MS = 86_400_000
 T = 1_700_000_000_000
-"""The time of records whose time does not matter."""
+"""The timestamp of records whose timestamp does not matter."""
 TIMEOUT = 5
-"""Seconds; longer than any case makes a broker wait."""
+"""In seconds; longer than any case makes a broker wait."""
 
 
 class Peer:
-    """A connection to one broker that keeps a protocol of what it answered, made comparable.
+    """A connection to one broker that records its answers, made comparable.
 
     `prefix` begins the names of a case's topics, so that no case meets another's."""
 
@@ -61,9 +61,9 @@ class Peer:
         is_noted: bool = True,
         about: str = "",
     ) -> Document:
-        """The answer as it came; noted comparably, with `about` to tell it from others.
+        """Returns the unchanged answer; records it, made comparable, with `about` to distinguish it.
 
-        `{"closed": True}` where the connection ended instead, `{"silent": True}` where nothing came.
+        `{"closed": True}` if the connection ended instead, `{"silent": True}` if no answer came.
         """
         asked = self.version if version is None else version
         request = _message(request_class(api), document)
@@ -81,12 +81,12 @@ class Peer:
         return answer
 
     def begin(self, api: ApiKey, document: Document, version: int | None = None) -> None:
-        """Asks, and does not wait for the answer: `finish` does."""
+        """Sends a request without waiting for the answer; `finish` waits."""
         request = _message(request_class(api), document)
         self._client.send(request_payload(request, self.version if version is None else version))
 
     def finish(self, api: ApiKey, version: int | None = None, *, about: str = "") -> Document:
-        """The answer to what was begun; noted."""
+        """Returns and records the answer to the request of `begin`."""
         try:
             answer = _answer(api, self.version if version is None else version, self._client.receive())
         except TimeoutError:
@@ -101,7 +101,7 @@ class Peer:
         self._client.socket.close()
         self._client = RawClient(self.bootstrap, TIMEOUT)
 
-    # What many cases begin with. None of it is compared.
+    # Preparations of many cases, which are not compared.
 
     def create(self, suffix: str = "t", partitions: int = 1, **configs: str) -> str:
         """A topic; settings with _ for the dots of their names."""
@@ -116,12 +116,12 @@ class Peer:
             answer = self.ask(ApiKey.CREATE_TOPICS, {"topics": [topic], "timeout_ms": 30000}, 5, is_noted=False)
             if answer["Topics"][0]["ErrorCode"] != ErrorCode.TOPIC_ALREADY_EXISTS:
                 break
-            time.sleep(0.1)  # Kafka has not yet forgotten the one that was deleted
+            time.sleep(0.1)  # Kafka still has the deleted one
         assert answer["Topics"][0]["ErrorCode"] == 0, answer
         return name
 
     def create_internal(self) -> str:
-        """A topic of the coordinators', unless it is there already."""
+        """Creates a coordinators' topic unless it exists."""
         topic = {"name": "__transaction_state", "num_partitions": 1, "replication_factor": 1}
         self.ask(ApiKey.CREATE_TOPICS, {"topics": [topic], "timeout_ms": 30000}, 5, is_noted=False)
         return "__transaction_state"
@@ -141,7 +141,7 @@ class Peer:
         is_noted: bool = False,
         **more: Any,
     ) -> Document:
-        """One batch for one partition; the partition's answer."""
+        """Produces one batch to one partition; returns the partition's answer."""
         document = {
             "acks": acks,
             "timeout_ms": 5000,
@@ -152,7 +152,7 @@ class Peer:
         return {} if "Responses" not in answer else answer["Responses"][0]["PartitionResponses"][0]
 
     def log_start_and_end(self, topic: str, partition: int = 0) -> None:
-        """Notes where the partition's log begins and ends."""
+        """Records where the partition's log begins and ends."""
         for timestamp in (-2, -1):
             asked = {"partition_index": partition, "timestamp": timestamp}
             self.ask(ApiKey.LIST_OFFSETS, {"replica_id": -1, "topics": [{"name": topic, "partitions": [asked]}]}, 5)
@@ -165,7 +165,7 @@ def batch(*values: bytes | None, key: bytes | None = b"k", first_time: int = T, 
 
 
 def _message(cls: type[Message], document: Document) -> Message:
-    """The message of a dictionary whose fields may belong to any version."""
+    """The message of a dictionary whose fields can belong to any version."""
     made = cls()
     fields = {field.attribute: field for field in cls.__schema__.fields}
     for attribute, value in document.items():
@@ -183,11 +183,11 @@ def _answer(api: ApiKey, version: int, frame: bytes) -> Document:
     return to_document(decode(response_class(api), version, frame, header), version)
 
 
-# What is comparable
+# Comparison
 
 
 def comparable(answer: Any) -> Any:
-    """Without what may differ: texts, ids, ports, times of now, the order of arrays."""
+    """Removes what may differ: messages, ids, ports, current times, the order of arrays."""
     if isinstance(answer, list):
         items = [comparable(item) for item in answer]
         return sorted(items, key=_order) if items and isinstance(items[0], dict) else items
@@ -210,12 +210,12 @@ def _time(value: int) -> Any:
 
 
 def _member(value: Any) -> Any:
-    """A member id ends with an id of the broker's making. (The leader of a partition is a number.)"""
+    """A member id ends with a random id of the broker. (The leader of a partition is a number.)"""
     return re.sub(r"-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$", "-ID", value) if isinstance(value, str) else value
 
 
 def _records(value: str | None) -> Any:
-    """Batches as they stand in the log, unless the broker wrote its time into them; a cut one by its length."""
+    """The bytes of batches, without times that the broker wrote; an incomplete batch by its length."""
     if not value:
         return value
     data = base64.b64decode(value)
@@ -253,7 +253,7 @@ _RULES: dict[str, Callable[[Any], Any]] = {
 
 
 def differences(kafka: Any, ours: Any, path: str = "") -> Iterable[tuple[str, Any, Any]]:
-    """(where, Kafka's, ours) of every value that is not the same."""
+    """(where, Kafka's, ours) of every value that differs."""
     if isinstance(kafka, dict) and isinstance(ours, dict):
         for key in [*kafka, *(key for key in ours if key not in kafka)]:
             yield from differences(kafka.get(key, "nothing"), ours.get(key, "nothing"), f"{path}.{key}")
@@ -279,7 +279,7 @@ _IDENTITIES = (
 
 
 def _order(item: Any) -> tuple[str, str]:
-    """By what names an item, so that items of the same name meet."""
+    """The sort key of an item: its name, so that items with the same name are compared."""
     return _label(item, 0), repr(item)
 
 

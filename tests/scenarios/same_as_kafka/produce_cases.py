@@ -1,4 +1,4 @@
-"""Produce: what is refused, what idempotent producers may send, several partitions at once. And DescribeProducers."""
+"""Produce: refused batches, idempotent producers, several partitions at once. And DescribeProducers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.scenarios.same_as_kafka.peer import Peer, T, batch
 CASES = Cases()
 PRODUCE = range(3, 10)
 PRODUCER = 7001
-"""Brokers take any producer id."""
+"""Brokers accept any producer id."""
 
 
 def produce(b: Peer, topic: str, records: bytes | None, *, version: int | None = None, **more: Any) -> None:
@@ -287,7 +287,7 @@ def settings_of_a_topic_change_between_batches(b: Peer) -> None:
         configs = [{"name": name, "config_operation": 0, "value": value}]
         resource = {"resource_type": 2, "resource_name": topic, "configs": configs}
         b.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, {"resources": [resource]}, 1)
-        time.sleep(0.5)  # Kafka's brokers hear of it later
+        time.sleep(0.5)  # Kafka's brokers learn it later
         produce(b, topic, batch(b"x" * 200))
         produce(b, topic, batch(b"x", key=None))
 

@@ -190,7 +190,7 @@ def no_time_to_create_topics(b: Peer) -> None:
 
 
 def delete(b: Peer, *names: str, timeout_ms: int = 30000) -> None:
-    """By name, in the form of the version."""
+    """Deletes topics by name, in the format of the version."""
     document = {"topic_names": list(names), "topics": [{"name": name} for name in names], "timeout_ms": timeout_ms}
     b.ask(ApiKey.DELETE_TOPICS, document)
 

@@ -1,7 +1,7 @@
-"""The transaction coordinator: producers of a transactional id, what belongs to a transaction, how it ends, and what is
-told of it.
+"""The transaction coordinator: producers of a transactional id, the content of a transaction, its end, and its
+description.
 
-Kafka writes markers after it has answered: a case that goes on with the same id waits until they are there.
+Kafka writes markers after it has answered: a case that continues with the same id waits until they are written.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Producer = tuple[int, int]
 
 
 def coordinator(b: Peer, name: str) -> None:
-    """Asks until there is one."""
+    """Waits until there is a coordinator."""
     document = {"key": name, "key_type": 1, "coordinator_keys": [name]}
     repeat(lambda: b.ask(ApiKey.FIND_COORDINATOR, document, 3, is_noted=False)["ErrorCode"] == 0)
 
@@ -51,7 +51,7 @@ def init(
 
 
 def new_producer(b: Peer, name: str, timeout_ms: int = 60000) -> Producer:
-    """Asks until there is one; nothing is compared."""
+    """Retries until the id has a producer; nothing is compared."""
     coordinator(b, name)
     found: list[Producer] = []
 

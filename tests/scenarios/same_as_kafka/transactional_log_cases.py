@@ -1,4 +1,4 @@
-"""Transactions as a log shows them: isolation levels, markers, batches that belong to no open transaction."""
+"""Transactions in a log: isolation levels, markers, batches that belong to no open transaction."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 DEADLINE_SECONDS = 20
 TIMES = (-1, -2, -3, T, T + 1, T + 2)
 WITHOUT_THE_LARGEST = (-1, -2, T, T + 1, T + 2)
-"""For logs with two markers that may or may not be of one millisecond."""
+"""For logs with two markers that may or may not have the same millisecond."""
 
 
 class Producer(NamedTuple):
@@ -26,7 +26,7 @@ class Producer(NamedTuple):
 
 
 def new_producer(b: Peer, name: str = "producer") -> Producer:
-    """A producer with a transactional id; asks again while the coordinator is on its way."""
+    """A producer with a transactional id; retries while the coordinator is loading."""
     asked = {"transactional_id": b.name(name), "transaction_timeout_ms": 60000}
     coordinator = {"key": b.name(name), "key_type": 1, "coordinator_keys": [b.name(name)]}
     deadline = time.monotonic() + DEADLINE_SECONDS
@@ -39,7 +39,7 @@ def new_producer(b: Peer, name: str = "producer") -> Producer:
 
 
 def add(b: Peer, producer: Producer, topic: str, partition: int = 0) -> None:
-    """Adds a partition to the producer's transaction; waits while its last one is being completed."""
+    """Adds a partition to the producer's transaction; waits while its previous one is being completed."""
     document = {
         "v3_and_below_transactional_id": b.name("producer"),
         "v3_and_below_producer_id": producer.producer_id,
@@ -57,7 +57,7 @@ def add(b: Peer, producer: Producer, topic: str, partition: int = 0) -> None:
 
 
 def until(condition: Any) -> None:
-    """Asks again until the condition holds; the comparison says what is wrong if it never does."""
+    """Retries until the condition holds; the comparison reports it if it never does."""
     deadline = time.monotonic() + DEADLINE_SECONDS
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -155,7 +155,7 @@ def producers(b: Peer, topic: str) -> None:
 def mark(
     b: Peer, producer: Producer, topic: str, coordinator_epoch: int, committed: bool = True, epoch: int | None = None
 ) -> None:
-    """A marker as a coordinator sends it, for a partition that is there and one that is not."""
+    """A coordinator's marker for a partition that exists and one that does not."""
     marker = {
         "producer_id": producer.producer_id,
         "producer_epoch": producer.producer_epoch if epoch is None else epoch,
@@ -258,7 +258,7 @@ def markers_of_coordinators_of_other_epochs(b: Peer) -> None:
 
 @CASES.of([1])
 def a_transaction_that_hangs_is_ended_by_an_administrator(b: Peer) -> None:
-    """What Kafka's TransactionsCommand abort does: the marker has the epochs that DescribeProducers told."""
+    """Does the same as Kafka's TransactionsCommand abort: the marker has the epochs that DescribeProducers returned."""
     topic = b.create()
     producer = new_producer(b)
     add(b, producer, topic)
