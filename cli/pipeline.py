@@ -13,13 +13,13 @@ from odradek.cli.extras import require_extra
 from odradek.cli.options import assignments, command
 
 JOBS = {
-    "ingest": "stream topics into tables",
-    "backfill": "load history into the same tables, up to where ingest begins",
-    "compact": "merge small files, remove old versions",
-    "report": "report lag, rates, rejects and files, as a page and as JSON",
-    "doctor": "check Java, jars, broker, topics and checkpoint, and suggest fixes",
+    "ingest": "write topics into tables, batch by batch",
+    "backfill": "load existing records into the same tables, up to where ingest begins",
+    "compact": "merge small files and remove old versions",
+    "report": "report lag, rates, dead letters and files, as a page and as JSON",
+    "doctor": "check Java, jars, lake, broker, topics and state, and suggest fixes",
 }
-"""The jobs and their texts in `--help`."""
+"""The jobs and their descriptions in `--help`."""
 
 EXAMPLES = """  odradek pipeline ingest --settings orders.toml
   odradek pipeline ingest --topics orders --schema 'id LONG, at TIMESTAMP' --event-time at --lake ./lake

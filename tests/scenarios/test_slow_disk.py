@@ -128,7 +128,7 @@ async def test_a_power_cut_during_a_topic_creation_leaves_a_usable_topic_or_none
 
 
 async def killed(partitions: int, batches: int = 3) -> CountingFiles:
-    """The disk of a broker that was killed with `batches` batches in all partitions, with all it wrote, synced or not."""
+    """The disk of a broker that was killed with `batches` batches in all partitions: all it wrote, synced or not."""
     files = ForgetfulFiles()
     async with a_broker(files) as broker:
         await create(broker, NewTopic("orders", partitions, 1))
