@@ -11,6 +11,7 @@ ROOMS := broker cli pipeline protocol purgatory storage timer
 COMPILED := $(shell grep '\.py$$' compiled_modules.txt)
 JOBS ?= auto
 WAITING_JOBS ?= $(shell expr 2 \* $$(nproc))
+SPARK_JOBS ?= $(shell expr 3 \* $$(nproc) / 2)
 PYTEST := $(BIN)/python -m pytest --numprocesses=$(JOBS)
 BY_FILE := --dist=loadfile --no-loadscope-reorder
 
@@ -54,8 +55,9 @@ test-programs: setup
 test-plain: setup
 	ODRADEK_PURE=1 $(PYTEST) --dist=worksteal --of-compiled
 
+# Spark jobs wait for their JVMs and for each other, so there are three workers for two processors.
 test-pipeline: setup-spark
-	$(PYTEST) $(BY_FILE) --kinds=spark,programs,long tests/pipeline
+	$(BIN)/python -m pytest --numprocesses=$(SPARK_JOBS) $(BY_FILE) --kinds=spark,programs,long tests/pipeline
 	ODRADEK_PURE=1 $(BIN)/python -m pytest --kinds=spark --of-compiled tests/pipeline
 
 # `make test` by the lowest and the highest supported Python that the machine has, but for the one that $(BIN) has.

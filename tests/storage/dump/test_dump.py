@@ -23,7 +23,7 @@ def dumped(folder: Path, names: list[str], options: DumpOptions) -> tuple[list[s
     return out.getvalue().split("\n")[:-1], errors.getvalue().split("\n")[:-1]
 
 
-def client_warnings(lines: list[str]) -> tuple[list[str], Counter[tuple[str, ...]]]:
+def dump_and_warnings(lines: list[str]) -> tuple[list[str], Counter[tuple[str, ...]]]:
     """Returns the dump, followed by its groups of warnings: Kafka reports the files in no particular order."""
     body: list[str] = []
     groups: list[list[str]] = []
@@ -64,7 +64,7 @@ def test_our_dump_equals_kafkas_dump(name: str, partition: TopicPartition, monke
     indexes = [index for index in names if index.endswith((".index", ".timeindex"))]
     sanity, sanity_problems = dumped(folder, indexes, DumpOptions(index_sanity_check=True))
     assert sanity_problems == []
-    body, groups = client_warnings(expected)
-    found_body, found_groups = client_warnings(ours + problems + sanity)
+    body, groups = dump_and_warnings(expected)
+    found_body, found_groups = dump_and_warnings(ours + problems + sanity)
     assert found_body == body
     assert found_groups == groups
