@@ -1,7 +1,7 @@
 """For all tests: which form of the compiled modules runs, and what CI asks of a run. Which tests run: tests/kinds.py.
 
 ODRADEK_PURE=1        loads the .py of every compiled module although its .so is there
---of-compiled         collects only the folders that mirror a folder with compiled modules
+--of-compiled         collects only the folders that mirror a folder with compiled modules, or its top-level package
 ODRADEK_NO_SKIP=1     makes a skipped test a failed one
 """
 
@@ -50,7 +50,8 @@ if PURE:  # at once: the conftest of a package imports the package
     sys.meta_path.insert(0, Sources(FILES))
 
 
-MIRRORS = {(ROOT / "tests" / path.removeprefix("odradek/")).parent for path in SETUP.COMPILED}
+_PATHS = [Path(path.removeprefix("odradek/")) for path in SETUP.COMPILED]
+MIRRORS = {ROOT / "tests" / folder for path in _PATHS for folder in (path.parent, path.parts[0])}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
