@@ -103,24 +103,24 @@ class LogCreator:
             return self._checkpoints.take_all()
         return None
 
-    def begin(self, wish: NewLog) -> LogCreation | None:
+    def begin(self, new_log: NewLog) -> LogCreation | None:
         """Creates the partition's log in the directory with the fewest partitions; returns None if the log exists.
 
         Raises INCONSISTENT_TOPIC_ID if the log belongs to another topic of the same name, KAFKA_STORAGE_ERROR if it
         cannot be created.
         """
-        log = self._registry.logs.get(wish.topic_partition)
+        log = self._registry.logs.get(new_log.topic_partition)
         try:
             if log is None:
-                return self._begin(wish)
-            if wish.topic_id is not None and wish.topic_id.int:
-                log.assign_topic_id(wish.topic_id)
+                return self._begin(new_log)
+            if new_log.topic_id is not None and new_log.topic_id.int:
+                log.assign_topic_id(new_log.topic_id)
         except (OSError, CorruptCheckpoint) as error:
-            raise _not_created(wish.topic_partition, error) from error
+            raise _not_created(new_log.topic_partition, error) from error
         return None
 
-    def _begin(self, wish: NewLog) -> LogCreation:
-        topic_partition = wish.topic_partition
+    def _begin(self, new_log: NewLog) -> LogCreation:
+        topic_partition = new_log.topic_partition
         registry = self._registry
         preferred = self._moves.take_preference(topic_partition)
         directory = self._emptiest() if preferred is None else registry.directories[preferred]
@@ -131,11 +131,11 @@ class LogCreator:
         if write is not None:
             write()
         try:
-            log = self._open_new(folder, topic_partition, wish.config)
-            if wish.topic_id is not None and wish.topic_id.int:
-                log.assign_topic_id(wish.topic_id, sync=False)
-            if wish.leader_epoch != NO_EPOCH:
-                log.leader_epochs.begin(wish.leader_epoch)
+            log = self._open_new(folder, topic_partition, new_log.config)
+            if new_log.topic_id is not None and new_log.topic_id.int:
+                log.assign_topic_id(new_log.topic_id, sync=False)
+            if new_log.leader_epoch != NO_EPOCH:
+                log.leader_epochs.begin(new_log.leader_epoch)
         except OSError:
             self._give_up(folder, topic_partition)
             raise

@@ -17,7 +17,7 @@ def sources(*rooms: str) -> list[str]:
 
 
 def unknown(texts: Iterable[tuple[str, str]], files: Iterable[str]) -> Iterator[str]:
-    """`file: mention` for each mention of a file in the texts, (file, text), that is none of `files`."""
+    """Yields `file: mention` for each mention that names none of `files`. A text is a pair (file, text)."""
     known = {part for file in files for part in endings(file)}
     for file, text in texts:
         for mention in sorted(set(MENTION.findall(text))):

@@ -123,7 +123,7 @@ class Dispatcher:
     def _call(self, route: Route, request: Any, context: RequestContext) -> Any:
         """Calls the handler. If it is a coroutine, or needs more than one step, returns a parked request."""
         response = route.handler(request, context)
-        if route.handler_kind is HandlerKind.PLAIN:
+        if route.is_plain:
             return response
         if route.handler_kind is HandlerKind.TASK:
             return answered_later(response, context, self._background.spawn)

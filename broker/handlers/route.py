@@ -7,7 +7,7 @@ from typing import Any
 
 from odradek.broker.background.stepwise import Steps, memory_of_request
 from odradek.broker.handlers.answer_size import AnswerTooLarge
-from odradek.broker.handlers.api_row import ApiRow, Handler, kind_of
+from odradek.broker.handlers.api_row import ApiRow, Handler, HandlerKind, kind_of
 from odradek.broker.requests.parked_answer import JOIN_PART_BYTES, Part, in_memory
 from odradek.broker.requests.request_metrics import RequestMetrics
 from odradek.protocol.compiler import reader_in_steps, reader_of, writer_in_steps, writer_of
@@ -30,6 +30,7 @@ class Route:
         "flexible_header",
         "handler",
         "handler_kind",
+        "is_plain",
         "is_served",
         "metrics",
         "read_body",
@@ -45,6 +46,7 @@ class Route:
         self.row = row
         self.handler = handler
         self.handler_kind = kind_of(handler)
+        self.is_plain = self.handler_kind is HandlerKind.PLAIN
         self._most_bytes = most_bytes
         self.metrics = metrics
         self.is_served = row.serves(api_version)

@@ -199,8 +199,8 @@ async def test_a_partition_that_cannot_be_opened_has_no_coordinator(tmp_path: Pa
 async def test_ids_keep_their_partitions_until_the_next_start_when_the_topic_gains_partitions(tmp_path: Path) -> None:
     async with api_of_a_broker(FEW, data_dir=tmp_path) as api:
         await found(api)
-        wish = NewPartitions(GROUP_TOPIC, 5)
-        assert await api.broker.controller.create_partitions([wish], timeout_ms=10_000) == [None]
+        more_partitions = NewPartitions(GROUP_TOPIC, 5)
+        assert await api.broker.controller.create_partitions([more_partitions], timeout_ms=10_000) == [None]
         assert api.broker.coordinators.internal_topics.partition_count(GROUP_TOPIC) == 3
         assert len(api.broker.coordinators.groups.runtime.shards()) == 5
     async with api_of_a_broker(FEW, data_dir=tmp_path) as api:
