@@ -7,16 +7,17 @@ STAMP := $(VENV)/.installed
 SPARK_STAMP := $(VENV)/.installed-spark
 DIST_STAMP := $(VENV)-dist/.installed
 DIST_BIN := $(VENV)-dist/bin
-ROOMS := broker cli pipeline protocol purgatory storage timer
+PACKAGES := broker cli pipeline protocol purgatory storage timer
 COMPILED := $(shell grep '\.py$$' compiled_modules.txt)
 JOBS ?= auto
+SEEDS ?= 1-10
 WAITING_JOBS ?= $(shell expr 2 \* $$(nproc))
 SPARK_JOBS ?= $(shell expr 3 \* $$(nproc) / 2)
 PYTEST := $(BIN)/python -m pytest --numprocesses=$(JOBS)
 BY_FILE := --dist=loadfile --no-loadscope-reorder
 
-.PHONY: setup setup-spark run test test-all test-programs test-plain test-pipeline test-pythons \
-	pipeline-demo check docs bench bench-pipeline soak image-test dist dist-test clean
+.PHONY: setup setup-spark run test test-all test-programs test-plain test-pipeline test-pythons simulate \
+	cluster-demo pipeline-demo check docs bench bench-pipeline soak image-test dist dist-test clean
 
 setup: $(STAMP)
 
@@ -63,6 +64,14 @@ test-pipeline: setup-spark
 # `make test` by the lowest and the highest supported Python that the machine has, but for the one that $(BIN) has.
 test-pythons: setup
 	$(BIN)/python -m tests.pythons $(TESTS)
+
+# Simulated brokers, clients and faults: one line for each of the seeds A-B. `python -m tests.simulation --help` says more.
+simulate: setup
+	$(BIN)/python -m tests.simulation --brokers 3 --seeds $(SEEDS)
+
+# Three brokers that fail under a producer with acks=all, in the terminal and in ./cluster-demo.svg; 20 seconds.
+cluster-demo: setup
+	$(BIN)/python -m odradek.broker.cluster_demo
 
 # A broker, lively data, ingest, tables and report in ./pipeline-demo; under a minute.
 pipeline-demo: setup-spark
@@ -115,4 +124,4 @@ dist-test: setup dist
 # Everything that the other targets have made, but no data and no tables.
 clean:
 	rm -rf $(VENV) $(VENV)-* build dist odradek.egg-info .benchmarks .*_cache broker/build_note.json
-	find $(ROOMS) odradek pyspark_odradek benchmarks tests -name '*.so' -delete -o -name __pycache__ -prune -exec rm -rf {} +
+	find $(PACKAGES) odradek pyspark_odradek benchmarks tests -name '*.so' -delete -o -name __pycache__ -prune -exec rm -rf {} +

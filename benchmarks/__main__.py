@@ -4,11 +4,12 @@
                          [--quick] [--json FILE] [--workspace DIR]
 
 Each row is measured on all brokers alternately, and each round begins with another broker; the table shows the medians.
-All brokers are single nodes with their default settings, except for the few that $KAFKA_CONTROL sets. `$KAFKA_TOOLS`
-runs a class of Kafka's tools, which load the brokers; `$KAFKA_CONTROL start PORT DIR` and `$KAFKA_CONTROL stop DIR`
-start and stop a Kafka. Without Kafka its columns stay empty; a row whose program is missing is omitted. Notes report
-both. DIR is a checkout in which `make setup` was run; the clients are always those of this checkout. If this checkout
-is worse than DIR in every round, the table's last column and a note report it.
+All brokers are single nodes with their default settings, except for the few that $KAFKA_CONTROL sets; the rows of
+clusters start three (benchmarks/clusters.py). `$KAFKA_TOOLS` runs a class of Kafka's tools, which load the brokers;
+`$KAFKA_CONTROL start PORT DIR` and `$KAFKA_CONTROL stop DIR` start and stop a Kafka. Without Kafka its columns stay
+empty; a row whose program is missing is omitted. Notes report both. DIR is a checkout in which `make setup` was run;
+the clients are always those of this checkout. If this checkout is worse than DIR in every round, the table's last
+column and a note report it.
 """
 
 from __future__ import annotations
@@ -24,11 +25,12 @@ from subprocess import SubprocessError
 from benchmarks import report
 from benchmarks.admin_row import SmallRequests
 from benchmarks.checkout import ROOT, NotSetUp
+from benchmarks.cluster_rows import cluster_rows
 from benchmarks.compaction_row import Compaction
 from benchmarks.contestants import Contestant, Kind, taking_part
 from benchmarks.coordinator_rows import Commits, Members, Transactions
 from benchmarks.java_tools import Unavailable
-from benchmarks.measurement import Reading, Result, Row
+from benchmarks.measurement import Reading, Result, Row, TakesNoPart
 from benchmarks.pipeline_rows import SparkWorker, pipeline_rows
 from benchmarks.purgatory_row import Purgatory
 from benchmarks.standing_rows import Memory, ParkedFetches, Start
@@ -65,6 +67,7 @@ def all_rows(scale: float) -> list[Row]:
         Commits(some(100_000)),
         Transactions(some(6_000)),
         SmallRequests(scale),
+        *cluster_rows(scale),
     ]
 
 
@@ -96,8 +99,8 @@ class Session:
             for number in range(rounds):
                 for kind in turns(self.contestants, number):
                     readings = self._measure(row, kind)
-                    told = ", ".join(f"{reading.value:,.1f}" for reading in readings.values())
-                    tell(f"{row.name}: round {number + 1}, {kind.name}: {told}")
+                    values = ", ".join(f"{reading.value:,.1f}" for reading in readings.values())
+                    log(f"{row.name}: round {number + 1}, {kind.name}: {values}")
                     for result in results:
                         if result.metric.name in readings:
                             result.readings[kind.name].append(readings[result.metric.name])
@@ -108,19 +111,27 @@ class Session:
 
     def _warm_up(self, row: Row) -> None:
         for kind in self.contestants:
-            tell(f"{row.name}: {kind.name} warms up")
+            log(f"{row.name}: {kind.name} warms up")
             try:
                 row.warm_up(self._broker(kind))
             except FAILURES as failure:
                 self._note_failure(row, kind, failure)
 
+    def _note(self, note: str) -> None:
+        """Adds a note unless it was added in an earlier round."""
+        if note not in self.notes:
+            self.notes.append(note)
+
     def _note_failure(self, row: Row, kind: Kind, failure: Exception) -> None:
         self.notes.append(f"{row.name} failed with {kind.name}: {type(failure).__name__} {failure}")
 
     def _measure(self, row: Row, kind: Kind) -> dict[str, Reading]:
-        """Returns the readings; after a failure, none, and adds a note."""
+        """Returns the readings; none if there are none, and adds a note."""
         try:
             return self._read(row, kind)
+        except TakesNoPart as reason:
+            self._note(f"{row.name}: {kind.name} takes no part: {reason}")
+            return {}
         except FAILURES as failure:
             self._note_failure(row, kind, failure)
             return {}
@@ -153,7 +164,7 @@ def turns(contestants: Sequence[Kind], number: int) -> Sequence[Kind]:
     return [*contestants[first:], *contestants[:first]]
 
 
-def tell(text: str) -> None:
+def log(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 

@@ -209,18 +209,18 @@ def measure(kind: Kind, chosen: Sequence[Attack], seconds: float, workspace: Pat
             continue
         scene = Scene(kind, workspace, ground)
         try:
-            rows.append(told(kind, scene.at_rest(ground.value, seconds)))
+            rows.append(logged(kind, scene.at_rest(ground.value, seconds)))
             for attack in of_ground:
                 if scene.is_over:
                     scene.close()
                     scene = Scene(kind, workspace, ground)
-                rows.append(told(kind, scene.beside(attack, seconds)))
+                rows.append(logged(kind, scene.beside(attack, seconds)))
         finally:
             scene.close()
     return rows
 
 
-def told(kind: Kind, felt: Felt) -> Felt:
+def logged(kind: Kind, felt: Felt) -> Felt:
     print(f"{kind.name}: {felt}", file=sys.stderr, flush=True)
     return felt
 

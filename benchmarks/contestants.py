@@ -114,7 +114,6 @@ class Odradek(Contestant):
     def _launch(self) -> None:
         arguments = ["--port", str(self.port), "--data-dir", str(self.directory / "data"), *self.options]
         arguments += [part for setting in SAME_AS_KAFKAS for part in ("--set", setting)]
-        environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         with (self.directory / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 [*self.tracer, *self.checkout.command(self.checkout.module("broker"), *arguments)],
@@ -122,7 +121,7 @@ class Odradek(Contestant):
                 stdout=subprocess.DEVNULL,
                 stderr=log,
                 start_new_session=True,
-                env=environment,
+                env=environment_of_brokers(),
                 preexec_fn=self._limit_files,
             )
 
@@ -175,12 +174,7 @@ class ApacheKafka(Contestant):
         self._starting.wait(STOP_TIMEOUT_S)
 
     def _settle_killed(self) -> None:
-        """The control considers a terminated process running until the process's new parent has waited for it."""
-        give_up = time.monotonic() + STOP_TIMEOUT_S
-        while Path(f"/proc/{self.pid}").exists():
-            if time.monotonic() > give_up:
-                raise TimeoutError(f"process {self.pid} is still there after SIGKILL")
-            time.sleep(0.05)
+        until_gone(self.pid)
 
     def stop(self) -> None:
         subprocess.run(
@@ -190,6 +184,22 @@ class ApacheKafka(Contestant):
             timeout=STOP_TIMEOUT_S,
             check=True,
         )
+
+
+def environment_of_brokers() -> dict[str, str]:
+    """Returns this process's environment, in which Python keeps what it compiles."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+
+def until_gone(pid: int) -> None:
+    """Waits for the end of a process of Kafka's: its control considers a terminated process running until the process's
+    new parent has waited for it.
+    """
+    give_up = time.monotonic() + STOP_TIMEOUT_S
+    while Path(f"/proc/{pid}").exists():
+        if time.monotonic() > give_up:
+            raise TimeoutError(f"process {pid} is still there after its end")
+        time.sleep(0.05)
 
 
 class Kind(NamedTuple):

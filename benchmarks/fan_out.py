@@ -83,6 +83,11 @@ class Producer:
         )
         self.frame = framed(request, PRODUCE_VERSION)
 
+    def produce(self) -> None:
+        """Sends the record and waits for its acknowledgement. Raises RuntimeError."""
+        self.connection.sendall(self.frame)
+        self.answered()
+
     def answered(self) -> int:
         """Returns the record's offset. Raises RuntimeError."""
         body = receive(self.connection)

@@ -209,16 +209,16 @@ async def members(port: int, groups: int, size: int) -> None:
     begin = time.perf_counter()
     crowd = Crowd(everyone, size)
     await crowd.until(crowd.is_stable)
-    tell(stable_ms=(time.perf_counter() - begin) * 1000)
+    report(stable_ms=(time.perf_counter() - begin) * 1000)
     crowd.pause_s = HEARTBEAT_S
     await crowd.until(crowd.is_calm)
-    tell(calm=1)
+    report(calm=1)
     await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
     await crowd.end()
     frames = [member.leave_frame() for member in everyone]
     begin = time.perf_counter()
     await asyncio.gather(*(member.leave(frame) for member, frame in zip(everyone, frames, strict=True)))
-    tell(left_ms=(time.perf_counter() - begin) * 1000)
+    report(left_ms=(time.perf_counter() - begin) * 1000)
 
 
 async def commits(port: int, size: int, partitions: int, count: int) -> None:
@@ -227,10 +227,10 @@ async def commits(port: int, size: int, partitions: int, count: int) -> None:
         await member.join()
     frames = [commit_frame(member, partitions) for member in everyone]
     await commit(everyone, frames, count // 10)
-    tell(measuring=1)
+    report(measuring=1)
     begin = time.perf_counter()
     await commit(everyone, frames, count)
-    tell(commits=count, seconds=time.perf_counter() - begin)
+    report(commits=count, seconds=time.perf_counter() - begin)
 
 
 def commit_frame(member: Member, partitions: int) -> bytes:
@@ -272,7 +272,7 @@ def expect_all_committed(answer: bytes) -> None:
             expect(partition.error_code)
 
 
-def tell(**values: float) -> None:
+def report(**values: float) -> None:
     print(json.dumps(values), flush=True)
 
 

@@ -12,6 +12,10 @@ BUSY = 0.6
 """A broker that uses less of a core than this did not limit the row; then its CPU time per operation decides."""
 
 
+class TakesNoPart(Exception):
+    """A contestant cannot be measured by a row; the message gives the reason."""
+
+
 class Metric(NamedTuple):
     """One line of the table. `wanted`: the required ratio of Odradek to Kafka, None if the metric is only reported."""
 
@@ -53,7 +57,7 @@ class Row:
         """Runs once per broker, before the first round."""
 
     def measure(self, contestant: Contestant) -> dict[str, Reading]:
-        """Returns a reading for each metric, by its name. Raises Unavailable if a program is missing."""
+        """Returns a reading for each metric, by its name. Raises Unavailable if a program is missing, TakesNoPart."""
         raise NotImplementedError
 
 

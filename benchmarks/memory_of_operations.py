@@ -26,7 +26,7 @@ import structlog
 
 from benchmarks import wire
 from benchmarks.processes import resident_bytes
-from odradek.broker.handlers.api_table import client_api_table
+from odradek.broker.handlers.api_table import api_table
 from odradek.broker.testing import BrokerThread
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import ErrorCode
@@ -98,7 +98,7 @@ class Operations:
         )
 
     def all(self) -> Iterator[Operation]:
-        for row in client_api_table().rows():
+        for row in api_table().client_rows():
             if row.key.api_name not in LEFT_OUT:
                 name = row.key.api_name
                 yield Operation(name, self._sender(row.key, row.served.highest), SHARES.get(name, 1.0))
@@ -176,7 +176,7 @@ def soak(operations: Operations, wanted: set[str], count: int, minutes: float) -
     kept = {operation.name: Kept() for operation in chosen}
     for operation in chosen:
         operation.run(max(int(count * operation.share) // 10, 20))
-        tell(f"{operation.name}: warm")
+        log(f"{operation.name}: warm")
     until = time.monotonic() + minutes * 60
     while True:
         for operation in chosen:
@@ -190,7 +190,7 @@ def soak(operations: Operations, wanted: set[str], count: int, minutes: float) -
                 before.traced_bytes + more_traced - traced,
                 before.resident_bytes + more_resident - resident,
             )
-            tell(f"{operation.name}: {kept[operation.name]}")
+            log(f"{operation.name}: {kept[operation.name]}")
         if time.monotonic() >= until:
             return kept
 
@@ -221,7 +221,7 @@ def notes(errors: dict[str, set[int]]) -> str:
     return "\n".join(lines)
 
 
-def tell(text: str) -> None:
+def log(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 

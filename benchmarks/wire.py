@@ -95,7 +95,8 @@ def errors_in(message: Message) -> set[int]:
 
 def metadata(port: int, topics: list[str] | None = None, timeout_s: float = 30) -> MetadataResponse:
     wanted = [MetadataRequest.MetadataRequestTopic(name=name) for name in topics or []]
-    return call(port, MetadataRequest(topics=wanted), MetadataResponse, METADATA_VERSION, timeout_s)
+    request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+    return call(port, request, MetadataResponse, METADATA_VERSION, timeout_s)
 
 
 def until_metadata(port: int, give_up_s: float = 60, expect_running: Callable[[], None] = lambda: None) -> None:
@@ -112,14 +113,22 @@ def until_metadata(port: int, give_up_s: float = 60, expect_running: Callable[[]
     raise TimeoutError(f"no Metadata from port {port} within {give_up_s} s")
 
 
-def create_topic(port: int, name: str, partitions: int = 1, settings: Mapping[str, str] = GOES_SOON) -> None:
+def create_topic(
+    port: int,
+    name: str,
+    partitions: int = 1,
+    settings: Mapping[str, str] = GOES_SOON,
+    *,
+    replicas: int = 1,
+    timeout_s: float = 30,
+) -> None:
     """Creates a topic and waits until it has a leader."""
     configs = [CreateTopicsRequest.CreatableTopicConfig(name=each, value=value) for each, value in settings.items()]
     topic = CreateTopicsRequest.CreatableTopic(
-        name=name, num_partitions=partitions, replication_factor=1, configs=configs
+        name=name, num_partitions=partitions, replication_factor=replicas, configs=configs
     )
-    request = CreateTopicsRequest(topics=[topic], timeout_ms=30_000)
-    answer = call(port, request, CreateTopicsResponse, CREATE_TOPICS_VERSION)
+    request = CreateTopicsRequest(topics=[topic], timeout_ms=int(timeout_s * 1000))
+    answer = call(port, request, CreateTopicsResponse, CREATE_TOPICS_VERSION, timeout_s)
     error = answer.topics[0].error_code
     if error:
         raise RuntimeError(f"creating {name}: {ErrorCode.of(error).name}")

@@ -4,10 +4,13 @@
 |---|---|
 | sweep connections: closed by clients, too slow to close, idle | every half second |
 | flush rolled segments, remove files whose deletion delay is over | every second |
+| create logs again that a full disk prevented | every second |
 | apply retention | log.retention.check.interval.ms |
 | write checkpoints: recovery points | log.flush.offset.checkpoint.interval.ms |
 | ... log start offsets | log.flush.start.offset.checkpoint.interval.ms |
 | ... high watermarks | replica.high.watermark.checkpoint.interval.ms |
+| remove lagging followers from the ISRs | half of replica.lag.time.max.ms |
+| elect preferred leaders, on the controller | leader.imbalance.check.interval.seconds |
 | expire inactive producers | producer.id.expiration.check.interval.ms |
 | expire offsets of empty groups | offsets.retention.check.interval.ms |
 | abort timed-out transactions | transaction.abort.timed.out.transaction.cleanup.interval.ms |
@@ -25,6 +28,7 @@ from functools import partial
 import structlog
 
 from odradek.broker.background.background import Background
+from odradek.broker.cluster.member import ClusterMember
 from odradek.broker.coordinator.coordinators import Coordinators
 from odradek.broker.coordinator.transaction.timeouts import abort_steps, expiry_steps
 from odradek.broker.network.socket_server import SocketServer
@@ -40,6 +44,7 @@ HOUSEKEEPING_INTERVAL_MS = 1000
 MINUTE_MS = 60_000
 GROUPS_PER_TURN = 100
 ABORT_INTERVAL = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
+BALANCE_INTERVAL = "leader.imbalance.check.interval.seconds"
 EXPIRY_INTERVAL = "transaction.remove.expired.transaction.cleanup.interval.ms"
 
 CHECKPOINTS = {
@@ -63,6 +68,7 @@ class PeriodicWork:
         log_manager: LogManager,
         replica_manager: ReplicaManager,
         coordinators: Coordinators,
+        cluster: ClusterMember,
     ) -> None:
         self._config = config
         self._clock = clock
@@ -70,6 +76,7 @@ class PeriodicWork:
         self._socket_server = socket_server
         self._logs = log_manager
         self._replica_manager = replica_manager
+        self._cluster = cluster
         self._groups = coordinators.groups
         self._transactions = coordinators.transactions
 
@@ -84,7 +91,10 @@ class PeriodicWork:
         return [
             (SWEEP_INTERVAL_MS, self._socket_server.sweep, "sweep connections"),
             (HOUSEKEEPING_INTERVAL_MS, self.keep_house, "flush and remove segments"),
+            (HOUSEKEEPING_INTERVAL_MS, self._cluster.disk_failures.retry_creations, "retry creations of logs"),
             (config["log.retention.check.interval.ms"], self.apply_retention, "retention"),
+            (max(config["replica.lag.time.max.ms"] // 2, 1), self.shrink_isrs, "shrink ISRs"),
+            (1000 * config[BALANCE_INTERVAL], self._cluster.controller.balance_leaders, "balance leaders"),
             (config["producer.id.expiration.check.interval.ms"], self._logs.expire_producers, "expire producers"),
             (config["offsets.retention.check.interval.ms"], self.expire_offsets, "expire offsets"),
             (config[ABORT_INTERVAL], self.abort_late_transactions, "abort late transactions"),
@@ -97,12 +107,18 @@ class PeriodicWork:
 
     async def keep_house(self) -> None:
         """Flushes rolled segments and removes files and folders whose deletion delay is over."""
-        for partition_log, job in self._logs.take_flush_jobs():
+        for flush in self._logs.take_flush_jobs():
+            if flush is None:
+                await asyncio.sleep(0)
+                continue
+            partition_log, job = flush
             await self._background.run_in_thread(job.run)
             try:
                 partition_log.finish_flush(job)
-            except ProtocolError:
-                pass  # The log has already logged it.
+            except ProtocolError:  # the log has already logged it
+                partition = self._replica_manager.partitions.get(partition_log.topic_partition)
+                if partition is not None:
+                    self._replica_manager.log_failed(partition)
         removal = self._logs.take_removals()
         if removal is not None:
             await self._background.run_in_thread(removal.run)
@@ -111,6 +127,10 @@ class PeriodicWork:
         """Deletes segments that exceed the retention time or size."""
         for _ in self._replica_manager.retention_steps():
             await asyncio.sleep(0)
+
+    async def shrink_isrs(self) -> None:
+        """Removes followers from the ISRs of led partitions that lag for too long."""
+        await self._background.turns.take(self._replica_manager.shrink_isrs())
 
     async def expire_offsets(self) -> None:
         """Expires committed offsets after the retention time, and groups that have neither members nor offsets."""

@@ -19,7 +19,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import odradek.broker.quick_imports  # noqa: F401 - before all others
 from odradek.broker.logging.structured_logging import configure_logging
@@ -27,6 +27,9 @@ from odradek.broker.network.open_files import allow_many_files
 from odradek.broker.settings.config import BrokerConfig, ConfigError, load_config
 from odradek.broker.start_error import StartError
 from odradek.timer import SystemClock
+
+if TYPE_CHECKING:
+    from odradek.broker.controller.metadata_store import MetadataStore
 
 GC_THRESHOLDS = (50_000, 2, 10_000)
 """With Python's defaults, a million parked requests block the broker for 200 ms at a time. The second generation is
@@ -54,8 +57,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Serves until a signal. Returns the exit status: 0, or 1 if the broker could not start or stop cleanly."""
+def run(arguments: argparse.Namespace, metadata_store: MetadataStore | None = None) -> int:
+    """Serves until a signal. Returns the exit status: 0, or 1 if the broker could not start or stop cleanly.
+
+    Without `metadata_store` the broker stores the metadata itself."""
     gc.disable()
     _fill_standard_streams()
     open_files = allow_many_files()
@@ -68,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
             settings.append(f"odradek.metrics.host={arguments.metrics_host}")
         config = load_config(arguments.config, port=arguments.port, data_dir=arguments.data_dir, settings=settings)
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            unclean = runner.run(serve(config, open_files))
+            unclean = runner.run(serve(config, open_files, metadata_store))
     except (ConfigError, StartError) as error:
         print(f"odradek: {error}", file=sys.stderr)
         return 1
@@ -80,7 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
         _discard_unwritable_streams()
 
 
-async def serve(config: BrokerConfig, open_files: int) -> dict[str, str]:
+async def serve(config: BrokerConfig, open_files: int, metadata_store: MetadataStore | None = None) -> dict[str, str]:
     """Starts a broker, prints the ready line, and stops the broker at the first signal. `open_files` is how many files
     it may have open. Returns its `unclean_directories`.
 
@@ -89,7 +94,7 @@ async def serve(config: BrokerConfig, open_files: int) -> dict[str, str]:
 
     stop_requested = asyncio.Event()
     _on_signals(stop_requested)
-    broker = Broker(config, open_files=open_files)
+    broker = Broker(config, open_files=open_files, metadata_store=metadata_store)
     if not await _started_before(stop_requested, broker.start()):
         return {}
     try:

@@ -1,11 +1,14 @@
 """The broker as a whole: its components, the order in which they start, and the order in which they stop.
 
-Start: lock the log directories, bind the addresses, read the metadata, load the logs, register, become leader, accept
-connections. Nothing is accepted before the last step. Coordinators load while clients are served. If a step fails,
-`start` raises `StartError` after releasing everything acquired.
+Start: lock the log directories, open the metadata store, read the settings and which topics there are, bind the
+addresses, load the logs, register, and stand for election. The controller then sends the roles and the metadata. A
+broker that has a metadata store of its own is the controller, so it accepts connections only after that; a broker of a
+cluster must accept them before it registers, since the controller may be another one. Coordinators load while clients
+are served. If a step fails, `start` raises `StartError` after releasing everything acquired.
 
-Stop: accept no more connections, answer parked requests as if they had timed out, end the connections, finish the
-metadata change in progress, end the threads, flush and close the logs and mark them as cleanly shut down.
+Stop: let the controller move the leaderships away, end the registration, accept no more connections, answer parked
+requests as if they had timed out, end the connections, close the store, end the threads, flush and close the logs and
+mark them as cleanly shut down. `kill` does none of that: it releases what the end of the process would release.
 """
 
 from __future__ import annotations
@@ -16,18 +19,18 @@ from collections.abc import Awaitable, Callable
 from enum import IntEnum
 from functools import partial
 from random import Random, SystemRandom
-from typing import TYPE_CHECKING
-from uuid import UUID
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from odradek.broker.background.background import Background, run_all_in_threads
+from odradek.broker.background.background import Background, run_all_in_threads, run_groups_in_threads
+from odradek.broker.cluster.member import ClusterMember
 from odradek.broker.controller.controller import Controller
 from odradek.broker.controller.embedded_store import EmbeddedMetadataStore
 from odradek.broker.controller.metadata_store import MetadataStore, MetadataStoreError
 from odradek.broker.controller.start_up import ClusterIdMismatch
 from odradek.broker.coordinator.coordinators import Coordinators
-from odradek.broker.handlers.api_table import client_api_table
+from odradek.broker.handlers.api_table import api_table
 from odradek.broker.handlers.dispatcher import Dispatcher
 from odradek.broker.handlers.handlers import Handlers
 from odradek.broker.logging.client_warnings import ClientWarnings
@@ -43,10 +46,12 @@ from odradek.broker.requests.endpoint import Endpoint
 from odradek.broker.requests.request_metrics import BrokerMetrics
 from odradek.broker.settings.config import BrokerConfig, ConfigError
 from odradek.broker.start_error import StartError
-from odradek.protocol.topic_partition import TopicPartition
-from odradek.purgatory import CompletionQueue, DelayedOperationPurgatory
+from odradek.protocol.messages.producers import AllocateProducerIdsRequest
+from odradek.protocol.messages.replica_control import AlterPartitionRequest, ControlledShutdownRequest
+from odradek.protocol.messages.topics import CreateTopicsRequest
+from odradek.protocol.schema import Message
+from odradek.purgatory import CompletionQueue
 from odradek.storage.files import Files, OsFiles
-from odradek.storage.log_config import LogConfig
 from odradek.storage.log_directory import DirectoryLocked
 from odradek.storage.log_manager import LogManager
 from odradek.storage.meta_properties import MetaPropertiesError, generated_broker_id
@@ -56,7 +61,7 @@ if TYPE_CHECKING:
     from odradek.broker.cleaning.log_cleaner import LogCleaner
     from odradek.broker.metrics.server import MetricsServer
     from odradek.broker.metrics.sources import BrokerStatus, MetricSources
-    from odradek.broker.network.network_client import Connect
+    from odradek.broker.peers.peer import Connect
 
 CLOSE_GRACE_MS = 3000
 """How long a stopping broker waits for clients to read their last responses."""
@@ -82,6 +87,7 @@ class BrokerState(IntEnum):
     NOT_RUNNING = 0
     STARTING = 1
     RUNNING = 3
+    PENDING_CONTROLLED_SHUTDOWN = 6
     SHUTTING_DOWN = 7
 
 
@@ -123,7 +129,7 @@ class Broker:
         self.connect = connect
         self._given_store = metadata_store
         self.broker_id = config.broker_id
-        self.api_table = client_api_table()
+        self.api_table = api_table()
         self.background = Background()
         self.timer: SystemTimer = SystemTimer(
             self.clock, config["odradek.timer.tick.ms"], config["odradek.timer.wheel.size"]
@@ -143,7 +149,12 @@ class Broker:
     @property
     def is_serving(self) -> bool:
         """Whether clients are served."""
-        return self.state == BrokerState.RUNNING
+        return self.state in (BrokerState.RUNNING, BrokerState.PENDING_CONTROLLED_SHUTDOWN)
+
+    @property
+    def _is_alone(self) -> bool:
+        """Whether the broker has a metadata store of its own, so that there can be no other broker."""
+        return self._given_store is None
 
     def status(self) -> BrokerStatus:
         """Returns the status for the metrics and the health check."""
@@ -164,7 +175,10 @@ class Broker:
             fetch_sessions=self.fetch_sessions,
             group_coordinator=self.coordinators.groups,
             transaction_coordinator=self.coordinators.transactions,
-            topic_purgatory=self.topic_purgatory,
+            topic_purgatory=self.cluster.topic_purgatory,
+            election_purgatory=self.cluster.election_purgatory,
+            controller=self.controller,
+            fetchers=self.cluster.fetchers,
             timer=self.timer,
             reaper=self.reaper,
             log_cleaner=self.log_cleaner,
@@ -186,7 +200,7 @@ class Broker:
             await self._serve_metrics()
             self._take_directories()
             self._assemble()
-            await self._read_metadata()
+            await self._open_store()
             await self._listen()
             await self._load_logs()
             await self._serve()
@@ -207,10 +221,25 @@ class Broker:
             return error.strerror
         return f"{error.filename or ', '.join(self.config.log_dirs)}: {error.strerror}"
 
-    async def stop(self) -> None:
-        """Stops as described at the head of this file, within seconds plus the flush. Further calls have no effect."""
+    async def stop(self, *, hand_over: bool = True) -> None:
+        """Stops as described at the head of this file, within seconds plus the flush. Further calls have no effect.
+        Without `hand_over`, the broker keeps its leaderships to the end: nobody is there to take them.
+        """
+        if hand_over and self.state == BrokerState.RUNNING and not self._is_alone:
+            self.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
+            await self.cluster.leave()
         self.state = BrokerState.SHUTTING_DOWN
         await self._undo_all()
+
+    def kill(self) -> None:
+        """Does what the system does for a process that has ended: closes the files of the logs as they are, and
+        releases the locks. Nothing of the broker may run any more: end its event loop before.
+        """
+        self.state = BrokerState.NOT_RUNNING
+        self.background.abandon()
+        self._undo.clear()
+        if hasattr(self, "log_manager"):
+            self._abandon_logs()
 
     # --- starting -----------------------------------------------------------------------------------------------
 
@@ -261,23 +290,27 @@ class Broker:
             completions=self.completions,
             background=self.background,
             is_known=self.metadata.contains,
+            is_alive=self.metadata.is_alive,
         )
         self.replica_manager.log_dir_moves.bytes_per_second = partial(copy_rate, self.metadata)
         self.metadata_store = self._given_store or EmbeddedMetadataStore(
             config.log_dirs[0], self.files, run_blocking=self.background.run_in_thread
         )
-        self.topic_purgatory = DelayedOperationPurgatory("topic", self.timer, self.clock, self.completions)
-        self.controller = Controller(
-            self.metadata_store,
-            self.metadata,
-            self.replica_manager,
+        self.cluster = ClusterMember(
             config,
+            self.metadata_store,
+            metadata=self.metadata,
+            replica_manager=self.replica_manager,
             clock=self.clock,
-            source=self.random,
-            spawn=self.background.spawn,
-            purgatory=self.topic_purgatory,
-            turns=self.background.turns,
+            timer=self.timer,
+            random=self.random,
+            completions=self.completions,
+            background=self.background,
+            connect=self.connect,
+            answer_own=self._answer_own,
+            topic_deleted=lambda name: self.coordinators.groups.topic_deleted(name),
         )
+        self.controller = self.cluster.controller
         self.coordinators = Coordinators(
             config,
             clock=self.clock,
@@ -287,11 +320,10 @@ class Broker:
             background=self.background,
             soon=soon,
             metadata=self.metadata,
-            metadata_store=self.metadata_store,
-            controller=self.controller,
+            channel=self.cluster.channel,
             replica_manager=self.replica_manager,
+            peers=self.cluster.peers,
         )
-        self.controller.on_topic_deleted = self.coordinators.groups.topic_deleted
         self.fetch_sessions = FetchSessionCache(
             config["max.incremental.fetch.session.cache.slots"], self.clock, self.random
         )
@@ -311,11 +343,14 @@ class Broker:
             self.log_manager,
             self.replica_manager,
             self.coordinators,
+            self.cluster,
         )
         self._undo.append(self.background.stop)
 
     def _dispatcher(self) -> Dispatcher:
-        handlers = Handlers(
+        """With a metadata store of its own, a broker has no other brokers, and nobody may send what they would."""
+        inter_broker_listener = None if self._is_alone else self.config.inter_broker_listener
+        handlers = self._handlers = Handlers(
             self.api_table.rows(),
             config=self.config,
             clock=self.clock,
@@ -326,6 +361,10 @@ class Broker:
             fetch_sessions=self.fetch_sessions,
             controller=self.controller,
             coordinators=self.coordinators,
+            changes=self.cluster.changes,
+            configs=self.cluster.configs,
+            channel=self.cluster.channel,
+            inter_broker_listener=inter_broker_listener,
         )
         return Dispatcher(
             self.api_table,
@@ -335,16 +374,28 @@ class Broker:
             metrics=self.metrics,
             client_warnings=self.client_warnings,
             max_response_bytes=self.config["odradek.max.response.bytes"],
+            inter_broker_listener=inter_broker_listener,
         )
 
-    async def _read_metadata(self) -> None:
+    async def _answer_own(self, request: Message) -> Any:
+        """Answers a request of this broker to the controller, which it is itself."""
+        handlers = self._handlers
+        if isinstance(request, CreateTopicsRequest):
+            return await handlers.topics.create_topics(request)
+        if isinstance(request, AlterPartitionRequest):
+            return await handlers.cluster_changes.alter_partition(request)
+        if isinstance(request, ControlledShutdownRequest):
+            return await handlers.cluster_changes.controlled_shutdown(request)
+        assert isinstance(request, AllocateProducerIdsRequest)
+        return await handlers.cluster_changes.allocate_producer_ids(request)
+
+    async def _open_store(self) -> None:
         try:
-            cluster_id = await self.controller.open_store(self.log_manager.cluster_id)
+            cluster_id = await self.cluster.open(self.log_manager.cluster_id, self.random)
         except ClusterIdMismatch as error:
             raise StartError(f"{', '.join(self.config.log_dirs)}: {error}") from error
-        self._undo.append(self.controller.stop)
+        self._undo.append(self.cluster.close)
         self.log_manager.claim(self.broker_id, cluster_id)
-        await self.controller.load()
         self._apply_settings()
         self.config.on_change(lambda _: self._apply_settings())
 
@@ -358,9 +409,9 @@ class Broker:
         only after all logs are loaded; until then, the next start treats the directories as after a crash."""
         place = self._undo.index(self.log_manager.release)
         self._undo[place] = self._abandon_logs
-        for _ in self.log_manager.load_steps(self._log_config, self._is_known):
+        for _ in self.log_manager.load_steps(self.cluster.configs.log_config, self.cluster.known_topics.has):
             await asyncio.sleep(0)
-        await self.background.run_in_thread(run_all_in_threads, self.log_manager.take_load_syncs())
+        await run_all_in_threads(self.log_manager.take_load_syncs())
         self._undo[place] = self._close_logs
 
     def _abandon_logs(self) -> None:
@@ -368,15 +419,19 @@ class Broker:
             partition_log.close_files()
         self.log_manager.release()
 
-    def _close_logs(self) -> None:
-        self.unclean_directories = self.log_manager.shutdown(run_all_in_threads)
+    async def _close_logs(self) -> None:
+        self.unclean_directories = await run_groups_in_threads(self.log_manager.shutdown_steps())
 
     async def _serve(self) -> None:
         self.reaper.start()
         self._undo.append(self.reaper.stop)
-        await self.controller.start(self._registration())
+        if not self._is_alone:
+            await self.socket_server.start()
+        self._undo.append(self.cluster.stop)
+        await self.cluster.join(self._registration())
         self.periodic_work.start()
-        await self.socket_server.start()
+        if self._is_alone:
+            await self.socket_server.start()
         self._start_log_cleaner()
         log.info(
             "broker started",
@@ -410,17 +465,9 @@ class Broker:
         self.log_manager.set_producer_id_expiration(self.config["producer.id.expiration.ms"])
         self.replica_manager.verification.is_enabled = self.config["transaction.partition.verification.enable"]
         self.socket_server.limits = ConnectionLimits.from_config(self.config, self.open_files)
+        self.cluster.settings_changed()
         if self.log_cleaner is not None:
             self.log_cleaner.settings_changed()
-
-    def _log_config(self, topic: str) -> LogConfig:
-        return self.config.log_config(self.metadata.topic_config(topic))
-
-    def _is_known(self, topic_partition: TopicPartition, topic_id: UUID | None) -> bool:
-        """Whether a partition's folder belongs to a known topic. A folder without a topic id is matched by its name."""
-        if not self.metadata.contains(topic_partition):
-            return False
-        return topic_id is None or topic_id == self.metadata.topic_id(topic_partition.topic)
 
     # --- stopping -----------------------------------------------------------------------------------------------
 

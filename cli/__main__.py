@@ -18,6 +18,7 @@ from odradek.cli.errors import CommandError
 COMMANDS = {
     "serve": "run a broker",
     "topics": "create, list, describe, alter and delete topics",
+    "cluster": "show brokers, leaders and in-sync replicas",
     "configs": "describe and alter settings of topics and brokers",
     "groups": "list, describe and delete groups, move offsets",
     "produce": "write lines from stdin to a topic",

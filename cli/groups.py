@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from odradek.broker.logging.printable import printable
 from odradek.cli.errors import CommandError
 from odradek.cli.group_reset import ResetTo, add_reset_options, new_offsets, reset_of, scope_of
 from odradek.cli.options import add_bootstrap_server, command, delete_each, with_admin
+from odradek.cli.tables import NOTHING, print_table
 
 if TYPE_CHECKING:
     from odradek.broker.admin.groups import DescribedGroup, GroupAdmin
@@ -24,7 +25,6 @@ EXAMPLES = """  odradek groups list
   odradek groups delete billing
 """
 DEAD, EMPTY = "Dead", "Empty"
-NOTHING = "-"
 OFFSET_COLUMNS = (
     "GROUP",
     "TOPIC",
@@ -109,11 +109,11 @@ def describe(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print(json.dumps(described, indent=2))
     elif arguments.members:
-        _print_table(MEMBER_COLUMNS, [row for group in described for row in _member_rows(group)])
+        print_table(MEMBER_COLUMNS, [row for group in described for row in _member_rows(group)])
     elif arguments.state:
-        _print_table(STATE_COLUMNS, [_state_row(group) for group in described])
+        print_table(STATE_COLUMNS, [_state_row(group) for group in described])
     else:
-        _print_table(OFFSET_COLUMNS, [row for group in described for row in _offset_rows(group)])
+        print_table(OFFSET_COLUMNS, [row for group in described for row in _offset_rows(group)])
 
 
 async def _describe(admin: GroupAdmin, names: list[str]) -> list[dict[str, Any]]:
@@ -194,14 +194,6 @@ def _state_row(group: dict[str, Any]) -> list[Any]:
     ]
 
 
-def _print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Prints columns as wide as their widest value; a dash stands for None."""
-    table = [list(columns), *([NOTHING if value is None else printable(str(value)) for value in row] for row in rows)]
-    widths = [max(len(row[index]) for row in table) for index in range(len(columns))]
-    for row in table:
-        print("  ".join(value.ljust(width) for value, width in zip(row, widths, strict=True)).rstrip())
-
-
 # reset-offsets
 
 
@@ -233,7 +225,7 @@ def reset_offsets(arguments: argparse.Namespace) -> None:
         names = ("group_id", "topic", "partition", "new_offset")
         print(json.dumps([dict(zip(names, row, strict=True)) for row in rows], indent=2))
         return
-    _print_table(("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"), rows)
+    print_table(("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"), rows)
     if not arguments.execute:
         print("nothing changed; --execute commits the offsets")
 

@@ -1,12 +1,31 @@
-"""Brokers for the tests of other projects.
+"""Brokers and clusters for the tests of other projects.
 
     async with in_process_broker() as broker:
         producer = AIOKafkaProducer(bootstrap_servers=broker.bootstrap)
 
-`in_process_broker` runs a broker on the running event loop, `BrokerThread` in a thread of its own for blocking clients.
-The pytest fixture `odradek_broker` is a `BrokerThread`.
+    async with in_process_cluster(brokers=3) as cluster:
+        producer = AIOKafkaProducer(bootstrap_servers=cluster.bootstrap, acks="all")
+
+`in_process_broker` and `in_process_cluster` run on the running event loop, `BrokerThread` and `ClusterThread` in a
+thread of their own for blocking clients. The pytest fixtures `odradek_broker` and `odradek_cluster` are such threads.
 """
 
-from odradek.broker.testing import BrokerThread, in_process_broker
+from odradek.broker.testing import (
+    BrokerStatus,
+    BrokerThread,
+    Cluster,
+    ClusterThread,
+    NotReached,
+    in_process_broker,
+    in_process_cluster,
+)
 
-__all__ = ["BrokerThread", "in_process_broker"]
+__all__ = [
+    "BrokerStatus",
+    "BrokerThread",
+    "Cluster",
+    "ClusterThread",
+    "NotReached",
+    "in_process_broker",
+    "in_process_cluster",
+]

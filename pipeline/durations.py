@@ -13,8 +13,8 @@ _PART = r"(\d+) *([a-z]+?)s?\b"
 
 def duration(text: str, setting: str) -> timedelta:
     """Parses a duration in Spark's syntax. Raises PipelineError."""
-    said = text.lower().strip().removeprefix("interval ")
-    parts = re.findall(_PART, said)
-    if not parts or re.sub(_PART, "", said).strip() or any(unit not in UNITS for _, unit in parts):
+    plain = text.lower().strip().removeprefix("interval ")
+    parts = re.findall(_PART, plain)
+    if not parts or re.sub(_PART, "", plain).strip() or any(unit not in UNITS for _, unit in parts):
         raise PipelineError(f"{setting} is {text!r}, not a duration", "set it to, say, '10 minutes' or '7 days'")
     return timedelta(seconds=sum(int(count) * UNITS[unit] for count, unit in parts))

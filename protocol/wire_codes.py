@@ -42,3 +42,28 @@ class AclOperation(IntEnum):
     DESCRIBE_CONFIGS = 10
     ALTER_CONFIGS = 11
     IDEMPOTENT_WRITE = 12
+
+
+class SecurityProtocol(IntEnum):
+    """The security protocols of listeners, as UpdateMetadata numbers them; Kafka's `SecurityProtocol`."""
+
+    PLAINTEXT = 0
+    SSL = 1
+    SASL_PLAINTEXT = 2
+    SASL_SSL = 3
+
+
+class LeaderAndIsrType(IntEnum):
+    """What a LeaderAndIsr contains from version 5 on: some replicas of the broker, or all; Kafka's
+    `LeaderAndIsrRequest.Type`.
+    """
+
+    UNKNOWN = 0
+    INCREMENTAL = 1
+    FULL = 2
+
+
+LEADER_DURING_DELETE = -2
+"""The leader of a partition that is being deleted, in UpdateMetadata; Kafka's `LeaderAndIsr.LeaderDuringDelete`."""
+EPOCH_DURING_DELETE = -2
+"""The leader epoch of a topic that is being deleted, in StopReplica; Kafka's `LeaderAndIsr.EpochDuringDelete`."""

@@ -2,6 +2,7 @@
 
 from odradek.purgatory.completion_queue import DEFAULT_BUDGET, CompletionQueue
 from odradek.purgatory.delayed_delete_records import DelayedDeleteRecords, DeleteRecordsPartitionStatus
+from odradek.purgatory.delayed_elect_leader import DelayedElectLeader
 from odradek.purgatory.delayed_fetch import ANSWER_NOW, DelayedFetch
 from odradek.purgatory.delayed_operation import DelayedOperation
 from odradek.purgatory.delayed_produce import DelayedProduce, ProducePartitionStatus
@@ -15,6 +16,7 @@ __all__ = [
     "DEFAULT_PURGE_INTERVAL",
     "CompletionQueue",
     "DelayedDeleteRecords",
+    "DelayedElectLeader",
     "DelayedFetch",
     "DelayedOperation",
     "DelayedOperationPurgatory",

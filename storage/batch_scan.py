@@ -90,6 +90,10 @@ class CorruptSegment(Exception):
         self.reason = reason
 
 
+class UnreadableBatch(OSError):
+    """A segment does not have a batch where one must be."""
+
+
 class StoredBatch(NamedTuple):
     """A complete batch in memory: at `start` of `data`, at `position` of the file."""
 

@@ -8,7 +8,6 @@ the loop. So a shutdown can sync many logs at a time, each in its own thread.
 from __future__ import annotations
 
 from odradek.storage.flushing import FlushJob, LogFlusher
-from odradek.storage.leader_epochs import LeaderEpochs
 from odradek.storage.log_folder import LogFolder
 from odradek.storage.log_producers import LogProducers
 from odradek.storage.log_segments import LogSegments
@@ -31,7 +30,6 @@ class LogClosing:
         folder: LogFolder,
         segments: LogSegments,
         producers: LogProducers,
-        leader_epochs: LeaderEpochs,
         writer: LogWriter,
         flusher: LogFlusher,
     ) -> None:
@@ -45,15 +43,14 @@ class LogClosing:
         self._error: OSError | None = None
         try:
             if folder.failure is None:
-                self._begin(producers, leader_epochs)
+                self._begin(producers)
         except OSError as error:
             self._error = error
         finally:
             segments.close_files()
 
-    def _begin(self, producers: LogProducers, leader_epochs: LeaderEpochs) -> None:
+    def _begin(self, producers: LogProducers) -> None:
         self._writer.make_writable()
-        leader_epochs.write()
         if producers.take_snapshot():
             self._folder.mark_changed()
         self._job = self._flusher.begin()

@@ -1,11 +1,28 @@
 """The start offset of each leader epoch (Kafka's LeaderEpochFileCache, KIP-101), stored in
 `leader-epoch-checkpoint`.
+
+A change is made in memory alone, so that a broker can become the leader of a thousand partitions, or truncate them,
+without waiting for the disk. The file is written later, by a job in any thread (`take_write`). A crash before that
+loses nothing, because every batch contains its epoch:
+
+(A) The recovery point passes a batch only with a flush that has written the file, too (flushing.py). Epochs of batches
+    below the recovery point are therefore in the file, and those above are read from the batches again.
+(B) The file may still have entries of batches that were truncated. A truncation first lowers the recovery point, so
+    recovery drops these entries, together with all others above the recovery point, before it reads the batches.
+(C) An epoch without a batch may be lost. It says nothing about the log's records, and the next leader of the partition
+    has a new one.
+(D) A clean shutdown writes the file.
 """
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Lock
 
 import structlog
 
 from odradek.storage.checkpoint import CorruptCheckpoint, read_epochs, write_epochs
-from odradek.storage.files import Files, is_full
+from odradek.storage.files import Files
 from odradek.storage.log_offsets import EpochEndOffset
 
 _log = structlog.get_logger(__name__)
@@ -14,28 +31,34 @@ UNDEFINED = EpochEndOffset(-1, -1)
 
 
 class LeaderEpochs:
-    """Entries (epoch, start offset), both strictly ascending. A change is written to the disk before it is made in
-    memory. On a full disk, a change that the log's batches contain too (`may_wait`) is made in memory alone, until
-    `write`.
+    """Entries (epoch, start offset), both strictly ascending. A change replaces the list `entries`.
+
+    `is_known`: the file had content that could be read. Otherwise only the batches know the epochs.
     """
 
-    __slots__ = ("_files", "entries", "is_written", "path")
+    __slots__ = ("_files", "_taken", "_writing", "_written", "_written_number", "entries", "is_known", "path")
 
     def __init__(self, files: Files, path: str) -> None:
         self._files = files
         self.path = path
         self.entries: list[tuple[int, int]] = []
-        self.is_written = True
+        self.is_known = False
+        self._written: list[tuple[int, int]] | None = []  # None: unknown
+        self._taken = 0
+        self._written_number = 0
+        self._writing = Lock()
 
     def load(self) -> None:
         """Reads the file. A corrupt file is logged and treated as empty (recovery restores it from the batches)."""
         try:
-            entries = read_epochs(self._files, self.path)
+            self.is_known = self._files.exists(self.path) and self._files.size(self.path) > 0
+            self._written = read_epochs(self._files, self.path)
         except CorruptCheckpoint as error:
             _log.warning("leader epochs unusable", reason=str(error))
-            entries = []
+            self.is_known = False
+            self._written = None
         self.entries = []
-        for epoch, start_offset in entries:
+        for epoch, start_offset in self._written or ():
             self.entries = _assigned(self.entries, epoch, start_offset)
 
     @property
@@ -43,50 +66,63 @@ class LeaderEpochs:
         """-1 if there is no epoch."""
         return self.entries[-1][0] if self.entries else -1
 
-    def assign(self, epoch: int, start_offset: int, *, may_wait: bool = False) -> None:
-        """Starts the epoch at the offset and drops entries that contradict this. Raises OSError, without any change."""
+    # ---- changes
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """Starts the epoch at the offset and drops entries that contradict this."""
         entries = self.entries
-        if entries and entries[-1][0] == epoch and start_offset >= entries[-1][1]:
-            return
-        self._replace(_assigned(entries, epoch, start_offset), may_wait)
+        if not entries or entries[-1][0] != epoch or start_offset < entries[-1][1]:
+            self.entries = _assigned(entries, epoch, start_offset)
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """Drops the epochs that start at `end_offset` or above."""
+        if self.entries and self.entries[-1][1] >= end_offset:
+            self.entries = [entry for entry in self.entries if entry[1] < end_offset]
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """Drops the epochs that ended before `start_offset`; the epoch that contains the offset now starts there."""
+        older = [entry for entry in self.entries if entry[1] <= start_offset]
+        if older:
+            self.entries = [(older[-1][0], start_offset), *self.entries[len(older) :]]
+
+    def clear(self) -> None:
+        self.entries = []
+
+    # ---- the file
+
+    @property
+    def is_written(self) -> bool:
+        """Whether the file has these entries."""
+        return self.entries == self._written
 
     def begin(self, epoch: int) -> None:
         """Writes the first epoch of a new log. The caller must sync the file. Raises OSError."""
         entries = [(epoch, 0)]
         write_epochs(self._files, self.path, entries, sync=False)
-        self.entries = entries
+        self.entries = self._written = entries
 
-    def truncate_from_end(self, end_offset: int, *, may_wait: bool = False) -> None:
-        """Drops the epochs that start at `end_offset` or above."""
-        self._replace([entry for entry in self.entries if entry[1] < end_offset], may_wait)
+    def take_write(self) -> Callable[[], None] | None:
+        """Returns a function that writes and syncs the file, in any thread, or None if it is written. The function
+        raises OSError.
 
-    def truncate_from_start(self, start_offset: int, *, may_wait: bool = False) -> None:
-        """Drops the epochs that ended before `start_offset`; the epoch that contains the offset now starts there."""
-        older = [entry for entry in self.entries if entry[1] <= start_offset]
-        if older:
-            self._replace([(older[-1][0], start_offset), *self.entries[len(older) :]], may_wait)
+        If two are written in the wrong order, the one that was taken later wins.
+        """
+        if self.is_written:
+            return None
+        self._taken += 1
+        number = self._taken
+        path, entries = self.path, self.entries
 
-    def clear(self, *, may_wait: bool = False) -> None:
-        self._replace([], may_wait)
+        def write() -> None:
+            with self._writing:
+                if number > self._written_number:
+                    write_epochs(self._files, path, entries)
+                    self._written = entries
+                    self._written_number = number
 
-    def write(self) -> None:
-        """Writes changes that wait for disk space. Raises OSError."""
-        if not self.is_written:
-            write_epochs(self._files, self.path, self.entries)
-            self.is_written = True
+        return write
 
-    def _replace(self, entries: list[tuple[int, int]], may_wait: bool) -> None:
-        if entries == self.entries:
-            return
-        try:
-            write_epochs(self._files, self.path, entries)
-            self.is_written = True
-        except OSError as error:
-            if not (may_wait and is_full(error)):
-                raise
-            _log.warning("leader epochs write deferred", path=self.path, reason=str(error))
-            self.is_written = False
-        self.entries = entries
+    # ---- lookup
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEndOffset:
         """Returns the largest known epoch not above `epoch`, and its end offset; (-1, -1) if unknown."""

@@ -4,7 +4,8 @@ Everything here is synchronous and runs on one thread. Work that takes long is r
 removals).
 
 State: log_state (the offsets), log_folder, log_segments, log_producers, leader_epochs. Operations on it: log_append and
-log_writer, log_read and log_positions, log_search (by time), flushing, log_start and retention, truncation, closing.
+log_follow, both over log_writer; log_read and log_positions, log_search (by time), flushing, log_start and retention,
+truncation, closing.
 None of them depends on Log; recovery opens one.
 """
 
@@ -28,6 +29,7 @@ from odradek.storage.leader_epochs import LeaderEpochs
 from odradek.storage.log_append import LogAppender, LogAppendInfo
 from odradek.storage.log_config import LogConfig
 from odradek.storage.log_folder import LogFolder
+from odradek.storage.log_follow import FollowerAppendInfo, LogFollower
 from odradek.storage.log_offsets import EpochEndOffset, LogOffsetMetadata
 from odradek.storage.log_positions import LogPositions
 from odradek.storage.log_producers import LogProducers
@@ -44,7 +46,7 @@ from odradek.storage.segment import LogSegment
 from odradek.storage.segment_cache import SegmentCache
 from odradek.storage.tail import Tails
 from odradek.storage.transaction_index import AbortedTransaction
-from odradek.storage.truncation import Truncation
+from odradek.storage.truncation import LogTruncation, Target
 from odradek.storage.write_ahead import WrittenAhead
 from odradek.timer.clock import Clock
 
@@ -55,11 +57,11 @@ class Log:
     __slots__ = (
         "_appender",
         "_flusher",
+        "_follower",
         "_reader",
         "_retention",
         "_search",
         "_start",
-        "_truncation",
         "_writer",
         "base_offsets",
         "clock",
@@ -115,13 +117,13 @@ class Log:
 
         self.positions = positions = LogPositions(state, segments)
         self._writer = writer = LogWriter(state, folder, segments, producers, epochs, cache.tails)
+        self._follower = LogFollower(state, folder, segments, producers.state, epochs, writer)
         self._appender = LogAppender(state, folder, producers.state, writer, max_decompressed_bytes)
         self._reader = RecordReader(state, folder, segments, positions)
         self._search = TimeSearch(state, folder, segments, epochs)
-        self._flusher = LogFlusher(state, folder, segments, producers.snapshots)
+        self._flusher = LogFlusher(state, folder, segments, producers.snapshots, epochs)
         self._start = start = LogStart(state, folder, positions, producers.state, epochs)
         self._retention = Retention(state, folder, segments, producers.snapshots, start, writer)
-        self._truncation = Truncation(state, folder, segments, positions, producers, epochs)
 
     def __repr__(self) -> str:
         return f"Log({self.topic_partition}, {self.state})"
@@ -163,6 +165,15 @@ class Log:
         """
         return self._appender.append(records, self.config, leader_epoch, api_version, origin, allowance)
 
+    def append_as_follower(self, records: bytes | memoryview) -> FollowerAppendInfo | None:
+        """Appends all whole batches of `records`, as the leader's log has them; see log_follow for the guarantees.
+        Returns None if there is no whole batch.
+
+        Raises UnexpectedAppendOffset if they begin below the log's end. Raises ProtocolError: CORRUPT_MESSAGE,
+        UNSUPPORTED_FOR_MESSAGE_FORMAT, KAFKA_STORAGE_ERROR. An error leaves the log unchanged.
+        """
+        return self._follower.append(records, self.config)
+
     def validation(self, records: bytes, leader_epoch: int, api_version: int) -> BatchValidation:
         """Returns the validation of a client's batch by the current settings, to run in steps. Raises ProtocolError."""
         now_ms = self.clock.wall_ms()
@@ -189,11 +200,8 @@ class Log:
         return self.folder.failure
 
     def assign_epoch_start_offset(self, leader_epoch: int) -> None:
-        """Starts the leader's epoch at the log's end. Raises KAFKA_STORAGE_ERROR."""
-        try:
-            self.leader_epochs.assign(leader_epoch, self.state.log_end_offset, may_wait=True)
-        except OSError as error:
-            raise self._writer.storage_error("leader epoch not written", error) from error
+        """Starts the leader's epoch at the log's end. The disk has it after the next flush (leader_epochs)."""
+        self.leader_epochs.assign(leader_epoch, self.state.log_end_offset)
 
     @property
     def topic_id(self) -> uuid.UUID | None:
@@ -353,12 +361,19 @@ class Log:
         """(due time by the monotonic clock, path) of the files that wait for their removal."""
         return self.folder.removals.waiting
 
-    def truncate_to(self, offset: int) -> bool:
-        """Truncates the log; False if it ends at `offset` or before. Raises KAFKA_STORAGE_ERROR. See LogManager."""
-        try:
-            return self._truncation.cut_at(offset, self.config)
-        except OSError as error:
-            raise self._writer.storage_error("truncation failed", error) from error
+    def truncation(self, target: Target) -> LogTruncation:
+        """Returns a truncation, which has not begun. Its steps are for LogManager.truncation_steps."""
+        return LogTruncation(
+            target,
+            self.config,
+            self.state,
+            self.folder,
+            self.segments,
+            self.positions,
+            self.producers,
+            self.leader_epochs,
+            self._flusher,
+        )
 
     # ---- settings, folder and closing
 
@@ -384,9 +399,7 @@ class Log:
 
     def closing(self) -> LogClosing:
         """Begins to close the log for good."""
-        return LogClosing(
-            self.state, self.folder, self.segments, self.producers, self.leader_epochs, self._writer, self._flusher
-        )
+        return LogClosing(self.state, self.folder, self.segments, self.producers, self._writer, self._flusher)
 
     def close(self) -> None:
         """Flushes, takes a producer snapshot, closes all files. Raises KAFKA_STORAGE_ERROR after closing them."""

@@ -8,7 +8,7 @@ Case (B) of log_writer holds for the producer state too: it is unchanged if the 
 from __future__ import annotations
 
 from odradek.protocol.append_allowance import AppendAllowance, TooMuchForOneTurn
-from odradek.protocol.batch_header import LOG_OVERHEAD, BatchHeader
+from odradek.protocol.batch_header import LOG_OVERHEAD
 from odradek.protocol.control_records import Marker
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.leader_assignment import ValidatedBatch
@@ -165,7 +165,7 @@ class LogAppender:
                 self._producers.check_data_batch(header, sequences=False)
         rolled = self._writer.write(batch, config, now_ms, leader_epoch, marker)
         if header.producer_id >= 0:
-            self._note_producer(header, marker)
+            self._producers.apply(header, marker)
         self._producers.map_end_offset = end_offset = header.base_offset + header.last_offset_delta + 1
         return LogAppendInfo(
             header.base_offset,
@@ -203,9 +203,3 @@ class LogAppender:
             False,
             False,
         )
-
-    def _note_producer(self, header: BatchHeader, marker: Marker | None) -> None:
-        if not header.is_control:
-            self._producers.apply_data_batch(header)
-        elif marker is not None:
-            self._producers.apply_marker(header, marker.aborted, marker.coordinator_epoch, marker.timestamp)

@@ -3,6 +3,10 @@
 The order on the disk: the contents of the folder's small files, the names in the folder, and, once for all logs that
 are created together, the folder's own name in its log directory. A crash in between leaves no folder, or one in which a
 file may be missing or empty: the next start then creates the log again, or uses the folder and writes the rest.
+
+A folder with the partition's name that was ignored at the start is a stray: of another topic, or of a replica that was
+taken from this broker while it was down. It is moved aside for a replica that is new, and kept for the operator
+(`-stray`, as in Kafka). A replica that should be here already is not replaced by an empty one: its files are damaged.
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ from odradek.storage.log_checkpoints import LogCheckpoints
 from odradek.storage.log_config import LogConfig
 from odradek.storage.log_directory import LogDirectory
 from odradek.storage.log_moves import LogMoves
+from odradek.storage.log_names import stray_folder
 from odradek.storage.log_registry import LogRegistry
 
 NO_EPOCH = -1
@@ -33,12 +38,15 @@ _log = structlog.get_logger(__name__)
 
 
 class NewLog(NamedTuple):
-    """A log that should exist. If it has to be created, it starts with this leader epoch."""
+    """A log that should exist. If it has to be created, it starts with this leader epoch. `is_new`: the broker did not
+    have this replica before.
+    """
 
     topic_partition: TopicPartition
     topic_id: uuid.UUID | None
     leader_epoch: int
     config: LogConfig
+    is_new: bool = False
 
 
 class LogCreation:
@@ -125,8 +133,7 @@ class LogCreator:
         preferred = self._moves.take_preference(topic_partition)
         directory = self._emptiest() if preferred is None else registry.directories[preferred]
         folder = f"{directory.path}/{topic_partition}"
-        if registry.files.exists(folder):
-            raise FileExistsError(17, "another folder already has the partition's name", folder)
+        self._move_strays(topic_partition, new_log.is_new)
         write = self.predecessors_checkpoints((topic_partition,))
         if write is not None:
             write()
@@ -141,6 +148,18 @@ class LogCreator:
             raise
         creation = self._begun[topic_partition] = LogCreation(registry.files, directory.path, log)
         return creation
+
+    def _move_strays(self, topic_partition: TopicPartition, is_new: bool) -> None:
+        """Raises FileExistsError if the folder may be the partition's own."""
+        registry = self._registry
+        for directory in registry.directories.values():
+            folder = f"{directory.path}/{topic_partition}"
+            if registry.files.exists(folder):
+                if topic_partition in directory.unopened or not is_new:
+                    raise FileExistsError(17, "the partition may have a log that could not be opened", folder)
+                stray = f"{directory.path}/{stray_folder(topic_partition, registry.unique())}"
+                registry.files.rename(folder, stray)
+                _log.warning("stray folder moved aside", folder=folder, now=stray)
 
     def finish(self, creation: LogCreation) -> Log:
         """Registers the log. Raises KAFKA_STORAGE_ERROR if it could not be synced; the log is then removed."""

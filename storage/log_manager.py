@@ -12,7 +12,7 @@ The folder of a partition that is not `known` is logged and left alone.
 
 import random
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 
 import structlog
@@ -20,8 +20,8 @@ import structlog
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.records import MAX_DECOMPRESSED_BYTES
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.storage.bulk_truncation import BulkSteps, BulkTruncation
 from odradek.storage.checkpoint import (
-    CLEANER_OFFSET,
     HIGH_WATERMARK,
     LOG_START_OFFSET,
     PARTITION_METADATA,
@@ -44,10 +44,12 @@ from odradek.storage.meta_properties import (
     write_meta_properties,
 )
 from odradek.storage.producer_state import PRODUCER_ID_EXPIRATION_MS
-from odradek.storage.recovery import Steps, open_log, open_log_steps
+from odradek.storage.recovery import open_log, open_log_steps
 from odradek.storage.segment_cache import SegmentCache
-from odradek.storage.shutdown import RunAll, close_all, one_after_the_other
+from odradek.storage.shutdown import Syncs, close_all, one_after_the_other
+from odradek.storage.steps import Steps
 from odradek.storage.tail import Tails
+from odradek.storage.truncation import Target
 from odradek.timer.clock import Clock
 
 _log = structlog.get_logger(__name__)
@@ -58,6 +60,8 @@ ConfigOf = Callable[[str], LogConfig]
 
 SEGMENTS_PER_FLUSH = 256
 """Each segment has three open files while it is synced; the next round syncs the rest."""
+LOGS_PER_STEP = 500
+"""How many logs are looked at before other tasks may run."""
 
 
 class LogManager:
@@ -241,25 +245,15 @@ class LogManager:
             max_decompressed_bytes=self._max_decompressed_bytes,
         )
 
-    def truncate(self, topic_partition: TopicPartition, offset: int) -> bool:
-        """Truncates the partition's log at `offset`; returns False if it already ends there or before. Raises
-        KAFKA_STORAGE_ERROR.
+    def truncation_steps(self, targets: Mapping[TopicPartition, Target]) -> BulkSteps:
+        """Truncates the logs of these partitions together; see truncation and bulk_truncation. Each step yields a
+        function to run in any thread before the next step, or None. The generator returns, by partition, None or the
+        error: KAFKA_STORAGE_ERROR, or UNKNOWN_TOPIC_OR_PARTITION if there is no log.
 
-        The checkpointed recovery point is lowered first, because other batches will have these offsets.
+        Until it ends, nothing may be appended to these logs, and no other truncation of them may begin. Close it to
+        give up; a log is then truncated completely, in part, or not at all.
         """
-        log = self.logs[topic_partition]
-        if offset < log.recovery_point:
-            cleaned_offset = log.cleaned_offset
-            log.state.withdrawn_from(offset)
-            try:
-                self.checkpoints.write(RECOVERY_POINT)
-                if log.cleaned_offset != cleaned_offset:
-                    self.checkpoints.write(CLEANER_OFFSET)
-            except OSError as error:
-                raise ProtocolError(
-                    ErrorCode.KAFKA_STORAGE_ERROR, f"{topic_partition} cannot be truncated: {error}"
-                ) from error
-        return log.truncate_to(offset)
+        return BulkTruncation(self.logs, self.checkpoints, targets).steps()
 
     def delete(self, topic_partition: TopicPartition, *, sync: bool = True) -> None:
         """Renames the partition's folder (`-delete`) and drops the log; the folder is removed after
@@ -294,12 +288,15 @@ class LogManager:
 
     # ---- periodic work
 
-    def take_flush_jobs(self) -> Iterator[tuple[Log, FlushJob]]:
-        """Yields the jobs that sync rolled segments and apply flush.ms. Run each job, then call `log.finish_flush(job)`
-        on the loop, before taking the next: jobs keep files open.
+    def take_flush_jobs(self) -> Iterator[tuple[Log, FlushJob] | None]:
+        """Yields the jobs that sync rolled segments, apply flush.ms and write new leader epochs, and None where other
+        tasks may run. Run each job, then call `log.finish_flush(job)` on the loop, before taking the next: jobs keep
+        files open.
         """
         now_ms = self.clock.now_ms()
-        for log in list(self.logs.values()):
+        for number, log in enumerate(list(self.logs.values()), 1):
+            if number % LOGS_PER_STEP == 0:
+                yield None
             if self.logs.get(log.topic_partition) is not log:
                 continue
             due = log.config.flush_ms < LONG_MAX and now_ms - log.last_flush_ms >= log.config.flush_ms
@@ -309,6 +306,8 @@ class LogManager:
                 end_offset = log.log_end_offset
             elif log.unsynced_segments:
                 end_offset = log.active_segment.base_offset
+            elif not log.leader_epochs.is_written and log.failure is None:
+                end_offset = log.recovery_point
             else:
                 continue
             try:
@@ -325,9 +324,13 @@ class LogManager:
 
     # ---- stopping
 
-    def shutdown(self, run_all: RunAll = one_after_the_other) -> dict[str, str]:
+    def shutdown(self) -> dict[str, str]:
+        """Runs all `shutdown_steps`."""
+        return one_after_the_other(self.shutdown_steps())
+
+    def shutdown_steps(self) -> Syncs[dict[str, str]]:
         """Flushes and closes all logs, writes the checkpoints, marks the shutdown as clean where everything succeeded,
-        releases the locks. `run_all` runs functions that wait for the disk, possibly in threads.
+        releases the locks. Yields groups of functions that wait for the disk.
 
         Returns, by path, why a directory's shutdown was not clean: the next start recovers its logs.
         """
@@ -335,7 +338,8 @@ class LogManager:
         if removal is not None:
             removal.run()
         try:
-            failed = {self.directory_of(log): reason for log, reason in close_all(list(self.logs.values()), run_all)}
+            unclosed = yield from close_all(list(self.logs.values()))
+            failed = {self.directory_of(log): reason for log, reason in unclosed}
             for path, directory in self.directories.items():
                 reason = self._end(directory, failed.get(path) or next(iter(directory.unopened.values()), None))
                 if reason is not None:

@@ -93,9 +93,10 @@ class LogMoves:
 
     def finish(self, move: LogMove) -> bool:
         """Replaces the log with the copy. Returns False if there is still too much to copy, or if the log is still
-        being cleaned. Raises OSError; the log then stays where it was.
+        being cleaned or truncated. Raises OSError; the log then stays where it was.
         """
-        if move.log.state.being_cleaned or not move.copy_rest():
+        state = move.log.state
+        if state.being_cleaned or state.truncating_to is not None or not move.copy_rest():
             return False
         registry, log, files = self._registry, move.log, self._files
         source, source_directory = log.directory, registry.directory_of(log)

@@ -18,6 +18,7 @@ SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_IND
 
 DELETE_FOLDER_SUFFIX = "-delete"
 FUTURE_FOLDER_SUFFIX = "-future"
+STRAY_FOLDER_SUFFIX = "-stray"
 _LONGEST_NAME = 255
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
@@ -44,7 +45,16 @@ def parse_folder(name: str) -> TopicPartition | None:
 
 def deleted_folder(partition: TopicPartition, unique: uuid.UUID) -> str:
     """`topic-partition.<unique>-delete`, with the topic shortened if the name would be too long."""
-    tail = f"-{partition.partition}.{unique.hex}{DELETE_FOLDER_SUFFIX}"
+    return _shortened(partition, unique, DELETE_FOLDER_SUFFIX)
+
+
+def stray_folder(partition: TopicPartition, unique: uuid.UUID) -> str:
+    """`topic-partition.<unique>-stray`, shortened in the same way."""
+    return _shortened(partition, unique, STRAY_FOLDER_SUFFIX)
+
+
+def _shortened(partition: TopicPartition, unique: uuid.UUID, suffix: str) -> str:
+    tail = f"-{partition.partition}.{unique.hex}{suffix}"
     return partition.topic[: _LONGEST_NAME - len(tail)] + tail
 
 

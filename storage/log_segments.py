@@ -17,10 +17,11 @@ from odradek.storage.segment_cache import SegmentCache
 
 class LogSegments(list[LogSegment]):
     """`base_offsets` are the segments' base offsets, in the same order. `unsynced` are sealed segments that a flush has
-    yet to sync, with their indexes. Change the list only by its methods `add`, `drop` and `delete`.
+    yet to sync, with their indexes. `active_was_cut`: the active segment was truncated, which a flush has yet to sync.
+    Change the list only by its methods.
     """
 
-    __slots__ = ("_cache", "_folder", "_random", "base_offsets", "unsynced")
+    __slots__ = ("_cache", "_folder", "_random", "active_was_cut", "base_offsets", "unsynced")
 
     def __init__(self, folder: LogFolder, cache: SegmentCache, random_source: random.Random) -> None:
         super().__init__()
@@ -29,6 +30,7 @@ class LogSegments(list[LogSegment]):
         self._random = random_source
         self.base_offsets: list[int] = []
         self.unsynced: list[LogSegment] = []
+        self.active_was_cut = False
 
     def __contains__(self, segment: object) -> bool:
         """Whether the log has this very segment, not another one with the same base offset."""
@@ -80,6 +82,20 @@ class LogSegments(list[LogSegment]):
         paths = [segment.path(suffix) for suffix in SEGMENT_SUFFIXES]
         snapshot = snapshots.release(segment.base_offset)
         self._folder.delete_later(paths if snapshot is None else [*paths, snapshot], delay_ms)
+
+    def replace_empty(self, base_offset: int, config: LogConfig, snapshots: ProducerSnapshots) -> None:
+        """Replaces the only segment, which is empty, with one that starts at another offset. Raises OSError: the log is
+        unchanged if the new segment cannot be created, and has failed if the old one cannot be removed.
+        """
+        (empty,) = self
+        segment = self.create(base_offset, config)
+        self.add(segment)
+        self.active_was_cut = False
+        try:
+            self.delete(empty, snapshots, config.file_delete_delay_ms)
+        except OSError as error:
+            self._folder.fail(error)
+            raise
 
     def use(self, segment: LogSegment) -> LogSegment:
         """Returns the segment, after marking it as used in the cache if it may be released."""

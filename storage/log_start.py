@@ -52,7 +52,4 @@ class LogStart:
         self._producers.forget_replicated(offset)
         partition = str(self._folder.topic_partition)
         _log.info("log start offset moved", partition=partition, offset=offset, reason=reason)
-        try:
-            self._leader_epochs.truncate_from_start(offset)
-        except OSError as error:  # deleting may be what frees a full disk, and outdated epochs do no harm
-            _log.warning("leader epochs not written", partition=partition, reason=str(error))
+        self._leader_epochs.truncate_from_start(offset)

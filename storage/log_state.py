@@ -12,6 +12,9 @@ class LogState:
     (D) Everything below `cleaned_offset` has been cleaned; None: nothing has. It comes from a checkpoint and may lie
         outside the log until the cleaner checks it. A truncation lowers it.
     (E) `closed`: everything is on the disk, with the indexes, and nothing is appended any more.
+    (F) `truncating_to`: while a truncation is under way, the offset from which on records are removed, otherwise None.
+        Until then, nothing at this offset or above it becomes flushed, cleaned or deleted, so that no checkpoint that
+        is written meanwhile claims it.
     """
 
     __slots__ = (
@@ -23,6 +26,7 @@ class LogState:
         "log_end_offset",
         "log_start_offset",
         "recovery_point",
+        "truncating_to",
     )
 
     def __init__(self) -> None:
@@ -34,6 +38,7 @@ class LogState:
         self.cleaned_offset: int | None = None
         self.being_cleaned: bool = False
         self.closed: bool = False
+        self.truncating_to: int | None = None
 
     def __repr__(self) -> str:
         offsets = f"{self.log_start_offset}-{self.log_end_offset}, high_watermark={self.high_watermark}"
@@ -68,33 +73,56 @@ class LogState:
     def flushed_to(self, offset: int) -> None:
         """Everything below the offset is on the disk."""
         if offset > self.recovery_point:
-            self.recovery_point = min(offset, self.log_end_offset)
+            self.recovery_point = max(self.recovery_point, self._kept(min(offset, self.log_end_offset)))
+
+    def _kept(self, offset: int) -> int:
+        """Returns the offset, or the one from which on records are being removed, if that is smaller (F)."""
+        return offset if self.truncating_to is None else min(offset, self.truncating_to)
 
     # ---- shrinking
 
     def started_at(self, offset: int) -> None:
         """Moves the log's start, at most to its end. Records below need neither replicas nor a flush."""
-        self.log_start_offset = offset = min(offset, self.log_end_offset)
+        self.log_start_offset = offset = max(self.log_start_offset, self._kept(min(offset, self.log_end_offset)))
         self.high_watermark = max(self.high_watermark, offset)
         self.recovery_point = max(self.recovery_point, offset)
 
-    def withdrawn_from(self, offset: int) -> None:
-        """Records at the offset and above no longer count as flushed or cleaned, because a truncation follows."""
+    def truncation_begun(self, offset: int) -> None:
+        """Records at the offset and above are about to be removed: they no longer count as flushed, cleaned or
+        replicated, nor as deleted. Flushes and cleans in progress do not count.
+        """
+        self.generation += 1
+        self.truncating_to = offset
+        self._withdraw_from(offset)
+
+    def _withdraw_from(self, offset: int) -> None:
         self.recovery_point = min(self.recovery_point, offset)
+        self.log_start_offset = min(self.log_start_offset, offset)
+        self.high_watermark = min(self.high_watermark, offset)
         if self.cleaned_offset is not None:
             self.cleaned_offset = min(self.cleaned_offset, offset)
 
-    def truncation_begun(self, offset: int) -> None:
-        """The files are about to be truncated. If that fails halfway, flushes and cleans in progress must not count."""
-        self.generation += 1
-        self.withdrawn_from(offset)
-
     def truncated_to(self, offset: int) -> None:
-        """Moves the log's end back to the offset. A log that started after the offset now starts there."""
-        self.withdrawn_from(offset)
+        """The log ends at the offset now. The truncation is over if it is the one that it began with; until then, a
+        part of the files is removed.
+        """
+        self.generation += 1
+        self._withdraw_from(offset)
         self.log_end_offset = offset
-        self.log_start_offset = min(self.log_start_offset, offset)
-        self.high_watermark = min(self.high_watermark, offset)
+        if self.truncating_to is not None and offset <= self.truncating_to:
+            self.truncating_to = None
+
+    def truncation_ended(self) -> None:
+        """Nothing more is removed, because the truncation is complete or was given up."""
+        self.truncating_to = None
+
+    def started_over(self, offset: int) -> None:
+        """The log has lost all its records, and starts and ends at the offset now."""
+        self.generation += 1
+        self.truncating_to = None
+        self.log_start_offset = self.log_end_offset = self.high_watermark = self.recovery_point = offset
+        if self.cleaned_offset is not None:
+            self.cleaned_offset = offset
 
     # ---- other files
 
@@ -110,4 +138,4 @@ class LogState:
 
     def cleaned_to(self, offset: int | None) -> None:
         """Sets the offset up to which the log is cleaned, from the cleaner or from a checkpoint."""
-        self.cleaned_offset = offset
+        self.cleaned_offset = offset if offset is None else self._kept(offset)

@@ -4,6 +4,8 @@
     batch.
 (B) A failed write leaves the log unchanged: the torn tail is truncated (now, or before the next append), offsets do not
     move, and the error is KAFKA_STORAGE_ERROR. A full disk does not fail the log for good: the next append tries again.
+(C) This holds for many batches together, too (`write_copied`), even if they begin new segments: those are created and
+    written first, and become part of the log only afterwards (`begin_segment`).
 """
 
 from __future__ import annotations
@@ -12,18 +14,21 @@ from collections.abc import Iterator
 
 import structlog
 
-from odradek.protocol.batch_header import BatchHeader
+from odradek.protocol.batch_header import LOG_OVERHEAD, BatchHeader
 from odradek.protocol.control_records import Marker
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.leader_assignment import ValidatedBatch
+from odradek.storage.index import MAX_RELATIVE_OFFSET
 from odradek.storage.leader_epochs import LeaderEpochs
 from odradek.storage.log_config import LogConfig
 from odradek.storage.log_folder import LogFolder
+from odradek.storage.log_names import SEGMENT_SUFFIXES
 from odradek.storage.log_producers import LogProducers
 from odradek.storage.log_segments import LogSegments
 from odradek.storage.log_state import LogState
-from odradek.storage.segment import LogSegment
+from odradek.storage.segment import LogSegment, SegmentMark
 from odradek.storage.tail import Tails
+from odradek.storage.transaction_index import AbortedTransaction
 from odradek.storage.write_ahead import PIECE_BYTES, WrittenAhead
 
 _log = structlog.get_logger(__name__)
@@ -31,7 +36,8 @@ _log = structlog.get_logger(__name__)
 
 class LogWriter:
     """`ahead`: the records of a large batch that are written after the log's end, until the next append. `is_torn`:
-    other bytes may be there, which must be truncated first.
+    other bytes may be there, which must be truncated first. `strays`: the paths of segments that a failed write created
+    and that must be removed first.
     """
 
     __slots__ = (
@@ -43,6 +49,7 @@ class LogWriter:
         "_tails",
         "ahead",
         "is_torn",
+        "strays",
     )
 
     def __init__(
@@ -62,6 +69,7 @@ class LogWriter:
         self._tails = tails
         self.ahead: WrittenAhead | None = None
         self.is_torn = False
+        self.strays: list[str] = []
 
     # ---- batches
 
@@ -102,6 +110,68 @@ class LogWriter:
         self._state.appended(last_offset + 1)
         return rolled
 
+    def write_copied(
+        self,
+        records: memoryview,
+        positions: list[int],
+        headers: list[BatchHeader],
+        aborted: dict[int, AbortedTransaction],
+        config: LogConfig,
+        now_ms: int,
+    ) -> list[tuple[int, LogSegment]]:
+        """Writes batches as they are: those at the `positions` of `records`, which end with the last of them. All that
+        go into one segment are written at once. `aborted`: the transactions that they abort, by the marker's number.
+
+        Returns the new segments, each with the number of its first batch. The caller lets them begin in turn and then
+        moves the log's end. Raises KAFKA_STORAGE_ERROR (C).
+        """
+        active: LogSegment = self._segments[-1]
+        mark: SegmentMark | None = None
+        created: list[tuple[int, LogSegment]] = []
+        try:
+            self.give_up_ahead()
+            self.make_writable()
+            mark = active.mark()
+            segment = active
+            start = positions[0]
+            file_position = segment.size
+            end_offset = self._state.log_end_offset
+            for number, header in enumerate(headers):
+                size = header.batch_length + LOG_OVERHEAD
+                last_offset = header.base_offset + header.last_offset_delta
+                if segment.should_roll(config, size, last_offset, header.max_timestamp, now_ms) and (
+                    segment.size or not segment.can_take(last_offset)
+                ):
+                    _write_run(segment, records[start : positions[number]], file_position)
+                    base_offset = end_offset if last_offset - end_offset <= MAX_RELATIVE_OFFSET else header.base_offset
+                    segment = self._segments.create(base_offset, config)
+                    created.append((number, segment))
+                    start = positions[number]
+                    file_position = 0
+                if number in aborted:
+                    segment.transaction_index.append(aborted[number])
+                segment.note(size, header.base_offset, last_offset, header.max_timestamp, last_offset)
+                end_offset = last_offset + 1
+            _write_run(segment, records[start:], file_position)
+        except OSError as error:
+            self._take_back(active, mark, created)
+            raise self.storage_error("append failed", error) from error
+        active.drop_tail()
+        return created
+
+    def _take_back(self, active: LogSegment, mark: SegmentMark | None, created: list[tuple[int, LogSegment]]) -> None:
+        """Forgets the batches of a failed write. Their bytes, and the segments created for them, are removed from the
+        disk with the torn tail, the last ones first.
+        """
+        for _, segment in reversed(created):
+            segment.close_files()
+            self.strays += [segment.path(suffix) for suffix in SEGMENT_SUFFIXES]
+        if mark is not None:
+            try:
+                active.rewind(mark)
+            except OSError as error:
+                self._folder.fail(error)
+
     def _index_aborted(self, segment: LogSegment, header: BatchHeader, marker: Marker) -> None:
         """Adds an aborted transaction to the index before its marker is written: a marker without an index entry would
         expose aborted records to consumers. If the marker cannot be written, the entry is truncated with the torn tail.
@@ -123,7 +193,14 @@ class LogWriter:
         if previous.size == 0 and previous.base_offset == end_offset:
             return previous
         segment = segments.create(end_offset, config)
-        self._producers.state.map_end_offset = end_offset
+        self.begin_segment(segment)
+        return segment
+
+    def begin_segment(self, segment: LogSegment) -> None:
+        """Makes a new segment the active one. The producers' state must be that at its base offset."""
+        segments = self._segments
+        previous = segments.active
+        self._producers.state.map_end_offset = segment.base_offset
         try:
             previous.seal()
             self._producers.take_snapshot()
@@ -132,7 +209,15 @@ class LogWriter:
         segments.note_unsynced(previous)
         segments.add(segment)
         segments.use(previous)
-        return segment
+
+    def rebase(self, base_offset: int, config: LogConfig) -> None:
+        """Lets the only segment of the log, which is empty, begin at another offset. Raises KAFKA_STORAGE_ERROR."""
+        try:
+            self.give_up_ahead()
+            self.make_writable()
+            self._segments.replace_empty(base_offset, config, self._producers.snapshots)
+        except OSError as error:
+            raise self.storage_error("append failed", error) from error
 
     # ---- writing a large batch's records ahead
 
@@ -190,5 +275,13 @@ class LogWriter:
         if failure is not None:
             raise failure
         if self.is_torn:
+            for path in self.strays:
+                self._folder.files.remove(path)
+            self.strays = []
             self._segments.active.cut_torn_tail(self._state.log_end_offset)
             self.is_torn = False
+
+
+def _write_run(segment: LogSegment, records: memoryview, position: int) -> None:
+    if len(records):
+        segment.file.write((records,), position)

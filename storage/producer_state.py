@@ -11,7 +11,12 @@ A transaction is *ongoing* from its first batch to its marker, then *unreplicate
 the marker. The smallest first offset of both kinds limits what read_committed consumers see.
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterable
+
 from odradek.protocol.batch_header import MAX_INT32, NO_PRODUCER_EPOCH, NO_SEQUENCE, BatchHeader
+from odradek.protocol.control_records import Marker
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.storage.producer_state_entry import NO_OFFSET, BatchMetadata, ProducerStateEntry
 from odradek.storage.refused_batches import RefusedBatches
@@ -93,6 +98,16 @@ class ProducerState:
 
     # ---- applying batches of the log
 
+    def apply(self, header: BatchHeader, marker: Marker | None) -> AbortedTransaction | None:
+        """Applies a producer's batch: data, or a control batch with this marker, which may be None. Returns the
+        transaction that the batch aborts, or None.
+        """
+        if not header.is_control:
+            self.apply_data_batch(header)
+        elif marker is not None:
+            return self.apply_marker(header, marker.aborted, marker.coordinator_epoch, marker.timestamp)
+        return None
+
     def apply_data_batch(self, header: BatchHeader) -> None:
         producer_id = header.producer_id
         entry = self.producers.get(producer_id)
@@ -160,6 +175,39 @@ class ProducerState:
             if transaction.last_offset < high_watermark:
                 del self.unreplicated[first_offset]
 
+    # ---- copies
+
+    def branch(self, producer_ids: Iterable[int]) -> ProducerState:
+        """Returns a copy with these producers and all ongoing transactions, to apply batches to that may not reach the
+        log.
+        """
+        copy = ProducerState(self.expiration_ms)
+        copy.map_end_offset = self.map_end_offset
+        for producer_id in producer_ids:
+            entry = self.producers.get(producer_id)
+            if entry is not None:
+                copy.producers[producer_id] = entry.copy()
+        for first_offset, transaction in self.ongoing.items():
+            copy.ongoing[first_offset] = TransactionMetadata(transaction.producer_id, first_offset)
+        return copy
+
+    def go_back_to(self, earlier: ProducerState) -> None:
+        """Replaces the content with the state at an earlier offset, after a truncation to that offset.
+
+        A batch that both know is kept with those before it: `earlier` may come from a snapshot, which has one batch per
+        producer. So are transactions that are complete but not replicated.
+        """
+        earlier.remember_batches(self)
+        unreplicated = {
+            first_offset: transaction
+            for first_offset, transaction in self.unreplicated.items()
+            if transaction.last_offset < earlier.map_end_offset
+        }
+        self.producers = earlier.producers
+        self.ongoing = earlier.ongoing
+        self.unreplicated = {**unreplicated, **earlier.unreplicated}
+        self.map_end_offset = earlier.map_end_offset
+
     # ---- loading and expiring
 
     def clear(self) -> None:
@@ -177,7 +225,7 @@ class ProducerState:
             first_offset = entry.current_transaction_first_offset
             self.ongoing[first_offset] = TransactionMetadata(entry.producer_id, first_offset)
 
-    def remember_batches(self, recovered: "ProducerState") -> None:
+    def remember_batches(self, recovered: ProducerState) -> None:
         """Copies the last five batches of each producer from a state that has read them from the log.
 
         A snapshot has one batch per producer, but a client repeats all requests that were in flight when the broker was

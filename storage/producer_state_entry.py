@@ -1,5 +1,7 @@
 """The state that a partition keeps for one producer (Kafka's ProducerStateEntry, KIP-98)."""
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 from odradek.protocol.batch_header import MAX_INT32, NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, BatchHeader
@@ -55,6 +57,17 @@ class ProducerStateEntry:
         self.last_timestamp = last_timestamp
         self.current_transaction_first_offset = current_transaction_first_offset
         self.batches: list[BatchMetadata] = []
+
+    def copy(self) -> ProducerStateEntry:
+        copy = ProducerStateEntry(
+            self.producer_id,
+            self.producer_epoch,
+            self.coordinator_epoch,
+            self.last_timestamp,
+            self.current_transaction_first_offset,
+        )
+        copy.batches = list(self.batches)
+        return copy
 
     @property
     def last_sequence(self) -> int:

@@ -17,16 +17,20 @@ so the log is still readable.
 
 import random
 import zlib
-from collections.abc import Generator
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple
 
 import structlog
 
 from odradek.protocol.batch_header import MAGIC_POSITION, check_crc, read_batch_header
 from odradek.protocol.records import MAX_DECOMPRESSED_BYTES
 from odradek.protocol.topic_partition import TopicPartition
-from odradek.storage.batch_scan import CorruptSegment, StoredBatch, legacy_timestamp, whole_batches
-from odradek.storage.checkpoint import LEADER_EPOCH
+from odradek.storage.batch_scan import (
+    CorruptSegment,
+    StoredBatch,
+    UnreadableBatch,
+    legacy_timestamp,
+    whole_batches,
+)
 from odradek.storage.files import Files
 from odradek.storage.index import MAX_RELATIVE_OFFSET, OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE
 from odradek.storage.leftovers import clear_leftovers
@@ -41,16 +45,15 @@ from odradek.storage.log_names import (
     TIME_INDEX_SUFFIX,
     offset_of_file,
 )
-from odradek.storage.producer_replay import apply_stored, replay
-from odradek.storage.producer_snapshots import ProducerSnapshots
+from odradek.storage.producer_replay import apply_stored
 from odradek.storage.producer_state import PRODUCER_ID_EXPIRATION_MS, ProducerState
 from odradek.storage.segment import LogSegment
 from odradek.storage.segment_cache import SegmentCache
+from odradek.storage.steps import BATCHES_PER_STEP, Steps, finished
 from odradek.storage.transaction_index import CorruptTransactionIndex
 from odradek.timer.clock import Clock
 
 _log = structlog.get_logger(__name__)
-_BATCHES_PER_STEP = 256
 
 
 class Checkpointed(NamedTuple):
@@ -58,10 +61,6 @@ class Checkpointed(NamedTuple):
 
     log_start_offset: int
     recovery_point: int
-
-
-Result = TypeVar("Result")
-Steps = Generator[None, None, Result]
 
 
 def open_log(
@@ -73,12 +72,7 @@ def open_log(
     **options: Any,
 ) -> Log:
     """Opens the log in `directory`, created if missing. Takes the options of `open_log_steps`. Raises OSError."""
-    steps = open_log_steps(files, directory, topic_partition, config, clock, **options)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return cast(Log, end.value)
+    return finished(open_log_steps(files, directory, topic_partition, config, clock, **options))
 
 
 def open_log_steps(
@@ -133,7 +127,7 @@ def open_log_steps(
     yield
     log.snapshots.remove_outside(log.log_start_offset, log.log_end_offset)
     log.snapshots.remove_strays(log.base_offsets)
-    log.producers.rebuild(log.state, log.segments, clock.wall_ms(), clean=clean)
+    yield from log.producers.rebuild(log.state, log.segments, clock.wall_ms(), clean=clean)
     if recovered is not None:
         log.producer_state.remember_batches(recovered)
     if not clean and _has_removed(log, names_before):
@@ -203,17 +197,17 @@ def _rebuild_transaction_index(log: Log, segment: LogSegment, log_start_offset: 
     """Rebuilds the index as far as the segment is readable. A crash that damaged the index may have damaged the segment
     too: data after the recovery point is read again, and truncated, in (C).
     """
-    state = _state_at(log, segment.base_offset, log_start_offset)
     segment.transaction_index.reset()
     try:
+        state = finished(_state_at(log, segment.base_offset, log_start_offset))
         for batch in whole_batches(segment.file, 0, segment.size):
             if batch.magic < 2:
                 continue
             aborted = apply_stored(state, batch, read_batch_header(batch.data, batch.start))
             if aborted is not None:
                 segment.transaction_index.append_if_there_is_room(aborted)
-    except CorruptSegment as error:
-        _log.warning("transaction index incomplete", directory=log.directory, reason=error.reason)
+    except (CorruptSegment, UnreadableBatch) as error:
+        _log.warning("transaction index incomplete", directory=log.directory, reason=str(error))
     log.files.sync_file(segment.transaction_index.path)
 
 
@@ -234,7 +228,8 @@ def _recover(log: Log, checkpointed: Checkpointed, gaps_end_the_log: bool) -> St
     recovery_point = checkpointed.recovery_point
     first = max([base for base in log.base_offsets if base <= recovery_point], default=log.base_offsets[0])
     to_recover = [segment for segment in log.segments if segment.base_offset >= first]
-    state = _state_at(log, to_recover[0].base_offset, checkpointed.log_start_offset)
+    log.leader_epochs.truncate_from_end(to_recover[0].base_offset)  # its file may be older than the batches
+    state = yield from _state_at(log, to_recover[0].base_offset, checkpointed.log_start_offset)
     _log.info(
         "recovering log",
         partition=str(log.topic_partition),
@@ -266,18 +261,8 @@ def _recover(log: Log, checkpointed: Checkpointed, gaps_end_the_log: bool) -> St
     return state
 
 
-def _state_at(log: Log, offset: int, log_start_offset: int) -> ProducerState:
-    """Returns the producer state at `offset`, from the newest snapshot not after it and the batches in between."""
-    state = ProducerState(log.producer_state.expiration_ms)
-    usable = ProducerSnapshots(log.files, log.directory)
-    usable.offsets = [known for known in log.snapshots.offsets if log.base_offsets[0] <= known <= offset]
-    usable.load_latest(state, log_start_offset, log.clock.wall_ms())
-    for slot, segment in enumerate(log.segments):
-        end = log.base_offsets[slot + 1] if slot + 1 < len(log.segments) else offset
-        if segment.base_offset < offset and end > state.map_end_offset:
-            replay(state, segment, max(segment.base_offset, state.map_end_offset), offset)
-    state.map_end_offset = offset
-    return state
+def _state_at(log: Log, offset: int, log_start_offset: int) -> Steps[ProducerState]:
+    return log.producers.state_at(offset, log_start_offset, log.segments, log.clock.wall_ms())
 
 
 def recover_segment(log: Log, segment: LogSegment, state: ProducerState, limit: int) -> Steps[bool]:
@@ -289,7 +274,7 @@ def recover_segment(log: Log, segment: LogSegment, state: ProducerState, limit: 
         for number, batch in enumerate(whole_batches(segment.file, 0, segment.size)):
             next_offset = _recover_batch(log, segment, state, batch, next_offset, limit)
             valid = batch.position + batch.size
-            if number % _BATCHES_PER_STEP == _BATCHES_PER_STEP - 1:
+            if number % BATCHES_PER_STEP == BATCHES_PER_STEP - 1:
                 yield
         reason = "the last batch is cut off"
     except CorruptSegment as error:
@@ -327,7 +312,7 @@ def _recover_batch(
     segment.index_recovered(batch.position, batch.size, last_offset, header.max_timestamp)
     epoch = header.partition_leader_epoch
     if epoch >= 0 and epoch > log.leader_epochs.latest_epoch:
-        log.leader_epochs.assign(epoch, header.base_offset, may_wait=True)
+        log.leader_epochs.assign(epoch, header.base_offset)
     aborted = apply_stored(state, batch, header)
     if aborted is not None:
         segment.transaction_index.append_if_there_is_room(aborted)
@@ -361,26 +346,23 @@ def _settle(log: Log, checkpointed: Checkpointed, clean: bool) -> None:
             )
             for segment in list(log.segments):
                 log.segments.delete(segment, log.snapshots, log.config.file_delete_delay_ms)
-            log.leader_epochs.clear(may_wait=True)
+            log.leader_epochs.clear()
             end_offset = start_offset
     if not log.segments:
         log.segments.add(log.segments.create(start_offset, log.config))
     first_offset = log.base_offsets[0]
     start_offset = max(start_offset, first_offset)
     log.state.opened(start_offset, end_offset, end_offset if clean else checkpointed.recovery_point)
-    if (
-        not log.leader_epochs.entries
-        and end_offset > first_offset
-        and not log.files.exists(f"{log.directory}/{LEADER_EPOCH}")
-    ):
+    if not log.leader_epochs.is_known and end_offset > first_offset:
         _read_epochs(log)
-    log.leader_epochs.truncate_from_end(end_offset + 1, may_wait=True)  # an epoch without a batch may start at the end
-    log.leader_epochs.truncate_from_start(start_offset, may_wait=True)
+    log.leader_epochs.truncate_from_end(end_offset + 1)  # an epoch without a batch may start at the end
+    log.leader_epochs.truncate_from_start(start_offset)
 
 
 def _read_epochs(log: Log) -> None:
-    """Rebuilds a lost leader-epoch-checkpoint from the epochs in the batches."""
+    """Rebuilds a lost or damaged leader-epoch-checkpoint from the epochs in the batches."""
+    log.leader_epochs.clear()
     for segment in log.segments:
         for batch in log.use(segment).scan(0):
             if batch.leader_epoch > log.leader_epochs.latest_epoch:
-                log.leader_epochs.assign(batch.leader_epoch, batch.base_offset, may_wait=True)
+                log.leader_epochs.assign(batch.leader_epoch, batch.base_offset)

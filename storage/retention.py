@@ -45,9 +45,10 @@ class Retention:
 
     def step(self, config: LogConfig, now_ms: int) -> int:
         """Deletes up to SEGMENTS_PER_STEP segments and returns how many; a smaller number means that none are left to
-        delete. A log that is being cleaned keeps all segments. `now_ms` is wall clock time. Raises KAFKA_STORAGE_ERROR.
+        delete. A log that is being cleaned or truncated keeps all segments. `now_ms` is wall clock time. Raises
+        KAFKA_STORAGE_ERROR.
         """
-        if self._state.being_cleaned:
+        if self._state.being_cleaned or self._state.truncating_to is not None:
             return 0
         try:
             deleted = self._delete_before_start(config, SEGMENTS_PER_STEP)

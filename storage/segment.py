@@ -8,10 +8,11 @@ on demand, and may be released at any time.
 import errno
 from collections import deque
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import structlog
 
-from odradek.storage.batch_scan import ScannedBatch, scan_batches
+from odradek.storage.batch_scan import ScannedBatch, UnreadableBatch, scan_batches
 from odradek.storage.files import Buffer, File, Files
 from odradek.storage.index import MAX_RELATIVE_OFFSET, OffsetIndex, TimeIndex
 from odradek.storage.log_config import LogConfig
@@ -27,6 +28,18 @@ from odradek.storage.tail import Tail
 from odradek.storage.transaction_index import TransactionIndex
 
 _log = structlog.get_logger(__name__)
+
+
+class SegmentMark(NamedTuple):
+    """The end of a segment: what changes with each batch."""
+
+    size: int
+    bytes_since_index_entry: int
+    first_batch_timestamp: int
+    max_timestamp: int
+    offset_of_max_timestamp: int
+    offset_entries: int
+    time_entries: int
 
 
 class LogSegment:
@@ -134,10 +147,18 @@ class LogSegment:
         """Writes one batch of `size` bytes at the end. On OSError the segment is unchanged, except for a torn tail in
         its file.
         """
+        file = self._file if self._file is not None else self.file
+        file.write(parts, self.size)
+        self.note(size, base_offset, last_offset, max_timestamp, offset_of_max_timestamp)
+
+    def note(
+        self, size: int, base_offset: int, last_offset: int, max_timestamp: int, offset_of_max_timestamp: int
+    ) -> None:
+        """Counts and indexes one batch at the end of the segment, whose bytes the caller writes there. Raises OSError,
+        without any change.
+        """
         position = self.size
         largest_before = self.max_timestamp
-        file = self._file if self._file is not None else self.file
-        file.write(parts, position)
         self.size = position + size
         if position == 0:
             self._first_batch_timestamp = max_timestamp
@@ -146,6 +167,31 @@ class LogSegment:
             self._offset_of_max_timestamp = offset_of_max_timestamp
         self._index(position, size, last_offset)
         self._recent.append(base_offset, last_offset, position, size)
+
+    def mark(self) -> SegmentMark:
+        """Returns where the segment ends now, for `rewind`. Raises OSError."""
+        return SegmentMark(
+            self.size,
+            self.bytes_since_index_entry,
+            self.first_batch_timestamp,
+            self.max_timestamp,
+            self._offset_of_max_timestamp,
+            len(self.offset_index),
+            len(self.time_index),
+        )
+
+    def rewind(self, mark: SegmentMark) -> None:
+        """Forgets the batches that were noted since the mark. Their bytes may be in the file. Raises OSError if index
+        entries that are in their files cannot be removed.
+        """
+        self.size = mark.size
+        self.bytes_since_index_entry = mark.bytes_since_index_entry
+        self._first_batch_timestamp = mark.first_batch_timestamp if mark.size else None
+        self._max_timestamp = mark.max_timestamp
+        self._offset_of_max_timestamp = mark.offset_of_max_timestamp
+        self._recent.clear()
+        self.offset_index.truncate_to_entries(mark.offset_entries)
+        self.time_index.truncate_to_entries(mark.time_entries)
 
     def _index(self, position: int, size: int, last_offset: int) -> None:
         """Counts a written batch, and adds an index entry if the last entry is far enough back."""
@@ -296,7 +342,7 @@ class LogSegment:
     def _require_end(self, position: int) -> None:
         """Raises OSError if a batch before the segment's end is unreadable, instead of skipping it silently."""
         if position < self.size:
-            raise OSError(errno.EIO, f"no batch can be read at byte {position} of {self.path(LOG_SUFFIX)}")
+            raise UnreadableBatch(errno.EIO, f"no batch can be read at byte {position} of {self.path(LOG_SUFFIX)}")
 
     def last_batch(self) -> ScannedBatch | None:
         batches = self.scan(self.offset_index.lookup(self.offset_index.last_offset))

@@ -33,7 +33,7 @@ KINDS = {
     "long": "a long loop: a few rounds, and all of them in `make soak`",
 }
 SLOW = {"programs", "long", "soak"}
-"""Files with many tests of these marks come first, so that no worker starts a long file at the end."""
+"""Files whose tests of these marks may take longest come first, so that no worker starts a long file at the end."""
 FOLDERS = {"pipeline": "spark"}
 """The kind of all tests in a folder of tests/."""
 
@@ -57,7 +57,7 @@ class Absent(MetaPathFinder):
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--kinds", help=f"all, or some of {','.join(KINDS)}; quick unless said", default="")
+    parser.addoption("--kinds", help=f"all, or some of {','.join(KINDS)}; quick by default", default="")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -70,15 +70,15 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def _choice(config: pytest.Config) -> frozenset[str]:
     """The kinds of --kinds, else quick and the kinds of the folders on the command line."""
-    said = config.getoption("--kinds")
-    if said == "all":
+    option = config.getoption("--kinds")
+    if option == "all":
         return frozenset(KINDS)
-    if not said:
+    if not option:
         named = (
             folder_kind((config.invocation_params.dir / path.partition("::")[0]).resolve()) for path in config.args
         )
         return frozenset({"quick", *filter(None, named)})
-    chosen = frozenset(said.split(","))
+    chosen = frozenset(option.split(","))
     if unknown := chosen - KINDS.keys():
         raise pytest.UsageError(f"--kinds: {', '.join(sorted(unknown))} is not among {', '.join(KINDS)}")
     return chosen
@@ -125,8 +125,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if kinds_of(item) <= chosen]
-    slow = Counter(item.path for item in items if any(mark.name in SLOW for mark in item.iter_markers()))
-    items.sort(key=lambda item: -slow[item.path])
+    longest_s: Counter[Path] = Counter()
+    for item in items:
+        if any(mark.name in SLOW for mark in item.iter_markers()):
+            longest_s[item.path] += _timeout_s(item)
+    items.sort(key=lambda item: -longest_s[item.path])
+
+
+def _timeout_s(item: pytest.Item) -> int:
+    own = item.get_closest_marker("timeout")
+    return int(own.args[0] if own else item.config.getini("timeout"))
 
 
 def kinds_of(item: pytest.Item) -> frozenset[str]:

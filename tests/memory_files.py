@@ -5,19 +5,30 @@ import functools
 import os
 import random
 import threading
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, cast
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Self, TypeVar, cast
 
 from odradek.storage.files import Buffer
 
 
 class Inode:
-    __slots__ = ("data", "modified_ms", "synced")
+    __slots__ = ("changed_from", "data", "modified_ms", "synced")
 
     def __init__(self, data: bytes = b"", synced: bytes = b"") -> None:
         self.data = bytearray(data)
-        self.synced = bytes(synced)
+        self.synced = bytearray(synced)
         self.modified_ms = 0
+        self.changed_from = 0
+        """Before this position the synced content is the current one."""
+
+    def change(self, position: int) -> None:
+        """Notes that the content changes from this position on."""
+        self.changed_from = min(self.changed_from, position)
+
+    def sync(self) -> None:
+        """Makes the content durable; the cost is that of what has changed."""
+        self.synced[self.changed_from :] = self.data[self.changed_from :]
+        self.changed_from = len(self.data)
 
 
 class MemoryFile:
@@ -44,6 +55,9 @@ class MemoryFile:
 
     def write(self, parts: Sequence[Buffer], position: int) -> int:
         inode = self.inode
+        if self._disk.fail_write is not None:
+            raise self._disk.fail_write
+        inode.change(min(position, len(inode.data)))
         total = 0
         for part in parts:
             end = position + len(part)
@@ -63,6 +77,7 @@ class MemoryFile:
         if self._disk.fail_truncate is not None:
             raise self._disk.fail_truncate
         data = self.inode.data
+        self.inode.change(min(size, len(data)))
         if size < len(data):
             self._disk.give_back(len(data) - size)
             del data[size:]
@@ -81,7 +96,7 @@ class MemoryFile:
 
     def sync(self) -> None:
         self._disk.count_sync(self.path)
-        self.inode.synced = bytes(self.inode.data)
+        self.inode.sync()
 
     def duplicate(self) -> "MemoryFile":
         return MemoryFile(self._disk, self.path, self.inode)
@@ -123,7 +138,7 @@ class ForgetfulFiles:
     the first so many changes of names are there, as a journal keeps them.
 
     `room`: bytes that still fit, None for no limit. `cold`: paths that are not in the page cache.
-    `fail_sync`, `fail_truncate`: raised by every sync or truncation of a file while it is set.
+    `fail_sync`, `fail_truncate`, `fail_write`: raised by every sync, truncation or write of a file while it is set.
     """
 
     def __init__(self, room: int | None = None) -> None:
@@ -134,6 +149,7 @@ class ForgetfulFiles:
         self.synced_paths: list[str] = []
         self.fail_sync: OSError | None = None
         self.fail_truncate: OSError | None = None
+        self.fail_write: OSError | None = None
         self._locks: set[str] = set()
         self._pending: list[tuple[str, dict[str, Inode | None], list[str]]] = []  # (directory, added, removed)
         self._renamed: list[tuple[str, str]] = []  # directories, whose new names are not durable yet
@@ -142,10 +158,10 @@ class ForgetfulFiles:
     # ---- what a test does
 
     @_alone
-    def crash(self, source: random.Random | None = None) -> "ForgetfulFiles":
-        after = ForgetfulFiles(self.room)
+    def crash(self, source: random.Random | None = None) -> Self:
+        after = type(self)(self.room)
         for path, inode in self._surviving_names(source).items():
-            survivor = None if inode is None else Inode(*[_surviving_content(inode, source)] * 2)
+            survivor = None if inode is None else Inode(*[bytes(_surviving_content(inode, source))] * 2)
             after.names[path] = after.durable_names[path] = survivor
         return after
 
@@ -177,6 +193,7 @@ class ForgetfulFiles:
     def content(self, path: str) -> bytearray:
         inode = self.names[path]
         assert inode is not None
+        inode.change(0)  # the caller may change it
         return inode.data
 
     def contents(self) -> dict[str, bytes]:
@@ -195,8 +212,12 @@ class ForgetfulFiles:
         self._pending.clear()
         for inode in self.names.values():
             if inode is not None:
-                inode.synced = bytes(inode.data)
+                inode.sync()
         self.durable_names = dict(self.names)
+
+    def end_of_process(self) -> None:
+        """Everything stays as it is but the locks, as after kill -9."""
+        self._locks.clear()
 
     # ---- Files
 
@@ -238,7 +259,7 @@ class ForgetfulFiles:
         inode.data[:] = data
         if sync:
             self.count_sync(path)
-            inode.synced = bytes(data)
+            inode.sync()
         old = self.names.get(path)
         if old is not None:
             self.give_back(len(old.data))
@@ -265,7 +286,7 @@ class ForgetfulFiles:
     def list_directory(self, path: str) -> list[str]:
         if not self.is_directory(path):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-        return sorted(os.path.basename(name) for name in self.names if name != "/" and os.path.dirname(name) == path)
+        return sorted(os.path.basename(name) for name in _inside(path, self.names))
 
     def make_directories(self, path: str) -> None:
         if path not in self.names:
@@ -302,17 +323,14 @@ class ForgetfulFiles:
 
     @_alone
     def sync_directory(self, path: str) -> None:
-        def inside(name: str) -> bool:
-            return name != "/" and os.path.dirname(name) == path
-
-        for source, target in [renamed for renamed in self._renamed if inside(renamed[1])]:
+        for source, target in [renamed for renamed in self._renamed if _inside(path, [renamed[1]])]:
             self._renamed.remove((source, target))
             for below in [below for below in self.durable_names if below.startswith(source + "/")]:
                 self.durable_names[target + below[len(source) :]] = self.durable_names.pop(below)
-        for name in [name for name in self.durable_names if inside(name) and name not in self.names]:
+        for name in [name for name in _inside(path, self.durable_names) if name not in self.names]:
             for below in [below for below in self.durable_names if below == name or below.startswith(name + "/")]:
                 del self.durable_names[below]
-        for name in [name for name in self.names if inside(name)]:
+        for name in _inside(path, self.names):
             self.durable_names[name] = self.names[name]
         self._pending = [change for change in self._pending if change[0] != path]
 
@@ -326,6 +344,13 @@ class ForgetfulFiles:
         return 1 << 40, (1 << 40) if self.room is None else self.room
 
 
+def _inside(directory: str, names: Iterable[str]) -> list[str]:
+    """The names that are directly in the directory."""
+    prefix = directory.rstrip("/") + "/"
+    start = len(prefix)
+    return [name for name in names if name.startswith(prefix) and name != prefix and name.find("/", start) < 0]
+
+
 def _has_parents(path: str, names: dict[str, Inode | None]) -> bool:
     while path != "/":
         path = os.path.dirname(path)
@@ -334,15 +359,15 @@ def _has_parents(path: str, names: dict[str, Inode | None]) -> bool:
     return True
 
 
-def _surviving_content(inode: Inode, source: random.Random | None) -> bytes:
+def _surviving_content(inode: Inode, source: random.Random | None) -> bytes | bytearray:
     """The synced content; or, by chance, all or a part of what was written, its end torn or filled with zeros."""
-    if source is None or bytes(inode.data) == inode.synced:
+    if source is None or inode.data == inode.synced:
         return inode.synced
     choice = source.randrange(4)
     if choice == 0:
         return inode.synced
-    if choice == 1 or bytes(inode.data[: len(inode.synced)]) != inode.synced:
-        return bytes(inode.data)
+    if choice == 1 or inode.data[: len(inode.synced)] != inode.synced:
+        return inode.data
     cut = source.randint(len(inode.synced), len(inode.data))
     torn = bytes(inode.data[:cut])
     return torn if choice == 2 else torn + bytes(len(inode.data) - cut)

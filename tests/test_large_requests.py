@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from odradek.broker.handlers.api_table import client_api_table
+from odradek.broker.handlers.api_table import api_table
 from odradek.protocol.compiler import read
 from odradek.protocol.headers import RequestHeader, request_header_version
 from odradek.protocol.messages.metadata import MetadataRequest
@@ -15,10 +15,10 @@ from tests.large_requests import LargeRequest, array_paths, large_requests
 SIZE = 5_000
 SERVED = [
     (int(row.key), version)
-    for row in client_api_table().rows()
+    for row in api_table().client_rows()
     for version in range(row.served.lowest, row.served.highest + 1)
 ]
-ENDS = [(int(row.key), version) for row in client_api_table().rows() for version in set(row.served)]
+ENDS = [(int(row.key), version) for row in api_table().client_rows() for version in set(row.served)]
 
 
 def cases(api_key: int, version: int, size: int = SIZE, seed: int = 1) -> list[LargeRequest]:

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-ROOMS = ("broker", "storage", "protocol", "purgatory", "timer", "cli", "pipeline", "benchmarks")
+FOLDERS = ("broker", "storage", "protocol", "purgatory", "timer", "cli", "pipeline", "benchmarks")
 MENTION = re.compile(r"(?<![\w./*-])(?:[a-z_]+/)*[a-z_]+\.py\b")
 
 
-def sources(*rooms: str) -> list[str]:
+def sources(*folders: str) -> list[str]:
     """The Python files of these folders, relative to the project's."""
-    return [str(path.relative_to(ROOT)) for room in rooms for path in (ROOT / room).rglob("*.py")]
+    return [str(path.relative_to(ROOT)) for folder in folders for path in (ROOT / folder).rglob("*.py")]
 
 
 def unknown(texts: Iterable[tuple[str, str]], files: Iterable[str]) -> Iterator[str]:
@@ -33,8 +33,8 @@ def endings(file: str) -> Iterator[str]:
 
 def test_every_mentioned_file_exists() -> None:
     pages = ["README.md", "CONTRIBUTING.md", *(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))]
-    texts = [(file, (ROOT / file).read_text()) for file in [*sources(*ROOMS), *pages]]
-    assert not list(unknown(texts, [*sources(*ROOMS, "tests"), "setup.py"]))
+    texts = [(file, (ROOT / file).read_text()) for file in [*sources(*FOLDERS), *pages]]
+    assert not list(unknown(texts, [*sources(*FOLDERS, "tests"), "setup.py"]))
 
 
 def test_a_mention_of_a_missing_file_is_found() -> None:

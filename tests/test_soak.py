@@ -20,11 +20,11 @@ def soak(*arguments: str) -> str:
 
 
 def test_the_plan_lists_each_long_loop_with_its_minutes_and_runs_nothing() -> None:
-    told = soak("-qq", "--kinds=all", "--plan", WALK, "tests/scenarios/test_power_cut.py")
-    lines = [line for line in told.splitlines() if " min  " in line]
+    plan = soak("-qq", "--kinds=all", "--plan", WALK, "tests/scenarios/test_power_cut.py")
+    lines = [line for line in plan.splitlines() if " min  " in line]
     assert [line.split(": ")[0].split(" min  ")[1] for line in lines[:-1]] == [
         "25 power cuts",
         "40,000 damaged batches",
     ]
     assert [float(line.split(" min ")[0]) for line in lines] == [1.0, 0.2, 1.2]
-    assert "passed" not in told
+    assert "passed" not in plan

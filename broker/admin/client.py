@@ -3,19 +3,21 @@
     async with AdminClient("127.0.0.1:9092") as admin:
         await admin.create_topic(NewTopic("orders", 3))
 
-Changes to topics and settings are sent to the controller, queries to any broker. If the request or its one item fails,
-the method raises ProtocolError with the broker's code and text. If a broker cannot be reached, it raises NetworkError.
+Changes to topics are sent to the controller, requests about one broker's settings to that broker, requests about groups
+and transactions to their coordinators, everything else to any broker (connections.py). If the request or its one item
+fails, the method raises ProtocolError with the broker's code and text. If a broker cannot be reached, it raises
+NetworkError.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any
 
+from odradek.broker.admin.connections import Connections
 from odradek.broker.controller.state import NewPartitions, NewTopic
-from odradek.broker.network.network_client import DEFAULT_TIMEOUT_MS, NetworkClient, NetworkError, NodeUnreachable
+from odradek.broker.peers.network_client import DEFAULT_TIMEOUT_MS, Disconnected, NetworkError, NodeUnreachable
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.cluster import DescribeClusterRequest, DescribeClusterResponse
 from odradek.protocol.messages.configs import (
@@ -26,19 +28,20 @@ from odradek.protocol.messages.configs import (
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from odradek.protocol.messages.reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
 from odradek.protocol.messages.topics import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
 from odradek.protocol.schema import Message
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.protocol.wire_codes import ConfigOperation, ConfigResourceType, CoordinatorType
 
-T = TypeVar("T")
-
 DEFAULT_PORT = 9092
-RETRY_MS = 100
-"""The delay between retries. A client is not notified when a coordinator becomes available or finishes its work."""
 PASSING = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)
 
 
+Reassignment = ListPartitionReassignmentsResponse.OngoingPartitionReassignment
 ConfigChange = tuple[str, ConfigOperation, str | None]
 """A change to one setting: (name, operation, value)."""
 
@@ -64,12 +67,11 @@ class AdminClient:
     def __init__(
         self, bootstrap: str, *, client_id: str = "odradek-admin", timeout_ms: int = DEFAULT_TIMEOUT_MS
     ) -> None:
-        self._addresses = parse_addresses(bootstrap)
-        self._client_id = client_id
+        self._connections = Connections(parse_addresses(bootstrap), client_id, timeout_ms)
         self._timeout_ms = timeout_ms
-        self._any: NetworkClient | None = None
-        self._controller: NetworkClient | None = None
-        self._nodes: dict[int, NetworkClient] = {}
+        self.until = self._connections.until
+        self._ask = self._connections.ask_any
+        self._ask_controller = self._connections.ask_controller
 
     async def __aenter__(self) -> AdminClient:
         return self
@@ -81,11 +83,7 @@ class AdminClient:
 
     async def close(self) -> None:
         """Closes all connections."""
-        for client in {self._any, self._controller, *self._nodes.values()} - {None}:
-            assert client is not None
-            await client.close()
-        self._any = self._controller = None
-        self._nodes.clear()
+        await self._connections.close()
 
     # Reading
 
@@ -116,21 +114,35 @@ class AdminClient:
             resource_type=kind, resource_name=name, configuration_keys=None
         )
         request = DescribeConfigsRequest(resources=[asked], include_synonyms=True, include_documentation=documentation)
-        (result,) = (await self._ask(request)).results
+        (result,) = (await self._ask_about(kind, name, request)).results
         check(result.error_code, result.error_message)
         return sorted(result.configs, key=lambda config: config.name)
 
-    async def describe_log_dirs(self) -> list[DescribeLogDirsResponse.DescribeLogDirsResult]:
-        """Returns the log directories of the connected broker, with the sizes of all partitions."""
-        response: DescribeLogDirsResponse = await self._ask(DescribeLogDirsRequest(topics=None))
-        check(response.error_code, None)
-        return response.results
+    async def describe_log_dirs(self) -> dict[int, list[DescribeLogDirsResponse.DescribeLogDirsResult]]:
+        """Returns the log directories of all brokers, with the sizes of all partitions."""
+        found = {}
+        for broker_id in await self.broker_ids():
+            response: DescribeLogDirsResponse = await self.ask_broker(broker_id, DescribeLogDirsRequest(topics=None))
+            check(response.error_code, None)
+            found[broker_id] = response.results
+        return found
+
+    async def reassignments(self) -> dict[TopicPartition, Reassignment]:
+        """Returns the reassignments under way, by partition."""
+        request = ListPartitionReassignmentsRequest(topics=None, timeout_ms=self._timeout_ms)
+        response: ListPartitionReassignmentsResponse = await self._ask_controller(request)
+        check(response.error_code, response.error_message)
+        return {
+            TopicPartition(topic.name, partition.partition_index): partition
+            for topic in response.topics
+            for partition in topic.partitions
+        }
 
     # Single brokers
 
     async def broker_ids(self) -> list[int]:
         """Returns the ids of the cluster's brokers, ascending."""
-        return sorted(broker.node_id for broker in (await self._cluster()).brokers)
+        return sorted(broker.node_id for broker in (await self._connections.cluster()).brokers)
 
     async def coordinator(self, kind: CoordinatorType, key: str) -> int:
         """Returns the broker that coordinates a group or a transactional id.
@@ -149,34 +161,31 @@ class AdminClient:
         return int(found.node_id)
 
     async def ask_coordinator(self, kind: CoordinatorType, key: str, request: Message) -> tuple[int, Any]:
-        """Returns the coordinator's broker id and its response. Retries errors in PASSING until the timeout."""
+        """Returns the coordinator's broker id and its response. Retries errors in PASSING until the timeout, and looks
+        for another coordinator if the connection to this one fails: such a request may be carried out twice.
+        """
 
         async def ask() -> tuple[int, Any]:
             broker_id = await self.coordinator(kind, key)
-            return broker_id, await self.ask_broker(broker_id, request)
+            try:
+                return broker_id, await self.ask_broker(broker_id, request)
+            except (Disconnected, NodeUnreachable) as error:
+                return broker_id, error
 
-        return await self.until(ask, lambda found: not _is_passing(found[1]))
+        coordinator, found = await self.until(
+            ask, lambda found: not isinstance(found[1], NetworkError) and not _is_passing(found[1])
+        )
+        if isinstance(found, NetworkError):
+            raise found
+        return coordinator, found
 
     async def ask_when_loaded(self, broker_id: int, request: Message) -> Any:
         """Returns the response of one broker. Retries as `ask_coordinator` does."""
         return await self.until(lambda: self.ask_broker(broker_id, request), lambda response: not _is_passing(response))
 
-    async def until(self, ask: Callable[[], Awaitable[T]], is_settled: Callable[[T], bool]) -> T:
-        """Calls `ask` until `is_settled` accepts its result or the timeout expires. Returns the last result."""
-        loop = asyncio.get_running_loop()
-        give_up = loop.time() + self._timeout_ms / 1000
-        while True:
-            answer = await ask()
-            if is_settled(answer) or loop.time() >= give_up:
-                return answer
-            await asyncio.sleep(RETRY_MS / 1000)
-
     async def ask_broker(self, broker_id: int, request: Message) -> Any:
         """Sends a request to one broker and returns its response."""
-        client = self._nodes.get(broker_id)
-        if client is None or not client.is_connected:
-            client = self._nodes[broker_id] = await self._find_broker(broker_id)
-        return await client.send(request, timeout_ms=self._timeout_ms)
+        return await self._connections.ask_broker(broker_id, request)
 
     # Changes
 
@@ -235,57 +244,15 @@ class AdminClient:
             ],
         )
         request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only)
-        (result,) = (await self._ask_controller(request)).responses
+        (result,) = (await self._ask_about(kind, name, request)).responses
         check(result.error_code, result.error_message)
 
-    # Connections
-
-    async def _ask(self, request: Message) -> Any:
-        """Sends to any broker."""
-        return await (await self._broker()).send(request, timeout_ms=self._timeout_ms)
-
-    async def _ask_controller(self, request: Message) -> Any:
-        """Sends to the controller."""
-        if self._controller is None or not self._controller.is_connected:
-            self._controller = await self._find_controller()
-        # The broker uses the same timeout; allow extra time for its response to arrive.
-        return await self._controller.send(request, timeout_ms=self._timeout_ms + 1000)
-
-    async def _broker(self) -> NetworkClient:
-        if self._any is not None and self._any.is_connected:
-            return self._any
-        failure: NetworkError | None = None
-        for host, port in self._addresses:
-            try:
-                self._any = await self._connect(host, port)
-                return self._any
-            except NetworkError as error:
-                failure = failure or error
-        assert failure is not None, "there is at least one address"
-        raise failure
-
-    async def _cluster(self) -> MetadataResponse:
-        response: MetadataResponse = await self._ask(MetadataRequest(topics=[]))
-        return response
-
-    async def _find_controller(self) -> NetworkClient:
-        cluster = await self._cluster()
-        return await self._find_broker(cluster.controller_id, cluster, "controller")
-
-    async def _find_broker(
-        self, broker_id: int, cluster: MetadataResponse | None = None, what: str = "broker"
-    ) -> NetworkClient:
-        cluster = cluster or await self._cluster()
-        broker = await self._broker()
-        if len(cluster.brokers) == 1:
-            return broker
-        found = next((node for node in cluster.brokers if node.node_id == broker_id), None)
-        if found is None:
-            raise NodeUnreachable(f"{broker.name} does not know {what} {broker_id} at the moment")
-        return await self._connect(found.host, found.port)
-
-    async def _connect(self, host: str, port: int) -> NetworkClient:
-        return await NetworkClient.connect(host, port, client_id=self._client_id, timeout_ms=self._timeout_ms)
+    async def _ask_about(self, kind: ConfigResourceType, name: str, request: Message) -> Any:
+        """Sends a request about the settings of a topic to any broker, about those of one broker to that one."""
+        is_of_one_broker = kind in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER)
+        if is_of_one_broker and name.isascii() and name.isdigit():
+            return await self.ask_broker(int(name), request)
+        return await self._ask(request)
 
 
 def check(code: int, message: str | None = None) -> None:

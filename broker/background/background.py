@@ -7,15 +7,17 @@
     slow work never piles up. A failed run is logged and does not end the series.
 (d) `turns`: long work on the loop, one step per turn (stepwise.py); the task that needs it is one of (b).
 
-`stop()` ends (c), cancels (b) and waits for it, then waits for running threads. `run_all_in_threads` serves for the
-syncs that follow.
+`stop()` ends (c), cancels (b) and waits for it, then waits for running threads. `run_all_in_threads` and
+`run_groups_in_threads` serve for many syncs at once, also after that.
+
+Every thread is started by `loop.run_in_executor`: an event loop that simulates threads has all of them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ParamSpec, TypeVar
 
@@ -32,13 +34,45 @@ log = structlog.get_logger("broker.background")
 THREADS_AT_THE_END = 8
 
 
-def run_all_in_threads(functions: Sequence[Callable[[], None]]) -> None:
+async def run_all_in_threads(functions: Sequence[Callable[[], None]]) -> None:
     """Calls all functions, a few at a time, and waits for them. When a broker stops, many logs wait for the disk, which
-    is faster with several requests at once than with one after the other.
+    is faster with several requests at once than with one after the other. Raises the first exception, after all calls.
     """
-    with ThreadPoolExecutor(THREADS_AT_THE_END, thread_name_prefix="odradek-end") as executor:
-        for done in [executor.submit(function) for function in functions]:
-            done.result()
+    if not functions:
+        return
+    loop = asyncio.get_running_loop()
+    waiting = iter(functions)
+    failures: list[BaseException] = []
+    with ThreadPoolExecutor(THREADS_AT_THE_END, thread_name_prefix="odradek-sync") as executor:
+        await asyncio.gather(
+            *(
+                loop.run_in_executor(executor, _call_each, waiting, failures)
+                for _ in range(min(THREADS_AT_THE_END, len(functions)))
+            )
+        )
+    if failures:
+        raise failures[0]
+
+
+def _call_each(waiting: Iterator[Callable[[], None]], failures: list[BaseException]) -> None:
+    """Calls the functions that no other thread has taken."""
+    for function in waiting:
+        try:
+            function()
+        except BaseException as error:
+            failures.append(error)
+
+
+async def run_groups_in_threads(groups: Generator[Sequence[Callable[[], None]], None, T]) -> T:
+    """Calls the functions of each group as `run_all_in_threads`. Between two groups the generator runs on the loop.
+    Returns its value."""
+    while True:
+        try:
+            functions = next(groups)
+        except StopIteration as end:
+            value: T = end.value
+            return value
+        await run_all_in_threads(functions)
 
 
 class Periodic:
@@ -90,7 +124,7 @@ class Background:
     def __init__(self, *, threads: int = 4) -> None:
         self._thread_count = threads
         self._executor: ThreadPoolExecutor | None = None
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: dict[asyncio.Task[Any], None] = {}
         self._periodics: list[Periodic] = []
         self._stopped = False
         self.turns = Turns()
@@ -111,7 +145,7 @@ class Background:
             coroutine.close()
             raise RuntimeError("the background has been stopped")
         task = asyncio.get_running_loop().create_task(coroutine, name=name)
-        self._tasks.add(task)
+        self._tasks[task] = None
         task.add_done_callback(self._task_ended)
         return task
 
@@ -138,8 +172,15 @@ class Background:
         if executor is not None:
             executor.shutdown(wait=True, cancel_futures=True)
 
+    def abandon(self) -> None:
+        """Lets the threads end, and waits for nothing: the event loop has ended."""
+        self._stopped = True
+        executor, self._executor = self._executor, None
+        if executor is not None:
+            executor.shutdown(wait=False, cancel_futures=True)
+
     def _task_ended(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
+        self._tasks.pop(task, None)
         if task.cancelled():
             return
         exception = task.exception()

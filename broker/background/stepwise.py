@@ -156,6 +156,27 @@ def has_arrays(structure: Any) -> bool:
     return structure is not None and any(field.type == "array" for field in structure.__schema__.fields)
 
 
+def is_short(message: Any) -> bool:
+    """Whether a message (None: there is none) is encoded at once: its arrays together fit into one step."""
+    return message is None or _left(message, ITEMS_PER_STEP) >= 0
+
+
+def _left(message: Any, items: int) -> int:
+    """Returns `items` less the items of the message; stops below 0, when the message is too long."""
+    for field in message.__schema__.fields:
+        held = getattr(message, field.attribute) if field.type == "array" else None
+        if held is None:
+            continue
+        items -= len(held)
+        for each in held if items >= 0 and has_arrays(field.struct_class) else ():
+            items = _left(each, items)
+            if items < 0:
+                break
+        if items < 0:
+            break
+    return items
+
+
 def emptied(held: list[Any], has_arrays: bool = False) -> Steps[None]:
     """Removes all elements of a list; `has_arrays`: the elements are messages that may be long themselves."""
     while held:

@@ -1,25 +1,35 @@
-"""Assigns the partitions of a new topic to brokers.
+"""Assigns the partitions of a topic to brokers.
 
-Round robin with a shift, as Kafka spreads replicas when racks are unknown: partition p's first replica is placed on
-broker (start + p). The other replicas follow at a distance that grows by one each time every broker has been first
-once. With five brokers, start 0, shift 0, factor 3:
+Round robin with a shift, as in Kafka: partition p's first replica is placed on broker (start + p). The other replicas
+follow at a distance that grows by one each time every broker has been first once. With five brokers, start 0, shift 0,
+factor 3:
 
     partition   0   1   2   3   4   5   6
     replicas    0   1   2   3   4   0   1
                 1   2   3   4   0   2   3
                 2   3   4   0   1   3   4
 
-Source: Kafka's `AdminUtils.assignReplicasToBrokersRackUnaware`. Racks are ignored.
+The replicas of a partition are in as many racks as possible. The brokers are counted through rack by rack in turn, and
+a broker is passed over while its rack has a replica and another one has none. Brokers without racks are as if they were
+all in one. With the brokers 0 and 5 in the first rack, 3 and 4 in the second, 1 and 2 in the third:
+
+    partition   0   1   2   3   4   5   6
+    replicas    0   3   1   5   4   2   0
+                3   1   5   4   2   0   4
+                1   5   4   2   0   3   2
+
+Source: Kafka's `AdminUtils.assignReplicasToBrokers`.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import count, zip_longest
 
 
 def assign_replicas(
-    brokers: Sequence[int],
+    racks: Mapping[int, str],
     partition_count: int,
     replication_factor: int,
     source: random.Random,
@@ -29,9 +39,11 @@ def assign_replicas(
 ) -> dict[int, tuple[int, ...]]:
     """Returns the replicas by partition for `partition_count` partitions starting at `first_partition`.
 
-    `start_index` is the index in `brokers` of partition 0's first replica (when partitions are added to a topic).
-    Without it, the start is drawn from `source`. The caller checks that 1 <= replication_factor <= len(brokers).
+    `racks` by broker. `start_index` is where partition 0's first replica is (when partitions are added to a topic).
+    Without it, the start is drawn from `source`. The caller checks that 1 <= replication_factor <= len(racks).
     """
+    brokers = _rack_by_rack(racks)
+    rack_count = len(set(racks.values()))
     start = source.randrange(len(brokers)) if start_index is None else start_index
     shift = source.randrange(len(brokers)) if start_index is None else start_index
     assignment: dict[int, tuple[int, ...]] = {}
@@ -39,9 +51,22 @@ def assign_replicas(
         if partition > 0 and partition % len(brokers) == 0:
             shift += 1
         first = (partition + start) % len(brokers)
-        others = (_replica_index(first, shift, index, len(brokers)) for index in range(replication_factor - 1))
-        assignment[partition] = (brokers[first], *(brokers[other] for other in others))
+        replicas = [brokers[first]]
+        used = {racks[brokers[first]]}
+        indexes = (_replica_index(first, shift * rack_count, index, len(brokers)) for index in count())
+        while len(replicas) < replication_factor:
+            broker = brokers[next(indexes)]
+            if broker not in replicas and (racks[broker] not in used or len(used) == rack_count):
+                replicas.append(broker)
+                used.add(racks[broker])
+        assignment[partition] = tuple(replicas)
     return assignment
+
+
+def _rack_by_rack(racks: Mapping[int, str]) -> Sequence[int]:
+    """Returns the first broker of each rack, then the second of each, and so on."""
+    in_rack = [sorted(broker for broker in racks if racks[broker] == rack) for rack in sorted(set(racks.values()))]
+    return [broker for turn in zip_longest(*in_rack) for broker in turn if broker is not None]
 
 
 def _replica_index(first: int, shift: int, index: int, broker_count: int) -> int:

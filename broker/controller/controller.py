@@ -1,165 +1,118 @@
-"""The controller: carries out every change of topics, partitions and settings, one at a time, from the request to the
-running partitions.
+"""The controller of a broker: while it is in office, it carries out every change of topics, partitions, replicas and
+leaders of the cluster.
 
-A change is decided (`state.py`), stored (one `multi` in the metadata store: atomic, and durable when it returns),
-carried out through the partition hooks, and then visible in the metadata cache. A change that was confirmed to a client
-survives a crash. A change that a crash interrupts after storing is completed at the next start (`start_up.py`).
+A change is decided, stored, and sent to the brokers as control requests, also to this one. What was stored survives the
+controller: the next one completes it.
 
-    (A) Changes are serialized: each decision sees the cache as all earlier changes left it. A request for many topics
-        is split into several changes, so that changes of other clients can run in between.
-    (B) Each change runs as its own task. When its timeout passes, the client receives REQUEST_TIMED_OUT and the change
+    (A) Everything is an event (`events.py`), and there is one at a time: each decision sees the context as all earlier
+        ones have left it. A request for many topics is split into several events, so that others can run in between.
+    (B) Each request runs as its own task. When its timeout passes, the client receives REQUEST_TIMED_OUT and the change
         continues. As in Kafka, a timeout of 0 or less means: start the change and do not wait.
-    (C) If the partitions of a new topic cannot be created (disk full, or a folder of another topic is in the way), the
-        topic is rolled back and the error is returned. Kafka keeps such a topic, offline.
-    (D) Deletion marks the topic first (`/admin/delete_topics/T`), so that a restart completes an interrupted deletion.
+    (C) A request is answered when this broker has carried out what was sent to it, so that a client that asks this
+        broker next sees the change. If this broker cannot create a log, the client sees that, too. It does not wait for
+        other brokers.
+    (D) NOT_CONTROLLER is the answer to every request while this broker is not in office (`tenure.py`).
 
 Items that fail are returned as ProtocolError values, because the items of a request fail independently. Source: Kafka's
-`KafkaController`, `ZkAdminManager`, `TopicDeletionManager`.
+`KafkaController`, `ZkAdminManager`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
-from itertools import chain
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import structlog
 
-from odradek.broker.background.stepwise import Steps, others_between
 from odradek.broker.background.tasks import Spawn
-from odradek.broker.background.turns import Turns
-from odradek.broker.controller import znodes
-from odradek.broker.controller.local_partitions import LocalPartitions, PartitionHooks, storage_error
-from odradek.broker.controller.metadata_store import Create, EntryExists, MetadataStore, Set, StoreUnavailable
-from odradek.broker.controller.replica_changes import ReplicaChanges
-from odradek.broker.controller.start_up import StartUp
-from odradek.broker.controller.state import (
-    NewPartitions,
-    NewTopic,
-    PlannedTopic,
-    Planner,
-    encoded_config,
-    new_partition,
-    new_topic,
-    partition_addition_operations,
-    pieces,
-    topic_creation_operations,
-    topic_removal_operations,
+from odradek.broker.controller.control_channels import ControlTarget
+from odradek.broker.controller.controller_context import ControllerNumbers
+from odradek.broker.controller.elections import ElectionType
+from odradek.broker.controller.metadata_store import (
+    MetadataStore,
 )
-from odradek.broker.controller.topic_waits import TopicWaits
-from odradek.broker.metadata.kafka_uuid import random_uuid, uuid_text
-from odradek.broker.metadata.metadata_cache import BrokerInfo, MetadataCache, TopicMetadata
-from odradek.broker.metadata.topic_names import unified_name
+from odradek.broker.controller.office import Office, Surroundings
+from odradek.broker.controller.producer_id_blocks import ProducerIdBlock
+from odradek.broker.controller.request_waits import KnownLeader, RequestWaits
+from odradek.broker.controller.state import NewPartitions, NewTopic, PlannedTopic, pieces
+from odradek.broker.controller.tenure import Tenure, not_controller
+from odradek.broker.metadata.metadata_cache import BrokerInfo, PartitionState
 from odradek.broker.settings.config import BrokerConfig
 from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.messages.replica_control import AlterPartitionRequest, AlterPartitionResponse
+from odradek.protocol.topic_partition import TopicPartition
 from odradek.purgatory import DelayedOperationPurgatory
 from odradek.timer.clock import Clock
 
 T = TypeVar("T")
-ConfigChange = Callable[[Mapping[str, str]], Steps[dict[str, str]]]
+Outcomes = dict[TopicPartition, ProtocolError | None]
 
-PLANNING_COST = 10
-"""The cost of planning one topic, in items of a step."""
+ELECTION = "election"
 
 log = structlog.get_logger("controller")
 
 
 class Controller:
-    """One controller per broker. Call `start` before anything else and `stop` at the end. The controller opens and
-    closes `store`.
+    """One for each broker. Call `start` when the store is open and the broker is registered, and `stop` before the
+    store is closed.
     """
 
     def __init__(
         self,
         store: MetadataStore,
-        cache: MetadataCache,
-        partitions: PartitionHooks,
-        config: BrokerConfig,
         *,
+        broker_id: int,
+        listener: str,
+        config: BrokerConfig,
         clock: Clock,
         source: random.Random,
         spawn: Spawn,
-        purgatory: DelayedOperationPurgatory,
-        turns: Turns | None = None,
+        topic_purgatory: DelayedOperationPurgatory,
+        election_purgatory: DelayedOperationPurgatory,
+        known_leader: KnownLeader,
+        own: ControlTarget,
+        channel_to: Callable[[BrokerInfo], ControlTarget],
+        on_active_controller: Callable[[int], object],
     ) -> None:
-        """`turns`: shared with the broker's other long requests."""
-        self.store = store
-        self._cache = cache
-        self._local = LocalPartitions(partitions, config, cache)
-        self._clock = clock
-        self._random = source
+        """`listener`: the name of the listener between brokers. `known_leader`: the leader of a partition that this
+        broker knows. `own` carries out control requests on this broker, `channel_to` opens the way to another one.
+        `on_active_controller` is called with the id of the active controller whenever it changes; -1: none is known.
+        """
+        self._config = config
         self._spawn = spawn
-        self._turns = turns or Turns()
-        self._waits = TopicWaits(purgatory)
-        self._changing = asyncio.Lock()
-        self._deleting: dict[str, TopicMetadata | None] = {}
-        self.on_topic_deleted: Callable[[str], Iterator[None]] = lambda _name: iter(())
-        """Removes, in steps, the topic's state that is kept elsewhere. The topic cannot be recreated until this has
-        finished.
+        self._waits = RequestWaits(topic_purgatory, election_purgatory, known_leader)
+        around = Surroundings(broker_id, listener, store, config, source, spawn, own, channel_to)
+        self._tenure = Tenure(around, clock, on_active_controller)
+
+    # Life
+
+    async def start(self) -> None:
+        """Stands for election. Returns when there is a controller; if it is this one, when this broker has carried out
+        the first requests. Raises MetadataStoreError.
         """
-        self.replica_changes = ReplicaChanges(store, cache, self._local, self._changing, self._deleting)
-        self._planner = Planner(
-            cache,
-            source,
-            default_partitions=lambda: int(config["num.partitions"]),
-            default_replication_factor=lambda: int(config["default.replication.factor"]),
-            validate_config=config.check_topic_config,
-            deleting=self._deleting,
-        )
-
-    # Start and stop
-
-    async def open_store(self, known_cluster_id: str | None) -> str:
-        """Opens the store and returns the cluster id: the stored one, else `known_cluster_id` (from meta.properties),
-        else a new one.
-
-        Raises StoreDamaged, StoreUnavailable, and ClusterIdMismatch if the stored id and `known_cluster_id` differ.
-        """
-        await self.store.open()
-        start_up = StartUp(self.store, self._cache, self._clock)
-        await start_up.make_persistent_entries()
-        self._cache.cluster_id = await start_up.cluster_id(known_cluster_id, self._random)
-        return self._cache.cluster_id
-
-    async def load(self) -> None:
-        """Loads settings, topics and partitions into the cache and applies the broker's dynamic settings.
-
-        Runs after `open_store` and before the partitions' logs are opened.
-        """
-        for name in await StartUp(self.store, self._cache, self._clock).load():
-            self._deleting[name] = self._cache.topic(name)
-            self._cache.remove_topic(name)
-        self._local.apply_broker_config()
-
-    async def start(self, broker: BrokerInfo) -> None:
-        """Registers this broker, becomes the controller, opens every partition that this broker leads, and completes
-        the changes that a crash interrupted.
-        """
-        start_up = StartUp(self.store, self._cache, self._clock)
-        await self.register(broker)
-        await start_up.elect(broker.broker_id)
-        for name in sorted(self._deleting):
-            await self._remove_topic(name)
-        for name in self._cache.topic_names():
-            await self._local.open_topic(name)
-        await self.replica_changes.resume()
-
-    async def register(self, broker: BrokerInfo) -> None:
-        """Publishes this broker's addresses in the metadata store; called again when the addresses change."""
-        path, data = znodes.broker_path(broker.broker_id), znodes.encode_broker(broker, self._clock.wall_ms())
-        try:
-            await self.store.create(path, data, ephemeral=True)
-        except EntryExists:
-            await self.store.set(path, data)
-        entry = await self.store.get(path)
-        self._cache.put_broker(broker._replace(epoch=entry.created))
+        await self._tenure.start()
+        await self._own_answered()
 
     async def stop(self) -> None:
-        """Waits for the change in progress and closes the store."""
-        async with self._changing:
-            await self.store.close()
+        """Waits for the event in progress, and leaves office. The entry of the controller ends with the session."""
+        await self._tenure.stop()
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this broker is the controller."""
+        return self._tenure.office is not None
+
+    @property
+    def epoch(self) -> int:
+        """The controller epoch of the current office, or -1."""
+        return -1 if self._tenure.office is None else self._tenure.office.context.epoch
+
+    def numbers(self) -> ControllerNumbers:
+        """Returns the metrics."""
+        return ControllerNumbers() if self._tenure.office is None else self._tenure.office.context.numbers()
 
     # Topics
 
@@ -167,10 +120,12 @@ class Controller:
         self, topics: Sequence[NewTopic], *, timeout_ms: int, validate_only: bool = False
     ) -> list[PlannedTopic | ProtocolError]:
         """Creates topics. Returns, per topic in order, what was (or would be) created, or the error: the codes of
-        `state.Planner.topic`, REQUEST_TIMED_OUT, KAFKA_STORAGE_ERROR.
+        `state.Planner.topic`, REQUEST_TIMED_OUT, KAFKA_STORAGE_ERROR, NOT_CONTROLLER.
         """
+        if self._tenure.office is None:
+            return [not_controller() for _ in topics]
         if timeout_ms <= 0 and not validate_only:
-            planned = await self._plan_topics(topics)
+            planned = await self._tenure.office.topics.plan(topics)
             self._spawn(self._create_topics(topics, False), "creation of topics")
             return [plan if isinstance(plan, ProtocolError) else _begun() for plan in planned]
         change = self._create_topics(topics, validate_only)
@@ -178,214 +133,158 @@ class Controller:
 
     async def delete_topics(self, names: Sequence[str], *, timeout_ms: int) -> list[ProtocolError | None]:
         """Deletes topics. Returns, per name in order, None, or UNKNOWN_TOPIC_OR_PARTITION, REQUEST_TIMED_OUT,
-        KAFKA_STORAGE_ERROR.
+        KAFKA_STORAGE_ERROR, NOT_CONTROLLER. A topic with replicas on brokers that are dead is deleted later.
         """
+        if self._tenure.office is None:
+            return [not_controller() for _ in names]
         return await self._within(timeout_ms, self._delete_topics(names), False, names)
 
     async def create_partitions(
         self, additions: Sequence[NewPartitions], *, timeout_ms: int, validate_only: bool = False
     ) -> list[ProtocolError | None]:
         """Adds partitions. Returns, per topic in order, None, or the reason why no partitions were added."""
+        if self._tenure.office is None:
+            return [not_controller() for _ in additions]
         if timeout_ms <= 0 and not validate_only:
-            planned = [self._plan_partitions(addition) async for addition in others_between(additions, PLANNING_COST)]
+            planned = await self._tenure.office.topics.plan_partitions(additions)
             self._spawn(self._create_partitions(additions, False), "creation of partitions")
             return [plan if isinstance(plan, ProtocolError) else _begun() for plan in planned]
         change = self._create_partitions(additions, validate_only)
         return await self._within(timeout_ms, change, validate_only, [addition.topic for addition in additions])
 
-    # Settings
+    # Leaders and replicas
 
-    async def alter_topic_config(self, topic: str, change: ConfigChange, *, validate_only: bool = False) -> None:
-        """Passes the topic's own settings through `change`, stores the result, and applies it to the topic's logs.
-
-        Raises UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG, POLICY_VIOLATION, KAFKA_STORAGE_ERROR, and what `change`
-        raises.
+    async def elect(
+        self, election: ElectionType, partitions: Collection[TopicPartition], *, timeout_ms: int
+    ) -> Outcomes:
+        """Elects leaders, and waits until this broker knows them. Returns, per partition, None if it has a new leader,
+        otherwise the codes of `Elections.elect`, REQUEST_TIMED_OUT, NOT_CONTROLLER.
         """
-        async with self._changing:
-            if self._cache.topic(topic) is None or topic in self._deleting:
-                raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{topic}'")
-            before = self._cache.topic_config(topic)
-            after = await self._turns.take(change(before))
-            self._planner.check_config(after)
-            data = encoded_config(after)
-            if validate_only or after == before:
-                return
-            await self._store_config(znodes.topic_config_path(topic), data)
-            self._cache.put_topic_config(topic, after)
-            self._local.apply_topic_config(topic)
-            log.info("topic settings changed", topic=topic, config=after)
-
-    async def alter_broker_config(
-        self, broker_id: int | None, change: ConfigChange, *, validate_only: bool = False
-    ) -> None:
-        """Passes a broker's dynamic settings through `change`, which validates them, and stores the result (`broker_id`
-        None: the cluster-wide defaults).
-
-        Then applies the settings to the broker and the resulting defaults to all logs.
-        """
-        async with self._changing:
-            before = self._cache.broker_config(broker_id)
-            after = await self._turns.take(change(before))
-            data = encoded_config(after)
-            if validate_only or after == before:
-                return
-            await self._store_config(znodes.broker_config_path(broker_id), data)
-            self._cache.put_broker_config(broker_id, after)
-            self._local.apply_broker_config()
-            async for topic in others_between(self._cache.topic_names(), PLANNING_COST):
-                self._local.apply_topic_config(topic)
-            log.info("broker settings changed", broker=znodes.DEFAULT_BROKER if broker_id is None else broker_id)
-
-    # Planning and execution
-
-    async def _plan_topics(self, topics: Sequence[NewTopic]) -> list[PlannedTopic | ProtocolError]:
-        results: list[PlannedTopic | ProtocolError] = []
-        names: dict[str, str] = {}
-        async for topic in others_between(topics, PLANNING_COST):
-            try:
-                results.append(self._planner.topic(topic, names))
-                names[unified_name(topic.name)] = topic.name
-            except ProtocolError as error:
-                results.append(error)
-        return results
-
-    def _plan_partitions(self, addition: NewPartitions) -> dict[int, tuple[int, ...]] | ProtocolError:
         try:
-            return self._planner.partitions(addition)
+            elected = await self._tenure.ask(
+                "election of leaders", lambda office: office.elections.elect(election, partitions)
+            )
         except ProtocolError as error:
-            return error
+            return dict.fromkeys(partitions, error)
+        outcomes: Outcomes = {
+            key: outcome if isinstance(outcome, ProtocolError) else None for key, outcome in elected.items()
+        }
+        leaders = {key: outcome.leader for key, outcome in elected.items() if isinstance(outcome, PartitionState)}
+        if leaders and self._tenure.office is not None:
+            announced = self._tenure.office.channels.own_answered()
+            for late in await self._waits.leaders_known(leaders, announced, timeout_ms):
+                outcomes[late] = ProtocolError(ErrorCode.REQUEST_TIMED_OUT)
+        return outcomes
+
+    async def balance_leaders(self) -> None:
+        """Elects preferred leaders where brokers lead too few partitions; does nothing if this is not the controller,
+        or auto.leader.rebalance.enable is false.
+        """
+        if self._tenure.office is not None and self._config["auto.leader.rebalance.enable"]:
+            percentage = int(self._config["leader.imbalance.per.broker.percentage"])
+            await self._tenure.ask("balance of leaders", lambda office: office.elections.balance(percentage))
+
+    def unclean_elections_allowed(self) -> None:
+        """Elects leaders again, because a topic or the cluster allows unclean elections now."""
+        if self._tenure.office is not None:
+            self._tenure.office.elect_again()
+
+    async def reassign(self, targets: Mapping[TopicPartition, Sequence[int] | None]) -> Outcomes:
+        """Starts or cancels reassignments; see `Reassignments.reassign`. Raises NOT_CONTROLLER."""
+
+        async def reassign(office: Office) -> Outcomes:
+            outcomes = await office.reassignments.reassign(targets)
+            await office.brokers.lead_new(outcomes)
+            return outcomes
+
+        outcomes = await self._tenure.ask("reassignment", reassign)
+        await self._own_answered()
+        return outcomes
+
+    def reassignments(self, wanted: Collection[TopicPartition] | None) -> dict[TopicPartition, PartitionState]:
+        """The partitions being reassigned, restricted to `wanted` unless it is None. Raises NOT_CONTROLLER."""
+        found = self._tenure.current().context.reassigning()
+        return {key: state for key, state in found.items() if wanted is None or key in wanted}
+
+    # Requests of brokers
+
+    async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
+        """Changes in-sync replicas; see `isr_changes.py`."""
+
+        async def alter(office: Office) -> AlterPartitionResponse:
+            response, changed = await office.isr_changes.alter(request)
+            await office.reassignments.advance(changed)
+            return response
+
+        try:
+            return await self._tenure.ask("change of in-sync replicas", alter)
+        except ProtocolError as error:
+            return AlterPartitionResponse(error_code=error.code)
+
+    async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
+        """Moves leaderships away from a broker that is about to stop. Returns the partitions that it still leads.
+
+        Raises BROKER_NOT_AVAILABLE, STALE_BROKER_EPOCH, NOT_CONTROLLER.
+        """
+        return await self._tenure.ask(
+            "shutdown of a broker", lambda office: office.brokers.shut_down(broker_id, broker_epoch)
+        )
+
+    async def allocate_producer_ids(self, broker_id: int, broker_epoch: int) -> ProducerIdBlock:
+        """Returns producer ids that no other broker gets. Raises BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH,
+        KAFKA_STORAGE_ERROR, NOT_CONTROLLER.
+        """
+        return await self._tenure.ask(
+            "producer ids", lambda office: office.producer_ids.allocate(broker_id, broker_epoch)
+        )
+
+    # Changes of topics
 
     async def _create_topics(
         self, topics: Sequence[NewTopic], validate_only: bool
     ) -> list[PlannedTopic | ProtocolError]:
         if validate_only:
-            async with self._changing:
-                return await self._plan_topics(topics)
+            return await self._each(topics, lambda office: office.topics.plan(topics))
         results: list[PlannedTopic | ProtocolError] = []
         for some in pieces(topics):
-            async with self._changing:
-                results += await self._create_some(some)
+            results += await self._each(some, partial(_create, some))
+        await self._own_answered()
         return results
 
-    async def _create_some(self, topics: Sequence[NewTopic]) -> list[PlannedTopic | ProtocolError]:
-        results = await self._plan_topics(topics)
-        plans = [plan for plan in results if isinstance(plan, PlannedTopic)]
-        failures = await self._carry_out_creation(plans) if plans else {}
-        # If a topic is named twice, only the first has a plan; the second keeps its own error.
-        return [
-            failures.get(topic.name, result) if isinstance(result, PlannedTopic) else result
-            for topic, result in zip(topics, results, strict=True)
-        ]
-
-    async def _carry_out_creation(self, plans: list[PlannedTopic]) -> dict[str, ProtocolError]:
-        created = [(plan, self._first_metadata(plan)) for plan in plans]
-        operations = (topic_creation_operations(metadata, plan.config) for plan, metadata in created)
-        try:
-            await self.store.multi(chain.from_iterable(operations))
-        except StoreUnavailable as error:
-            return {plan.name: storage_error(error) for plan in plans}
-        failures: dict[str, ProtocolError] = {}
-        failed_logs = await self._local.make_logs([(metadata, plan.config) for plan, metadata in created])
-        for plan, metadata in created:
-            failed = await self._local.lead(metadata, plan.config, failed_logs)
-            await asyncio.sleep(0)
-            if failed:
-                failures[plan.name] = next(iter(failed.values()))
-                await self._take_back(metadata, plan.config, failed)
-                continue
-            self._cache.put_topic(metadata, plan.config)
-            topic_id, partitions = uuid_text(metadata.topic_id), len(plan.replicas)
-            log.info(
-                "topic created", topic=plan.name, topic_id=topic_id, partitions=partitions, config=dict(plan.config)
-            )
-        return failures
-
-    def _first_metadata(self, plan: PlannedTopic) -> TopicMetadata:
-        return new_topic(plan, random_uuid(self._random), self._cache.brokers.keys(), self._cache.controller_epoch)
-
-    async def _take_back(self, topic: TopicMetadata, config: Mapping[str, str], failed: Collection[int]) -> None:
-        """Rolls back the creation of a topic (case C). Removes only the logs that were created: a conflicting folder
-        may hold another topic's data.
-        """
-        await self._local.remove(topic.name, topic.partitions, kept=failed)
-        try:
-            await self.store.multi(
-                topic_removal_operations(topic.name, topic.partitions, has_config=True, is_marked=False)
-            )
-        except StoreUnavailable as error:
-            self._cache.put_topic(topic, config)
-            log.error("topic without logs not rolled back", topic=topic.name, reason=str(error))
-
     async def _delete_topics(self, names: Sequence[str]) -> list[ProtocolError | None]:
-        async with self._changing:
-            unknown = {name for name in names if self._cache.topic(name) is None and name not in self._deleting}
-            marked = [name for name in dict.fromkeys(names) if name not in unknown and name not in self._deleting]
-            try:
-                await self.store.multi([Create(znodes.deletion_path(name)) for name in marked])
-            except StoreUnavailable as error:
-                return [storage_error(error) for _ in names]
-            for name in marked:
-                self._deleting[name] = self._cache.topic(name)
-                self._cache.remove_topic(name)
-        for name in names:
-            async with self._changing:
-                if name in self._deleting:
-                    for _ in self.on_topic_deleted(name):
-                        await asyncio.sleep(0)
-                    await self._remove_topic(name)
-        missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return [ProtocolError(missing, f"There is no topic '{name}'") if name in unknown else None for name in names]
-
-    async def _remove_topic(self, name: str) -> None:
-        """Completes the deletion of a marked topic (case D). If the store is unavailable, the next start does so."""
-        topic = self._deleting[name]
-        has_config = await self.store.exists(znodes.topic_config_path(name)) is not None
-        partitions = {} if topic is None else topic.partitions
-        await self._local.remove(name, partitions)
         try:
-            await self.store.multi(topic_removal_operations(name, partitions, has_config=has_config, is_marked=True))
-        except StoreUnavailable as error:
-            log.error("topic deletion postponed to next start", topic=name, reason=str(error))
-            return
-        del self._deleting[name]
-        log.info("topic deleted", topic=name, partitions=len(partitions))
+            refused = await self._tenure.ask("deletion of topics", lambda office: office.deletions.mark(names))
+        except ProtocolError as error:
+            return [error for _ in names]
+        if self._tenure.office is not None:
+            await self._tenure.office.deletions.ended([name for name in names if name not in refused])
+        await self._own_answered()
+        return [refused.get(name) for name in names]
 
     async def _create_partitions(
         self, additions: Sequence[NewPartitions], validate_only: bool
     ) -> list[ProtocolError | None]:
-        async with self._changing:
-            results: list[ProtocolError | None] = []
-            async for addition in others_between(additions, PLANNING_COST):
-                planned = self._plan_partitions(addition)
-                if isinstance(planned, ProtocolError):
-                    results.append(planned)
-                else:
-                    results.append(None if validate_only else await self._add_partitions(addition.topic, planned))
-            return results
+        if validate_only:
+            return await self._each(additions, lambda office: office.topics.plan_partitions(additions))
+        results = await self._each(additions, lambda office: office.topics.add_partitions(additions))
+        await self._own_answered()
+        return results
 
-    async def _add_partitions(self, name: str, replicas: Mapping[int, tuple[int, ...]]) -> ProtocolError | None:
-        topic = self._cache.topic(name)
-        assert topic is not None, "the planner has checked that the topic exists"
-        live, epoch = self._cache.brokers.keys(), self._cache.controller_epoch
-        added = {partition: new_partition(partition, brokers, live, epoch) for partition, brokers in replicas.items()}
+    async def _each(self, items: Sequence[Any], work: Callable[[Office], Awaitable[list[Any]]]) -> list[Any]:
+        """Runs an event. If it fails, each item fails."""
         try:
-            await self.store.multi(partition_addition_operations(topic, added))
-        except StoreUnavailable as error:
-            return storage_error(error)
-        config = self._cache.topic_config(name)
-        failures = await self._local.open(topic._replace(partitions=added), config)
-        self._cache.put_topic(topic._replace(partitions={**topic.partitions, **added}), config)
-        log.info("partitions added", topic=name, partitions=len(topic.partitions) + len(added))
-        return next(iter(failures.values()), None)
+            return await self._tenure.ask("change of topics", work)
+        except ProtocolError as error:
+            return [error for _ in items]
 
-    # Partitions and settings
-
-    async def _store_config(self, path: str, data: bytes) -> None:
-        try:
-            exists = await self.store.exists(path) is not None
-            await self.store.multi([Set(path, data) if exists else Create(path, data)])
-        except StoreUnavailable as error:
-            raise storage_error(error) from error
+    async def _own_answered(self) -> None:
+        """Waits until this broker has carried out what was sent to it (C)."""
+        office = self._tenure.office
+        while office is not None and await office.channels.own_answered() and office.own_losses:
+            try:
+                await self._tenure.ask("what this broker has lost", _nothing)
+            except ProtocolError:
+                return  # another controller is in office; the change is stored
 
     async def _within(
         self, timeout_ms: int, change: Coroutine[Any, Any, list[Any]], validate_only: bool, topics: Sequence[str]
@@ -395,8 +294,16 @@ class Controller:
         if validate_only or not topics:
             return await asyncio.shield(task)
         if timeout_ms > 0:
-            await self._waits.wait(task, timeout_ms, topics)
+            await self._waits.topic_change(task, timeout_ms, topics)
         return task.result() if task.done() else [_begun() for _ in topics]
+
+
+async def _create(topics: Sequence[NewTopic], office: Office) -> list[PlannedTopic | ProtocolError]:
+    return await office.topics.create(topics)
+
+
+async def _nothing(_office: Office) -> None:
+    """The event that comes after all that are queued now."""
 
 
 def _begun() -> ProtocolError:

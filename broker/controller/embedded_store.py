@@ -4,13 +4,14 @@ Opening reads the snapshot and then the journal (`metadata_journal.py` has the f
 deleting its ephemeral entries. Each change is checked, appended to the journal, synced, and only then applied and
 answered.
 
-    (A) Changes are written one at a time; others wait. `run_blocking` runs the writes: inline by default, or in a
-        thread when the broker passes `Background.run_in_thread`.
+    (A) Changes are written one at a time, the groups of a pipeline together; others wait. `run_blocking` runs the
+        writes: inline by default, or in a thread when the broker passes `Background.run_in_thread`.
     (B) A failed write (disk full) is undone by truncating the journal to its previous length, and raises
         StoreUnavailable; the next write may succeed. If truncating or syncing fails as well, the state on disk is
         unknown: every change is refused until the store is reopened. A change of ephemeral entries (a registration, an
         election) is valid for this session only. On a full disk it is applied in memory, and written before the next
-        change: the broker starts, and its logs can be read.
+        change: the broker starts, and its logs can be read. A pipeline fails as a whole, unless all of its changes are
+        such ones.
     (C) The journal is compacted when it is larger than both the snapshot and `compact_bytes`: a new snapshot is written
         beside the old one, synced and renamed, then an empty journal likewise. A crash between the two renames leaves
         transactions in the journal that the snapshot already contains; they are skipped.
@@ -20,12 +21,11 @@ answered.
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 import structlog
 
-from odradek.broker.background.stepwise import in_steps
+from odradek.broker.background.stepwise import in_steps, others_between
 from odradek.broker.controller.journal_disk import JournalDisk
 from odradek.broker.controller.metadata_journal import (
     JOURNAL_NAME,
@@ -38,22 +38,21 @@ from odradek.broker.controller.metadata_journal import (
     read_snapshot,
 )
 from odradek.broker.controller.metadata_store import (
-    ANY_VERSION,
-    Change,
-    Create,
     Delete,
     Entry,
+    MetadataStore,
     NoEntry,
     Operation,
+    Outcome,
     SessionListener,
     SessionState,
-    Set,
     StoreDamaged,
     StoreUnavailable,
     Watch,
     WatchEvent,
 )
 from odradek.broker.controller.metadata_tree import MetadataTree, Transaction
+from odradek.broker.controller.watch_table import WatchTable
 from odradek.storage.files import Files, is_full
 
 DEFAULT_COMPACT_BYTES = 1 << 20
@@ -68,7 +67,7 @@ async def run_inline(work: Callable[[], None]) -> None:
     work()
 
 
-class EmbeddedMetadataStore:
+class EmbeddedMetadataStore(MetadataStore):
     """A MetadataStore backed by two files in `directory`. The log directory's lock keeps other processes out.
 
     `run_blocking` runs writes and syncs (A); `compact_bytes` is the minimum size of a journal that is compacted (C).
@@ -88,17 +87,22 @@ class EmbeddedMetadataStore:
         self._snapshot_bytes = 0
         self._tree = MetadataTree()
         self._session_epoch = 0
+        self._session_id = 0
         self._unwritten: list[bytes] = []
         self._refusal: str | None = "not open"
         self._writing = asyncio.Lock()
         self._session_listeners: list[SessionListener] = []
-        self._entry_watches: defaultdict[str, list[Watch]] = defaultdict(list)
-        self._children_watches: defaultdict[str, list[Watch]] = defaultdict(list)
+        self._watches: WatchTable[Watch] = WatchTable()
 
     @property
     def session_epoch(self) -> int:
         """See MetadataStore."""
         return self._session_epoch
+
+    @property
+    def session_id(self) -> int:
+        """See MetadataStore. The number of the first transaction that the session may write."""
+        return self._session_id
 
     def add_session_listener(self, listener: SessionListener) -> None:
         """See MetadataStore."""
@@ -114,6 +118,7 @@ class EmbeddedMetadataStore:
             raise StoreUnavailable("", f"cannot open the metadata store in {self._disk.directory}: {error}") from error
         self._refusal = None
         self._session_epoch += 1
+        self._session_id = self._tree.number + 1
         left_behind = self._tree.ephemeral_paths()
         if left_behind:
             await self.multi([Delete(path) for path in left_behind])
@@ -127,6 +132,7 @@ class EmbeddedMetadataStore:
 
     async def close(self) -> None:
         """Deletes the session's ephemeral entries and closes the files. May be called again, or before `open`."""
+        self._watches.clear()
         if self._refusal is None:
             ephemeral = self._tree.ephemeral_paths()
             try:
@@ -137,11 +143,15 @@ class EmbeddedMetadataStore:
         async with self._writing:
             was_open = self._refusal is None
             self._refusal = "closed"
+            self._session_id = 0
             self._disk.close()
-        self._entry_watches.clear()
-        self._children_watches.clear()
+        self._watches.clear()
         if was_open:
             self._notify_listeners(SessionState.LOST)
+
+    async def connected(self) -> None:
+        """See MetadataStore."""
+        self._check_open()
 
     async def get(self, path: str, watch: Watch | None = None) -> Entry:
         """See MetadataStore."""
@@ -150,69 +160,69 @@ class EmbeddedMetadataStore:
         if entry is None:
             raise NoEntry(path, "no such entry")
         if watch is not None:
-            self._entry_watches[path].append(watch)
+            self._watches.watch_entry(path, watch)
         return entry
 
     async def exists(self, path: str, watch: Watch | None = None) -> Entry | None:
         """See MetadataStore."""
         self._check_open()
         if watch is not None:
-            self._entry_watches[path].append(watch)
+            self._watches.watch_entry(path, watch)
         return self._tree.get(path)
+
+    async def entries(self, paths: Sequence[str]) -> list[Entry | None]:
+        """See MetadataStore."""
+        self._check_open()
+        return [self._tree.get(path) async for path in others_between(paths)]
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
         """See MetadataStore."""
         self._check_open()
         names = self._tree.children(path)
         if watch is not None:
-            self._children_watches[path].append(watch)
+            self._watches.watch_children(path, watch)
         return names
 
-    async def create(
-        self, path: str, data: bytes | None = None, *, ephemeral: bool = False, sequential: bool = False
-    ) -> str:
+    async def pipeline(self, groups: Sequence[Iterable[Operation]]) -> list[Outcome]:
         """See MetadataStore."""
-        result = (await self.multi([Create(path, data, ephemeral, sequential)]))[0]
-        assert isinstance(result, str)
-        return result
+        return await asyncio.shield(self._pipeline(groups))
 
-    async def set(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> int:
-        """See MetadataStore."""
-        result = (await self.multi([Set(path, data, version)]))[0]
-        assert isinstance(result, int)
-        return result
-
-    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        """See MetadataStore."""
-        await self.multi([Delete(path, version)])
-
-    async def multi(self, operations: Iterable[Operation]) -> list[str | int | None]:
-        """See MetadataStore."""
-        return await asyncio.shield(self._multi(operations))
-
-    async def _multi(self, operations: Iterable[Operation]) -> list[str | int | None]:
+    async def _pipeline(self, groups: Sequence[Iterable[Operation]]) -> list[Outcome]:
         """Runs to completion even if the caller is canceled: whatever is in the journal must also be in the tree."""
         async with self._writing:
-            self._check_open()
-            transaction = await in_steps(self._tree.stage(operations))
-            if transaction.entries:
-                await self._write(transaction)
-        self._fire(transaction.events)
-        return transaction.results
+            try:
+                self._check_open()
+                staged = await in_steps(self._tree.stage_all(groups, self._session_id))
+                await self._write([each for each in staged if isinstance(each, Transaction) and each.entries])
+            except StoreUnavailable as error:
+                return [StoreUnavailable(error.path, error.reason) for _ in groups]
+        outcomes: list[Outcome] = []
+        for each in staged:
+            if isinstance(each, Transaction):
+                self._fire(each.events)
+                outcomes.append(each.results)
+            else:
+                outcomes.append(each)
+        return outcomes
 
-    async def _write(self, transaction: Transaction) -> None:
-        self._unwritten.append(encode_transaction(transaction.number, transaction.entries))
+    async def _write(self, transactions: Sequence[Transaction]) -> None:
+        if not transactions:
+            return
+        written_before = len(self._unwritten)
+        async for transaction in others_between(transactions):
+            self._unwritten.append(encode_transaction(transaction.number, transaction.entries))
         lines = b"".join(self._unwritten)
         try:
             await self._run_blocking(lambda: self._disk.append(lines))
         except OSError as error:
             await self._take_back(error)
-            if self._refusal is not None or not (is_full(error) and self._is_of_session(transaction)):
-                self._unwritten.pop()
+            if self._refusal is not None or not (is_full(error) and all(map(self._is_of_session, transactions))):
+                del self._unwritten[written_before:]
                 raise StoreUnavailable("", f"cannot write {JOURNAL_NAME}: {error}") from error
         else:
             self._unwritten.clear()
-        self._tree.apply(transaction.number, transaction.entries)
+        for transaction in transactions:
+            self._tree.apply(transaction.number, transaction.entries)
         if self._disk.journal_bytes > max(self._compact_bytes, self._snapshot_bytes):
             await self._compact_if_possible()
 
@@ -291,14 +301,8 @@ class EmbeddedMetadataStore:
             raise StoreUnavailable("", f"the metadata store is unavailable: {self._refusal}")
 
     def _fire(self, events: list[WatchEvent]) -> None:
-        for event in dict.fromkeys(events):
-            watches: list[Watch] = []
-            if event.change is not Change.CHILDREN:
-                watches += self._entry_watches.pop(event.path, [])
-            if event.change in (Change.CHILDREN, Change.DELETED):
-                watches += self._children_watches.pop(event.path, [])
-            for watch in watches:
-                watch(event)
+        for watch, event in list(self._watches.take(events)):
+            watch(event)
 
     def _notify_listeners(self, state: SessionState) -> None:
         for listener in list(self._session_listeners):

@@ -5,13 +5,14 @@ Both are text files with one record per line, readable with `less`:
     crc SP json LF          crc: CRC-32C of the JSON's bytes, eight hexadecimal digits; the JSON contains no line feed
 
     metadata.snapshot       {"format": "odradek-metadata-snapshot", "version": 1, "number": N, "entries": K}
-                            [path, data, version, children_version, created, ephemeral]     K of these, parents first
+                            [path, data, version, children_version, created, owner, modified]    K, parents first
     metadata.journal        {"format": "odradek-metadata-journal", "version": 1}
                             {"number": N+1, "entries": [[path, data, ...], [path], ...]}    a path alone: entry deleted
 
-Data is null or a string; bytes that are not UTF-8 are encoded as lone surrogates. Transaction numbers have no gaps. The
-journal may start before the snapshot's number (after a crash between the two renames); transactions that the snapshot
-already contains are skipped.
+Data is null or a string; bytes that are not UTF-8 are encoded as lone surrogates. `owner` is the id of an ephemeral
+entry's session, else 0; earlier releases wrote true and false, which are read as 1 and 0. They did not write
+`modified`, which is then read as `created`. Transaction numbers have no gaps. The journal may start before the
+snapshot's number (after a crash between the two renames); transactions that the snapshot already contains are skipped.
 
     (A) The line feed is written last. Bytes after the journal's last line feed were being written when the power
         failed. They were never acknowledged and are dropped, unless only the line feed is missing. A file's first line
@@ -115,7 +116,7 @@ def read_journal(name: str, content: bytes, tree: MetadataTree) -> JournalConten
 
 def _row(path: str, entry: Entry) -> list[Any]:
     data = None if entry.data is None else entry.data.decode("utf-8", "surrogateescape")
-    return [path, data, entry.version, entry.children_version, entry.created, entry.ephemeral]
+    return [path, data, entry.version, entry.children_version, entry.created, entry.owner, entry.modified]
 
 
 def _parse_rows(rows: Any) -> dict[str, Entry | None]:
@@ -125,9 +126,10 @@ def _parse_rows(rows: Any) -> dict[str, Entry | None]:
         if len(row) == 1:
             entries[str(row[0])] = None
             continue
-        path, data, version, children_version, created, ephemeral = row
+        path, data, version, children_version, created, owner, *modified = row
+        (modified,) = modified or [created]
         raw = None if data is None else data.encode("utf-8", "surrogateescape")
-        entries[path] = Entry(raw, int(version), int(children_version), bool(ephemeral), int(created))
+        entries[path] = Entry(raw, int(version), int(children_version), int(owner), int(created), int(modified))
     return entries
 
 

@@ -8,19 +8,25 @@ or deleted.
     B   `multi` applies all of its operations or none. It fails with the error of the first invalid operation; the
         error's `index` is the position of the operation.
     C   A call that has returned is durable. A call that raised `StoreUnavailable` may or may not have been applied.
-    D   An ephemeral entry lives as long as the session that created it and has no children.
+        `ConnectionLost`, one of its kinds, says that the answer is missing: the store connects again by itself, and
+        `read_back.py` finds out what became of the call.
+    D   An ephemeral entry lives as long as the session that created it, its `owner`, and has no children.
     E   A sequential entry's name ends with the parent's children version, in ten digits.
     F   A watch is called once, after the first matching change: of the entry (created, changed, deleted) if it was set
-        by `get` or `exists`, of the set of children if it was set by `children`.
+        by `get` or `exists`, of the set of children if it was set by `children`. A session's watches are called in
+        the order of the changes, and before the answer of any later call, also of the call that made the change.
     G   `session_epoch` counts the sessions. When it changes, earlier ephemeral entries are gone and all watches are
-        lost: code that depends on them registers with `add_session_listener` and starts over.
+        lost: code that depends on them registers with `add_session_listener` and starts over. Watches survive a lost
+        connection: the changes that were missed are reported after it.
+    H   The calls of a session are applied in the order in which they were made, also those that do not wait for each
+        other.
 
 Paths and values are Apache Kafka's own (`znodes.py`). Source: ZooKeeper's programmer's guide; Kafka's `KafkaZkClient`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from typing import NamedTuple, Protocol
 
@@ -64,15 +70,22 @@ Operation = Create | Set | Delete | Check
 
 
 class Entry(NamedTuple):
-    """One entry as read. `created` is the number of the transaction that created it, which grows over the store's whole
-    lifetime (czxid).
+    """One entry as read. `owner` is the id of the session that an ephemeral entry belongs to, 0 for all others.
+    `created` and `modified` are the numbers of the transactions that created it and last replaced its data, which grow
+    over the store's whole lifetime (czxid, mzxid).
     """
 
     data: bytes | None
     version: int
     children_version: int
-    ephemeral: bool
+    owner: int
     created: int
+    modified: int
+
+    @property
+    def ephemeral(self) -> bool:
+        """Whether the entry ends with a session (D)."""
+        return self.owner != 0
 
 
 class Change(Enum):
@@ -92,8 +105,8 @@ class WatchEvent(NamedTuple):
 
 
 class SessionState(Enum):
-    """The argument of a session listener: a session has started, responses are missing, or the session and its
-    ephemeral entries are gone.
+    """The argument of a session listener: a session has started or is connected again, the connection is lost, or the
+    session and its ephemeral entries are gone.
     """
 
     CONNECTED = "connected"
@@ -141,8 +154,19 @@ class StoreUnavailable(MetadataStoreError):
     """The store cannot accept changes now: the disk fails, the session is gone, or the store is closed."""
 
 
+class ConnectionLost(StoreUnavailable):
+    """The connection broke before the answer arrived, or there is none at the moment. The store connects again."""
+
+
 class StoreDamaged(MetadataStoreError):
     """The content on disk is damaged; the message names file, line and byte."""
+
+
+Result = str | int | None
+"""The result of one operation: the path for Create, the new version for Set, None for Delete and Check."""
+
+Outcome = list[Result] | MetadataStoreError
+"""What became of one group of a pipeline."""
 
 
 class MetadataStore(Protocol):
@@ -152,6 +176,10 @@ class MetadataStore(Protocol):
     def session_epoch(self) -> int:
         """The number of sessions so far: 0 before `open`, then 1, incremented with every session (G)."""
 
+    @property
+    def session_id(self) -> int:
+        """The owner of this session's ephemeral entries, which no other session ever has; 0 while there is none."""
+
     def add_session_listener(self, listener: SessionListener) -> None:
         """Registers `listener`, which is called at every change of the session's state."""
 
@@ -159,7 +187,10 @@ class MetadataStore(Protocol):
         """Starts a session. Raises StoreDamaged or StoreUnavailable."""
 
     async def close(self) -> None:
-        """Ends the session and deletes its ephemeral entries."""
+        """Ends the session and deletes its ephemeral entries. Its watches are not called any more."""
+
+    async def connected(self) -> None:
+        """Returns when there is a session and a connection. Raises StoreUnavailable if the store is closed."""
 
     async def get(self, path: str, watch: Watch | None = None) -> Entry:
         """Returns the entry at `path`. Raises NoEntry, without setting the watch."""
@@ -167,21 +198,42 @@ class MetadataStore(Protocol):
     async def exists(self, path: str, watch: Watch | None = None) -> Entry | None:
         """Returns the entry at `path` or None; sets the watch in both cases."""
 
+    async def entries(self, paths: Sequence[str]) -> list[Entry | None]:
+        """Returns the entries at many paths, None for those that do not exist, with one round trip for all."""
+
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
         """Returns the names (not paths) of the children, sorted. Raises NoEntry."""
+
+    async def pipeline(self, groups: Sequence[Iterable[Operation]]) -> list[Outcome]:
+        """Applies each group as `multi` does, one after the other, without waiting for an answer in between.
+
+        Each group fails alone. Raises no MetadataStoreError: every group that was not (known to be) applied has one as
+        its outcome.
+        """
+
+    async def multi(self, operations: Iterable[Operation]) -> list[Result]:
+        """Applies the operations atomically (B); a long list is checked in steps, between which other tasks run.
+        Returns the results in order.
+        """
+        (outcome,) = await self.pipeline([operations])
+        if isinstance(outcome, MetadataStoreError):
+            raise outcome
+        return outcome
 
     async def create(
         self, path: str, data: bytes | None = None, *, ephemeral: bool = False, sequential: bool = False
     ) -> str:
         """Creates one entry and returns its path. Raises EntryExists, NoEntry, BadArguments."""
+        (created,) = await self.multi([Create(path, data, ephemeral, sequential)])
+        assert isinstance(created, str)
+        return created
 
     async def set(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> int:
         """Replaces the data and returns the new version. Raises NoEntry, BadVersion."""
+        (new_version,) = await self.multi([Set(path, data, version)])
+        assert isinstance(new_version, int)
+        return new_version
 
     async def delete(self, path: str, version: int = ANY_VERSION) -> None:
         """Deletes one entry. Raises NoEntry, BadVersion, HasChildren."""
-
-    async def multi(self, operations: Iterable[Operation]) -> list[str | int | None]:
-        """Applies the operations atomically (B); a long list is checked in steps, between which other tasks run.
-        Returns the results in order: the path for Create, the new version for Set, None for Delete and Check.
-        """
+        await self.multi([Delete(path, version)])

@@ -1,16 +1,17 @@
-"""The tree behind the embedded metadata store: entries in memory; operations are checked and applied. No I/O, no
-waiting.
+"""The tree behind the embedded and the shared metadata store: entries in memory; operations are checked and applied. No
+I/O, no waiting.
 
 `stage` decides: it checks a list of operations against the tree and against the earlier operations of the list, and
-returns a `Transaction` or raises the error of the first invalid operation. `apply` applies a transaction and cannot
-fail. In between, the caller makes the transaction durable. A transaction holds the resulting state of each changed
-entry, so that applying it again to an equal tree gives an equal tree.
+returns a `Transaction` or raises the error of the first invalid operation. `stage_all` does so for a pipeline, where
+each group sees the earlier groups that are valid. `apply` applies a transaction and cannot fail. In between, the caller
+makes the transactions durable. A transaction holds the resulting state of each changed entry, so that applying it again
+to an equal tree gives an equal tree.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple, Protocol
 
 from odradek.broker.background.stepwise import Pace, Steps
 from odradek.broker.controller.metadata_store import (
@@ -27,6 +28,7 @@ from odradek.broker.controller.metadata_store import (
     MetadataStoreError,
     NoEntry,
     Operation,
+    Result,
     Set,
     WatchEvent,
 )
@@ -34,12 +36,12 @@ from odradek.broker.controller.metadata_store import (
 
 class Transaction(NamedTuple):
     """The effect of one `multi`: its number, the resulting entry of each changed path (None: deleted), the results for
-    the caller, and the events for watchers.
+    the caller, and the events for watchers. If no entry has changed, the next transaction gets the same number.
     """
 
     number: int
     entries: dict[str, Entry | None]
-    results: list[str | int | None]
+    results: list[Result]
     events: list[WatchEvent]
 
 
@@ -59,8 +61,9 @@ class MetadataTree:
 
     def __init__(self) -> None:
         self.number = 0
-        self._entries: dict[str, Entry] = {"/": Entry(None, 0, 0, False, 0)}
-        self._children: dict[str, set[str]] = {"/": set()}
+        self._entries: dict[str, Entry] = {"/": Entry(None, 0, 0, 0, 0, 0)}
+        self._children: dict[str, dict[str, None]] = {"/": {}}
+        """In the order of their creation, which is nearly sorted where names are numbered, and then quick to sort."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -75,31 +78,42 @@ class MetadataTree:
             raise NoEntry(path, "no such entry")
         return sorted(self._children[path])
 
+    def child_count(self, path: str) -> int:
+        """The number of the entry's children; 0 if there is no such entry."""
+        return len(self._children.get(path, ()))
+
     def items(self) -> Iterator[tuple[str, Entry]]:
         """All paths and entries, each after its parent."""
         return iter(sorted(self._entries.items()))
 
-    def ephemeral_paths(self) -> list[str]:
-        """The paths of all ephemeral entries."""
-        return sorted(path for path, entry in self._entries.items() if entry.ephemeral)
+    def ephemeral_paths(self, owner: int | None = None) -> list[str]:
+        """The paths of a session's ephemeral entries; of all sessions if `owner` is None."""
+        return sorted(
+            path for path, entry in self._entries.items() if entry.ephemeral and (owner is None or entry.owner == owner)
+        )
 
-    def stage(self, operations: Iterable[Operation]) -> Steps[Transaction]:
-        """Checks `operations` and computes the transaction. Raises the MetadataStoreError of the first invalid
-        operation, with its `index`.
+    def stage(self, operations: Iterable[Operation], session_id: int) -> Steps[Transaction]:
+        """Checks `operations` of the session and computes the transaction. Raises the MetadataStoreError of the first
+        invalid operation, with its `index`.
 
         No transaction may be applied between the steps.
         """
-        staging = _Staging(self)
-        pace = Pace()
-        for index, operation in enumerate(operations):
+        return (yield from _Staging(self, session_id, Pace()).transaction(operations))
+
+    def stage_all(
+        self, groups: Sequence[Iterable[Operation]], session_id: int
+    ) -> Steps[list[Transaction | MetadataStoreError]]:
+        """Stages the groups of a pipeline. The transactions are to be applied in order, all of them or none."""
+        staged: list[Transaction | MetadataStoreError] = []
+        layer, pace = _Layer(self), Pace()
+        for operations in groups:
+            staging = _Staging(layer, session_id, pace)
             try:
-                staging.stage(operation)
+                staged.append((yield from staging.transaction(operations)))
+                layer.add(staging)
             except MetadataStoreError as error:
-                error.index = index
-                raise
-            if pace.step_ends():
-                yield
-        return Transaction(self.number + 1, staging.entries, staging.results, staging.events)
+                staged.append(error)
+        return staged
 
     def apply(self, number: int, entries: dict[str, Entry | None]) -> None:
         """Puts a transaction's entries in place. Raises NoEntry for a path without a parent, which only a damaged file
@@ -117,25 +131,48 @@ class MetadataTree:
             siblings = self._children.get(parent_of(path))
             if siblings is None:
                 raise NoEntry(path, "its parent does not exist")
-            siblings.add(path[path.rindex("/") + 1 :])
-            self._children[path] = set()
+            siblings[path[path.rindex("/") + 1 :]] = None
+            self._children[path] = {}
         self._entries[path] = entry
 
     def _remove(self, path: str) -> None:
         if self._entries.pop(path, None) is not None:
             del self._children[path]
-            self._children[parent_of(path)].discard(path[path.rindex("/") + 1 :])
+            self._children[parent_of(path)].pop(path[path.rindex("/") + 1 :], None)
+
+
+class _Entries(Protocol):
+    """What a transaction is staged over."""
+
+    @property
+    def number(self) -> int: ...
+    def get(self, path: str) -> Entry | None: ...
+    def child_count(self, path: str) -> int: ...
 
 
 class _Staging:
-    """A transaction under construction: the changed entries, layered over the tree."""
+    """A transaction under construction: the changed entries, layered over the entries below."""
 
-    def __init__(self, tree: MetadataTree) -> None:
+    def __init__(self, below: _Entries, session_id: int, pace: Pace) -> None:
         self.entries: dict[str, Entry | None] = {}
-        self.results: list[str | int | None] = []
+        self.results: list[Result] = []
         self.events: list[WatchEvent] = []
-        self._tree = tree
-        self._child_counts: dict[str, int] = {}
+        self.child_counts: dict[str, int] = {}
+        self._below = below
+        self._number = below.number + 1
+        self._session_id = session_id
+        self._pace = pace
+
+    def transaction(self, operations: Iterable[Operation]) -> Steps[Transaction]:
+        for index, operation in enumerate(operations):
+            try:
+                self.stage(operation)
+            except MetadataStoreError as error:
+                error.index = index
+                raise
+            if self._pace.step_ends():
+                yield
+        return Transaction(self._number, self.entries, self.results, self.events)
 
     def stage(self, operation: Operation) -> None:
         check_path(operation.path)
@@ -150,7 +187,7 @@ class _Staging:
             self.results.append(None)
 
     def _current(self, path: str) -> Entry | None:
-        return self.entries[path] if path in self.entries else self._tree.get(path)
+        return self.entries[path] if path in self.entries else self._below.get(path)
 
     def _expect(self, operation: Set | Delete | Check) -> Entry:
         entry = self._current(operation.path)
@@ -175,14 +212,15 @@ class _Staging:
         if self._current(path) is not None:
             raise EntryExists(path, "already exists")
         self._touch_parent(parent_path, parent, 1)
-        self._put_last(path, Entry(operation.data, 0, 0, operation.ephemeral, self._tree.number + 1))
+        owner = self._session_id if operation.ephemeral else 0
+        self._put_last(path, Entry(operation.data, 0, 0, owner, self._number, self._number))
         self.results.append(path)
         self.events.append(WatchEvent(Change.CREATED, path))
 
     def _set(self, operation: Set) -> None:
         entry = self._expect(operation)
         version = entry.version + 1
-        self.entries[operation.path] = entry._replace(data=operation.data, version=version)
+        self.entries[operation.path] = entry._replace(data=operation.data, version=version, modified=self._number)
         self.results.append(version)
         self.events.append(WatchEvent(Change.CHANGED, operation.path))
 
@@ -207,10 +245,32 @@ class _Staging:
         self.entries[path] = entry
 
     def _children_left(self, path: str) -> int:
-        existing = len(self._tree.children(path)) if self._tree.get(path) is not None else 0
-        return existing + self._child_counts.get(path, 0)
+        return self._below.child_count(path) + self.child_counts.get(path, 0)
 
     def _touch_parent(self, parent_path: str, parent: Entry, count: int) -> None:
         self.entries[parent_path] = parent._replace(children_version=parent.children_version + 1)
-        self._child_counts[parent_path] = self._child_counts.get(parent_path, 0) + count
+        self.child_counts[parent_path] = self.child_counts.get(parent_path, 0) + count
         self.events.append(WatchEvent(Change.CHILDREN, parent_path))
+
+
+class _Layer:
+    """The staged groups of a pipeline so far, over the tree."""
+
+    def __init__(self, tree: MetadataTree) -> None:
+        self.number = tree.number
+        self._tree = tree
+        self._entries: dict[str, Entry | None] = {}
+        self._child_counts: dict[str, int] = {}
+
+    def get(self, path: str) -> Entry | None:
+        return self._entries[path] if path in self._entries else self._tree.get(path)
+
+    def child_count(self, path: str) -> int:
+        return self._tree.child_count(path) + self._child_counts.get(path, 0)
+
+    def add(self, staging: _Staging) -> None:
+        if staging.entries:
+            self.number += 1
+        self._entries.update(staging.entries)
+        for path, count in staging.child_counts.items():
+            self._child_counts[path] = self._child_counts.get(path, 0) + count

@@ -13,7 +13,6 @@ unknown brokers in a manual assignment are refused as its KRaft controller does.
 from __future__ import annotations
 
 import random
-import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -21,14 +20,14 @@ from typing import Any, NamedTuple
 from odradek.broker.controller import znodes
 from odradek.broker.controller.assignment import assign_replicas
 from odradek.broker.controller.metadata_store import Create, Delete, Operation, Set
-from odradek.broker.metadata.metadata_cache import NO_LEADER, MetadataCache, PartitionState, TopicMetadata
+from odradek.broker.controller.partition_states import is_new
+from odradek.broker.metadata.metadata_cache import MetadataCache, PartitionState, TopicMetadata
 from odradek.broker.metadata.topic_names import topic_name_fault, unified_name
 from odradek.protocol.errors import ErrorCode, ProtocolError
 
 UNSET = -1
 NOTHING: Mapping[Any, Any] = MappingProxyType({})
 """Shared by the many new topics that have no assignment and no settings of their own."""
-FIRST_LEADER_EPOCH = 0
 MOST_SETTINGS = 30_000
 MOST_CONFIG_BYTES = 1 << 20
 """The limits on the settings of one topic or broker. The byte limit is ZooKeeper's (jute.maxbuffer)."""
@@ -68,7 +67,7 @@ class PlannedTopic(NamedTuple):
 
 class Planner:
     """Plans new topics and partitions. Besides the cache, plans depend on defaults, randomness, the validation of topic
-    settings, and the topics being deleted.
+    settings, the topics being deleted (which are still in the cache), and those whose entries are damaged.
 
     `validate_config` raises for unknown or invalid settings; an exception other than ProtocolError is reported as
     INVALID_CONFIG.
@@ -83,6 +82,7 @@ class Planner:
         default_replication_factor: Callable[[], int],
         validate_config: Callable[[Mapping[str, str]], object],
         deleting: Collection[str],
+        damaged: Collection[str],
     ) -> None:
         self._cache = cache
         self._random = source
@@ -90,11 +90,16 @@ class Planner:
         self._default_replication_factor = default_replication_factor
         self._validate_config = validate_config
         self._deleting = deleting
+        self._damaged = damaged
 
     def topic(self, new: NewTopic, planned_names: Mapping[str, str] = NOTHING) -> PlannedTopic:
         """Plans one topic; `planned_names` are the names already planned for the same request, by unified name."""
         if self._cache.topic(new.name) is not None or planned_names.get(unified_name(new.name)) == new.name:
-            raise ProtocolError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{new.name}' already exists")
+            state = "is still being deleted" if new.name in self._deleting else "already exists"
+            raise ProtocolError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{new.name}' {state}")
+        if new.name in self._damaged:
+            message = f"Topic '{new.name}' exists, but its entries in the metadata store are damaged"
+            raise ProtocolError(ErrorCode.TOPIC_ALREADY_EXISTS, message)
         config = self._settings(new.configs)
         if new.assignments and (new.num_partitions != UNSET or new.replication_factor != UNSET):
             raise ProtocolError(
@@ -104,7 +109,7 @@ class Planner:
         self._check_name(new.name, planned_names)
         if new.assignments:
             self._check_replicas(replicas, None)
-        self.check_config(config)
+        check_config(config, self._validate_config)
         return PlannedTopic(new.name, replicas, config)
 
     def partitions(self, new: NewPartitions) -> dict[int, tuple[int, ...]]:
@@ -132,15 +137,6 @@ class Planner:
         self._check_replicas(replicas, topic.replication_factor)
         return replicas
 
-    def check_config(self, config: Mapping[str, str]) -> None:
-        """Raises INVALID_CONFIG for settings that a topic cannot have."""
-        try:
-            self._validate_config(config)
-        except ProtocolError:
-            raise
-        except (ValueError, TypeError, KeyError) as error:
-            raise ProtocolError(ErrorCode.INVALID_CONFIG, str(error)) from error
-
     def _settings(self, configs: Mapping[str, str | None]) -> Mapping[str, str]:
         if not configs:
             return NOTHING
@@ -159,32 +155,37 @@ class Planner:
             raise ProtocolError(
                 ErrorCode.INVALID_REPLICATION_FACTOR, f"Replication factor {factor}: at least 1 is required"
             )
-        brokers = sorted(self._cache.brokers)
-        if factor > len(brokers):
-            raise ProtocolError(
-                ErrorCode.INVALID_REPLICATION_FACTOR,
-                f"Replication factor {factor} is more than the {len(brokers)} brokers that are available",
-            )
-        return assign_replicas(brokers, partitions, factor, self._random)
+        return assign_replicas(self._racks(factor), partitions, factor, self._random)
 
     def _more_replicas(self, topic: TopicMetadata, added: int) -> dict[int, tuple[int, ...]]:
-        brokers = sorted(self._cache.brokers)
         factor = topic.replication_factor
+        racks = self._racks(factor)
+        first = topic.partitions[0].replicas[0]
+        start = next((index for index, broker in enumerate(sorted(racks)) if broker >= first), 0)
+        return assign_replicas(
+            racks, added, factor, self._random, first_partition=len(topic.partitions), start_index=start
+        )
+
+    def _racks(self, factor: int) -> dict[int, str]:
+        """Returns the racks of the brokers that partitions with so many replicas may be assigned to. All brokers have
+        one, or none has; as in Kafka, anything else is an error, because the racks would not hold what they promise.
+        """
+        brokers = self._cache.brokers
         if factor > len(brokers):
             raise ProtocolError(
                 ErrorCode.INVALID_REPLICATION_FACTOR,
                 f"Replication factor {factor} is more than the {len(brokers)} brokers that are available",
             )
-        first = topic.partitions[0].replicas[0]
-        start = next((index for index, broker in enumerate(brokers) if broker >= first), 0)
-        return assign_replicas(
-            brokers, added, factor, self._random, first_partition=len(topic.partitions), start_index=start
-        )
+        without = sorted(broker.broker_id for broker in brokers.values() if broker.rack is None)
+        if 0 < len(without) < len(brokers):
+            raise ProtocolError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"Some brokers have a broker.rack, but not these: {without}. Replicas cannot be spread over racks",
+            )
+        return {broker.broker_id: broker.rack or "" for broker in brokers.values()}
 
     def _check_name(self, name: str, planned_names: Mapping[str, str]) -> None:
         fault = topic_name_fault(name)
-        if fault is None and name in self._deleting:
-            raise ProtocolError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' is still being deleted")
         if fault is None:
             other = self._cache.colliding_topic(name) or planned_names.get(unified_name(name))
             if other is not None:
@@ -220,6 +221,16 @@ class Planner:
             raise ProtocolError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, fault)
 
 
+def check_config(config: Mapping[str, str], validate: Callable[[Mapping[str, str]], object]) -> None:
+    """Raises INVALID_CONFIG for settings that a topic cannot have."""
+    try:
+        validate(config)
+    except ProtocolError:
+        raise
+    except (ValueError, TypeError, KeyError) as error:
+        raise ProtocolError(ErrorCode.INVALID_CONFIG, str(error)) from error
+
+
 def pieces(topics: Sequence[NewTopic]) -> Iterator[list[NewTopic]]:
     """Splits the topics into pieces of at least one topic, each ended by the topic that reaches PARTITIONS_AT_A_TIME
     partitions.
@@ -248,26 +259,6 @@ def encoded_config(config: Mapping[str, str]) -> bytes:
     return data
 
 
-def new_partition(
-    partition: int, replicas: tuple[int, ...], live: Collection[int], controller_epoch: int
-) -> PartitionState:
-    """A partition's initial state: led by its first live replica, with all live replicas in sync."""
-    isr = tuple(broker for broker in replicas if broker in live)
-    leader = isr[0] if isr else NO_LEADER
-    return PartitionState(partition, leader, FIRST_LEADER_EPOCH, replicas, isr, controller_epoch)
-
-
-def new_topic(
-    planned: PlannedTopic, topic_id: uuid.UUID, live: Collection[int], controller_epoch: int
-) -> TopicMetadata:
-    """A planned topic with the initial states of its partitions."""
-    states = {
-        partition: new_partition(partition, replicas, live, controller_epoch)
-        for partition, replicas in planned.replicas.items()
-    }
-    return TopicMetadata(planned.name, topic_id, states)
-
-
 def topic_creation_operations(topic: TopicMetadata, config: Mapping[str, str]) -> Iterator[Operation]:
     """Stores a new topic: settings, assignment, and every partition's state."""
     yield Create(znodes.topic_config_path(topic.name), znodes.encode_config(config))
@@ -277,23 +268,24 @@ def topic_creation_operations(topic: TopicMetadata, config: Mapping[str, str]) -
 
 
 def partition_creation_operations(topic: str, states: Collection[PartitionState]) -> Iterator[Operation]:
-    """Stores the states of new partitions."""
+    """Stores the states of new partitions. A partition without any live replica has none yet."""
     for state in states:
-        yield Create(znodes.partition_path(topic, state.partition))
-        yield Create(znodes.state_path(topic, state.partition), znodes.encode_state(state))
+        if not is_new(state):
+            yield Create(znodes.partition_path(topic, state.partition))
+            yield Create(znodes.state_path(topic, state.partition), znodes.encode_state(state))
 
 
-def partition_addition_operations(topic: TopicMetadata, added: Mapping[int, PartitionState]) -> Iterator[Operation]:
+def partition_addition_operations(
+    topic: TopicMetadata, existing: Collection[PartitionState], added: Mapping[int, PartitionState]
+) -> Iterator[Operation]:
     """Stores a topic with more partitions."""
-    states = (*topic.partitions.values(), *added.values())
+    states = (*existing, *added.values())
     yield Set(znodes.topic_path(topic.name), znodes.encode_topic(topic.topic_id, states))
     yield from partition_creation_operations(topic.name, added.values())
 
 
-def topic_removal_operations(
-    name: str, partitions: Collection[int], *, has_config: bool, is_marked: bool
-) -> Iterator[Operation]:
-    """Removes everything that is stored about a topic, its deletion mark last."""
+def topic_removal_operations(name: str, partitions: Collection[int], *, has_config: bool) -> Iterator[Operation]:
+    """Removes everything that is stored about a topic, its deletion mark last. `partitions` are those with a state."""
     for partition in partitions:
         yield Delete(znodes.state_path(name, partition))
         yield Delete(znodes.partition_path(name, partition))
@@ -301,5 +293,4 @@ def topic_removal_operations(
     yield Delete(znodes.topic_path(name))
     if has_config:
         yield Delete(znodes.topic_config_path(name))
-    if is_marked:
-        yield Delete(znodes.deletion_path(name))
+    yield Delete(znodes.deletion_path(name))

@@ -10,9 +10,15 @@
                                 {"controller_epoch":N,"leader":N,"version":1,"leader_epoch":N,"isr":[N]}
     /config/topics/T            {"version":1,"config":{NAME:VALUE}}
     /config/brokers/N           the same; N is <default> for the cluster-wide settings
+    /config/changes/config_change_SEQUENCE
+                                {"version":2,"entity_path":"topics/T"}: the settings of a topic or broker have changed
     /admin/delete_topics/T      no data: the topic is being deleted
     /admin/reassign_partitions  {"version":1,"partitions":[{"topic":T,"partition":P,"replicas":[N]}]}: reassignments
                                 requested by tools, until they are complete
+    /admin/preferred_replica_election
+                                {"version":1,"partitions":[{"topic":T,"partition":P}]}: elections requested by tools
+    /log_dir_event_notification/log_dir_event_SEQUENCE
+                                {"version":1,"broker":N,"event":1}: a disk of broker N has failed
     /latest_producer_id_block   {"version":1,"broker":N,"block_start":"N","block_end":"N"}
 
 Parsing raises StoreDamaged, naming the path, for any other value. Source: Kafka's `ZkData.scala`.
@@ -39,8 +45,16 @@ BROKER_IDS = "/brokers/ids"
 TOPICS = "/brokers/topics"
 DELETE_TOPICS = "/admin/delete_topics"
 REASSIGN_PARTITIONS = "/admin/reassign_partitions"
+PREFERRED_ELECTION = "/admin/preferred_replica_election"
 TOPIC_CONFIGS = "/config/topics"
 BROKER_CONFIGS = "/config/brokers"
+CONFIG_CHANGES = "/config/changes"
+CONFIG_CHANGE_PREFIX = "/config/changes/config_change_"
+TOPIC_ENTITY = "topics"
+BROKER_ENTITY = "brokers"
+LOG_DIR_EVENTS = "/log_dir_event_notification"
+LOG_DIR_EVENT = "/log_dir_event_notification/log_dir_event_"
+ISR_CHANGES = "/isr_change_notification"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 DEFAULT_BROKER = "<default>"
 
@@ -54,15 +68,15 @@ PERSISTENT_PATHS = (
     "/cluster",
     "/config",
     BROKER_CONFIGS,
-    "/config/changes",
+    CONFIG_CHANGES,
     "/config/clients",
     "/config/ips",
     TOPIC_CONFIGS,
     "/config/users",
     "/consumers",
-    "/isr_change_notification",
+    ISR_CHANGES,
     PRODUCER_ID_BLOCK,
-    "/log_dir_event_notification",
+    LOG_DIR_EVENTS,
 )
 """The entries that Kafka creates at every start if they are missing; parents first."""
 
@@ -80,6 +94,13 @@ class TopicAssignment(NamedTuple):
     replicas: Replicas
     adding: Replicas
     removing: Replicas
+
+
+class ConfigEntity(NamedTuple):
+    """Whose settings have changed: `kind` is TOPIC_ENTITY, BROKER_ENTITY or another of Kafka's entity types."""
+
+    kind: str
+    name: str
 
 
 def broker_path(broker_id: int) -> str:
@@ -158,6 +179,21 @@ def encode_controller(broker_id: int, timestamp_ms: int) -> bytes:
     return _encode({"version": 2, "brokerid": broker_id, "timestamp": str(timestamp_ms), "kraftControllerEpoch": -1})
 
 
+def parse_controller(data: bytes | None) -> int:
+    """Parses the controller's entry into the controller's broker id."""
+    return _parse(CONTROLLER, data, lambda value: int(value["brokerid"]))
+
+
+def encode_log_dir_event(broker_id: int) -> bytes:
+    """Encodes the notification that a log directory of a broker has failed."""
+    return _encode({"version": 1, "broker": broker_id, "event": 1})
+
+
+def parse_log_dir_event(path: str, data: bytes | None) -> int:
+    """Parses the notification of a failed log directory into the broker id."""
+    return _parse(path, data, lambda value: int(value["broker"]))
+
+
 def encode_number(number: int) -> bytes:
     """Encodes the controller epoch."""
     return b"%d" % number
@@ -232,6 +268,15 @@ def parse_reassignments(data: bytes | None) -> dict[TopicPartition, tuple[int, .
     return _parse(REASSIGN_PARTITIONS, data, read)
 
 
+def parse_preferred_election(data: bytes | None) -> list[TopicPartition]:
+    """Parses requested elections of preferred leaders as Kafka's tools before 2.4 write them."""
+
+    def read(value: Any) -> list[TopicPartition]:
+        return [TopicPartition(str(item["topic"]), int(item["partition"])) for item in value["partitions"]]
+
+    return _parse(PREFERRED_ELECTION, data, read)
+
+
 def encode_state(state: PartitionState) -> bytes:
     """Encodes a partition's state."""
     return _encode(
@@ -268,6 +313,23 @@ def parse_config(path: str, data: bytes | None) -> dict[str, str]:
 
     def read(value: Any) -> dict[str, str]:
         return {str(name): str(setting) for name, setting in value["config"].items()}
+
+    return _parse(path, data, read)
+
+
+def encode_config_change(config_path: str) -> bytes:
+    """Encodes the notice that the settings at this path, below `/config`, have changed."""
+    return _encode({"version": 2, "entity_path": config_path.removeprefix("/config/")})
+
+
+def parse_config_change(path: str, data: bytes | None) -> ConfigEntity:
+    """Parses a notice of version 2, or 1 as Kafka before 0.10.1 wrote it."""
+
+    def read(value: Any) -> ConfigEntity:
+        if value["version"] == 1:
+            return ConfigEntity(str(value["entity_type"]), str(value["entity_name"]))
+        kind, _, name = str(value["entity_path"]).partition("/")
+        return ConfigEntity(kind, name)
 
     return _parse(path, data, read)
 

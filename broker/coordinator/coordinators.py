@@ -10,23 +10,30 @@ from functools import partial
 from random import Random
 
 from odradek.broker.background.tasks import Threads
-from odradek.broker.controller.metadata_store import MetadataStore
+from odradek.broker.cluster.controller_channel import ControllerChannel
 from odradek.broker.coordinator.group.coordinator import GroupCoordinator
 from odradek.broker.coordinator.group.settings import GroupSettings
-from odradek.broker.coordinator.internal_topics import InternalTopics, TopicCreator
+from odradek.broker.coordinator.internal_topics import InternalTopics
+from odradek.broker.coordinator.java_hash import partition_for
 from odradek.broker.coordinator.runtime import CoordinatorRuntime, RuntimeSettings
 from odradek.broker.coordinator.shard import Shard
 from odradek.broker.coordinator.transaction.coordinator import TransactionCoordinator
 from odradek.broker.coordinator.transaction.local_markers import LocalMarkerWriter
 from odradek.broker.coordinator.transaction.markers import MarkerWriter
 from odradek.broker.coordinator.transaction.producer_ids import ProducerIds
+from odradek.broker.coordinator.transaction.remote_markers import RemoteMarkerWriter
+from odradek.broker.coordinator.transaction.remote_verification import RemoteVerification
 from odradek.broker.coordinator.transaction.state_change_log import Soon
-from odradek.broker.metadata.metadata_cache import MetadataCache
+from odradek.broker.metadata.metadata_cache import NO_LEADER, TRANSACTION_TOPIC, MetadataCache
+from odradek.broker.peers.peers import Peers
 from odradek.broker.replica.replica_manager import ReplicaManager
 from odradek.broker.settings.config import BrokerConfig
 from odradek.protocol.errors import ProtocolError
+from odradek.protocol.topic_partition import TopicPartition
 from odradek.purgatory import CompletionQueue
 from odradek.timer import Clock, SystemTimer
+
+PRODUCER_IDS_TIMEOUT_MS = 5000
 
 
 class Coordinators:
@@ -43,18 +50,22 @@ class Coordinators:
         background: Threads,
         soon: Soon,
         metadata: MetadataCache,
-        metadata_store: MetadataStore,
-        controller: TopicCreator,
+        channel: ControllerChannel,
         replica_manager: ReplicaManager,
+        peers: Peers,
     ) -> None:
         self._config = config
         self._clock = clock
         self._background = background
         self._metadata = metadata
         self._replica_manager = replica_manager
-        self._producer_ids = ProducerIds(metadata_store, metadata.broker_id)
+        self._peers = peers
+        self._marker_writers: dict[int, RemoteMarkerWriter] = {}
+        self._producer_ids = ProducerIds(
+            partial(channel.allocate_producer_ids, PRODUCER_IDS_TIMEOUT_MS), background.spawn
+        )
         self.runtimes: list[CoordinatorRuntime] = []
-        self.internal_topics = InternalTopics(controller, metadata, config, background.spawn)
+        self.internal_topics = InternalTopics(channel, metadata, config, background.spawn)
         self.groups = GroupCoordinator(
             GroupSettings.from_config(config),
             clock=clock,
@@ -68,14 +79,22 @@ class Coordinators:
             clock=clock,
             longest_timeout_ms=self.longest_transaction_ms,
             new_producer_id=self.new_producer_id,
-            leader_of=metadata.leader_of,
+            leader_of=self._leader_of,
             writer_to=self._marker_writer_to,
             own_logs=self._own_logs,
             later=timer.call_later,
             soon=soon,
             start_runtime=partial(self._start_runtime, RuntimeSettings.for_transactions(config)),
         )
-        replica_manager.verification.is_open_transaction = self.transactions.is_open_transaction
+        remote_verification = RemoteVerification(
+            self._coordinator_of,
+            lambda broker_id: peers.peer(broker_id, "verification"),
+            broker_id=metadata.broker_id,
+            spawn=background.spawn,
+        )
+        verification = replica_manager.verification
+        verification.is_open_transaction = self.transactions.is_open_transaction
+        verification.is_elsewhere, verification.ask = remote_verification.is_elsewhere, remote_verification.ask
 
     def begin_loading(self) -> None:
         """Loads the partitions of the internal topics that this broker leads."""
@@ -96,9 +115,29 @@ class Coordinators:
         """Returns the current value of transaction.max.timeout.ms."""
         return int(self._config["transaction.max.timeout.ms"])
 
+    def _leader_of(self, topic_partition: TopicPartition) -> int | None:
+        """Returns None only for a partition that does not exist: until the metadata is complete, any may exist."""
+        leader = self._metadata.leader_of(topic_partition)
+        return NO_LEADER if leader is None and not self._metadata.is_complete else leader
+
+    def _coordinator_of(self, transactional_id: str) -> int | None:
+        """Returns None or NO_LEADER if there is none now."""
+        if not self.internal_topics.exists(TRANSACTION_TOPIC):
+            return None
+        partition = partition_for(transactional_id, self.internal_topics.partition_count(TRANSACTION_TOPIC))
+        return self._metadata.leader_of(TopicPartition(TRANSACTION_TOPIC, partition))
+
     def _marker_writer_to(self, broker_id: int) -> MarkerWriter | None:
-        """Returns None for other brokers; markers for their partitions are retried."""
-        return self._own_logs if broker_id == self._metadata.broker_id else None
+        """Returns None for a broker that is not alive; markers for its partitions are retried."""
+        if broker_id == self._metadata.broker_id:
+            return self._own_logs
+        if broker_id not in self._metadata.brokers:
+            return None
+        writer = self._marker_writers.get(broker_id)
+        if writer is None:
+            peer = self._peers.peer(broker_id, "transaction-markers")
+            writer = self._marker_writers[broker_id] = RemoteMarkerWriter(peer, self._background.spawn)
+        return writer
 
     def _start_runtime(self, settings: RuntimeSettings, new_shard: Callable[[int, int], Shard]) -> CoordinatorRuntime:
         runtime = CoordinatorRuntime(

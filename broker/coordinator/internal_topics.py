@@ -10,20 +10,17 @@ Source: Kafka's `AutoTopicCreationManager`, `GroupCoordinator.groupMetadataTopic
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 from uuid import UUID
 
 import structlog
 
 from odradek.broker.background.tasks import Spawn
+from odradek.broker.cluster.controller_channel import NoController
 from odradek.broker.controller.state import NewTopic
 from odradek.broker.metadata.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC, MetadataCache
 from odradek.broker.settings.config import BrokerConfig
 from odradek.protocol.errors import ErrorCode, ProtocolError
-
-if TYPE_CHECKING:
-    from odradek.broker.controller.state import PlannedTopic
-
 
 log = structlog.get_logger("coordinator")
 
@@ -65,11 +62,9 @@ RECIPES: Mapping[str, Callable[[BrokerConfig], NewTopic]] = {
 
 
 class TopicCreator(Protocol):
-    """The controller's method for creating topics."""
+    """The way to create topics: `ControllerChannel`."""
 
-    async def create_topics(
-        self, topics: Sequence[NewTopic], *, timeout_ms: int, validate_only: bool = False
-    ) -> list[PlannedTopic | ProtocolError]: ...
+    async def create_topics(self, topics: Sequence[NewTopic], timeout_ms: int) -> list[ProtocolError | None]: ...
 
 
 class InternalTopics:
@@ -93,13 +88,16 @@ class InternalTopics:
         return self._metadata.topic(name) is not None
 
     def partition_count(self, name: str) -> int:
-        """Returns the topic's partition count, or the count it would be created with.
+        """Returns the topic's partition count, or the count it would be created with. Raises COORDINATOR_NOT_AVAILABLE
+        while this broker does not know whether the topic exists.
 
         As in Kafka, partitions that are added later count only after a restart, so that ids keep their partitions
         while the broker runs.
         """
         topic = self._metadata.topic(name)
         if topic is None:
+            if not self._metadata.is_complete:
+                raise ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             return int(self.definition(name).num_partitions)
         known = self._counts.get(name)
         if known is None or known[0] != topic.topic_id:
@@ -111,18 +109,23 @@ class InternalTopics:
         return RECIPES[name](self._config)
 
     def create(self, name: str) -> None:
-        """Starts creating the topic in the background, unless it exists or its creation is under way."""
-        if name not in self._in_creation and not self.exists(name):
+        """Starts creating the topic in the background, unless it exists, may exist or is being created."""
+        if name not in self._in_creation and not self.exists(name) and self._metadata.is_complete:
             self._in_creation.add(name)
             self._spawn(self._create_in_background(name), f"creation of {name}")
 
     async def ensure(self, name: str) -> None:
-        """Returns when the topic exists. Raises COORDINATOR_NOT_AVAILABLE if it cannot be created."""
+        """Returns when the controller has created the topic, unless it exists: this broker may learn of it later.
+        Raises COORDINATOR_NOT_AVAILABLE if it cannot be created.
+        """
         if self.exists(name):
             return
         topic = self.definition(name)
         timeout_ms = int(self._config["request.timeout.ms"])
-        result = (await self._controller.create_topics([topic], timeout_ms=timeout_ms))[0]
+        try:
+            result = (await self._controller.create_topics([topic], timeout_ms))[0]
+        except NoController as error:
+            raise ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
         if isinstance(result, ProtocolError) and result.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
             log.error(
                 "internal topic not created",

@@ -7,13 +7,14 @@ from odradek.protocol.topic_partition import TopicPartition
 
 
 class LedPartition:
-    """A partition of the internal topic that this broker leads, and its shard."""
+    """A partition of the internal topic that this broker leads, and its shard. `leadership`: see `Partition`."""
 
-    __slots__ = ("_is_current", "is_loading", "leader_epoch", "shard", "topic_partition")
+    __slots__ = ("_is_current", "is_loading", "leader_epoch", "leadership", "shard", "topic_partition")
 
-    def __init__(self, topic_partition: TopicPartition, leader_epoch: int, shard: Shard) -> None:
+    def __init__(self, topic_partition: TopicPartition, leader_epoch: int, leadership: int, shard: Shard) -> None:
         self.topic_partition = topic_partition
         self.leader_epoch = leader_epoch
+        self.leadership = leadership
         self.shard = shard
         self.is_loading = True
         self._is_current = True

@@ -88,7 +88,8 @@ class Loader:
         try:
             await loading.run(self._buffer_bytes)
         except Exception:
-            log.exception("coordinator partially loaded", partition=str(led.topic_partition))
+            if led.is_current():  # otherwise the log may have been truncated or removed under the walk
+                log.exception("coordinator partially loaded", partition=str(led.topic_partition))
         if not led.is_current():
             return
         loading.log_outcome(self._clock.now_ms() - since_ms)

@@ -9,6 +9,11 @@ event loop's thread, so between two calls a shard matches its log.
 If the partition is lost while a decision waits for replication, `done` gets an error, possibly after the shard was
 unloaded.
 
+The last records of the log may not be replicated when this broker becomes the leader, and the next leader may not have
+them. Groups do without such records: their members join again. A transaction must not be completed by one coordinator
+and aborted by the next, so `__transaction_state` is loaded when the high watermark has passed what was replayed. (Kafka
+does not wait.)
+
 Errors of the log are returned, so an append that raises an exception is a bug. If nothing was written, the client gets
 UNKNOWN_SERVER_ERROR. If the batch was written, the shard no longer matches its log and is reloaded. (Kafka's runtime
 reverts its state to a snapshot. That is not needed here because replay follows the append.)
@@ -29,6 +34,7 @@ from odradek.broker.coordinator.led_partition import LedPartition
 from odradek.broker.coordinator.loading import Loader
 from odradek.broker.coordinator.shard import NO_PRODUCER_ID, AppendFailed, Decision, Shard
 from odradek.broker.metadata.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC
+from odradek.broker.replica.append_result import PartitionAppendResult
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.plain_batch import PlainBatch, build_plain_batch
 from odradek.protocol.record import Record
@@ -38,22 +44,29 @@ from odradek.storage.throttled_lines import ThrottledLines
 from odradek.timer import Clock
 
 if TYPE_CHECKING:
-    from odradek.broker.replica.append_result import PartitionAppendResult
     from odradek.broker.replica.replica_manager import ReplicaManager
     from odradek.broker.settings.config import BrokerConfig
     from odradek.storage.log import Log
+
+REPLICATED = (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+"""What is returned when the high watermark has passed an offset."""
 
 log = structlog.get_logger("coordinator")
 
 
 class RuntimeSettings(NamedTuple):
-    """How to read and write the internal topic. `append_timeout_ms`: how long an append waits for replication."""
+    """How to read and write the internal topic. `append_timeout_ms`: how long an append waits for replication.
+    `loads_replicated`: a partition is loaded when all of its records are replicated. `loads_each_epoch`: a shard
+    belongs to one leader epoch.
+    """
 
     topic: str
     load_buffer_bytes: int = 5_242_880
     append_timeout_ms: int = 5000
     required_acks: int = -1
     compression: int = Compression.NONE
+    loads_replicated: bool = False
+    loads_each_epoch: bool = False
 
     @classmethod
     def for_groups(cls, config: BrokerConfig) -> RuntimeSettings:
@@ -73,6 +86,8 @@ class RuntimeSettings(NamedTuple):
             TRANSACTION_TOPIC,
             config["transaction.state.log.load.buffer.size"],
             config["transaction.max.timeout.ms"],
+            loads_replicated=True,
+            loads_each_epoch=True,
         )
 
 
@@ -100,7 +115,8 @@ class CoordinatorRuntime:
         self._by_shard: dict[int, LedPartition] = {}
         self._stopping = False
         self._lines = ThrottledLines(clock)
-        self._loader = Loader(settings.load_buffer_bytes, clock, background, self._loaded)
+        on_loaded = self._await_replication if settings.loads_replicated else self._loaded
+        self._loader = Loader(settings.load_buffer_bytes, clock, background, on_loaded)
 
     # Start and stop
 
@@ -167,16 +183,26 @@ class CoordinatorRuntime:
     # Called by the replica manager
 
     def elected(self, partition: int, leader_epoch: int) -> None:
-        """Starts loading the partition; an empty one is loaded at once. A new leader epoch reloads the partition."""
+        """Starts loading the partition; an empty one is loaded at once. If the broker has led it all the time, a new
+        epoch (another replica was lost, say) does not concern a shard that has none.
+        """
         led = self._led.get(partition)
         if self._stopping or (led is not None and led.leader_epoch == leader_epoch):
             return
-        self.resigned(partition)
         key = TopicPartition(self.settings.topic, partition)
-        led = LedPartition(key, leader_epoch, self._new_shard(partition, leader_epoch))
+        leadership = self._leadership_of(key)
+        if led is not None and led.leadership == leadership and not self.settings.loads_each_epoch:
+            led.leader_epoch = leader_epoch
+            return
+        self.resigned(partition)
+        led = LedPartition(key, leader_epoch, leadership, self._new_shard(partition, leader_epoch))
         self._led[partition] = led
         self._by_shard[id(led.shard)] = led
         self._loader.add(led, lambda: self._log_of(key))
+
+    def _leadership_of(self, key: TopicPartition) -> int:
+        partition = self._replica_manager.partitions.get(key)
+        return -1 if partition is None else partition.leadership
 
     def _log_of(self, key: TopicPartition) -> Log | None:
         partition = self._replica_manager.partitions.get(key)
@@ -194,6 +220,21 @@ class CoordinatorRuntime:
         except Exception:
             log.exception("coordinator unload failed", partition=str(led.topic_partition))
         log.debug("coordinator unloaded", partition=str(led.topic_partition), leader_epoch=led.leader_epoch)
+
+    def _await_replication(self, led: LedPartition) -> None:
+        """Everything was replayed. Waits until the high watermark has passed it."""
+
+        def settled(error: ErrorCode) -> None:
+            if not led.is_current():
+                return
+            if error is ErrorCode.REQUEST_TIMED_OUT:
+                self._await_replication(led)
+            elif error in REPLICATED:
+                self._loaded(led)
+
+        replayed = PartitionAppendResult(last_offset=self._end_offset(led) - 1)
+        appends = self._replica_manager.appends
+        appends.await_acks(led.topic_partition, replayed, settled, self.settings.append_timeout_ms)
 
     def _loaded(self, led: LedPartition) -> None:
         led.is_loading = False

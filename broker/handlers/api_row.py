@@ -1,9 +1,10 @@
 """A row of the API table, and the table itself.
 
-There are three ranges of versions: (a) what the codec knows, from the message's schema; (b) `served`, the versions that
-a client listener answers; (c) `advertised`, the versions that ApiVersions lists: Apache Kafka 3.0's table, less what
-does not work yet. It is the table of a single release, since clients infer the release from it. Served and advertised
-are the same today; they will differ when a newer release's table becomes a profile.
+There are four ranges of versions: (a) what the codec knows, from the message's schema; (b) `served`, the versions that
+every listener answers; (c) `between_brokers`, further versions that only the inter-broker listener answers; (d)
+`advertised`, the versions of (b) that ApiVersions lists: Apache Kafka 3.0's table, less what does not work yet. It is
+the table of a single release, since clients infer the release from it. To other brokers ApiVersions lists (c), too
+(docs/decisions/requests-between-brokers.md).
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from odradek.broker.requests.request_bound import MAX_PARTITIONS_PER_REQUEST, ch
 from odradek.broker.requests.request_context import RequestContext
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.messages.registry import request_class, response_class
-from odradek.protocol.schema import Message, Versions
+from odradek.protocol.schema import NEVER, Message, Versions
 from odradek.protocol.wire_codes import AclOperation
 
-NEVER = 1 << 62
+ANY_SIZE = 1 << 62
 
 Handler = Callable[[Any, RequestContext], Any]
 
@@ -37,6 +38,7 @@ class ApiRow:
     __slots__ = (
         "advertised",
         "authorization",
+        "between_brokers",
         "bound_from_bytes",
         "bounds_its_answer",
         "error_response",
@@ -52,26 +54,29 @@ class ApiRow:
     def __init__(
         self,
         key: ApiKey,
-        served: tuple[int, int],
+        served: tuple[int, int] | None,
         handler: Callable[[Handlers], Handler],
         error_response: ErrorResponse,
         *,
         advertised: tuple[int, int] | None = None,
+        between_brokers: tuple[int, int] | None = None,
         partitions_asked: Callable[[Any], Iterable[int]] | None = None,
         bytes_per_partition: int = 4,
         keeps_parked_requests: bool = True,
         bounds_its_answer: bool = False,
         authorization: AclOperation | None = None,
     ) -> None:
-        """`handler` selects the API's handler from those of a broker.
+        """`served`: None if only the inter-broker listener serves the API.
+        `handler` selects the API's handler from those of a broker.
         `bytes_per_partition`: the least that a partition takes in a request; shorter requests need not be counted.
         `keeps_parked_requests`: keep a parked request in memory, for its error response should it fail as a whole.
         `bounds_its_answer`: the handler limits the response by a setting of its own.
         `authorization`: the operation on the cluster that the principal must be allowed. Unused without an authorizer.
         """
         self.key = key
-        self.served = Versions(*served)
-        self.advertised = Versions(*(advertised or served))
+        self.served = Versions(*(served or NEVER))
+        self.advertised = Versions(*(advertised or self.served))
+        self.between_brokers = Versions(*(between_brokers or NEVER))
         self.handler = handler
         self.error_response = error_response
         self.partitions_asked = partitions_asked
@@ -80,7 +85,8 @@ class ApiRow:
         self.authorization = authorization
         self.request_class: type[Message] = request_class(key)
         self.response_class: type[Message] = response_class(key)
-        self.bound_from_bytes = NEVER if partitions_asked is None else MAX_PARTITIONS_PER_REQUEST * bytes_per_partition
+        counted_from = MAX_PARTITIONS_PER_REQUEST * bytes_per_partition
+        self.bound_from_bytes = ANY_SIZE if partitions_asked is None else counted_from
 
     def check_bound(self, request: Any) -> None:
         """Raises POLICY_VIOLATION if the request names too many partitions."""
@@ -88,7 +94,14 @@ class ApiRow:
             check_partitions_asked(self.partitions_asked(request))
 
     def serves(self, api_version: int) -> bool:
-        return api_version in self.served
+        """Whether some listener answers this version."""
+        return api_version in self.served or api_version in self.between_brokers
+
+    @property
+    def advertised_to_brokers(self) -> Versions:
+        """What ApiVersions lists to another broker: one range that begins with the lower of the two."""
+        ranges = [versions for versions in (self.advertised, self.between_brokers) if versions != NEVER]
+        return Versions(ranges[0].lowest, ranges[-1].highest)
 
 
 class ApiTable:
@@ -103,6 +116,10 @@ class ApiTable:
     def rows(self) -> list[ApiRow]:
         """Returns the rows in ascending order of their keys."""
         return [self._rows[key] for key in sorted(self._rows)]
+
+    def client_rows(self) -> list[ApiRow]:
+        """Returns the rows of the APIs that every listener serves."""
+        return [row for row in self.rows() if row.served != NEVER]
 
 
 class HandlerKind(Enum):

@@ -31,6 +31,7 @@ from odradek.broker.handlers.topics import (
 from odradek.broker.handlers.transactions import (
     add_partitions_error,
     partitions_of_markers,
+    partitions_to_add_or_verify,
     write_txn_markers_error,
 )
 from odradek.protocol.api_keys import ApiKey
@@ -51,11 +52,22 @@ from odradek.protocol.messages.list_offsets import ListOffsetsResponse, OffsetFo
 from odradek.protocol.messages.log_dirs import DescribeLogDirsResponse
 from odradek.protocol.messages.offsets import OffsetCommitResponse, OffsetDeleteResponse
 from odradek.protocol.messages.produce import ProduceResponse
-from odradek.protocol.messages.producers import DescribeProducersResponse, InitProducerIdResponse
+from odradek.protocol.messages.producers import (
+    AllocateProducerIdsResponse,
+    DescribeProducersResponse,
+    InitProducerIdResponse,
+)
 from odradek.protocol.messages.reassignments import (
     AlterPartitionReassignmentsResponse,
     ElectLeadersResponse,
     ListPartitionReassignmentsResponse,
+)
+from odradek.protocol.messages.replica_control import (
+    AlterPartitionResponse,
+    ControlledShutdownResponse,
+    LeaderAndIsrResponse,
+    StopReplicaResponse,
+    UpdateMetadataResponse,
 )
 from odradek.protocol.messages.sasl import SaslAuthenticateResponse, SaslHandshakeResponse
 from odradek.protocol.messages.topics import (
@@ -72,6 +84,7 @@ from odradek.protocol.messages.transactions import (
     TxnOffsetCommitResponse,
 )
 from odradek.protocol.schema import Message
+from odradek.protocol.wire_codes import AclOperation
 
 
 def _count(topics: str, partitions: str) -> Any:
@@ -92,8 +105,8 @@ _DELETION_BY_NAME = per_item(DeleteTopicsResponse, ("topic_names", "responses"),
 _DELETION = per_item(DeleteTopicsResponse, ("topics", "responses"), "name", "topic_id")
 
 
-def client_api_table() -> ApiTable:
-    """Returns the APIs that client listeners serve."""
+def api_table() -> ApiTable:
+    """Returns the APIs that a broker serves."""
     return ApiTable(
         [
             ApiRow(
@@ -260,7 +273,8 @@ def client_api_table() -> ApiTable:
                 (0, 3),
                 lambda handlers: handlers.transactions.add_partitions_to_txn,
                 add_partitions_error,
-                partitions_asked=_count("v3_and_below_topics", "partitions"),
+                between_brokers=(4, 4),
+                partitions_asked=partitions_to_add_or_verify,
             ),
             ApiRow(
                 ApiKey.ADD_OFFSETS_TO_TXN,
@@ -403,6 +417,54 @@ def client_api_table() -> ApiTable:
                     "partition_index",
                 ),
                 partitions_asked=_count("topics", "partition_indexes"),
+            ),
+            ApiRow(
+                ApiKey.LEADER_AND_ISR,
+                None,
+                lambda handlers: handlers.cluster_changes.leader_and_isr,
+                top_level(LeaderAndIsrResponse),
+                between_brokers=(5, 5),
+                authorization=AclOperation.CLUSTER_ACTION,
+            ),
+            ApiRow(
+                ApiKey.STOP_REPLICA,
+                None,
+                lambda handlers: handlers.cluster_changes.stop_replica,
+                top_level(StopReplicaResponse),
+                between_brokers=(3, 3),
+                authorization=AclOperation.CLUSTER_ACTION,
+            ),
+            ApiRow(
+                ApiKey.UPDATE_METADATA,
+                None,
+                lambda handlers: handlers.cluster_changes.update_metadata,
+                top_level(UpdateMetadataResponse),
+                between_brokers=(7, 7),
+                authorization=AclOperation.CLUSTER_ACTION,
+            ),
+            ApiRow(
+                ApiKey.CONTROLLED_SHUTDOWN,
+                None,
+                lambda handlers: handlers.cluster_changes.controlled_shutdown,
+                top_level(ControlledShutdownResponse),
+                between_brokers=(3, 3),
+                authorization=AclOperation.CLUSTER_ACTION,
+            ),
+            ApiRow(
+                ApiKey.ALTER_PARTITION,
+                None,
+                lambda handlers: handlers.cluster_changes.alter_partition,
+                top_level(AlterPartitionResponse),
+                between_brokers=(0, 0),
+                authorization=AclOperation.CLUSTER_ACTION,
+            ),
+            ApiRow(
+                ApiKey.ALLOCATE_PRODUCER_IDS,
+                None,
+                lambda handlers: handlers.cluster_changes.allocate_producer_ids,
+                top_level(AllocateProducerIdsResponse),
+                between_brokers=(0, 0),
+                authorization=AclOperation.CLUSTER_ACTION,
             ),
         ]
     )

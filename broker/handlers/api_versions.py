@@ -2,7 +2,8 @@
 
 An unknown version is answered in version 0 with UNSUPPORTED_VERSION and the supported range, so that the client can
 retry (KIP-511). From version 3 on clients send the name and version of their software; malformed ones are
-INVALID_REQUEST, as in Kafka.
+INVALID_REQUEST, as in Kafka. On the inter-broker listener another broker, by the name of its software, is also shown
+the requests between brokers; clients of that listener are not.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ import re
 from collections.abc import Sequence
 from typing import Protocol
 
-from odradek.broker.requests.request_context import RequestContext
+from odradek.broker.peers.inter_broker_protocol import BROKER_SOFTWARE
+from odradek.broker.requests.request_context import ConnectionInfo, RequestContext
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from odradek.protocol.schema import Versions
+from odradek.protocol.schema import NEVER, Versions
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
@@ -26,12 +28,16 @@ class ServedApi(Protocol):
     key: ApiKey
     advertised: Versions
 
+    @property
+    def advertised_to_brokers(self) -> Versions: ...
+
 
 class ApiVersionsHandler:
-    """ApiVersions (key 18)."""
+    """ApiVersions (key 18). `inter_broker_listener`: see `Dispatcher`."""
 
-    def __init__(self, apis: Sequence[ServedApi]) -> None:
+    def __init__(self, apis: Sequence[ServedApi], inter_broker_listener: str | None) -> None:
         self._apis = apis
+        self._inter_broker_listener = inter_broker_listener
 
     def api_versions(self, request: ApiVersionsRequest | None, context: RequestContext) -> ApiVersionsResponse:
         """`request` is None if its version is unknown."""
@@ -46,11 +52,18 @@ class ApiVersionsHandler:
             if not all(_SOFTWARE.fullmatch(text) for text in software):
                 return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
             context.connection.client_software = software
+        shown = [(row.key, self._shown(row, context.connection)) for row in self._apis]
         return ApiVersionsResponse(
             api_keys=[
-                ApiVersionsResponse.ApiVersion(
-                    api_key=row.key, min_version=row.advertised.lowest, max_version=row.advertised.highest
-                )
-                for row in self._apis
+                ApiVersionsResponse.ApiVersion(api_key=key, min_version=versions.lowest, max_version=versions.highest)
+                for key, versions in shown
+                if versions != NEVER
             ]
         )
+
+    def _shown(self, row: ServedApi, connection: ConnectionInfo) -> Versions:
+        software = connection.client_software
+        is_broker = software is not None and software[0] == BROKER_SOFTWARE
+        if is_broker and connection.listener.name == self._inter_broker_listener:
+            return row.advertised_to_brokers
+        return row.advertised

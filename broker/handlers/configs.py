@@ -5,7 +5,7 @@
     (B) A resource that a request names twice fails both times with INVALID_REQUEST; the others are processed. The items
         of a resource take effect all together or not at all.
     (C) AlterConfigs replaces all settings of a resource and does not support loggers.
-    (D) Changes take effect at once: the controller stores them and applies them to the logs.
+    (D) Changes take effect on this broker before they are answered, and on the others soon after.
 
 Results are in the order of the request. Source: Kafka's `ConfigAdminManager`, `ZkAdminManager` and
 `RuntimeLoggerManager`.
@@ -22,7 +22,7 @@ import structlog
 
 from odradek.broker.background.stepwise import EachMade, others_between
 from odradek.broker.background.turns import Turns
-from odradek.broker.controller.controller import Controller
+from odradek.broker.cluster.dynamic_configs import DynamicConfigs
 from odradek.broker.handlers.config_resources import check_is_this_broker, loggers, no_such_type
 from odradek.broker.logging.structured_logging import LEVELS, ROOT, Loggers
 from odradek.broker.requests.request_context import RequestContext
@@ -57,8 +57,8 @@ log = structlog.get_logger("broker.handlers")
 class AlterConfigsHandlers:
     """AlterConfigs and IncrementalAlterConfigs (keys 33 and 44)."""
 
-    def __init__(self, controller: Controller, config: BrokerConfig, broker_id: int, turns: Turns) -> None:
-        self._controller = controller
+    def __init__(self, configs: DynamicConfigs, config: BrokerConfig, broker_id: int, turns: Turns) -> None:
+        self._configs = configs
         self._config = config
         self._broker_id = broker_id
         self._turns = turns
@@ -115,7 +115,7 @@ class AlterConfigsHandlers:
             raise ProtocolError(
                 ErrorCode.INVALID_REQUEST, "The topic has no name: defaults of topics are broker settings"
             )
-        await self._controller.alter_topic_config(topic, change, validate_only=validate_only)
+        await self._configs.alter_topic_config(topic, change, validate_only=validate_only)
         await asyncio.sleep(0)
         _warn(without_effect(_set_names(items), TOPIC.get), validate_only, topic=topic)
 
@@ -123,7 +123,7 @@ class AlterConfigsHandlers:
         self, per_broker: bool, change: Any, items: Iterable[Item], validate_only: bool
     ) -> None:
         broker_id = self._broker_id if per_broker else None
-        await self._controller.alter_broker_config(broker_id, change, validate_only=validate_only)
+        await self._configs.alter_broker_config(broker_id, change, validate_only=validate_only)
         await asyncio.sleep(0)
         _warn(without_effect(_set_names(items), broker_setting), validate_only, broker=broker_id)
 

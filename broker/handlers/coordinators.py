@@ -81,7 +81,10 @@ class FindCoordinatorHandler:
             return NO_NODE, None
         number = partition_for(key, internal_topics.partition_count(topic))
         partition = metadata.partition(topic, number)
-        if partition is None or TopicPartition(topic, number) in self._replica_manager.partitions.offline:
+        if partition is None:
+            return NO_NODE, None
+        is_offline = TopicPartition(topic, number) in self._replica_manager.partitions.offline
+        if is_offline and partition.leader == metadata.broker_id:
             return NO_NODE, None
         leader = metadata.brokers.get(partition.leader)
         return partition.leader, None if leader is None else leader.endpoint(context.listener.name)

@@ -1,7 +1,8 @@
 """From a frame to its response: header, version, body, handler, encoding. Only here exceptions become error codes.
 
 (a) An unknown API, a version that is not served, or a header or body that cannot be decoded ends the connection, as in
-    Kafka; the client could not read a response. The reason is logged in one line.
+    Kafka; the client could not read a response. The reason is logged in one line. A request between brokers counts as
+    unknown everywhere but on the inter-broker listener.
 (b) ApiVersions of an unknown version is answered in version 0 with UNSUPPORTED_VERSION and its own range (KIP-511).
 (c) `ProtocolError` from a handler: the API's own error response, see `error_responses`.
 (d) Any other exception is logged with its traceback and answered with UNKNOWN_SERVER_ERROR in the same form. If the
@@ -33,7 +34,7 @@ from odradek.broker.handlers.long_requests import LongRequests
 from odradek.broker.handlers.route import Route
 from odradek.broker.logging.client_warnings import ClientWarnings
 from odradek.broker.requests.parked_answer import ParkedAnswer, Part
-from odradek.broker.requests.request_bound import LARGE_FRAME_BYTES
+from odradek.broker.requests.request_bound import LARGE_FRAME_BYTES, is_of_follower
 from odradek.broker.requests.request_context import (
     CloseConnection,
     ConnectionInfo,
@@ -65,7 +66,11 @@ class Dispatcher:
         metrics: BrokerMetrics,
         client_warnings: ClientWarnings,
         max_response_bytes: int,
+        inter_broker_listener: str | None,
     ) -> None:
+        """`inter_broker_listener`: the listener that serves the requests between brokers, None if there is no other
+        broker.
+        """
         self._table = table
         self._handlers = handlers
         self._clock = clock
@@ -73,7 +78,10 @@ class Dispatcher:
         self._metrics = metrics
         self._client_warnings = client_warnings
         self._max_response_bytes = max_response_bytes
+        self._inter_broker_listener = inter_broker_listener
         self._routes: dict[tuple[int, int], Route] = {}
+        """The routes that every listener has."""
+        self._routes_between_brokers: dict[tuple[int, int], Route] = {}
         self._long_requests = LongRequests(background, self)
 
     def dispatch(self, frame: bytes, connection: ConnectionInfo, now_ms: int) -> list[Part] | ParkedAnswer | None:
@@ -81,7 +89,7 @@ class Dispatcher:
         key_and_version = _KEY_AND_VERSION(frame)
         route = self._routes.get(key_and_version)
         if route is None:
-            route = self._new_route(*key_and_version)
+            route = self._other_route(key_and_version[0], key_and_version[1], connection)
         request: Any = None
         reading: Steps[tuple[Any, int]] | None = None
         try:
@@ -108,7 +116,7 @@ class Dispatcher:
             return self._long_requests.go_on(route, reading, context, len(frame))
         try:
             if len(frame) > route.row.bound_from_bytes:
-                refused = self._refused(route, request)
+                refused = self._refused(route, request, context)
                 if refused is not None:
                     return self._long_requests.park(route, request, context, refused, len(frame))
             response = self._call(route, request, context)
@@ -129,10 +137,15 @@ class Dispatcher:
             return answered_later(response, context, self._background.spawn)
         return answered_in_steps(response, context, self._background.spawn, self._background.turns)
 
-    def _refused(self, route: Route, request: Any) -> PendingResponse | None:
+    def check_bound(self, route: Route, request: Any, context: RequestContext) -> None:
+        """Raises POLICY_VIOLATION if the request names too many partitions."""
+        if not is_of_follower(request, context.listener.name, self._inter_broker_listener):
+            route.row.check_bound(request)
+
+    def _refused(self, route: Route, request: Any, context: RequestContext) -> PendingResponse | None:
         """Fails a request that names too many partitions. Parked, since it takes time to encode all of them."""
         try:
-            route.row.check_bound(request)
+            self.check_bound(route, request, context)
         except ProtocolError as error:
             refused = PendingResponse(holds=Holds.EVERYTHING)
             refused.fail(error)
@@ -244,17 +257,27 @@ class Dispatcher:
         )
         return ErrorCode.UNKNOWN_SERVER_ERROR, None
 
-    def _new_route(self, api_key: int, api_version: int) -> Route:
+    def _other_route(self, api_key: int, api_version: int, connection: ConnectionInfo) -> Route:
+        """Returns a route that is new, or that only the inter-broker listener has. Raises CloseConnection."""
         row = self._table.row(api_key)
         if row is None:
             raise CloseConnection("API not served", api_key=api_key, api_version=api_version)
-        if not row.serves(api_version) and row.key != ApiKey.API_VERSIONS:
+        routes = self._routes
+        if api_version in row.between_brokers:
+            if connection.listener.name != self._inter_broker_listener:
+                raise CloseConnection("API between brokers only", api=row.key.name, api_version=api_version)
+            routes = self._routes_between_brokers
+        elif not row.serves(api_version) and row.key != ApiKey.API_VERSIONS:
             raise CloseConnection("API version not served", api=row.key.name, api_version=api_version)
+        route = routes.get((api_key, api_version))
+        if route is None:
+            route = self._new_route(row, api_version)
+            if route.is_served:
+                routes[(api_key, api_version)] = route
+        return route
+
+    def _new_route(self, row: ApiRow, api_version: int) -> Route:
         counted_version = api_version if row.serves(api_version) else 0
         most_bytes = ANY_SIZE if row.bounds_its_answer else self._max_response_bytes
-        handler = row.handler(self._handlers)
-        metrics = self._metrics.of(api_key, counted_version)
-        route = Route(row, handler, api_version, metrics, most_bytes)
-        if route.is_served:
-            self._routes[(api_key, api_version)] = route
-        return route
+        metrics = self._metrics.of(int(row.key), counted_version)
+        return Route(row, row.handler(self._handlers), api_version, metrics, most_bytes)

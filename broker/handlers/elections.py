@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from itertools import groupby
 
-from odradek.broker.controller.reassignment import ElectionType
-from odradek.broker.controller.replica_changes import Outcomes, ReplicaChanges
+from odradek.broker.controller.controller import Controller, Outcomes
+from odradek.broker.controller.elections import ElectionType
 from odradek.broker.metadata.metadata_cache import MetadataCache
 from odradek.broker.requests.request_context import RequestContext
 from odradek.protocol.errors import ErrorCode, ProtocolError
@@ -23,15 +23,17 @@ PartitionResult = ElectLeadersResponse.PartitionResult
 class ElectLeadersHandler:
     """ElectLeaders (key 43)."""
 
-    def __init__(self, replica_changes: ReplicaChanges, metadata: MetadataCache) -> None:
-        self._replica_changes = replica_changes
+    def __init__(self, controller: Controller, metadata: MetadataCache) -> None:
+        self._controller = controller
         self._metadata = metadata
 
     async def elect_leaders(self, request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
         """Raises INVALID_REQUEST for an unknown election type."""
         if request.election_type not in set(ElectionType):
             raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}")
-        outcomes = await self._replica_changes.elect(ElectionType(request.election_type), self._partitions(request))
+        outcomes = await self._controller.elect(
+            ElectionType(request.election_type), self._partitions(request), timeout_ms=request.timeout_ms
+        )
         if request.topic_partitions is None:
             outcomes = {key: error for key, error in outcomes.items() if _is_reported(error)}
         return ElectLeadersResponse(replica_election_results=_results(outcomes))

@@ -6,6 +6,7 @@ connection stays open. (Kafka's KafkaApis.handleFetchRequest)
 
 from __future__ import annotations
 
+from odradek.broker.background.stepwise import ITEMS_PER_STEP
 from odradek.broker.replica.fetch_context import fetch_response
 from odradek.broker.replica.fetch_params import FetchParams
 from odradek.broker.replica.fetch_session import MAX_PARTITIONS, NO_EPOCH, FetchTarget, Targets
@@ -13,6 +14,7 @@ from odradek.broker.replica.fetch_session_cache import FetchSessionCache
 from odradek.broker.replica.log_reader import failed_partition
 from odradek.broker.replica.replica_manager import ReplicaManager
 from odradek.broker.requests.pending_response import Holds, PendingResponse
+from odradek.broker.requests.request_bound import is_of_follower
 from odradek.broker.requests.request_context import RequestContext
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.fetch import FetchRequest, FetchResponse
@@ -20,14 +22,18 @@ from odradek.protocol.topic_partition import TopicPartition
 
 FIRST_VERSION_WITH_FORMAT_2 = 4
 ISOLATION_LEVELS = (0, 1)
+ANY_NUMBER = 1 << 62
 
 
 class FetchHandler:
-    """Fetch (key 1)."""
+    """Fetch (key 1). `inter_broker_listener`: see `Dispatcher`."""
 
-    def __init__(self, replica_manager: ReplicaManager, sessions: FetchSessionCache) -> None:
+    def __init__(
+        self, replica_manager: ReplicaManager, sessions: FetchSessionCache, inter_broker_listener: str | None
+    ) -> None:
         self._replica_manager = replica_manager
         self._sessions = sessions
+        self._inter_broker_listener = inter_broker_listener
 
     def fetch(self, request: FetchRequest, context: RequestContext) -> FetchResponse | PendingResponse:
         """Returns what is available, or parks the request until there is enough."""
@@ -50,10 +56,13 @@ class FetchHandler:
             min_bytes=request.min_bytes,
             max_bytes=min(request.max_bytes, manager.settings.fetch_max_bytes),
             isolation_level=request.isolation_level,
+            is_bounded=not is_of_follower(request, context.listener.name, self._inter_broker_listener),
         )
-        forgotten = _forgotten(request)
+        forgotten = _forgotten(request, MAX_PARTITIONS if params.is_bounded else ANY_NUMBER)
         fetch = self._sessions.context(request.session_id, request.session_epoch, params, wanted, forgotten)
-        pending = PendingResponse(holds=Holds.NOTHING if fetch.session is None else Holds.SAME_API)
+        pending = PendingResponse(
+            holds=Holds.NOTHING if fetch.session is None else Holds.SAME_API, is_long=len(fetch.wanted) > ITEMS_PER_STEP
+        )
         outcome = manager.fetch_messages(params, fetch, lambda results: pending.complete(fetch.answer(results)))
         if isinstance(outcome, list):
             return fetch.answer(outcome)
@@ -61,16 +70,14 @@ class FetchHandler:
         return pending
 
 
-def _forgotten(request: FetchRequest) -> list[TopicPartition]:
+def _forgotten(request: FetchRequest, most: int) -> list[TopicPartition]:
     """Raises POLICY_VIOLATION for more partitions than a session can hold. A topic without partitions counts as one."""
     forgotten: list[TopicPartition] = []
-    left = MAX_PARTITIONS
+    left = most
     for topic in request.forgotten_topics_data:
         left -= max(len(topic.partitions), 1)
         if left < 0:
-            raise ProtocolError(
-                ErrorCode.POLICY_VIOLATION, f"The request has more than {MAX_PARTITIONS} forgotten partitions"
-            )
+            raise ProtocolError(ErrorCode.POLICY_VIOLATION, f"The request has more than {most} forgotten partitions")
         forgotten += [TopicPartition(topic.topic, partition) for partition in topic.partitions]
     return forgotten
 

@@ -9,7 +9,7 @@ Source: Kafka's KafkaApis and GroupCoordinatorAdapter.
 from __future__ import annotations
 
 from functools import partial
-from ipaddress import ip_address
+from ipaddress import IPv6Address
 
 from odradek.broker.background.stepwise import Pace, Steps, each_in_steps
 from odradek.broker.coordinator.group.coordinator import GroupCoordinator
@@ -151,10 +151,7 @@ def _assignments(request: SyncGroupRequest) -> Steps[dict[str, bytes]]:
 
 def _java_host(host: str) -> str:
     """Formats an address as Java's InetAddress does: /127.0.0.1, and IPv6 in full."""
-    try:
-        address = ip_address(host.partition("%")[0])
-    except ValueError:
+    if ":" not in host:
         return f"/{host}"
-    if address.version == 4:
-        return f"/{address}"
-    return "/" + ":".join(f"{int(part, 16):x}" for part in address.exploded.split(":"))
+    exploded = IPv6Address(host.partition("%")[0]).exploded
+    return "/" + ":".join(f"{int(part, 16):x}" for part in exploded.split(":"))

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from odradek.broker.background.background import Background
+from odradek.broker.cluster.changes import ClusterChanges
+from odradek.broker.cluster.controller_channel import ControllerChannel
+from odradek.broker.cluster.dynamic_configs import DynamicConfigs
 from odradek.broker.controller.controller import Controller
 from odradek.broker.controller.metadata_store import MetadataStore
 from odradek.broker.coordinator.coordinators import Coordinators
@@ -12,6 +15,7 @@ from odradek.broker.coordinator.group.zookeeper_offsets import ZooKeeperOffsets
 from odradek.broker.handlers.acls import AclHandlers
 from odradek.broker.handlers.api_versions import ApiVersionsHandler, ServedApi
 from odradek.broker.handlers.cluster import DescribeClusterHandler
+from odradek.broker.handlers.cluster_changes import ClusterChangeHandlers
 from odradek.broker.handlers.configs import AlterConfigsHandlers
 from odradek.broker.handlers.coordinators import FindCoordinatorHandler
 from odradek.broker.handlers.delete_records import DeleteRecordsHandler
@@ -40,7 +44,7 @@ from odradek.timer import Clock
 
 
 class Handlers:
-    """Created once per broker. `apis` is what ApiVersions lists."""
+    """Created once per broker. `apis` is what ApiVersions lists; `inter_broker_listener`: see `Dispatcher`."""
 
     def __init__(
         self,
@@ -55,29 +59,34 @@ class Handlers:
         fetch_sessions: FetchSessionCache,
         controller: Controller,
         coordinators: Coordinators,
+        changes: ClusterChanges,
+        configs: DynamicConfigs,
+        channel: ControllerChannel,
+        inter_broker_listener: str | None,
     ) -> None:
         groups, internal_topics = coordinators.groups, coordinators.internal_topics
         spawn, turns = background.spawn, background.turns
         max_response_bytes = int(config["odradek.max.response.bytes"])
         zookeeper_offsets = ZooKeeperOffsets(metadata_store)
-        verification, replica_changes = replica_manager.verification, controller.replica_changes
+        verification = replica_manager.verification
 
         self.produce = ProduceHandler(replica_manager, metadata, spawn)
-        self.fetch = FetchHandler(replica_manager, fetch_sessions)
+        self.fetch = FetchHandler(replica_manager, fetch_sessions, inter_broker_listener)
         self.list_offsets = ListOffsetsHandler(replica_manager, clock, max_response_bytes)
         self.offset_for_leader_epoch = OffsetForLeaderEpochHandler(replica_manager)
         self.delete_records = DeleteRecordsHandler(replica_manager)
         self.producers = DescribeProducersHandler(replica_manager, max_response_bytes)
         self.log_dirs = LogDirHandlers(replica_manager)
 
-        self.api_versions = ApiVersionsHandler(apis)
-        self.metadata = MetadataHandler(metadata, config, controller, internal_topics, spawn, turns)
+        self.api_versions = ApiVersionsHandler(apis, inter_broker_listener)
+        self.metadata = MetadataHandler(metadata, config, channel, internal_topics, spawn, turns)
         self.cluster = DescribeClusterHandler(metadata)
         self.topics = TopicHandlers(controller, metadata, config, turns)
-        self.elections = ElectLeadersHandler(replica_changes, metadata)
-        self.reassignments = ReassignmentHandlers(replica_changes)
+        self.elections = ElectLeadersHandler(controller, metadata)
+        self.reassignments = ReassignmentHandlers(controller)
+        self.cluster_changes = ClusterChangeHandlers(changes, controller)
         self.describe_configs = DescribeConfigsHandler(config, metadata)
-        self.alter_configs = AlterConfigsHandlers(controller, config, metadata.broker_id, turns)
+        self.alter_configs = AlterConfigsHandlers(configs, config, metadata.broker_id, turns)
         self.sasl = SaslHandlers()
         self.acls = AclHandlers()
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from odradek.broker.background.background import Background
-from odradek.broker.background.stepwise import ITEMS_PER_STEP, Steps, has_arrays, let_go, memory_of_request
+from odradek.broker.background.stepwise import Steps, is_short, let_go, memory_of_request
 from odradek.broker.handlers.api_row import HandlerKind
 from odradek.broker.handlers.route import Route
 from odradek.broker.requests.parked_answer import ParkedAnswer, Part
@@ -21,29 +21,10 @@ from odradek.broker.requests.request_context import CloseConnection, Holds, Pend
 from odradek.protocol.errors import MalformedMessage
 
 
-def is_short(response: Any) -> bool:
-    """Whether a response (None: there is none) is encoded at once: its arrays together fit into one step."""
-    return response is None or _left(response, ITEMS_PER_STEP) >= 0
-
-
-def _left(message: Any, items: int) -> int:
-    """Returns `items` less the items of the message; stops below 0, when the message is too long."""
-    for field in message.__schema__.fields:
-        held = getattr(message, field.attribute) if field.type == "array" else None
-        if held is None:
-            continue
-        items -= len(held)
-        for each in held if items >= 0 and has_arrays(field.struct_class) else ():
-            items = _left(each, items)
-            if items < 0:
-                break
-        if items < 0:
-            break
-    return items
-
-
 class Answering(Protocol):
-    """Encodes and counts responses: the dispatcher."""
+    """Checks requests, encodes and counts responses: the dispatcher."""
+
+    def check_bound(self, route: Route, request: Any, context: RequestContext) -> None: ...
 
     def answer(self, route: Route, context: RequestContext, response: Any) -> list[Part] | None: ...
 
@@ -101,7 +82,7 @@ class LongRequests:
     async def _handled(self, route: Route, request: Any, context: RequestContext) -> PendingResponse:
         handled = PendingResponse()
         try:
-            route.row.check_bound(request)
+            self._answering.check_bound(route, request, context)
             response = route.handler(request, context)
             if route.handler_kind is HandlerKind.STEPS:
                 response = await self._turns.take(response)

@@ -26,7 +26,7 @@ from typing import Any
 from odradek.broker.background.stepwise import Pace, Steps
 from odradek.broker.background.tasks import Spawn
 from odradek.broker.background.turns import Turns
-from odradek.broker.controller.controller import Controller
+from odradek.broker.cluster.controller_channel import ControllerChannel, NoController
 from odradek.broker.controller.state import NewTopic
 from odradek.broker.coordinator.internal_topics import InternalTopics
 from odradek.broker.handlers.answered_later import answered_later
@@ -44,7 +44,7 @@ from odradek.broker.metadata.topic_names import topic_name_fault
 from odradek.broker.requests.request_bound import MAX_PARTITIONS_PER_REQUEST
 from odradek.broker.requests.request_context import RequestContext
 from odradek.broker.settings.config import BrokerConfig
-from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from odradek.protocol.schema import ZERO_UUID
 
@@ -63,14 +63,14 @@ class MetadataHandler:
         self,
         metadata: MetadataCache,
         config: BrokerConfig,
-        controller: Controller,
+        channel: ControllerChannel,
         internal_topics: InternalTopics,
         spawn: Spawn,
         turns: Turns,
     ) -> None:
         self._metadata = metadata
         self._config = config
-        self._controller = controller
+        self._channel = channel
         self._internal_topics = internal_topics
         self._spawn = spawn
         self._turns = turns
@@ -113,16 +113,21 @@ class MetadataHandler:
         )
 
     async def _create(self, names: list[str]) -> dict[str, ErrorCode]:
-        """Creates topics with the broker's defaults. Returns the error codes of those that could not be created."""
+        """Creates topics with the broker's defaults. Returns error codes for those that do not exist afterwards."""
         timeout_ms = int(self._config["request.timeout.ms"])
         internal_topics = self._internal_topics
         most = max(1, MAX_PARTITIONS_PER_REQUEST // int(self._config["num.partitions"]))
         names, later = names[:most], names[most:]
         new_topics = [internal_topics.definition(name) if name in INTERNAL_TOPICS else NewTopic(name) for name in names]
-        results = await self._controller.create_topics(new_topics, timeout_ms=timeout_ms)
         failures = dict.fromkeys(later, ErrorCode.LEADER_NOT_AVAILABLE)
+        try:
+            results = await self._channel.create_topics(new_topics, timeout_ms)
+        except NoController:
+            return failures | dict.fromkeys(names, ErrorCode.LEADER_NOT_AVAILABLE)
         for name, result in zip(names, results, strict=True):
-            if isinstance(result, ProtocolError):
+            if result is None:
+                failures[name] = ErrorCode.LEADER_NOT_AVAILABLE  # until this broker learns of the topic
+            else:
                 is_pending = result.code in (ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.REQUEST_TIMED_OUT)
                 failures[name] = ErrorCode.LEADER_NOT_AVAILABLE if is_pending else result.code
         return failures
@@ -219,5 +224,7 @@ class _ListenerView:
             leader_epoch=state.leader_epoch,
             replica_nodes=replicas,
             isr_nodes=isr,
-            offline_replicas=[broker for broker in state.replicas if broker not in self._reachable],
+            offline_replicas=[
+                broker for broker in state.replicas if broker not in self._reachable or broker in state.offline
+            ],
         )

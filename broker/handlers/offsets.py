@@ -10,6 +10,7 @@ Source: Kafka's `KafkaApis` (handleOffsetCommitRequest, handleTxnOffsetCommitReq
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from odradek.broker.background.tasks import Spawn
@@ -25,11 +26,12 @@ from odradek.broker.coordinator.group.offset_records import NO_TIMESTAMP, Commit
 from odradek.broker.coordinator.group.offset_removal import check_may_delete, keeps, remove_offsets
 from odradek.broker.coordinator.group.zookeeper_offsets import ZooKeeperOffsets
 from odradek.broker.handlers.answered_later import answered_later
-from odradek.broker.handlers.asked_commits import AskedCommits
+from odradek.broker.handlers.offset_commit_response_builder import OffsetCommitResponseBuilder
+from odradek.broker.handlers.once_verified import once_verified
 from odradek.broker.handlers.zookeeper_commits import commit_to_zookeeper
 from odradek.broker.metadata.metadata_cache import GROUP_TOPIC, MetadataCache
-from odradek.broker.replica.verification import TransactionVerification
-from odradek.broker.requests.request_context import PendingResponse, RequestContext
+from odradek.broker.replica.verification import Question, TransactionVerification
+from odradek.broker.requests.request_context import Holds, PendingResponse, RequestContext
 from odradek.broker.settings.config import BrokerConfig
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.offsets import (
@@ -86,10 +88,10 @@ class OffsetHandlers:
         retention_ms = request.retention_time_ms
         expire_ms = NO_TIMESTAMP if retention_ms == NO_RETENTION else min(now_ms + retention_ms, END_OF_TIME_MS)
 
-        asked = self._ask(request.topics, COMMIT_ANSWERS, now_ms, expire_ms, brings_times=True)
+        builder = self._check_commits(request.topics, COMMIT_ANSWERS, now_ms, expire_ms, brings_times=True)
         if context.api_version == VERSION_OF_ZOOKEEPER:
             return answered_later(
-                commit_to_zookeeper(self._zookeeper_offsets, request.group_id, asked), context, self._spawn
+                commit_to_zookeeper(self._zookeeper_offsets, request.group_id, builder), context, self._spawn
             )
         who = Committer(
             request.group_id, request.generation_id_or_member_epoch, request.member_id, request.group_instance_id
@@ -97,17 +99,41 @@ class OffsetHandlers:
 
         def act(done: OnDone) -> None:
             shard = self._coordinator.shard_of(request.group_id)
-            commit_offsets(shard, who, asked.commits, done)
+            commit_offsets(shard, who, builder.commits, done)
 
-        return self._carry_out(asked, act, lambda: OffsetCommitResponse(topics=asked.topics))
+        return self._carry_out(builder, act, lambda: OffsetCommitResponse(topics=builder.topics))
 
     def txn_offset_commit(
         self, request: TxnOffsetCommitRequest, context: RequestContext
     ) -> TxnOffsetCommitResponse | PendingResponse:
-        """Responds when the offsets are replicated; they take effect when the transaction commits. (KIP-98, KIP-447)"""
-        now_ms = self._clock.wall_ms()
+        """Responds when the offsets are replicated; they take effect when the transaction commits. (KIP-98, KIP-447)
 
-        asked = self._ask(request.topics, TXN_COMMIT_ANSWERS, now_ms, NO_TIMESTAMP, brings_times=False)
+        While another broker is asked about the transaction, later commits of the connection wait, as the last one wins.
+        """
+        question = self._question(request)
+        if question is not None:
+            commit = partial(self._commit_in_transaction, request, context, question)
+            committing = once_verified(self._verification, question, commit)
+            return answered_later(committing, context, self._spawn, Holds.SAME_API)
+        return self._commit_in_transaction(request, context, None)
+
+    def _question(self, request: TxnOffsetCommitRequest) -> Question | None:
+        try:
+            partition = self._coordinator.shard_of(request.group_id).partition
+        except ProtocolError:
+            return None  # the commit raises it again
+        return self._verification.question_of_group(
+            request.transactional_id,
+            request.producer_id,
+            request.producer_epoch,
+            TopicPartition(GROUP_TOPIC, partition),
+        )
+
+    def _commit_in_transaction(
+        self, request: TxnOffsetCommitRequest, context: RequestContext, question: Question | None
+    ) -> TxnOffsetCommitResponse | PendingResponse:
+        now_ms = self._clock.wall_ms()
+        builder = self._check_commits(request.topics, TXN_COMMIT_ANSWERS, now_ms, NO_TIMESTAMP, brings_times=False)
         who = Committer(request.group_id, request.generation_id, request.member_id, request.group_instance_id)
         producer = CommittingProducer(request.producer_id, request.producer_epoch)
 
@@ -115,30 +141,37 @@ class OffsetHandlers:
             if not request.group_id:
                 raise ProtocolError(ErrorCode.INVALID_GROUP_ID)
             shard = self._coordinator.shard_of(request.group_id)
-            self._verify_transaction(request, shard.partition)
-            commit_offsets_in_transaction(shard, who, producer, asked.commits, done)
+            self._verify_transaction(request, shard.partition, question)
+            commit_offsets_in_transaction(shard, who, producer, builder.commits, done)
 
         def respond() -> TxnOffsetCommitResponse:
             if context.api_version < FIRST_TRANSACTIONAL_VERSION_WITH_LOADING:
-                for answer in asked.answers:
+                for answer in builder.answers:
                     if answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                         answer.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-            return TxnOffsetCommitResponse(topics=asked.topics)
+            return TxnOffsetCommitResponse(topics=builder.topics)
 
-        return self._carry_out(asked, act, respond)
+        return self._carry_out(builder, act, respond)
 
-    def _verify_transaction(self, request: TxnOffsetCommitRequest, partition: int) -> None:
-        """Raises the transaction coordinator's error if the group's partition is not in the transaction. (KIP-890)"""
+    def _verify_transaction(self, request: TxnOffsetCommitRequest, partition: int, question: Question | None) -> None:
+        """Raises the transaction coordinator's error if the group's partition is not in the transaction. (KIP-890)
+
+        If that coordinator cannot be reached, raises COORDINATOR_LOAD_IN_PROGRESS: all clients try again after it,
+        without looking for another group coordinator.
+        """
         error = self._verification.verify(
             request.transactional_id,
             request.producer_id,
             request.producer_epoch,
             TopicPartition(GROUP_TOPIC, partition),
+            question,
         )
+        if error is ErrorCode.NETWORK_EXCEPTION:
+            error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         if error is not ErrorCode.NONE:
             raise ProtocolError(error)
 
-    def _ask(
+    def _check_commits(
         self,
         topics: list[Any],
         answer_classes: tuple[Any, Any],
@@ -146,9 +179,9 @@ class OffsetHandlers:
         expire_ms: int,
         *,
         brings_times: bool,
-    ) -> AskedCommits:
+    ) -> OffsetCommitResponseBuilder:
         """Checks each partition on its own. `brings_times`: the client may send the time of the commit."""
-        asked, find = AskedCommits(), self._metadata.topic
+        builder, find = OffsetCommitResponseBuilder(), self._metadata.topic
         limit: int = self._config["offset.metadata.max.bytes"]
         topic_class, partition_class = answer_classes
         for topic in topics:
@@ -164,7 +197,7 @@ class OffsetHandlers:
                 if index not in existing:
                     answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                     continue
-                asked.answers.append(answer)
+                builder.answers.append(answer)
                 text: str = partition.committed_metadata or ""
                 if 2 * len(text) > limit and _length(text) > limit:
                     answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
@@ -178,33 +211,33 @@ class OffsetHandlers:
                     expire_ms,
                 )
             if commits:
-                known = asked.commits.setdefault(name, commits)
+                known = builder.commits.setdefault(name, commits)
                 if known is not commits:
                     known.update(commits)
             if answers:
-                asked.topics.append(topic_class(name=name, partitions=answers))
-        return asked
+                builder.topics.append(topic_class(name=name, partitions=answers))
+        return builder
 
     def _carry_out(
-        self, asked: AskedCommits, act: Callable[[OnDone], None], respond: Callable[[], R]
+        self, builder: OffsetCommitResponseBuilder, act: Callable[[OnDone], None], respond: Callable[[], R]
     ) -> R | PendingResponse:
         """Returns the response if the commit is already replicated or refused; otherwise parks the request."""
-        if not asked.answers:
+        if not builder.answers:
             return respond()
         pending = PendingResponse()
 
         def done(error: ProtocolError | None) -> None:
             if error is not None:
-                asked.fail(commit_error(error))
+                builder.fail(commit_error(error))
             else:
                 metrics = self._coordinator.offset_metrics
-                metrics.commits += sum(map(len, asked.commits.values()))
+                metrics.commits += sum(map(len, builder.commits.values()))
             pending.complete(respond())
 
         try:
             act(done)
         except ProtocolError as error:
-            asked.refuse(error.code)
+            builder.refuse(error.code)
             return respond()
         if not pending.settled:
             return pending

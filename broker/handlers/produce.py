@@ -7,14 +7,17 @@ KafkaApis.handleProduceRequest)
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
 
 from odradek.broker.background.tasks import Spawn
 from odradek.broker.handlers.answered_later import answered_later
+from odradek.broker.handlers.once_verified import once_verified
 from odradek.broker.metadata.metadata_cache import MetadataCache
 from odradek.broker.replica.append_result import PartitionAppendResult
 from odradek.broker.replica.appends import UnfinishedAppends
 from odradek.broker.replica.replica_manager import ReplicaManager
+from odradek.broker.replica.verification import Question
 from odradek.broker.requests.pending_response import Holds, PendingResponse
 from odradek.broker.requests.request_context import CloseConnection, RequestContext
 from odradek.protocol.errors import ErrorCode, ProtocolError
@@ -49,15 +52,56 @@ class ProduceHandler:
         requests of the connection.
         """
         entries, refused = self._entries(request)
-        if request.transactional_id is not None:
-            refused |= self._verified(request.transactional_id, entries)
+        transactional_id = request.transactional_id
+        if transactional_id is not None:
+            question = self._replica_manager.verification.question(transactional_id, entries)
+            if question is not None:
+                return self._append_once_verified(request, entries, refused, question, context)
+            refused |= self._verified(transactional_id, entries)
         elif any(map(has_transactional_batch, entries.values())):
             if request.acks == 0:
                 raise CloseConnection("transactional batch without transactional id", acks=0)
             raise ProtocolError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         pending = PendingResponse()
+        outcome = self._append(request, entries, refused, context, pending)
+        if isinstance(outcome, UnfinishedAppends):
+            finishing = self._finish(outcome, transactional_id, refused, context.api_version)
+            return answered_later(finishing, context, self._spawn, Holds.EVERYTHING)
+        return _answer(outcome, request.acks, refused, context.api_version, pending)
+
+    def _append_once_verified(
+        self,
+        request: ProduceRequest,
+        entries: dict[TopicPartition, bytes],
+        refused: AppendResults,
+        question: Question,
+        context: RequestContext,
+    ) -> PendingResponse:
+        """Asks the transaction coordinator on another broker first. Later Produce requests of the connection wait."""
+
+        def append() -> Any:
+            verified = refused | self._verified(question.transactional_id, entries, question)
+            pending = PendingResponse()
+            outcome = self._append(request, entries, verified, context, pending)
+            if isinstance(outcome, UnfinishedAppends):
+                entries.clear()  # the appends free the batches one by one
+                request.topic_data = []
+                return self._finish(outcome, question.transactional_id, verified, context.api_version, question)
+            return _answer(outcome, request.acks, verified, context.api_version, pending)
+
+        asking = once_verified(self._replica_manager.verification, question, append)
+        return answered_later(asking, context, self._spawn, Holds.SAME_API)
+
+    def _append(
+        self,
+        request: ProduceRequest,
+        entries: dict[TopicPartition, bytes],
+        refused: AppendResults,
+        context: RequestContext,
+        pending: PendingResponse,
+    ) -> AppendResults | DelayedProduce | UnfinishedAppends:
         version = context.api_version
-        outcome = self._replica_manager.append_records(
+        return self._replica_manager.append_records(
             request.timeout_ms,
             request.acks,
             entries,
@@ -65,26 +109,25 @@ class ProduceHandler:
             lambda results: pending.complete(produce_response(results | refused, version)),
             internal_topics_allowed=context.client_id == ADMIN_CLIENT_ID,
         )
-        if isinstance(outcome, UnfinishedAppends):
-            return self._finish(outcome, request.transactional_id, refused, context)
-        return _answer(outcome, request.acks, refused, version, pending)
 
     def _finish(
         self,
         unfinished: UnfinishedAppends,
         transactional_id: str | None,
         refused: AppendResults,
-        context: RequestContext,
-    ) -> PendingResponse:
+        version: int,
+        question: Question | None = None,
+    ) -> Coroutine[Any, Any, ProduceResponse | PendingResponse | None]:
         """Appends the rest of a large request in further turns."""
         replica_manager = self._replica_manager
 
         def refusal(key: TopicPartition, records: bytes) -> PartitionAppendResult | None:
-            return None if transactional_id is None else self._verified(transactional_id, {key: records}).get(key)
+            if transactional_id is None:
+                return None
+            return self._verified(transactional_id, {key: records}, question).get(key)
 
         def answer(results: AppendResults) -> ProduceResponse | PendingResponse | None:
             pending = PendingResponse()
-            version = context.api_version
             outcome = replica_manager.appends.await_all(
                 unfinished.timeout_ms,
                 unfinished.acks,
@@ -93,8 +136,7 @@ class ProduceHandler:
             )
             return _answer(outcome, unfinished.acks, refused, version, pending)
 
-        finishing = replica_manager.large_appends.finish(unfinished, refusal, answer)
-        return answered_later(finishing, context, self._spawn, Holds.EVERYTHING)
+        return replica_manager.large_appends.finish(unfinished, refusal, answer)
 
     def _entries(self, request: ProduceRequest) -> tuple[dict[TopicPartition, bytes], AppendResults]:
         """Returns the batches by partition, and the partitions refused outright: with null records or named twice."""
@@ -120,9 +162,11 @@ class ProduceHandler:
             entries.pop(key, None)
         return entries, refused
 
-    def _verified(self, transactional_id: str, entries: dict[TopicPartition, bytes]) -> AppendResults:
+    def _verified(
+        self, transactional_id: str, entries: dict[TopicPartition, bytes], question: Question | None = None
+    ) -> AppendResults:
         """Removes the batches that belong to no open transaction from the entries; returns their errors."""
-        refused = self._replica_manager.verification.refused(transactional_id, entries)
+        refused = self._replica_manager.verification.refused(transactional_id, entries, question)
         for key in refused:
             del entries[key]
         return refused

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from itertools import groupby
 
-from odradek.broker.controller.replica_changes import ReplicaChanges
+from odradek.broker.controller.controller import Controller
 from odradek.broker.metadata.metadata_cache import PartitionState
 from odradek.broker.requests.request_context import RequestContext
 from odradek.protocol.errors import ProtocolError
@@ -30,8 +30,8 @@ OngoingPartition = ListPartitionReassignmentsResponse.OngoingPartitionReassignme
 class ReassignmentHandlers:
     """AlterPartitionReassignments and ListPartitionReassignments (keys 45 and 46)."""
 
-    def __init__(self, replica_changes: ReplicaChanges) -> None:
-        self._replica_changes = replica_changes
+    def __init__(self, controller: Controller) -> None:
+        self._controller = controller
 
     async def alter_partition_reassignments(
         self, request: AlterPartitionReassignmentsRequest, context: RequestContext
@@ -42,7 +42,7 @@ class ReassignmentHandlers:
             for topic in request.topics
             for partition in topic.partitions
         }
-        outcomes = await self._replica_changes.reassign(targets)
+        outcomes = await self._controller.reassign(targets)
         responses = []
         for name, keys in groupby(sorted(outcomes), key=lambda key: key.topic):
             partitions = [_altered(key.partition, outcomes[key]) for key in keys]
@@ -58,7 +58,7 @@ class ReassignmentHandlers:
             wanted = {
                 TopicPartition(topic.name, number) for topic in request.topics for number in topic.partition_indexes
             }
-        found = self._replica_changes.in_progress(wanted)
+        found = self._controller.reassignments(wanted)
         topics = []
         for name, keys in groupby(sorted(found), key=lambda key: key.topic):
             topics.append(Ongoing(name=name, partitions=[_ongoing(found[key]) for key in keys]))

@@ -66,7 +66,9 @@ class TopicHandlers:
         self._config = config
         self._turns = turns
 
-    async def create_topics(self, request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
+    async def create_topics(
+        self, request: CreateTopicsRequest, _context: RequestContext | None = None
+    ) -> CreateTopicsResponse:
         """Creates topics, or only validates them with validate_only."""
         in_turns = self._turns.take
         repeated = _repeated(topic.name for topic in request.topics)

@@ -6,7 +6,7 @@ INVALID_PRODUCER_EPOCH (KIP-588). Source: Kafka's `KafkaApis`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -47,6 +47,8 @@ PARTITION_BYTES = 4
 """The size of a transaction's partition in a response."""
 NO_TOPICS: list[Any] = []
 """The topics of every transaction that cannot be described, shared by all responses."""
+VERIFYING_VERSION = 4
+"""The first version of AddPartitionsToTxn that is for brokers."""
 FIRST_INIT_WITH_FENCED = 4
 FIRST_WITH_FENCED = 2
 """The first versions that know PRODUCER_FENCED: of InitProducerId, and of the other APIs."""
@@ -128,7 +130,12 @@ class TransactionHandlers:
         return pending
 
     def add_partitions_to_txn(self, request: AddPartitionsToTxnRequest, context: RequestContext) -> Any:
-        """Adds all partitions or none. If one does not exist, the others return OPERATION_NOT_ATTEMPTED."""
+        """Adds all partitions or none. If one does not exist, the others return OPERATION_NOT_ATTEMPTED.
+
+        From version 4 on the request is another broker's, which only verifies (KIP-890).
+        """
+        if context.api_version >= VERIFYING_VERSION:
+            return self._verify_partitions(request)
         asked = [
             TopicPartition(topic.name, partition)
             for topic in request.v3_and_below_topics
@@ -155,6 +162,19 @@ class TransactionHandlers:
             ),
             respond,
         )
+
+    def _verify_partitions(self, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
+        """Returns, for each transaction and partition, whether the producer may write there now."""
+        if not all(transaction.verify_only for transaction in request.transactions):
+            raise ProtocolError(ErrorCode.INVALID_REQUEST, "A broker can verify partitions, but not add any")
+        is_open = self._coordinator.is_open_transaction
+
+        def verified(transaction: _Verified) -> _VerifiedResult:
+            name, producer_id, epoch = transaction.transactional_id, transaction.producer_id, transaction.producer_epoch
+            results = _topic_results(transaction.topics, lambda key: is_open(name, producer_id, epoch, key))
+            return _VerifiedResult(transactional_id=name, topic_results=results)
+
+        return AddPartitionsToTxnResponse(results_by_transaction=[verified(each) for each in request.transactions])
 
     def add_offsets_to_txn(self, request: AddOffsetsToTxnRequest, context: RequestContext) -> Any:
         """Adds the group's partition of `__consumer_offsets` to the transaction."""
@@ -262,12 +282,20 @@ class TransactionHandlers:
 
 # --- AddPartitionsToTxn ---------------------------------------------------------------------------------------------
 
+_Verified = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
+_VerifiedResult = AddPartitionsToTxnResponse.AddPartitionsToTxnResult
 _AddedTopic = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
 _AddedPartition = AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult
 
 
+def partitions_to_add_or_verify(request: AddPartitionsToTxnRequest) -> Iterator[int]:
+    """Yields the number of partitions of each topic."""
+    yield from (len(topic.partitions) for topic in request.v3_and_below_topics)
+    yield from (len(topic.partitions) for transaction in request.transactions for topic in transaction.topics)
+
+
 def add_partitions_error(request: AddPartitionsToTxnRequest, code: ErrorCode, message: str | None) -> Steps[Message]:
-    """Returns the error for every partition."""
+    """Returns the error for every partition; from version 4 on also for the request."""
 
     def refused(number: int) -> AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult:
         return _AddedPartition(partition_index=number, partition_error_code=code)
@@ -277,27 +305,31 @@ def add_partitions_error(request: AddPartitionsToTxnRequest, code: ErrorCode, me
 
     yield from ()
     topics = each_when_written(request.v3_and_below_topics, refused_topic)
-    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=topics)
+    return AddPartitionsToTxnResponse(error_code=code, results_by_topic_v3_and_below=topics)
 
 
 def _added(
     request: AddPartitionsToTxnRequest, code_of: Callable[[TopicPartition], ErrorCode]
 ) -> AddPartitionsToTxnResponse:
-    return AddPartitionsToTxnResponse(
-        results_by_topic_v3_and_below=[
-            _AddedTopic(
-                name=topic.name,
-                results_by_partition=[
-                    _AddedPartition(
-                        partition_index=partition,
-                        partition_error_code=code_of(TopicPartition(topic.name, partition)),
-                    )
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in request.v3_and_below_topics
-        ]
-    )
+    results = _topic_results(request.v3_and_below_topics, code_of)
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
+
+
+def _topic_results(
+    topics: Sequence[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic], code_of: Callable[[TopicPartition], ErrorCode]
+) -> list[_AddedTopic]:
+    return [
+        _AddedTopic(
+            name=topic.name,
+            results_by_partition=[
+                _AddedPartition(
+                    partition_index=partition, partition_error_code=code_of(TopicPartition(topic.name, partition))
+                )
+                for partition in topic.partitions
+            ],
+        )
+        for topic in topics
+    ]
 
 
 # --- WriteTxnMarkers ------------------------------------------------------------------------------------------------

@@ -9,13 +9,15 @@ from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.offsets import OffsetCommitResponse
 
 if TYPE_CHECKING:
-    from odradek.broker.handlers.asked_commits import AskedCommits
+    from odradek.broker.handlers.offset_commit_response_builder import OffsetCommitResponseBuilder
 
 
-async def commit_to_zookeeper(store: ZooKeeperOffsets, group_id: str, asked: AskedCommits) -> OffsetCommitResponse:
+async def commit_to_zookeeper(
+    store: ZooKeeperOffsets, group_id: str, builder: OffsetCommitResponseBuilder
+) -> OffsetCommitResponse:
     """Commits one offset after the other; each partition has a result of its own."""
-    for topic in asked.topics:
-        commits = asked.commits.get(topic.name, {})
+    for topic in builder.topics:
+        commits = builder.commits.get(topic.name, {})
         for answer in topic.partitions:
             if answer.error_code == ErrorCode.NONE:
                 committed = commits[answer.partition_index]
@@ -23,4 +25,4 @@ async def commit_to_zookeeper(store: ZooKeeperOffsets, group_id: str, asked: Ask
                     await store.commit(group_id, topic.name, answer.partition_index, committed.offset)
                 except ProtocolError as error:
                     answer.error_code = error.code
-    return OffsetCommitResponse(topics=asked.topics)
+    return OffsetCommitResponse(topics=builder.topics)

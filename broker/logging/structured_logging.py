@@ -29,7 +29,7 @@ from odradek.broker.logging.printable import printable, printable_lines
 ROOT = "root"
 LEVELS = {"TRACE": 5, "DEBUG": 10, "INFO": 20, "WARN": 30, "ERROR": 40, "FATAL": 50}
 """The level names that Kafka's tools use, and their ranks."""
-ROOMS = ("broker", "controller", "purgatory", "storage", "timer")
+FIRST_LOGGERS = ("broker", "controller", "purgatory", "storage", "timer")
 """Loggers that exist from the start, so that their levels can be set before anything is logged below them."""
 LONGEST_DETAIL = 1000
 MOST_ITEMS = 20
@@ -159,7 +159,7 @@ class Loggers:
         self._stream = stream
         self._outputs: dict[str, LogOutput] = {}
         self._set_levels: dict[str, int] = {ROOT: LEVELS[level]}
-        for name in (ROOT, *ROOMS):
+        for name in (ROOT, *FIRST_LOGGERS):
             self(name)
 
     def __call__(self, name: str = ROOT, *_: object) -> LogOutput:

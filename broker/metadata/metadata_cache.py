@@ -1,5 +1,5 @@
 """The broker's view of the cluster: brokers, topics, partitions, settings. Read on every Metadata request, written only
-by the controller.
+by the changes that the controller sends (`cluster/changes.py`) and by `cluster/dynamic_configs.py`.
 
 Plain objects in plain dictionaries; nothing here waits or fails. Readers must not modify what they get. Partition
 states are replaced as a whole, never modified in place, so that a state obtained earlier remains consistent.
@@ -10,7 +10,7 @@ Source: Kafka's `MetadataCache` / `ZkMetadataCache`.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -51,6 +51,7 @@ class PartitionState(NamedTuple):
     """One partition: `replicas` and `isr` are broker ids, `leader` is one of them or NO_LEADER.
 
     During a reassignment, `replicas` includes the replicas being added (`adding`) and those being removed (`removing`).
+    `offline` are the replicas that are not available although their broker may live: their disk failed.
     """
 
     partition: int
@@ -62,6 +63,7 @@ class PartitionState(NamedTuple):
     partition_epoch: int = 0
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
+    offline: tuple[int, ...] = ()
 
 
 class TopicMetadata(NamedTuple):
@@ -91,6 +93,8 @@ class MetadataCache:
         self.controller_id = -1
         self.controller_epoch = 0
         self.brokers: dict[int, BrokerInfo] = {}
+        self.is_complete = False
+        """Whether the controller has sent all of the cluster's metadata. Before that, an absent partition may exist."""
         self._topics: dict[str, TopicMetadata] = {}
         self._names_by_id: dict[uuid.UUID, str] = {}
         self._names_by_unified_name: dict[str, tuple[str, ...]] = {}
@@ -152,6 +156,10 @@ class MetadataCache:
         """The number of partitions of all topics."""
         return sum(len(topic.partitions) for topic in self._topics.values())
 
+    def is_alive(self, broker_id: int) -> bool:
+        """Whether the broker is in the cluster."""
+        return broker_id in self.brokers
+
     # Settings
 
     def topic_config(self, topic: str) -> Mapping[str, str]:
@@ -197,6 +205,25 @@ class MetadataCache:
         metadata = self._topics[topic]
         self._topics[topic] = metadata._replace(partitions={**metadata.partitions, state.partition: state})
 
+    def put_partitions(self, topic: str, topic_id: uuid.UUID, states: Mapping[int, PartitionState]) -> None:
+        """Adds or replaces partitions of a topic. A topic of the same name with another id is replaced as a whole."""
+        known = self._topics.get(topic)
+        partitions = {**known.partitions, **states} if known is not None and known.topic_id == topic_id else {**states}
+        ordered = {number: partitions[number] for number in sorted(partitions)}
+        self.put_topic(TopicMetadata(topic, topic_id, ordered), self.topic_config(topic))
+
+    def remove_partitions(self, topic: str, partitions: Collection[int]) -> bool:
+        """Removes partitions of a topic; removes the topic with the last of them, and then returns True."""
+        known = self._topics.get(topic)
+        if known is None:
+            return False
+        left = {number: state for number, state in known.partitions.items() if number not in partitions}
+        if left:
+            self._topics[topic] = known._replace(partitions=left)
+            return False
+        self.remove_topic(topic)
+        return True
+
     def put_topic_config(self, topic: str, config: Mapping[str, str]) -> None:
         """Replaces a topic's own settings."""
         if config:
@@ -208,6 +235,10 @@ class MetadataCache:
         """Replaces a broker's dynamic settings (None: the cluster-wide defaults)."""
         self._broker_configs[broker_id] = MappingProxyType(dict(config))
 
+    def broker(self, broker_id: int) -> BrokerInfo | None:
+        """Returns a live broker, or None."""
+        return self.brokers.get(broker_id)
+
     def put_broker(self, broker: BrokerInfo) -> None:
         """Adds or replaces a live broker."""
         self.brokers[broker.broker_id] = broker
@@ -215,3 +246,7 @@ class MetadataCache:
     def remove_broker(self, broker_id: int) -> None:
         """Removes a broker."""
         self.brokers.pop(broker_id, None)
+
+    def put_brokers(self, brokers: Iterable[BrokerInfo]) -> None:
+        """Replaces all live brokers."""
+        self.brokers = {broker.broker_id: broker for broker in brokers}

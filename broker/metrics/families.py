@@ -72,7 +72,7 @@ def by_purgatory(value: Callable[[DelayedOperationPurgatory], int]) -> Reader:
     def read(sources: MetricSources) -> list[Row]:
         manager, waits = sources.replica_manager, sources.group_coordinator.waits
         of_partitions = (manager.produce_purgatory, manager.fetch_purgatory, manager.delete_records_purgatory)
-        purgatories = (*of_partitions, sources.topic_purgatory, *waits)
+        purgatories = (*of_partitions, sources.topic_purgatory, sources.election_purgatory, *waits)
         return [((purgatory.name,), value(purgatory)) for purgatory in purgatories]
 
     return read
@@ -128,6 +128,10 @@ def groups_in(state: GroupState) -> Reader:
 
 def under_replicated(sources: MetricSources) -> float:
     return sum(partition.is_under_replicated for partition in sources.replica_manager.partitions)
+
+
+def under_min_isr(sources: MetricSources) -> float:
+    return sum(partition.is_under_min_isr for partition in sources.replica_manager.partitions)
 
 
 def cleaning(value: Callable[[LogCleaner], float]) -> Reader:
@@ -257,6 +261,18 @@ FAMILIES = (
     Family("kafka_server_replicamanager_underreplicatedpartitions", GAUGE,
            "Partitions led by this broker with replicas out of sync.",
            _NONE, single(under_replicated)),
+    Family("kafka_server_replicamanager_underminisrpartitioncount", GAUGE,
+           "Partitions led by this broker with fewer replicas in sync than min.insync.replicas.",
+           _NONE, single(under_min_isr)),
+    Family("kafka_server_replicamanager_isrshrinks", COUNTER,
+           "Removals of lagging replicas from an ISR.",
+           _NONE, single(lambda s: s.replica_manager.isr_stats.shrinks)),
+    Family("kafka_server_replicamanager_isrexpands", COUNTER,
+           "Additions of a replica to an ISR.",
+           _NONE, single(lambda s: s.replica_manager.isr_stats.expands)),
+    Family("kafka_server_replicamanager_failedisrupdates", COUNTER,
+           "Changes of an ISR that the controller refused.",
+           _NONE, single(lambda s: s.replica_manager.isr_stats.failed_updates)),
     Family("kafka_server_replicamanager_offlinereplicacount", GAUGE,
            "Partitions on this broker whose disk has failed.",
            _NONE, single(lambda s: len(s.replica_manager.partitions.offline))),
@@ -320,12 +336,27 @@ FAMILIES = (
     Family("odradek_transactional_ids", GAUGE,
            "Transactional ids that this broker coordinates.",
            ("state",), transactional_ids),
+    Family("kafka_controller_kafkacontroller_activecontrollercount", GAUGE,
+           "1 on the controller, 0 on the other brokers. The following numbers of the controller are 0 elsewhere.",
+           _NONE, single(lambda s: s.controller.numbers().active)),
+    Family("kafka_controller_kafkacontroller_offlinepartitionscount", GAUGE,
+           "Partitions without a leader.",
+           _NONE, single(lambda s: s.controller.numbers().offline_partitions)),
+    Family("kafka_controller_kafkacontroller_preferredreplicaimbalancecount", GAUGE,
+           "Partitions whose leader is not the preferred replica.",
+           _NONE, single(lambda s: s.controller.numbers().preferred_replica_imbalance)),
     Family("kafka_controller_kafkacontroller_globaltopiccount", GAUGE,
            "Topics.",
-           _NONE, single(lambda s: s.metadata.topic_count)),
+           _NONE, single(lambda s: s.controller.numbers().topics)),
     Family("kafka_controller_kafkacontroller_globalpartitioncount", GAUGE,
            "Partitions.",
-           _NONE, single(lambda s: s.metadata.partition_count)),
+           _NONE, single(lambda s: s.controller.numbers().partitions)),
+    Family("kafka_controller_kafkacontroller_topicstodeletecount", GAUGE,
+           "Topics whose deletion is not complete.",
+           _NONE, single(lambda s: s.controller.numbers().topics_to_delete)),
+    Family("kafka_controller_kafkacontroller_activebrokercount", GAUGE,
+           "Live brokers.",
+           _NONE, single(lambda s: s.controller.numbers().active_brokers)),
     Family("kafka_server_socket_server_metrics_connection_count", GAUGE,
            "Open connections.",
            ("listener",), connections),

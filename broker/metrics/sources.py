@@ -6,11 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from odradek.broker.cleaning.log_cleaner import LogCleaner
+from odradek.broker.controller.controller import Controller
 from odradek.broker.coordinator.group.coordinator import GroupCoordinator
 from odradek.broker.coordinator.transaction.coordinator import TransactionCoordinator
 from odradek.broker.metadata.metadata_cache import MetadataCache
 from odradek.broker.network.socket_server import SocketServer
 from odradek.broker.replica.fetch_session_cache import FetchSessionCache
+from odradek.broker.replica.fetchers import ReplicaFetchers
 from odradek.broker.replica.replica_manager import ReplicaManager
 from odradek.broker.requests.endpoint import Endpoint
 from odradek.broker.requests.request_metrics import BrokerMetrics
@@ -31,7 +33,10 @@ class MetricSources(NamedTuple):
     fetch_sessions: FetchSessionCache
     group_coordinator: GroupCoordinator
     transaction_coordinator: TransactionCoordinator
+    controller: Controller
+    fetchers: ReplicaFetchers
     topic_purgatory: DelayedOperationPurgatory
+    election_purgatory: DelayedOperationPurgatory
     timer: SystemTimer
     reaper: ExpirationReaper
     log_cleaner: LogCleaner | None

@@ -14,7 +14,8 @@ class PartitionAppendResult:
 
     `base_offset` and `last_offset` are inclusive, `log_append_time_ms` is -1 with CreateTime, `log_start_offset` is -1
     if unknown. `record_errors` are (index in the batch, message or None) of the invalid records (KIP-467). While the
-    request waits, `error` is the code that it returns on timeout.
+    request waits, `error` is the code that it returns on timeout. `leadership` is the partition's at the append, -1 if
+    the wait does not depend on it.
     """
 
     __slots__ = (
@@ -23,6 +24,7 @@ class PartitionAppendResult:
         "error_message",
         "flush_required",
         "last_offset",
+        "leadership",
         "log_append_time_ms",
         "log_start_offset",
         "record_errors",
@@ -38,6 +40,7 @@ class PartitionAppendResult:
         record_errors: Sequence[tuple[int, str | None]] = (),
         error_message: str | None = None,
         flush_required: bool = False,
+        leadership: int = UNKNOWN,
     ) -> None:
         self.error = error
         self.base_offset = base_offset
@@ -47,6 +50,7 @@ class PartitionAppendResult:
         self.record_errors = record_errors
         self.error_message = error_message
         self.flush_required = flush_required
+        self.leadership = leadership
 
     @property
     def required_offset(self) -> int:

@@ -11,9 +11,10 @@ Source: Kafka's ReplicaManager.appendRecords.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from odradek.broker.metadata.metadata_cache import INTERNAL_TOPICS
-from odradek.broker.replica.append_result import PartitionAppendResult
+from odradek.broker.replica.append_result import UNKNOWN, PartitionAppendResult
 from odradek.broker.replica.flusher import LogFlusher
 from odradek.broker.replica.hosted_partitions import HostedPartitions
 from odradek.broker.replica.wakeups import Wakeups
@@ -25,6 +26,9 @@ from odradek.protocol.record_validation import FIRST_VERSION_WITH_ZSTD, AppendOr
 from odradek.protocol.records import UnfitRecords
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.purgatory import DelayedProduce, PartitionExpirations, ProducePartitionStatus
+
+if TYPE_CHECKING:
+    from odradek.broker.replica.partition import Partition
 
 ACKS_ALL = -1
 VALID_ACKS = frozenset({-1, 0, 1})
@@ -70,15 +74,23 @@ class UnfinishedAppends:
 
 
 class Appends:
-    """`max_inflated_bytes`: the maximum decompressed size of all batches of one request together."""
+    """`max_inflated_bytes`: the maximum decompressed size of all batches of one request together. `on_log_failed` is
+    called when a log could not be written.
+    """
 
     def __init__(
-        self, partitions: HostedPartitions, wakeups: Wakeups, flusher: LogFlusher, max_inflated_bytes: int
+        self,
+        partitions: HostedPartitions,
+        wakeups: Wakeups,
+        flusher: LogFlusher,
+        max_inflated_bytes: int,
+        on_log_failed: Callable[[Partition], None],
     ) -> None:
         self._partitions = partitions
         self._wakeups = wakeups
         self._flusher = flusher
         self._max_inflated_bytes = max_inflated_bytes
+        self._on_log_failed = on_log_failed
         self.expirations: PartitionExpirations = PartitionExpirations()
 
     def append(
@@ -160,10 +172,8 @@ class Appends:
 
     def is_safe(self, key: TopicPartition, result: PartitionAppendResult, acks: int = ACKS_ALL) -> bool:
         """Whether a successful append is already as safe as acks requires. On a single node it nearly always is."""
-        if acks == ACKS_ALL:
-            return self._replicated(key, result.required_offset) == (True, ErrorCode.NONE)
-        if acks == 1 and result.flush_required:
-            return self._flushed(key, result.required_offset) == (True, ErrorCode.NONE)
+        if acks == ACKS_ALL or (acks == 1 and result.flush_required):
+            return self._progress(key, result, acks) == (True, ErrorCode.NONE)
         return True
 
     def append_one(
@@ -209,11 +219,16 @@ class Appends:
             log_append_time_ms=info.log_append_time_ms,
             log_start_offset=info.log_start_offset,
             flush_required=log.flushed_offset <= info.last_offset < partition.required_flush_offset,
+            leadership=partition.leadership,
         )
 
     def failed(self, key: TopicPartition, error: ProtocolError) -> PartitionAppendResult:
         """The result of a refused batch."""
         log_start_offset = -1
+        if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
+            failed = self._partitions.get(key)
+            if failed is not None:
+                self._on_log_failed(failed)
         if error.code not in _WITHOUT_LOG_START_OFFSET and not isinstance(error, UnfitRecords):
             partition = self._partitions.get(key)
             if partition is not None:
@@ -235,21 +250,23 @@ class Appends:
         operation = DelayedProduce(
             timeout_ms,
             {key: ProducePartitionStatus(result.required_offset, result.error) for key, result in results.items()},
-            self._replicated if acks == ACKS_ALL else self._flushed,
+            lambda key, _: self._progress(key, results[key], acks),
             answer,
             self.expirations,
         )
         self._wakeups.produce.try_complete_else_watch(operation, tuple(results))
         return operation
 
-    def _replicated(self, key: TopicPartition, required_offset: int) -> tuple[bool, ErrorCode]:
+    def _progress(self, key: TopicPartition, result: PartitionAppendResult, acks: int) -> tuple[bool, ErrorCode]:
+        """Whether an append is as safe as acks requires, and the resulting error code. If the broker has lost the
+        leadership since, the log may have been truncated, and have other records at these offsets, even if it leads
+        again.
+        """
         try:
-            return self._partitions.find(key).reached(required_offset)
+            partition = self._partitions.find(key)
         except ProtocolError as error:
             return False, error.code
-
-    def _flushed(self, key: TopicPartition, required_offset: int) -> tuple[bool, ErrorCode]:
-        try:
-            return self._partitions.find(key).flushed(required_offset)
-        except ProtocolError as error:
-            return False, error.code
+        if result.leadership != partition.leadership and result.leadership != UNKNOWN:
+            return False, ErrorCode.NOT_LEADER_OR_FOLLOWER
+        required_offset = result.required_offset
+        return partition.reached(required_offset) if acks == ACKS_ALL else partition.flushed(required_offset)

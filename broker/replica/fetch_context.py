@@ -4,7 +4,7 @@ fetch_session.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from odradek.broker.replica.fetch_session import (
     INVALID_SESSION_ID,
@@ -27,7 +27,7 @@ class FetchContext:
         self.wanted = wanted
         self.session = session
 
-    def targets(self) -> Iterable[FetchTarget]:
+    def targets(self) -> Collection[FetchTarget]:
         """The targets to read now; called again when a parked fetch completes."""
         return self.wanted.values()
 
@@ -71,7 +71,7 @@ class IncrementalContext(FetchContext):
         self._session = session
         self._epoch = next_epoch(epoch)
 
-    def targets(self) -> Iterable[FetchTarget]:
+    def targets(self) -> Collection[FetchTarget]:
         return list(self._session.pending)
 
     def answer(self, results: Sequence[FetchResult]) -> FetchResponse:

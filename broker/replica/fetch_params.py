@@ -29,10 +29,20 @@ class FetchIsolation(IntEnum):
 class FetchParams:
     """The parameters of one Fetch request. Sizes in bytes, `max_wait_ms` in milliseconds.
 
-    `max_bytes` is already capped by the broker's `fetch.max.bytes`, `min_bytes` by `max_bytes`.
+    `max_bytes` is already capped by the broker's `fetch.max.bytes`, `min_bytes` by `max_bytes`. `is_bounded`: the
+    number of partitions is limited, as it is not for other brokers, which follow all that there are.
     """
 
-    __slots__ = ("is_from_follower", "isolation", "max_bytes", "max_wait_ms", "min_bytes", "replica_id", "version")
+    __slots__ = (
+        "is_bounded",
+        "is_from_follower",
+        "isolation",
+        "max_bytes",
+        "max_wait_ms",
+        "min_bytes",
+        "replica_id",
+        "version",
+    )
 
     def __init__(
         self,
@@ -43,8 +53,10 @@ class FetchParams:
         min_bytes: int = 0,
         max_bytes: int = 0x7FFFFFFF,
         isolation_level: int = 0,
+        is_bounded: bool = True,
     ) -> None:
         self.version = version
+        self.is_bounded = is_bounded
         self.replica_id = replica_id
         self.is_from_follower = replica_id >= 0
         self.max_wait_ms = max_wait_ms

@@ -19,8 +19,12 @@ rules:
 changed: `pending`. A target for which a read found nothing new (FetchTarget.has_nothing_new) leaves `pending` and joins
 its partition's `watchers`. Every change that is visible to a fetch notifies the watchers, which makes the targets
 pending again. So a fetch over a thousand idle partitions reads none and waits on one key, the session itself; an append
-costs one step for each session that is up to date. Followers' sessions keep all targets pending, since each of their
-fetches reports the followers' positions to the leader.
+costs one step for each session that is up to date.
+
+**Followers.** Each fetch of a follower acknowledges what it has of every partition of the session. If it has everything
+of a partition and is in its ISR, the target leaves `pending` like a consumer's, and the follower *attends* the session
+(remote_replica.py): the leader need not visit the partition to know that the follower is caught up. A follower outside
+the ISR is visited at every fetch, since each of them may let it join.
 
 Contexts (the state of one request) are in fetch_context.py, the broker's sessions in fetch_session_cache.py.
 
@@ -33,6 +37,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from odradek.broker.replica.fetch_params import FetchIsolation, upper_bound
+from odradek.broker.replica.remote_replica import Attended, RemoteReplica
 from odradek.broker.replica.watcher import Watcher
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.fetch import FetchResponse
@@ -49,7 +54,7 @@ INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 MAX_INT32 = 0x7FFFFFFF
 MAX_PARTITIONS = 10_000
-"""The limit of one request, which also applies to a session."""
+"""The limit of one request, which also applies to a session; but not to those of other brokers."""
 
 
 def next_epoch(epoch: int) -> int:
@@ -67,13 +72,15 @@ class FetchTarget(Watcher):
 
     fetch_offset, max_bytes, current_leader_epoch (-1: no check), last_fetched_epoch (-1: none), log_start_offset (the
     follower's) are as in the request. `hosted` and `start` are set by the last read: the partition, and the position of
-    the fetch offset in its log; None if the read failed. `sent_high_watermark` and `sent_log_start_offset` are the
-    values last sent to the session's client (-1: nothing, or an error).
+    the fetch offset in its log; None if the read failed. `follower` is the leader's state of the follower, if the last
+    read has recorded its position. `sent_high_watermark` and `sent_log_start_offset` are the values last sent to the
+    session's client (-1: nothing, or an error).
     """
 
     __slots__ = (
         "current_leader_epoch",
         "fetch_offset",
+        "follower",
         "hosted",
         "last_fetched_epoch",
         "log_start_offset",
@@ -101,6 +108,7 @@ class FetchTarget(Watcher):
         self.last_fetched_epoch = last_fetched_epoch
         self.log_start_offset = log_start_offset
         self.hosted: Partition | None = None
+        self.follower: RemoteReplica | None = None
         self.start: LogOffsetMetadata | None = None
         self.session: FetchSession | None = None
         self.sent_high_watermark = UNKNOWN_OFFSET
@@ -110,6 +118,19 @@ class FetchTarget(Watcher):
         """See Watcher: marks this target as pending in its session."""
         session = self.session
         return session if session is not None and session.awaken(self) else None
+
+    def idle(self) -> None:
+        """Nothing is new: the partition's next change wakes this target, which is not read until then."""
+        assert self.hosted is not None
+        assert self.session is not None
+        self.hosted.watchers[self] = None
+        if self.follower is not None:
+            self.follower.attend(self.session)
+
+    def stir(self) -> None:
+        """Ends `idle` for the follower: its position is no longer known without a read."""
+        if self.follower is not None and self.session is not None:
+            self.follower.leave(self.session)
 
     def ask_again(self, newer: FetchTarget) -> None:
         """Copies the parameters of a later request of the session for the same partition."""
@@ -126,6 +147,8 @@ class FetchTarget(Watcher):
         partition = self.hosted
         if partition is None or not partition.is_leader:
             return False
+        if isolation is FetchIsolation.LOG_END and not self._is_in_sync(partition):
+            return False  # its next fetch must be seen
         log = partition.log
         return (
             upper_bound(log, isolation).message_offset <= self.fetch_offset <= log.log_end_offset
@@ -133,12 +156,22 @@ class FetchTarget(Watcher):
             and log.log_start_offset == self.sent_log_start_offset
         )
 
+    def _is_in_sync(self, partition: Partition) -> bool:
+        """Whether the leader knows the follower's position, and has it in the ISR."""
+        follower = self.follower
+        return (
+            follower is not None
+            and follower.log_end_offset == self.fetch_offset
+            and follower.broker_id in partition.isr.committed
+            and partition.remote_replicas.get(follower.broker_id) is follower
+        )
+
 
 FetchResult = tuple[FetchTarget, FetchResponse.PartitionData]
 Targets = dict[TopicPartition, FetchTarget]
 
 
-class FetchSession:
+class FetchSession(Attended):
     """The partitions that one client fetches, and what was last sent to the client for each."""
 
     __slots__ = (
@@ -146,7 +179,6 @@ class FetchSession:
         "epoch",
         "id",
         "isolation",
-        "last_used_ms",
         "parked",
         "pending",
         "privileged",
@@ -154,11 +186,11 @@ class FetchSession:
     )
 
     def __init__(self, session_id: int, *, privileged: bool, isolation: FetchIsolation, now_ms: int) -> None:
+        super().__init__(now_ms)
         self.id = session_id
         self.privileged = privileged
         self.isolation = isolation
         self.created_ms = now_ms
-        self.last_used_ms = now_ms
         self.epoch = next_epoch(INITIAL_EPOCH)
         self.targets: Targets = {}
         self.pending: dict[FetchTarget, None] = {}
@@ -175,9 +207,11 @@ class FetchSession:
             self.pending[target] = None
         self.settle()
 
-    def update(self, wanted: Targets, forgotten: Iterable[TopicPartition], isolation: FetchIsolation) -> None:
+    def update(
+        self, wanted: Targets, forgotten: Iterable[TopicPartition], isolation: FetchIsolation, *, is_bounded: bool
+    ) -> None:
         """Applies an incremental request. Raises POLICY_VIOLATION if the session would become too large."""
-        if len(self.targets) + len(wanted) > MAX_PARTITIONS and len(self.targets.keys() | wanted) > MAX_PARTITIONS:
+        if is_bounded and self._size_with(wanted) > MAX_PARTITIONS:
             raise ProtocolError(
                 ErrorCode.POLICY_VIOLATION, f"a fetch session holds at most {MAX_PARTITIONS} partitions"
             )
@@ -187,32 +221,40 @@ class FetchSession:
                 target = self.targets[key] = newer
                 target.session = self
             else:
+                target.stir()
                 target.ask_again(newer)
             self.pending[target] = None
         for key in forgotten:
             gone = self.targets.pop(key, None)
             if gone is not None:
                 self._drop(gone)
-        if self.privileged or isolation is not self.isolation:
+        if isolation is not self.isolation:
             self.isolation = isolation
             self.pending = dict.fromkeys(self.targets.values())
 
+    def _size_with(self, wanted: Targets) -> int:
+        size = len(self.targets) + len(wanted)
+        return size if size <= MAX_PARTITIONS else len(self.targets.keys() | wanted)
+
     def settle(self) -> None:
         """Moves the pending targets that have nothing new to the watchers of their partitions."""
-        if self.privileged:
-            return
         for target in list(self.pending):
             if target.has_nothing_new(self.isolation):
                 del self.pending[target]
-                assert target.hosted is not None
-                target.hosted.watchers.add(target)
+                target.idle()
             elif self.parked and target.hosted is not None:
-                target.hosted.watchers.add(target)
+                target.hosted.watchers[target] = None
 
     def awaken(self, target: FetchTarget) -> bool:
         """Called when a watched partition has changed. Returns True while a fetch waits, which must then also be
         notified of further changes.
+
+        After a failed read a target no longer knows which partition watches it, so one may be left behind that the
+        session has dropped.
         """
+        if self.targets.get(target.topic_partition) is not target:
+            return False
+        target.stir()
         self.pending[target] = None
         return self.parked > 0
 
@@ -248,6 +290,7 @@ class FetchSession:
             self._drop(target)
 
     def _drop(self, target: FetchTarget) -> None:
+        target.stir()
         self.pending.pop(target, None)
         if target.hosted is not None:
-            target.hosted.watchers.discard(target)
+            target.hosted.watchers.pop(target, None)

@@ -3,7 +3,8 @@
 A fetch is answered at once if the request does not wait (max_wait_ms, min_bytes), if there is enough data, or if a
 partition has an error or a diverging epoch. Otherwise the fetch is parked: under its partitions, or, for an incremental
 fetch, under its session, which tracks the partitions that may have changed (fetch_session.py). A read that misses the
-page cache is first done in a thread, so that one consumer that lags far behind does not block the others.
+page cache is first done in a thread, so that one consumer that lags far behind does not block the others. Very many
+targets, as a follower may have, are read in steps.
 
 Source: Kafka's ReplicaManager.fetchMessages.
 """
@@ -14,7 +15,7 @@ from collections.abc import Callable, Hashable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from odradek.broker.replica.cold_reads import read_from_disk
+from odradek.broker.replica.cold_reads import read_from_disk, read_in_turns
 from odradek.broker.replica.fetch_context import FetchContext
 from odradek.broker.replica.fetch_params import FetchParams
 from odradek.broker.replica.fetch_session import FetchResult, FetchTarget
@@ -24,7 +25,10 @@ from odradek.broker.replica.wakeups import Wakeups
 from odradek.purgatory import DelayedFetch, FetchExpirations
 
 if TYPE_CHECKING:
-    from odradek.broker.background.tasks import Threads
+    from odradek.broker.background.tasks import ThreadsAndTurns
+
+TARGETS_AT_ONCE = 1000
+"""More are read in steps."""
 
 OnFetched = Callable[[list[FetchResult]], object]
 
@@ -62,8 +66,8 @@ class ParkedFetch(DelayedFetch[FetchTarget]):
         return True
 
 
-class ColdFetch:
-    """A fetch that waits for the disk."""
+class LateFetch:
+    """A fetch that waits for the disk, or is read in steps."""
 
     __slots__ = ("is_abandoned",)
 
@@ -76,7 +80,7 @@ class ColdFetch:
 
 
 class Fetches:
-    def __init__(self, partitions: HostedPartitions, wakeups: Wakeups, background: Threads) -> None:
+    def __init__(self, partitions: HostedPartitions, wakeups: Wakeups, background: ThreadsAndTurns) -> None:
         self.reader = LogReader(partitions.find, wakeups.watermark_moved)
         self.expirations = FetchExpirations()
         self.cold_reads = 0
@@ -85,24 +89,32 @@ class Fetches:
 
     def fetch(
         self, params: FetchParams, context: FetchContext, on_fetched: OnFetched
-    ) -> list[FetchResult] | ParkedFetch | ColdFetch:
+    ) -> list[FetchResult] | ParkedFetch | LateFetch:
         """Returns the results if they are available now, otherwise the waiting operation, which calls `on_fetched` once
         (possibly before this method returns).
         """
-        read = self.reader.read(params, context.targets())
+        targets = context.targets()
+        if len(targets) > TARGETS_AT_ONCE:
+            late = LateFetch()
+            self._read_in_steps(params, context, on_fetched, late, may_wait=True)
+            return late
+        read = self.reader.read(params, targets)
         if read.cold:
-            return self._warm_up(params, context, on_fetched, read, may_wait=True)
+            late = LateFetch()
+            self._warm_up(params, context, on_fetched, late, True, read)
+            return late
         if self._is_answer(params, context, read):
             return _counted(read.results)
         return self._park(params, context, on_fetched)
 
     def complete(self, params: FetchParams, context: FetchContext, on_fetched: OnFetched) -> None:
         """Completes a parked fetch: reads what is available and responds."""
-        read = self.reader.read(params, context.targets(), again=True)
-        if read.cold:
-            self._warm_up(params, context, on_fetched, read, may_wait=False)
+        targets = context.targets()
+        if len(targets) > TARGETS_AT_ONCE:
+            self._read_in_steps(params, context, on_fetched, LateFetch(), again=True)
         else:
-            on_fetched(_counted(read.results))
+            read = self.reader.read(params, targets, again=True)
+            self._was_read(params, context, on_fetched, LateFetch(), False, read)
 
     @staticmethod
     def _is_answer(params: FetchParams, context: FetchContext, read: FetchRead) -> bool:
@@ -110,35 +122,74 @@ class Fetches:
 
     def _park(self, params: FetchParams, context: FetchContext, on_fetched: OnFetched) -> ParkedFetch:
         operation = ParkedFetch(self, params, context, on_fetched)
-        keys: tuple[Hashable, ...] = tuple(context.wanted)
+        keys: tuple[Hashable, ...]
         session = context.session
-        if session is not None:
+        if session is None:
+            keys = tuple(context.wanted)
+        else:
+            keys = (session,)
             session.parked += 1
             session.settle()
-            if not session.privileged:
-                keys = (session,)
         self._wakeups.fetch.try_complete_else_watch(operation, keys)
         return operation
 
-    def _warm_up(
-        self, params: FetchParams, context: FetchContext, on_fetched: OnFetched, read: FetchRead, *, may_wait: bool
-    ) -> ColdFetch:
-        waiting = ColdFetch()
-        self.cold_reads += 1
-        then = partial(self._read_again, params, context, on_fetched, waiting, may_wait)
-        self._background.spawn(read_from_disk(read.cold, self._background, then), "cold read")
-        return waiting
-
-    def _read_again(
-        self, params: FetchParams, context: FetchContext, on_fetched: OnFetched, waiting: ColdFetch, may_wait: bool
+    def _read_in_steps(
+        self,
+        params: FetchParams,
+        context: FetchContext,
+        on_fetched: OnFetched,
+        late: LateFetch,
+        *,
+        may_wait: bool = False,
+        again: bool = False,
+        may_block: bool = False,
     ) -> None:
-        if waiting.is_abandoned:
+        steps = self.reader.read_in_steps(params, context.targets(), again, may_block)
+        then = partial(self._was_read, params, context, on_fetched, late, may_wait)
+        self._background.spawn(read_in_turns(steps, self._background.turns, then), "long fetch")
+
+    def _was_read(
+        self,
+        params: FetchParams,
+        context: FetchContext,
+        on_fetched: OnFetched,
+        late: LateFetch,
+        may_wait: bool,
+        read: FetchRead,
+    ) -> None:
+        if late.is_abandoned:
             return
-        read = self.reader.read(params, context.targets(), again=True, may_block=True)
-        if may_wait and not self._is_answer(params, context, read):
+        if read.cold:
+            self._warm_up(params, context, on_fetched, late, may_wait, read)
+        elif may_wait and not self._is_answer(params, context, read):
             self._park(params, context, on_fetched)
         else:
             on_fetched(_counted(read.results))
+
+    def _warm_up(
+        self,
+        params: FetchParams,
+        context: FetchContext,
+        on_fetched: OnFetched,
+        late: LateFetch,
+        may_wait: bool,
+        read: FetchRead,
+    ) -> None:
+        self.cold_reads += 1
+        then = partial(self._read_again, params, context, on_fetched, late, may_wait)
+        self._background.spawn(read_from_disk(read.cold, self._background, then), "cold read")
+
+    def _read_again(
+        self, params: FetchParams, context: FetchContext, on_fetched: OnFetched, late: LateFetch, may_wait: bool
+    ) -> None:
+        if late.is_abandoned:
+            return
+        targets = context.targets()
+        if len(targets) > TARGETS_AT_ONCE:
+            self._read_in_steps(params, context, on_fetched, late, may_wait=may_wait, again=True, may_block=True)
+        else:
+            read = self.reader.read(params, targets, again=True, may_block=True)
+            self._was_read(params, context, on_fetched, late, may_wait, read)
 
 
 def _counted(results: list[FetchResult]) -> list[FetchResult]:

@@ -8,13 +8,14 @@
 Each partition has at most one fsync in progress, in a thread, so that other partitions are still served. When it is
 done, the log's flushed offset is updated on the loop, and `on_flushed` completes the waiting operations. A failed fsync
 is not retried for the same records (the operating system may have dropped them): the log reports the error, and
-`on_failed` completes the waiting operations.
+`on_failed` completes the waiting operations. A follower waits with `until_flushed` before it fetches on.
 
 Source: Kafka's log.flush.interval.messages and log.flush.interval.ms, which flush within the append instead.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,6 @@ from odradek.timer import TimerTask
 if TYPE_CHECKING:
     from odradek.broker.background.tasks import Threads
     from odradek.broker.replica.partition import Partition
-    from odradek.protocol.topic_partition import TopicPartition
     from odradek.storage.flushing import FlushJob
     from odradek.timer import SystemTimer
 
@@ -55,8 +55,9 @@ class LogFlusher:
         self._timer = timer
         self._on_flushed = on_flushed
         self._on_failed = on_failed
-        self._under_way: set[TopicPartition] = set()
-        self._tasks: dict[TopicPartition, FlushTask] = {}
+        self._under_way: dict[Partition, None] = {}
+        self._tasks: dict[Partition, FlushTask] = {}
+        self._ends: dict[Partition, asyncio.Future[None]] = {}
         self.flushes = 0
 
     def appended(self, partition: Partition, *, required: bool) -> None:
@@ -65,25 +66,37 @@ class LogFlusher:
             self.start(partition)
             return
         delay_ms = partition.log.config.flush_ms
-        if delay_ms is not None and delay_ms != NEVER_MS and partition.topic_partition not in self._tasks:
-            task = self._tasks[partition.topic_partition] = FlushTask(delay_ms, self, partition)
+        if delay_ms is not None and delay_ms != NEVER_MS and partition not in self._tasks:
+            task = self._tasks[partition] = FlushTask(delay_ms, self, partition)
             self._timer.add(task)
 
     def due(self, partition: Partition) -> None:
-        self._tasks.pop(partition.topic_partition, None)
+        self._tasks.pop(partition, None)
         self.start(partition)
 
     def start(self, partition: Partition) -> None:
         """Flushes everything appended so far. If a flush is in progress, it checks at its end whether another is
         needed.
         """
-        if partition.topic_partition not in self._under_way:
-            self._under_way.add(partition.topic_partition)
+        if partition not in self._under_way:
+            self._under_way[partition] = None
             self.background.spawn(flush_until_enough(self, partition), f"flush {partition.topic_partition}")
+
+    def until_flushed(self, partition: Partition) -> asyncio.Future[None] | None:
+        """Returns None if the policy requires no flush of the records appended so far; else a future of the end of the
+        flush, to be shared, so do not cancel it. The flush may have failed (`Partition.has_failed`).
+        """
+        if not partition.needs_flush or partition.has_failed:
+            return None
+        end = self._ends.get(partition)
+        if end is None:
+            end = self._ends[partition] = asyncio.get_running_loop().create_future()
+        self.start(partition)
+        return end
 
     def forget(self, partition: Partition) -> None:
         """Cancels the timer of a partition that is removed."""
-        task = self._tasks.pop(partition.topic_partition, None)
+        task = self._tasks.pop(partition, None)
         if task is not None:
             task.cancel()
 
@@ -109,4 +122,7 @@ class LogFlusher:
 
     def ended(self, partition: Partition) -> None:
         """Marks the flush as ended, so that the next append that requires a flush starts one."""
-        self._under_way.discard(partition.topic_partition)
+        self._under_way.pop(partition, None)
+        end = self._ends.pop(partition, None)
+        if end is not None and not end.done():
+            end.set_result(None)

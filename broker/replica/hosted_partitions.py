@@ -52,7 +52,6 @@ class HostedPartitions:
         self.offline.discard(key)
 
     def pop(self, topic_partition: TopicPartition) -> Partition | None:
-        self.offline.discard(topic_partition)
         partition = self._online.pop(topic_partition, None)
         if partition is not None:
             of_topic = self._by_topic[topic_partition.topic]

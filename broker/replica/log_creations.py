@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection, Iterable
-from functools import partial
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 from odradek.broker.background.background import run_all_in_threads
@@ -53,8 +52,8 @@ class LogCreations:
                 await self._background.run_in_thread(write)
 
     async def _finish(self, begun: list[LogCreation]) -> dict[TopicPartition, ProtocolError]:
-        await self._run([creation.run for creation in begun])
-        errors = await self.sync_directories({creation.directory for creation in begun})
+        await run_all_in_threads([creation.run for creation in begun])
+        errors = await self.sync_directories(dict.fromkeys(creation.directory for creation in begun))
         failures = {}
         for creation in begun:
             creation.error = creation.error or errors.get(creation.directory)
@@ -67,8 +66,5 @@ class LogCreations:
     async def sync_directories(self, paths: Collection[str]) -> dict[str, OSError]:
         """Syncs directories of log.dirs; returns the failures."""
         syncs = [DirectorySync(self._logs.files, path) for path in paths]
-        await self._run([sync.run for sync in syncs])
+        await run_all_in_threads([sync.run for sync in syncs])
         return {sync.path: sync.error for sync in syncs if sync.error is not None}
-
-    async def _run(self, functions: list[Callable[[], None]]) -> None:
-        await self._background.run_in_thread(partial(run_all_in_threads, functions))

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from odradek.broker.background.stepwise import Pace, Steps
 from odradek.broker.replica.fetch_params import FetchIsolation, FetchParams, upper_bound
 from odradek.broker.replica.fetch_session import FetchTarget
 from odradek.protocol.errors import ErrorCode, ProtocolError
@@ -28,6 +29,7 @@ from odradek.purgatory import ANSWER_NOW
 if TYPE_CHECKING:
     from odradek.broker.replica.fetch_session import FetchResult
     from odradek.broker.replica.partition import Partition
+    from odradek.broker.replica.remote_replica import RemoteReplica
     from odradek.protocol.topic_partition import TopicPartition
     from odradek.storage.log import Log
     from odradek.storage.log_read import ColdRead, FetchData
@@ -36,6 +38,8 @@ FIRST_VERSION_WITH_ZSTD = 10
 FIRST_VERSION_WITH_STORAGE_ERROR = 6
 NO_EPOCH = -1
 UNDEFINED = -1
+ITEMS_PER_TARGET = 3
+"""What reading a target costs, in items of a step (stepwise.py)."""
 PartitionData = FetchResponse.PartitionData
 
 
@@ -44,13 +48,17 @@ class FetchRead:
     not wait for min_bytes. `cold`: reads that must come from the disk first; the pass is then repeated.
     """
 
-    __slots__ = ("answer_now", "cold", "results", "size")
+    __slots__ = ("answer_now", "cold", "min_one", "remaining", "results", "size")
 
-    def __init__(self) -> None:
+    def __init__(self, max_bytes: int) -> None:
         self.results: list[FetchResult] = []
         self.size = 0
         self.answer_now = False
         self.cold: list[ColdRead] = []
+        self.remaining = max_bytes
+        """How many bytes the next partitions may return (A)."""
+        self.min_one = True
+        """Whether no partition has returned data yet (B)."""
 
 
 def failed_partition(partition: int, error: ErrorCode, version: int) -> PartitionData:
@@ -97,30 +105,45 @@ class LogReader:
         `again`: a repeated read of a waiting fetch, whose partitions were already counted and whose follower's position
         was already recorded. `may_block`: wait for the disk rather than return cold reads.
         """
-        found = FetchRead()
-        remaining = params.max_bytes
-        min_one = True
+        found = FetchRead(params.max_bytes)
         for target in targets:
-            try:
-                data, cold = self._read_one(params, target, remaining, min_one, again, may_block)
-            except ProtocolError as error:
-                target.hosted = target.start = None
-                found.answer_now = True
-                data = failed_partition(target.topic_partition.partition, error.code, params.version)
-            else:
-                size = len(data.records or b"")
-                if cold is not None:
-                    found.cold.append(cold)
-                    size = cold.length
-                elif size:
-                    found.size += size
-                elif data.diverging_epoch is not None:
-                    found.answer_now = True
-                if size:
-                    min_one = False
-                    remaining = max(0, remaining - size)
-            found.results.append((target, data))
+            self._read_into(found, params, target, again, may_block)
         return found
+
+    def read_in_steps(
+        self, params: FetchParams, targets: Iterable[FetchTarget], again: bool, may_block: bool
+    ) -> Steps[FetchRead]:
+        """`read` in steps. Each target is read in one piece; the others may change meanwhile."""
+        found = FetchRead(params.max_bytes)
+        pace = Pace()
+        for target in targets:
+            self._read_into(found, params, target, again, may_block)
+            if pace.step_ends(ITEMS_PER_TARGET):
+                yield
+        return found
+
+    def _read_into(
+        self, found: FetchRead, params: FetchParams, target: FetchTarget, again: bool, may_block: bool
+    ) -> None:
+        try:
+            data, cold = self._read_one(params, target, found.remaining, found.min_one, again, may_block)
+        except ProtocolError as error:
+            target.hosted = target.start = target.follower = None
+            found.answer_now = True
+            data = failed_partition(target.topic_partition.partition, error.code, params.version)
+        else:
+            size = len(data.records or b"")
+            if cold is not None:
+                found.cold.append(cold)
+                size = cold.length
+            elif size:
+                found.size += size
+            elif data.diverging_epoch is not None:
+                found.answer_now = True
+            if size:
+                found.min_one = False
+                found.remaining = max(0, found.remaining - size)
+        found.results.append((target, data))
 
     def _read_one(
         self, params: FetchParams, target: FetchTarget, remaining: int, min_one: bool, again: bool, may_block: bool
@@ -129,8 +152,9 @@ class LogReader:
         log = partition.local_log(target.current_leader_epoch, require_leader=params.require_leader)
         if params.version < FIRST_VERSION_WITH_ZSTD and log.config.compression_type == "zstd":
             raise ProtocolError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+        follower = None
         if params.is_from_follower:
-            partition.follower(params.replica_id, target.current_leader_epoch)
+            follower = partition.follower(params.replica_id, target.current_leader_epoch)
         data = PartitionData(
             partition_index=target.topic_partition.partition,
             high_watermark=log.high_watermark,
@@ -143,7 +167,7 @@ class LogReader:
             partition.stats.fetch_requests += 1
         target.hosted = partition
         if target.last_fetched_epoch != NO_EPOCH and self._diverges(partition, target, data):
-            target.start = None
+            target.start = target.follower = None
             return data, None
         cold = None
         upper = upper_bound(log, params.isolation)
@@ -165,12 +189,13 @@ class LogReader:
             cold = fetched.cold
             if params.isolation is FetchIsolation.COMMITTED and data.records:
                 data.aborted_transactions = _aborted(log, fetched)
-        if params.is_from_follower and not again:
-            self._note_follower(params, partition, target)
+        if follower is not None and not again:
+            self._note_follower(partition, follower, target)
         return data, cold
 
-    def _note_follower(self, params: FetchParams, partition: Partition, target: FetchTarget) -> None:
-        if partition.update_follower(params.replica_id, target.fetch_offset, target.log_start_offset):
+    def _note_follower(self, partition: Partition, follower: RemoteReplica, target: FetchTarget) -> None:
+        target.follower = follower
+        if partition.update_follower(follower.broker_id, target.fetch_offset, target.log_start_offset):
             self._follower_moved(partition)
 
     @staticmethod

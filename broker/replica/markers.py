@@ -32,12 +32,21 @@ OnMarked = Callable[[ErrorCode], object]
 
 
 class Markers:
-    """`listeners`, by topic, are notified of the markers in that topic's partitions."""
+    """`listeners`, by topic, are notified of the markers in that topic's partitions. `on_written(partition, producer
+    id)` is called when a marker is in the log.
+    """
 
-    def __init__(self, appends: Appends, clock: Clock, listeners: Mapping[str, LeadershipListener]) -> None:
+    def __init__(
+        self,
+        appends: Appends,
+        clock: Clock,
+        listeners: Mapping[str, LeadershipListener],
+        on_written: Callable[[TopicPartition, int], object],
+    ) -> None:
         self._appends = appends
         self._clock = clock
         self._listeners = listeners
+        self._on_written = on_written
 
     def append(
         self,
@@ -69,6 +78,7 @@ class Markers:
         if result.error is not ErrorCode.NONE:
             on_done(result.error)
             return
+        self._on_written(topic_partition, producer_id)
 
         def settled(error: ErrorCode) -> None:
             if error is ErrorCode.NONE:

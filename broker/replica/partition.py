@@ -4,27 +4,35 @@ The log manages offsets; the partition manages replicas. It decides:
 
 (A) Fencing. A client may send the leader epoch that it knows: an older one is FENCED_LEADER_EPOCH, a newer one
     UNKNOWN_LEADER_EPOCH.
-(B) Whether an append is allowed. acks=all needs `min.insync.replicas` replicas in sync, or fails with
+(B) Whether an append is allowed. acks=all needs `min.insync.replicas` replicas in the committed ISR, or fails with
     NOT_ENOUGH_REPLICAS.
-(C) The high watermark: the smallest log end offset over the in-sync replicas and over caught-up replicas that are about
-    to join the ISR. It never moves back while this broker leads, and it does not move while too few replicas are in
-    sync.
-(D) Durability. If the flush policy requires an append on disk before it is acknowledged, the leader's own copy counts
-    only up to the log's flushed offset until that append is flushed: neither acks=all nor a consumer gets ahead of it.
+(C) The high watermark: on the leader, the smallest log end offset over the maximal ISR and over caught-up replicas that
+    are about to join it. It does not move while too few replicas are in sync. On a follower it is the leader's, as far
+    as its own log goes. It moves back only with a truncation.
+(D) Durability. If the flush policy requires an append on disk before it is acknowledged, this replica's copy counts
+    only up to the log's flushed offset until that append is flushed: neither acks=all nor a consumer gets ahead of the
+    leader's flush, and a follower, whose next fetch acknowledges the append, flushes before it (`needs_flush`).
+(E) Who is in sync (isr.py). A follower joins the ISR when it has reached the high watermark and the start of the
+    leader's epoch: before the latter it may lack records that were committed under an earlier leader. It leaves when it
+    has not been caught up for `replica.lag.time.max.ms`. The partition proposes, the controller decides.
+(F) Which assignments apply. One with an older leader epoch or partition epoch changes nothing. A leader that becomes a
+    follower keeps nothing of what it knew of the replicas.
 
 Everything here is synchronous and sends nothing; the replica manager notifies waiting operations.
 
-Source: Kafka's Partition; KIP-101 and KIP-320 for the epochs, KIP-966 for holding the high watermark below the minimum
-ISR.
+Source: Kafka's Partition; KIP-101 and KIP-320 for the epochs, KIP-497 for the ISR, KIP-966 for holding the high
+watermark below the minimum ISR.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from odradek.broker.metadata.metadata_cache import NO_LEADER, PartitionState
+from odradek.broker.replica.isr import Isr, IsrAnswer, IsrProposal
 from odradek.broker.replica.remote_replica import RemoteReplica
+from odradek.broker.replica.replication import Replication
 from odradek.broker.replica.topic_stats import TopicStats
 from odradek.protocol.append_allowance import AppendAllowance
 from odradek.protocol.errors import ErrorCode, ProtocolError
@@ -32,33 +40,36 @@ from odradek.protocol.leader_assignment import ValidatedBatch
 from odradek.protocol.plain_batch import PlainBatch
 from odradek.protocol.record_validation import AppendOrigin
 from odradek.protocol.topic_partition import TopicPartition
-from odradek.timer import Clock
 
 if TYPE_CHECKING:
     from odradek.broker.replica.watcher import Watcher
     from odradek.storage.log import Log
     from odradek.storage.log_append import LogAppendInfo
+    from odradek.storage.log_follow import FollowerAppendInfo
     from odradek.storage.log_offsets import EpochEndOffset
 
 NO_LEADER_EPOCH = -1
+NO_PARTITION_EPOCH = -1
 HIGH_WATERMARK = -1  # DeleteRecords: "everything committed"
 
 
 class Partition:
     """A hosted partition. `watchers` are the targets of fetch sessions to notify when anything visible to a fetch
-    changes.
+    changes. `isr` and `remote_replicas` are the leader's; a follower has none.
     """
 
     __slots__ = (
-        "_clock",
-        "_replica_lag_time_max_ms",
+        "_replication",
+        "adding",
         "epoch_start_offset",
-        "in_sync",
+        "has_reported_failure",
         "is_leader",
+        "isr",
         "leader_epoch",
         "leader_id",
-        "local_broker_id",
+        "leadership",
         "log",
+        "partition_epoch",
         "remote_replicas",
         "replicas",
         "required_flush_offset",
@@ -69,72 +80,108 @@ class Partition:
     )
 
     def __init__(
-        self,
-        topic_partition: TopicPartition,
-        topic_id: UUID,
-        log: Log,
-        stats: TopicStats,
-        *,
-        local_broker_id: int,
-        clock: Clock,
-        replica_lag_time_max_ms: int = 30_000,
+        self, topic_partition: TopicPartition, topic_id: UUID, log: Log, stats: TopicStats, replication: Replication
     ) -> None:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self.log: Log = log
         self.stats = stats
-        self.local_broker_id = local_broker_id
-        self.leader_id = -1
+        self.leader_id = NO_LEADER
         self.leader_epoch = NO_LEADER_EPOCH
+        self.partition_epoch = NO_PARTITION_EPOCH
         self.is_leader = False
+        self.leadership = 0
+        """Which time that this broker leads a partition; another one after each time that it did not."""
         self.replicas: tuple[int, ...] = ()
-        self.in_sync: frozenset[int] = frozenset()
+        self.adding: tuple[int, ...] = ()
+        self.isr = Isr()
         self.remote_replicas: dict[int, RemoteReplica] = {}
         self.epoch_start_offset = 0
         self.required_flush_offset = 0
-        self.watchers: set[Watcher] = set()
-        self._clock = clock
-        self._replica_lag_time_max_ms = replica_lag_time_max_ms
+        """At first the end of what the log has already, if that should have been flushed."""
+        self.has_reported_failure = False
+        self.watchers: dict[Watcher, None] = {}
+        self._replication = replication
+        self._require_flush()
 
-    # Leadership
+    # Roles
 
-    def make_leader(self, leader_epoch: int, replicas: Sequence[int], isr: Iterable[int]) -> bool:
-        """Takes or renews leadership with this assignment. Returns True if the broker was not the leader in this epoch
-        before.
+    def is_outdated(self, state: PartitionState) -> bool:
+        """Whether the assignment is older than the one that applies (F)."""
+        return state.leader_epoch < self.leader_epoch or state.partition_epoch < self.partition_epoch
+
+    def make_leader(self, state: PartitionState) -> bool:
+        """Takes or renews leadership with this assignment, unless it is outdated (F). Returns True if the broker was
+        not the leader in this epoch before.
         """
-        is_new_leader = not self.is_leader or leader_epoch != self.leader_epoch
-        self.replicas = tuple(replicas)
-        self.in_sync = frozenset(isr)
+        if self.is_outdated(state):
+            return False
+        is_new_epoch = not self.is_leader or state.leader_epoch > self.leader_epoch
+        led_before = self.is_leader and state.leader_epoch == self.leader_epoch + 1
+        if is_new_epoch:
+            self.log.assign_epoch_start_offset(state.leader_epoch)
+        if is_new_epoch or state.partition_epoch > self.partition_epoch:
+            self.isr.commit(state.isr)
+        else:
+            self.isr.assigned_again()
+        self._assign(state)
+        if not self.is_leader:
+            self._replication.leaderships += 1
+            self.leadership = self._replication.leaderships
+        self.is_leader = True
+        local_id = self._replication.broker_id
         self.remote_replicas = {
             broker_id: self.remote_replicas.get(broker_id) or RemoteReplica(broker_id)
-            for broker_id in replicas
-            if broker_id != self.local_broker_id
+            for broker_id in state.replicas
+            if broker_id != local_id
         }
-        end = self.log.log_end_offset
-        if is_new_leader:
-            self.leader_epoch = leader_epoch
-            self.epoch_start_offset = end
-            self.log.assign_epoch_start_offset(leader_epoch)
-        now = self._clock.now_ms()
-        for replica in self.remote_replicas.values():
-            replica.reset(now, end, is_new_leader=is_new_leader, in_sync=replica.broker_id in self.in_sync)
-        self.leader_id = self.local_broker_id
-        self.is_leader = True
+        if is_new_epoch:
+            self._begin_epoch(state, led_before)
         self.maybe_increment_high_watermark()
-        return is_new_leader
+        return is_new_epoch
 
-    def make_follower(self, leader_id: int, leader_epoch: int, replicas: Sequence[int]) -> None:
-        """Makes `leader_id` the leader: appends and fetches by clients are refused with NOT_LEADER_OR_FOLLOWER."""
-        self.leader_id = leader_id
-        self.leader_epoch = leader_epoch
+    def _begin_epoch(self, state: PartitionState, led_before: bool) -> None:
+        """`led_before`: the broker led in the epoch just before this one, too. Otherwise the followers may have
+        truncated their logs since to that of a leader in between.
+        """
+        end = self.log.log_end_offset
+        self.epoch_start_offset = end
+        self.required_flush_offset = min(self.required_flush_offset, end)
+        now = self._replication.clock.now_ms()
+        for replica in self.remote_replicas.values():
+            in_sync = replica.broker_id in state.isr
+            replica.reset(now, end, is_new_leader=not led_before, in_sync=in_sync)
+
+    def make_follower(self, state: PartitionState) -> bool:
+        """Follows the assignment's leader (maybe NO_LEADER), unless the assignment is outdated (F): appends by clients
+        are refused with NOT_LEADER_OR_FOLLOWER. Returns True if the leader epoch is a new one.
+        """
+        if self.is_outdated(state):
+            return False
+        is_new_epoch = state.leader_epoch > self.leader_epoch
+        self._assign(state)
+        self._forget_replicas()
+        return is_new_epoch
+
+    def _assign(self, state: PartitionState) -> None:
+        if state.leader_epoch > self.leader_epoch:
+            self.has_reported_failure = False
+        self.leader_id = state.leader
+        self.leader_epoch = state.leader_epoch
+        self.partition_epoch = state.partition_epoch
+        self.replicas = state.replicas
+        self.adding = state.adding
+
+    def _forget_replicas(self) -> None:
         self.is_leader = False
-        self.replicas = tuple(replicas)
-        self.in_sync = frozenset()
+        self.isr.commit(())
         self.remote_replicas = {}
+        self.epoch_start_offset = 0
 
     def resign(self) -> None:
         """Stops serving the partition."""
-        self.make_follower(-1, self.leader_epoch, self.replicas)
+        self.leader_id = NO_LEADER
+        self._forget_replicas()
 
     @property
     def has_failed(self) -> bool:
@@ -168,11 +215,72 @@ class Partition:
 
     @property
     def is_under_min_isr(self) -> bool:
-        return self.is_leader and len(self.in_sync) < self.minimum_in_sync
+        return self.is_leader and len(self.isr.committed) < self.minimum_in_sync
 
     @property
     def is_under_replicated(self) -> bool:
-        return self.is_leader and len(self.in_sync) < len(self.replicas)
+        """Whether fewer replicas are in sync than the partition has, not counting those that are being added."""
+        return self.is_leader and len(self.isr.committed) < len(self.replicas) - len(self.adding)
+
+    def maybe_shrink_isr(self) -> None:
+        """Proposes an ISR without the followers that lag (E), unless another proposal is under way."""
+        isr = self.isr
+        if not self.is_leader or isr.proposal is not None or len(isr.committed) == 1:
+            return
+        replication = self._replication
+        end, now = self.log.log_end_offset, replication.clock.now_ms()
+        in_sync: list[int] = []
+        for broker_id in isr.committed:
+            replica = self.remote_replicas.get(broker_id)
+            if broker_id == replication.broker_id or (
+                replica is not None and replica.is_caught_up(end, now, replication.lag_time_max_ms)
+            ):
+                in_sync.append(broker_id)
+        if len(in_sync) < len(isr.committed):
+            self._propose(tuple(in_sync))
+
+    def _maybe_expand_isr(self, replica: RemoteReplica) -> None:
+        """Proposes an ISR with the follower if it has caught up and is alive (E)."""
+        if (
+            self.isr.proposal is None
+            and replica.log_end_offset >= self.log.high_watermark
+            and replica.log_end_offset >= self.epoch_start_offset
+            and self._replication.is_alive(replica.broker_id)
+        ):
+            self._propose((*self.isr.committed, replica.broker_id))
+
+    def _propose(self, isr: tuple[int, ...]) -> None:
+        proposal = IsrProposal(self.topic_partition, self.leader_epoch, isr, self.partition_epoch)
+        self.isr.propose(proposal)
+        self._replication.propose(proposal)
+
+    def is_proposing(self, proposal: IsrProposal) -> bool:
+        """Whether the proposal still needs an answer."""
+        return self.isr.proposal is proposal and not self.isr.is_outdated
+
+    def isr_answered(self, proposal: IsrProposal, answer: IsrAnswer) -> bool:
+        """Applies the controller's answer, unless the proposal is not the current one. Returns True if the high
+        watermark moved. If `is_proposing` is still true afterwards, the proposal is to be sent again.
+        """
+        isr = self.isr
+        if isr.proposal is not proposal:
+            return False
+        stats = self._replication.isr_stats
+        if isinstance(answer, ErrorCode):
+            stats.failed_updates += 1
+            isr.refuse(answer)
+            return False
+        if answer.leader_epoch != self.leader_epoch or answer.partition_epoch < self.partition_epoch:
+            stats.failed_updates += 1
+            isr.refuse(ErrorCode.INVALID_UPDATE_VERSION)
+            return False
+        if len(proposal.isr) > len(isr.committed):
+            stats.expands += 1
+        else:
+            stats.shrinks += 1
+        self.partition_epoch = answer.partition_epoch
+        isr.commit(answer.isr)
+        return self.maybe_increment_high_watermark()
 
     # Appends
 
@@ -180,7 +288,7 @@ class Partition:
         """Checks whether an append is allowed (B). Raises NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS."""
         if not self.is_leader:
             raise ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        if acks == -1 and self.remote_replicas and len(self.in_sync) < self.minimum_in_sync:
+        if acks == -1 and self.remote_replicas and len(self.isr.committed) < self.minimum_in_sync:
             raise ProtocolError(ErrorCode.NOT_ENOUGH_REPLICAS)
 
     def append_as_leader(
@@ -215,9 +323,11 @@ class Partition:
             self.required_flush_offset = end
 
     def maybe_increment_high_watermark(self) -> bool:
-        """Advances the high watermark if possible (C); returns True if it moved. Called after every append, follower
-        fetch, flush and change of the ISR.
+        """Advances the leader's high watermark if possible (C); returns True if it moved. Called after every append,
+        follower fetch, flush and change of the ISR.
         """
+        if not self.is_leader:
+            return False
         log = self.log
         limit = log.log_end_offset
         if self.required_flush_offset > log.flushed_offset:
@@ -232,15 +342,21 @@ class Partition:
         return True
 
     def _smallest_end_offset(self, limit: int) -> int:
-        leader_end = self.log.log_end_offset
-        now = self._clock.now_ms()
+        maximal = self.isr.maximal
         for replica in self.remote_replicas.values():
-            if replica.log_end_offset < limit and (
-                replica.broker_id in self.in_sync
-                or replica.is_caught_up(leader_end, now, self._replica_lag_time_max_ms)
-            ):
+            if replica.log_end_offset < limit and (replica.broker_id in maximal or self._may_join(replica)):
                 limit = replica.log_end_offset
         return limit
+
+    def _may_join(self, replica: RemoteReplica) -> bool:
+        """Whether the follower is about to join the ISR (C). If the high watermark did not wait for it, it might never
+        reach it.
+        """
+        replication = self._replication
+        now = replication.clock.now_ms()
+        return replica.is_caught_up(self.log.log_end_offset, now, replication.lag_time_max_ms) and replication.is_alive(
+            replica.broker_id
+        )
 
     def reached(self, required_offset: int) -> tuple[bool, ErrorCode]:
         """Whether acks=all is satisfied up to `required_offset` (exclusive), and the resulting error code."""
@@ -248,7 +364,7 @@ class Partition:
             return False, ErrorCode.NOT_LEADER_OR_FOLLOWER
         if self.log.high_watermark < required_offset:
             return False, ErrorCode.KAFKA_STORAGE_ERROR if self.has_failed else ErrorCode.NONE
-        if self.is_under_min_isr:
+        if len(self.isr.maximal) < self.minimum_in_sync:
             return True, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         return True, ErrorCode.NONE
 
@@ -261,6 +377,42 @@ class Partition:
         if self.log.flushed_offset >= required_offset or required_offset > self.required_flush_offset:
             return True, ErrorCode.NONE
         return False, ErrorCode.KAFKA_STORAGE_ERROR if self.has_failed else ErrorCode.NONE
+
+    @property
+    def needs_flush(self) -> bool:
+        """Whether records wait for a flush that the policy requires (D)."""
+        log = self.log
+        return min(self.required_flush_offset, log.log_end_offset) > log.flushed_offset
+
+    # Following
+
+    def append_as_follower(self, records: bytes | memoryview) -> FollowerAppendInfo | None:
+        """Appends the batches of a fetch as the leader has them. Returns None if none of them is whole. If
+        `needs_flush` is true afterwards, the flush must end before the next fetch (D).
+
+        Raises NOT_LEADER_OR_FOLLOWER if this broker is the leader, and the errors of Log.append_as_follower.
+        """
+        if self.is_leader:
+            raise ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        log = self.log
+        self.required_flush_offset = min(self.required_flush_offset, log.log_end_offset)
+        info = log.append_as_follower(records)
+        if info is not None and info.flush_required:
+            self._require_flush()
+        return info
+
+    def follow(self, high_watermark: int, log_start_offset: int) -> bool:
+        """Adopts the leader's high watermark (C) and log start offset, as far as this log goes. Returns True if one of
+        them moved. Raises KAFKA_STORAGE_ERROR.
+        """
+        log = self.log
+        old_high_watermark, old_start = log.high_watermark, log.log_start_offset
+        limit = min(high_watermark, log.log_end_offset)
+        if limit > old_high_watermark:
+            log.update_high_watermark(limit)
+        if log_start_offset > old_start:
+            log.delete_records_before(min(log_start_offset, log.high_watermark))
+        return log.high_watermark > old_high_watermark or log.log_start_offset > old_start
 
     # Followers
 
@@ -276,22 +428,29 @@ class Partition:
         return replica
 
     def update_follower(self, replica_id: int, fetch_offset: int, log_start_offset: int) -> bool:
-        """Records that a follower has everything before `fetch_offset`. Returns True if the high or the low watermark
-        moved.
+        """Records that a follower has everything before `fetch_offset`; it may be proposed for the ISR now (E). Returns
+        True if the high or the low watermark moved.
         """
         replica = self.remote_replicas[replica_id]
-        old_low_watermark = self.low_watermark
-        replica.update_fetch_state(fetch_offset, log_start_offset, self._clock.now_ms(), self.log.log_end_offset)
-        return self.maybe_increment_high_watermark() or self.low_watermark > old_low_watermark
+        old_end, old_start = replica.log_end_offset, replica.log_start_offset
+        old_low_watermark = self.low_watermark if log_start_offset != old_start else -1
+        replica.update_fetch_state(
+            fetch_offset, log_start_offset, self._replication.clock.now_ms(), self.log.log_end_offset
+        )
+        if replica_id not in self.isr.committed:
+            self._maybe_expand_isr(replica)
+        moved = fetch_offset != old_end and self.maybe_increment_high_watermark()
+        return moved or (log_start_offset != old_start and self.low_watermark > old_low_watermark)
 
     # Deletion
 
     @property
     def low_watermark(self) -> int:
-        """The smallest log start offset over all replicas, which DeleteRecords waits for."""
+        """The smallest log start offset over the live replicas, which DeleteRecords waits for."""
         lowest = self.log.log_start_offset
         for replica in self.remote_replicas.values():
-            lowest = min(lowest, replica.log_start_offset)
+            if replica.log_start_offset < lowest and self._replication.is_alive(replica.broker_id):
+                lowest = replica.log_start_offset
         return lowest
 
     def delete_records(self, before: int) -> int:

@@ -2,16 +2,16 @@
 
 It finds the partition, lets it decide, and notifies waiting operations. The operations are in other modules: appends.py
 and large_appends.py (Produce), markers.py (WriteTxnMarkers), fetches.py (Fetch), deletions.py (DeleteRecords),
-partition_offsets.py (ListOffsets), flusher.py (fsync), log_dir_moves.py (AlterReplicaLogDirs). Operations on several
-partitions return a result for each; the failure of one partition is a value. Operations on one partition raise
-ProtocolError.
+partition_offsets.py (ListOffsets), flusher.py (fsync), log_dir_moves.py (AlterReplicaLogDirs), alter_partitions.py
+(proposals of ISRs to the controller). Operations on several partitions return a result for each; the failure of one
+partition is a value. Operations on one partition raise ProtocolError.
 
 Source: Kafka's ReplicaManager.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
@@ -19,12 +19,15 @@ import structlog
 
 from odradek.broker.background.stepwise import Pace, Steps
 from odradek.broker.background.tasks import ThreadsAndTurns
+from odradek.broker.metadata.metadata_cache import PartitionState
 from odradek.broker.replica import partition_offsets
+from odradek.broker.replica.alter_partitions import AlterPartitions
 from odradek.broker.replica.appends import Appends
 from odradek.broker.replica.deletions import Deletions
 from odradek.broker.replica.fetches import Fetches
 from odradek.broker.replica.flusher import LogFlusher
 from odradek.broker.replica.hosted_partitions import HostedPartitions
+from odradek.broker.replica.isr import IsrAnswer, IsrProposal
 from odradek.broker.replica.large_appends import LargeAppends
 from odradek.broker.replica.leadership_listener import LeadershipListener
 from odradek.broker.replica.log_creations import LogCreations
@@ -32,6 +35,7 @@ from odradek.broker.replica.log_dir_moves import LogDirMoves
 from odradek.broker.replica.log_dirs import LogDirDescription, ReplicaDescription, chosen
 from odradek.broker.replica.markers import Markers
 from odradek.broker.replica.partition import Partition
+from odradek.broker.replica.replication import Replication
 from odradek.broker.replica.topic_stats import AllTopicStats
 from odradek.broker.replica.verification import TransactionVerification
 from odradek.broker.replica.wakeups import Wakeups
@@ -70,8 +74,11 @@ class ReplicaSettings(NamedTuple):
 
 
 class ReplicaManager:
-    """`is_known` returns whether the cluster has such a partition, on any broker; `background` runs fsyncs and cold
-    reads.
+    """`is_known` returns whether the cluster has such a partition, on any broker; `is_alive` whether it has a live
+    broker of this id; `background` runs fsyncs and cold reads.
+
+    `on_log_failed` is called when the log of a partition with other replicas can no longer be written, once per leader
+    epoch: the broker should give up the leadership.
     """
 
     def __init__(
@@ -84,14 +91,16 @@ class ReplicaManager:
         completions: CompletionQueue,
         background: ThreadsAndTurns,
         is_known: Callable[[TopicPartition], bool],
+        is_alive: Callable[[int], bool],
     ) -> None:
         self.settings = settings
         self.log_manager = log_manager
         self.partitions = HostedPartitions(is_known)
         self.topic_stats = AllTopicStats()
-        self._renamed_in: set[str] = set()
+        self._renamed_in: dict[str, None] = {}
         self.leadership_listeners: dict[str, LeadershipListener] = {}
         """By topic: the coordinators of the internal topics."""
+        self.on_log_failed: Callable[[Partition], object] = lambda _: None
         self.produce_purgatory = DelayedOperationPurgatory(
             "Produce", timer, clock, completions, settings.producer_purgatory_purge_interval_requests
         )
@@ -103,27 +112,38 @@ class ReplicaManager:
         )
         self._clock = clock
         self._creations = LogCreations(log_manager, background)
-        self._wakeups = Wakeups(
-            completions, self.produce_purgatory, self.fetch_purgatory, self.delete_records_purgatory
+        self.wakeups = Wakeups(completions, self.produce_purgatory, self.fetch_purgatory, self.delete_records_purgatory)
+        self.alter_partitions = AlterPartitions(
+            settings.broker_id, timer, background, self._is_proposing, self._isr_answered
         )
-        self.flusher = LogFlusher(background, timer, self._flushed, self._wakeups.watermark_moved)
+        self._replication = Replication(
+            settings.broker_id, clock, settings.replica_lag_time_max_ms, is_alive, self.alter_partitions.propose
+        )
+        self.isr_stats = self._replication.isr_stats
+        self.flusher = LogFlusher(background, timer, self._flushed, self._flush_failed)
         self.appends = Appends(
-            self.partitions, self._wakeups, self.flusher, settings.odradek_max_decompressed_request_bytes
+            self.partitions,
+            self.wakeups,
+            self.flusher,
+            settings.odradek_max_decompressed_request_bytes,
+            self.log_failed,
         )
         self.large_appends = LargeAppends(self.appends, self.partitions, background)
-        self.fetches = Fetches(self.partitions, self._wakeups, background)
-        self.deletions = Deletions(self.partitions, self._wakeups)
+        self.fetches = Fetches(self.partitions, self.wakeups, background)
+        self.deletions = Deletions(self.partitions, self.wakeups)
         self.log_dir_moves = LogDirMoves(
             log_manager, self.partitions, background, settings.num_replica_alter_log_dirs_threads
         )
         self.verification = TransactionVerification(self.partitions, clock)
         self.append_records = self.appends.append
-        self.append_end_transaction_marker = Markers(self.appends, clock, self.leadership_listeners).append
+        self.append_end_transaction_marker = Markers(
+            self.appends, clock, self.leadership_listeners, self.verification.marker_written
+        ).append
         self.fetch_messages = self.fetches.fetch
         self.delete_records = self.deletions.delete
         self.partition = self.partitions.find
 
-    # Leadership: the controller's calls
+    # Roles: see role_changes.py
 
     async def make_logs(self, new_logs: Iterable[NewLog]) -> dict[TopicPartition, ProtocolError]:
         """Creates the missing logs, all together; returns once they are on disk. A partition whose log could not be
@@ -136,39 +156,71 @@ class ReplicaManager:
 
     async def sync_log_dirs(self) -> None:
         """Makes the renames by `stop_replica` durable; an error is logged."""
-        paths, self._renamed_in = self._renamed_in, set()
+        paths, self._renamed_in = self._renamed_in, {}
         for path, error in (await self._creations.sync_directories(paths)).items():
             log.error("log directory not synced", directory=path, reason=str(error))
 
     def become_leader(
-        self,
-        topic_partition: TopicPartition,
-        topic_id: UUID,
-        leader_epoch: int,
-        replicas: Sequence[int],
-        isr: Sequence[int],
-        log_config: LogConfig,
+        self, topic_partition: TopicPartition, topic_id: UUID, state: PartitionState, log_config: LogConfig
     ) -> Partition:
-        """Opens or creates the log and makes this broker the partition's leader, or renews the assignment.
+        """Opens or creates the log and makes this broker the partition's leader, or renews the assignment. The
+        partition must not be followed.
 
         Raises ProtocolError or OSError if the log cannot be opened; the partition then responds with
         KAFKA_STORAGE_ERROR.
         """
-        partition = self.partitions.get(topic_partition)
+        partition = self._hosted(topic_partition, topic_id, log_config)
         try:
-            if partition is None:
-                partition = self._open(topic_partition, topic_id, log_config)
-            partition.make_leader(leader_epoch, replicas, isr)
-        except (OSError, ProtocolError):
+            partition.make_leader(state)
+        except ProtocolError:
             self._fail(topic_partition)
             raise
-        self.partitions.put(partition)
-        self.log_dir_moves.resume(topic_partition)
-        self._wakeups.watermark_moved(partition)
+        self.wakeups.watermark_moved(partition)
         listener = self.leadership_listeners.get(topic_partition.topic)
         if listener is not None:
-            listener.elected(topic_partition.partition, leader_epoch)
+            listener.elected(topic_partition.partition, state.leader_epoch)
         return partition
+
+    def become_follower(
+        self, topic_partition: TopicPartition, topic_id: UUID, state: PartitionState, log_config: LogConfig
+    ) -> Partition:
+        """Opens or creates the log and makes another broker, or none, the partition's leader. The caller begins to
+        follow the leader. Operations that wait for the partition are completed with an error. Raises as
+        `become_leader` does.
+        """
+        partition = self._hosted(topic_partition, topic_id, log_config)
+        was_leader = partition.is_leader
+        partition.make_follower(state)
+        if was_leader and not partition.is_leader:
+            self._end_leadership(partition)
+        return partition
+
+    def _hosted(self, topic_partition: TopicPartition, topic_id: UUID, log_config: LogConfig) -> Partition:
+        partition = self.partitions.get(topic_partition)
+        if partition is None:
+            try:
+                partition = self._open(topic_partition, topic_id, log_config)
+            except (OSError, ProtocolError):
+                self._fail(topic_partition)
+                raise
+            self.partitions.put(partition)
+            if partition.needs_flush:
+                self.flusher.start(partition)
+            self.log_dir_moves.resume(topic_partition)
+        return partition
+
+    def _end_leadership(self, partition: Partition) -> None:
+        key = partition.topic_partition
+        self.appends.expirations.forget(key)
+        self.deletions.expirations.forget(key)
+        self.wakeups.watermark_moved(partition)
+        listener = self.leadership_listeners.get(key.topic)
+        if listener is not None:
+            listener.resigned(key.partition)
+
+    def take_offline(self, topic_partition: TopicPartition) -> None:
+        """The partition's disk has failed: it responds with KAFKA_STORAGE_ERROR until the broker starts again."""
+        self._fail(topic_partition)
 
     def _fail(self, topic_partition: TopicPartition) -> None:
         self.stop_replica(topic_partition)
@@ -180,13 +232,12 @@ class ReplicaManager:
             topic_id,
             self.log_manager.get_or_create(topic_partition, topic_id, log_config),
             self.topic_stats.of(topic_partition.topic),
-            local_broker_id=self.settings.broker_id,
-            clock=self._clock,
-            replica_lag_time_max_ms=self.settings.replica_lag_time_max_ms,
+            self._replication,
         )
 
     def stop_replica(self, topic_partition: TopicPartition, delete: bool = False) -> None:
-        """Stops serving the partition, and with `delete` removes its log (`sync_log_dirs` makes that durable).
+        """Stops serving the partition, and with `delete` removes its log (`sync_log_dirs` makes that durable). Only its
+        deletion ends that a partition is offline.
 
         Operations that wait for the partition are completed with an error.
         """
@@ -195,19 +246,16 @@ class ReplicaManager:
             partition.resign()
             self.flusher.forget(partition)
             self.log_dir_moves.forget(topic_partition)
-            self.appends.expirations.forget(topic_partition)
-            self.deletions.expirations.forget(topic_partition)
-            self._wakeups.watermark_moved(partition)
-            listener = self.leadership_listeners.get(topic_partition.topic)
-            if listener is not None:
-                listener.resigned(topic_partition.partition)
+            self._end_leadership(partition)
         if not self.partitions.of_topic(topic_partition.topic):
             self.topic_stats.forget(topic_partition.topic)
         partition_log = self.log_manager.get(topic_partition) if delete else None
         if partition_log is not None:
             directory = self.log_manager.directory_of(partition_log)
             self.log_manager.delete(topic_partition, sync=False)
-            self._renamed_in.add(directory)
+            self._renamed_in[directory] = None
+        if delete:
+            self.partitions.offline.discard(topic_partition)
 
     def update_log_config(self, topic: str, config: LogConfig) -> None:
         """Applies these settings to the topic's open logs."""
@@ -215,7 +263,7 @@ class ReplicaManager:
             partition.log.update_config(config)
             self.flusher.appended(partition, required=False)
             if partition.maybe_increment_high_watermark():
-                self._wakeups.watermark_moved(partition)
+                self.wakeups.watermark_moved(partition)
 
     # Changes without a request
 
@@ -237,16 +285,80 @@ class ReplicaManager:
             old_start = log.log_start_offset
             deleted = next(steps, None)
             if log.log_start_offset != old_start:
-                self._wakeups.watermark_moved(partition)
+                self.wakeups.watermark_moved(partition)
             if deleted is None:
                 return
             yield deleted
 
     def _flushed(self, partition: Partition) -> None:
         if partition.maybe_increment_high_watermark():
-            self._wakeups.watermark_moved(partition)
+            self.wakeups.watermark_moved(partition)
         else:
-            self._wakeups.flushed(partition)
+            self.wakeups.flushed(partition)
+
+    def _flush_failed(self, partition: Partition) -> None:
+        self.wakeups.watermark_moved(partition)
+        self.log_failed(partition)
+
+    def log_failed(self, partition: Partition) -> None:
+        """A write or a flush of the partition's log has failed."""
+        if len(partition.replicas) > 1 and not partition.has_reported_failure:
+            partition.has_reported_failure = True
+            self.on_log_failed(partition)
+
+    # In-sync replicas
+
+    def shrink_isrs(self) -> Steps[None]:
+        """Proposes to remove lagging followers from the ISRs of the partitions that this broker leads. Due every half
+        of `replica.lag.time.max.ms`.
+
+        A follower that was about to join an ISR may lag too: the high watermark no longer waits for it.
+        """
+        pace = Pace()
+        for partition in self.partitions:
+            if pace.step_ends():
+                yield
+            if partition.remote_replicas:
+                partition.maybe_shrink_isr()
+                if partition.maybe_increment_high_watermark():
+                    self.wakeups.watermark_moved(partition)
+
+    def live_brokers_changed(self) -> None:
+        """Brokers have joined or left the cluster: DeleteRecords waits only for the replicas on live ones."""
+        if self.delete_records_purgatory.delayed:
+            for partition in self.partitions:
+                if partition.remote_replicas:
+                    self.wakeups.replicas_changed(partition)
+
+    def _is_proposing(self, proposal: IsrProposal) -> bool:
+        partition = self.partitions.get(proposal.topic_partition)
+        return partition is not None and partition.is_proposing(proposal)
+
+    def _isr_answered(self, proposal: IsrProposal, answer: IsrAnswer) -> None:
+        """Wakes whoever waits for the high watermark, and the sessions of followers that are no longer in sync: their
+        fetches are visited from now on.
+        """
+        partition = self.partitions.get(proposal.topic_partition)
+        if partition is None:
+            return
+        before = partition.isr.committed
+        moved = partition.isr_answered(proposal, answer)
+        if moved or partition.isr.committed != before:
+            self.wakeups.watermark_moved(partition)
+        if partition.isr.committed != before:
+            log.info(
+                "in-sync replicas changed",
+                partition=str(partition.topic_partition),
+                isr=partition.isr.committed,
+                partition_epoch=partition.partition_epoch,
+            )
+        elif isinstance(answer, ErrorCode):
+            log.info(
+                "in-sync replicas not changed",
+                partition=str(partition.topic_partition),
+                proposed=proposal.isr,
+                reason=answer.name,
+            )
 
     # Queries
 
@@ -308,5 +420,6 @@ class ReplicaManager:
 
     def shutdown(self) -> None:
         """Completes all waiting operations in their current state; nothing waits from then on. The logs stay open."""
+        self.alter_partitions.close()
         for purgatory in (self.fetch_purgatory, self.produce_purgatory, self.delete_records_purgatory):
             purgatory.shutdown()

@@ -50,10 +50,14 @@ class Wakeups:
         """After the flushed offset moved but the high watermark did not: a produce with acks=1 may wait for it."""
         self._completions.add(self.produce, partition.topic_partition)
 
+    def replicas_changed(self, partition: Partition) -> None:
+        """After the set of live replicas changed, and with it perhaps the low watermark."""
+        self._completions.add(self.delete_records, partition.topic_partition)
+
     def _wake_sessions(self, partition: Partition) -> None:
-        watchers, partition.watchers = partition.watchers, set()
+        watchers, partition.watchers = partition.watchers, {}
         for watcher in watchers:
             key = watcher.awaken()
             if key is not None:
-                partition.watchers.add(watcher)
+                partition.watchers[watcher] = None
                 self._completions.add(self.fetch, key)

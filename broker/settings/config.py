@@ -25,7 +25,7 @@ import structlog
 
 from odradek.broker.settings import AUTHORIZER, BROKER, TOPIC, ConfigError, Setting, Value, parse_value
 from odradek.broker.settings.checks import check_broker_values, check_topic_values
-from odradek.broker.settings.listeners import Listener, read_listeners, with_port
+from odradek.broker.settings.listeners import Listener, inter_broker_listener, read_listeners, with_port
 from odradek.broker.settings.properties import parse_properties
 from odradek.storage.log_config import LogConfig
 
@@ -149,6 +149,11 @@ class BrokerConfig:
     def broker_id(self) -> int:
         """broker.id, or -1 if the node chooses its own."""
         return int(self._values["broker.id"])  # type: ignore[arg-type]
+
+    @property
+    def inter_broker_listener(self) -> str:
+        """The name of the listener for connections between brokers."""
+        return inter_broker_listener(self._values)
 
     @property
     def log_dirs(self) -> list[str]:

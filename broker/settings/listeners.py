@@ -83,6 +83,12 @@ def read_listeners(values: Mapping[str, Any], given: Collection[str]) -> list[Li
     ]
 
 
+def inter_broker_listener(values: Mapping[str, Any]) -> str:
+    """Returns the name of the listener for connections between brokers (E)."""
+    name = values["inter.broker.listener.name"]
+    return str(values["security.inter.broker.protocol"] if name is None else name.upper())
+
+
 def with_port(listeners: str, port: int) -> str:
     """Returns `listeners` with the port of the first one replaced."""
     first, comma, rest = listeners.partition(",")
@@ -175,7 +181,7 @@ def _check_inter_broker_listener(
         raise ConfigError(setting, f"only one of {setting} and {protocol_setting} can be set")
     if name is not None and name.upper() not in protocols:
         raise ConfigError(setting, f"{setting}: listener {name.upper()} is not in listener.security.protocol.map")
-    wanted = values[protocol_setting] if name is None else name.upper()
+    wanted = inter_broker_listener(values)
     if wanted not in advertised:
         raise ConfigError(
             setting, f"{setting}: {wanted} is not among the advertised listeners {', '.join(sorted(advertised))}"

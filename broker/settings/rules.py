@@ -121,6 +121,18 @@ class Release:
         return "is not a known release of Kafka"
 
 
+class ProtocolBetweenBrokers(Release):
+    """The release whose protocol the requests between brokers have: 3.0 and no other."""
+
+    __slots__ = ()
+
+    def problem(self, value: Value) -> str | None:
+        problem = super().problem(value)
+        if problem is not None or value == "3.0-IV1" or str(value).split(".")[:2] == ["3", "0"]:
+            return problem
+        return "is not 3.0-IV1 (or 3.0), the only protocol between brokers that Odradek has"
+
+
 class NotNull:
     """Any text, including the empty one."""
 

@@ -128,7 +128,7 @@ TOPIC_SETTINGS = (
     Setting("segment.ms", LONG, 604800000, MEDIUM, valid=AtLeast(1), takes_effect=True,
             synonyms=(Synonym("log.roll.ms"), Synonym("log.roll.hours", 3600000)),
             doc="The age at which a segment rolls even if it is not full, based on the timestamps of its records."),
-    Setting("unclean.leader.election.enable", BOOLEAN, False, MEDIUM,
+    Setting("unclean.leader.election.enable", BOOLEAN, False, MEDIUM, takes_effect=True,
             synonyms=(Synonym("unclean.leader.election.enable"),),
             doc="Whether an out-of-sync replica may become leader as a last resort, at the risk of losing records."),
 )

@@ -58,10 +58,10 @@ def main() -> int:
                 file=settings, lake=directory / "lake", bootstrap=bootstrap, topic=TOPIC, schema=SCHEMA
             )
             settings.write_text(text)
-            _tell(f"broker on {bootstrap}, with its log in {directory / 'broker'}")
+            _print_step(f"broker on {bootstrap}, with its log in {directory / 'broker'}")
             _run("topics", "create", TOPIC, "--partitions", f"{PARTITIONS}", "--bootstrap-server", bootstrap)
             produced = _produce(bootstrap, orders(Random(7), arguments.records, datetime.now(UTC) - timedelta(hours=2)))
-            _tell(f"{produced} records in topic {TOPIC}: orders, some duplicate, some late, some invalid")
+            _print_step(f"{produced} records in topic {TOPIC}: orders, some duplicate, some late, some invalid")
             _run("pipeline", "ingest", "--settings", f"{settings}")
             show_tables(directory / "lake", sys.stdout)
             _run("pipeline", "report", "--settings", f"{settings}")
@@ -69,11 +69,11 @@ def main() -> int:
     except PipelineError as error:
         print(f"pipeline demo: {error}", file=sys.stderr)
         return 1
-    _tell(f"report: {directory / 'lake' / '_orders' / 'report.html'}; tables: {directory / 'lake'}")
+    _print_step(f"report: {directory / 'lake' / '_orders' / 'report.html'}; tables: {directory / 'lake'}")
     return 0
 
 
-def _tell(text: str) -> None:
+def _print_step(text: str) -> None:
     print(f"\n== {text}", flush=True)
 
 

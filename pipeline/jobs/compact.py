@@ -30,7 +30,7 @@ def run(settings: Settings, out: TextIO | None = None) -> int:
 
 
 def _compact(settings: Settings, out: TextIO) -> None:
-    from odradek.pipeline.sinks.compaction import compact_table, told
+    from odradek.pipeline.sinks.compaction import compact_table, summary_lines
     from odradek.pipeline.state.delta_tables import table_at
 
     places = Places.of(settings)
@@ -47,7 +47,7 @@ def _compact(settings: Settings, out: TextIO) -> None:
         for name, place in tables.items():
             if place.url not in plain:
                 done = compact_table(name, place, settings.compact_target_size, retention, closed_before)
-                print(*told([done]), sep="\n", file=out)
+                print(*summary_lines([done]), sep="\n", file=out)
     if plain:
         raise PipelineError(
             f"{' and '.join(plain)}: plain Parquet files cannot be merged while they may be read",

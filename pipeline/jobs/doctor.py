@@ -152,8 +152,8 @@ def _store(settings: Settings, places: Places) -> Finding:
         finally:
             places.state.remove(name)
     except Exception as error:  # Each store has its own errors.
-        said = f"{error}".strip().splitlines()[0]
-        return Finding("lake", PROBLEM, f"{settings.lake} is not writable: {said}", "check lake and [store]")
+        message = f"{error}".strip().splitlines()[0]
+        return Finding("lake", PROBLEM, f"{settings.lake} is not writable: {message}", "check lake and [store]")
     if not right:
         says = f"{settings.lake} overwrites an existing file despite a conditional put"
         return Finding("lake", PROBLEM, says, "use a store with conditional puts")
@@ -210,8 +210,8 @@ def _executors(settings: Settings) -> Iterator[Finding]:
     except Exception as error:  # Spark raises many types of errors.
         yield problem("executors", as_pipeline_error(error, f"the cluster {settings.master} does not work"))
         return
-    for host, said in sorted(found.problems.items()):
-        yield Finding(f"executors on {host}", PROBLEM, said, SHARED_LAKE)
+    for host, message in sorted(found.problems.items()):
+        yield Finding(f"executors on {host}", PROBLEM, message, SHARED_LAKE)
     if not found.problems:
         yield Finding("executors", OK, f"{found.met} of {settings.master} read and write {settings.lake}")
 

@@ -20,7 +20,7 @@ TASKS_PER_CORE = 3
 """Enough for each executor to get a task."""
 LINGERS_S = 0.3
 """How long a task keeps its core, so that no executor takes the tasks of others."""
-TOLD = "executor STRING, name STRING, problem STRING"
+REPORT_SCHEMA = "executor STRING, name STRING, problem STRING"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,22 +38,22 @@ def shared_by_executors(spark: SparkSession, place: Location) -> Executors:
     place.replace(mine, b"driver")
     try:
         tasks = spark.sparkContext.defaultParallelism * TASKS_PER_CORE
-        told = spark.range(tasks).repartition(tasks).mapInArrow(_asked(place, mine), TOLD).collect()
-        names += [one["name"] for one in told]
+        reports = spark.range(tasks).repartition(tasks).mapInArrow(_reporter(place, mine), REPORT_SCHEMA).collect()
+        names += [report["name"] for report in reports]
         problems = {}
-        for one in told:
-            host = one["executor"].split(" ")[0]
-            if one["problem"]:
-                problems[host] = one["problem"]
-            elif place.read(one["name"]) != one["executor"].encode():
-                problems[host] = f"wrote {place / one['name']}, but the driver does not see it"
-        return Executors(len({one["executor"] for one in told}), problems)
+        for report in reports:
+            host = report["executor"].split(" ")[0]
+            if report["problem"]:
+                problems[host] = report["problem"]
+            elif place.read(report["name"]) != report["executor"].encode():
+                problems[host] = f"wrote {place / report['name']}, but the driver does not see it"
+        return Executors(len({report["executor"] for report in reports}), problems)
     finally:
         place.remove(*names)
 
 
-def _asked(place: Location, mine: str) -> Callable[[Iterable[pa.RecordBatch]], Any]:
-    def ask(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _reporter(place: Location, mine: str) -> Callable[[Iterable[pa.RecordBatch]], Any]:
+    def report(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
         for _ in batches:
@@ -70,4 +70,4 @@ def _asked(place: Location, mine: str) -> Callable[[Iterable[pa.RecordBatch]], A
             problem = f"{error}".strip().splitlines()[0]
         yield pa.RecordBatch.from_pydict({"executor": [executor], "name": [name], "problem": [problem]})
 
-    return ask
+    return report

@@ -85,9 +85,9 @@ def read_history(state: Location) -> History | None:
     if content is None:
         return None
     try:
-        told = json.loads(content)
-        starts, ends = (offsets_of(json.dumps(told[name])) for name in ("start_offsets", "end_offsets"))
-        topics = known_topics_of(told["topics"])
+        document = json.loads(content)
+        starts, ends = (offsets_of(json.dumps(document[name])) for name in ("start_offsets", "end_offsets"))
+        topics = known_topics_of(document["topics"])
         if set(topics) != set(starts) or any(
             not 0 <= start <= ends[name][number] for name, parts in starts.items() for number, start in parts.items()
         ):

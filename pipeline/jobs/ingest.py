@@ -98,7 +98,7 @@ def _look(runner: Runner, position: Position) -> Topics:
     """Returns the current topics. With on-recreated-topic = continue, waits a minute for a deleted topic to be
     recreated.
     """
-    until, told = time.monotonic() + PATIENCE_S, False
+    until, is_logged = time.monotonic() + PATIENCE_S, False
     while True:
         topics = runner.look()
         try:
@@ -106,9 +106,9 @@ def _look(runner: Runner, position: Position) -> Topics:
         except TopicVanished as error:
             if runner.settings.on_recreated_topic == "fail" or time.monotonic() >= until:
                 raise
-            if not told:
+            if not is_logged:
                 log.warning(f"{error.problem}; waiting for it to be recreated", seconds=PATIENCE_S)
-                told = True
+                is_logged = True
         else:
             return topics
         runner.pause(IDLE_S)

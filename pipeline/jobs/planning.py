@@ -133,12 +133,12 @@ def is_wanted(name: str, settings: Settings) -> bool:
 
 def first_offsets(starting: str, topics: Topics) -> dict[str, dict[int, int]]:
     """Returns the start of each partition by starting-offsets; by default the earliest offset. Raises PipelineError."""
-    said: Mapping[str, Mapping[int, int]] = {}
+    given: Mapping[str, Mapping[int, int]] = {}
     if starting == "latest":
         return {name: dict(topic.ends) for name, topic in topics.items()}
     if starting != "earliest":
         try:
-            said = offsets_of(starting)
+            given = offsets_of(starting)
         except (ValueError, AttributeError, TypeError) as error:
             raise PipelineError(
                 f"starting-offsets {starting[:80]!r} is not earliest, latest or offsets",
@@ -146,7 +146,7 @@ def first_offsets(starting: str, topics: Topics) -> dict[str, dict[int, int]]:
             ) from error
     strange = [
         f"{name}-{number}"
-        for name, parts in said.items()
+        for name, parts in given.items()
         for number in parts
         if name not in topics or number not in topics[name].starts
     ]
@@ -155,7 +155,7 @@ def first_offsets(starting: str, topics: Topics) -> dict[str, dict[int, int]]:
     found: dict[str, dict[int, int]] = {}
     for name, topic in topics.items():
         for number, first in topic.starts.items():
-            offset = said.get(name, {}).get(number, EARLIEST)
+            offset = given.get(name, {}).get(number, EARLIEST)
             found.setdefault(name, {})[number] = {EARLIEST: first, LATEST: topic.ends[number]}.get(offset, offset)
     return found
 

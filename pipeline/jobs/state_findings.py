@@ -28,7 +28,7 @@ from odradek.pipeline.state.lock import is_held
 from odradek.pipeline.state.places import JOB_LOCK, Places
 from odradek.pipeline.state.plan import changed
 
-PARTITIONS_TOLD = 4
+SHOWN_PARTITIONS = 4
 PATIENCE_S = 5.0
 """How long a broker that has just responded may take to describe the topics."""
 ITSELF = "nothing to do: the next job handles it"
@@ -46,11 +46,11 @@ def state_findings(settings: Settings, broker_answers: bool) -> Iterator[Finding
     except (DeltaError, BaseError) as error:
         yield problem("state", as_pipeline_error(error, "it cannot be read"))
     except (OSError, ValueError) as error:
-        if (told := as_pipeline_error(error, "it cannot be read")).remedy:
-            yield problem("state", told)
+        if (failure := as_pipeline_error(error, "it cannot be read")).remedy:
+            yield problem("state", failure)
             return
-        said = f"the state of {settings.name} cannot be read: {' '.join(str(error).split())}"
-        yield Finding("state", PROBLEM, said, f"restore it; or {ANEW}")
+        message = f"the state of {settings.name} cannot be read: {' '.join(str(error).split())}"
+        yield Finding("state", PROBLEM, message, f"restore it; or {ANEW}")
 
 
 class _State:
@@ -147,7 +147,7 @@ class _State:
 
 
 def _shortened(offsets: Offsets) -> str:
-    """Formats offsets, shortened to PARTITIONS_TOLD partitions."""
+    """Formats offsets, shortened to SHOWN_PARTITIONS partitions."""
     places = sorted((name, *place) for name, parts in offsets.items() for place in parts.items())
-    told = ", ".join(f"{name}-{number} {offset}" for name, number, offset in places[:PARTITIONS_TOLD])
-    return told + (f" and more, in {len(places)} partitions" if len(places) > PARTITIONS_TOLD else "")
+    shown = ", ".join(f"{name}-{number} {offset}" for name, number, offset in places[:SHOWN_PARTITIONS])
+    return shown + (f" and more, in {len(places)} partitions" if len(places) > SHOWN_PARTITIONS else "")

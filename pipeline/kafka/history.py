@@ -85,8 +85,8 @@ def _refuse_other_topic(topic: str, wanted: str, directory: Path) -> None:
     """Raises PipelineError if partition.metadata (PartitionMetadataFile) has another topic id. The file is optional."""
     try:
         text = (directory / "partition.metadata").read_text()
-        told = next(line.removeprefix(TOPIC_ID).strip() for line in text.splitlines() if line.startswith(TOPIC_ID))
-        found = uuid.UUID(bytes=base64.urlsafe_b64decode(told + "=="))
+        topic_id = next(line.removeprefix(TOPIC_ID).strip() for line in text.splitlines() if line.startswith(TOPIC_ID))
+        found = uuid.UUID(bytes=base64.urlsafe_b64decode(topic_id + "=="))
     except (OSError, ValueError, StopIteration):
         return
     if wanted and str(found) != wanted:

@@ -105,7 +105,7 @@ def look(
 ) -> dict[str, Topic]:
     """Returns the existing topics of the settings. `matches` selects the names that topics-pattern matches. Waits up to
     `patience_s` for brokers that do not respond. Raises PipelineError."""
-    until, told = now() + patience_s, False
+    until, is_logged = now() + patience_s, False
     while True:
         try:
             with admin_client(settings, ATTEMPT_MS if patience_s else 1000) as admin:
@@ -116,9 +116,9 @@ def look(
                     f"{settings.bootstrap_server} does not describe the topics: {type(error).__name__}: {error}",
                     "check bootstrap-server, and that the broker is running",
                 ) from error
-            if not told:
+            if not is_logged:
                 log.warning("waiting for brokers", servers=settings.bootstrap_server, seconds=patience_s)
-                told = True
+                is_logged = True
         sleep(PAUSE_S)
 
 

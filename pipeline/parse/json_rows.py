@@ -114,18 +114,18 @@ def _verdict(schema: StructType, rejects_unknown: bool) -> Column:
     first = sf.col("_first")
     fits = first["row"].isNotNull() & first["_end"].isNotNull() & first["_corrupt"].isNull()
     verdict = (
-        sf.when(sf.col("value").isNull(), _said("tombstone", sf.lit("the value is null")))
-        .when(~sf.is_valid_utf8(_text()), _said("not_utf8", sf.lit("the value is not UTF-8 text")))
+        sf.when(sf.col("value").isNull(), _rejection("tombstone", sf.lit("the value is null")))
+        .when(~sf.is_valid_utf8(_text()), _rejection("not_utf8", sf.lit("the value is not UTF-8 text")))
         .when(~fits | any_of(flaws(first["row"], schema, _flaw)), _why(schema))
     )
     if not rejects_unknown:
         return verdict
     names = sf.concat_ws(", ", sf.slice(_unknown(schema), 1, SHOWN_NAMES))
-    told = _said("unknown_field", sf.concat(sf.lit("not in the schema: "), names))
-    return verdict.when(sf.size(_unknown(schema)) > 0, told)
+    rejection = _rejection("unknown_field", sf.concat(sf.lit("not in the schema: "), names))
+    return verdict.when(sf.size(_unknown(schema)) > 0, rejection)
 
 
-def _said(reason: str, detail: Column) -> Column:
+def _rejection(reason: str, detail: Column) -> Column:
     return sf.struct(sf.lit(reason).alias("reason"), detail.alias("detail"))
 
 
@@ -141,7 +141,7 @@ def _why(schema: StructType) -> Column:
         fields = sf.when(again["row"].startswith("{"), sf.from_json(again["row"], "MAP<STRING,STRING>"))
         broken = again["_end"].isNull() | again["_corrupt"].isNotNull()
         wrong = _let(fields, lambda fields: _why_wrong(schema, again["row"], fields))
-        return sf.when(broken, _said("not_json", _why_no_json())).otherwise(_said("wrong_type", wrong))
+        return sf.when(broken, _rejection("not_json", _why_no_json())).otherwise(_rejection("wrong_type", wrong))
 
     return _let(_framed(StringType()), judged)
 
@@ -173,7 +173,7 @@ def _why_wrong(schema: StructType, text: Column, fields: Column) -> Column:
         value = sf.when(quoted, sf.concat(sf.lit('"'), one["value"], sf.lit('"'))).otherwise(one["value"])
         return sf.concat(one["key"], sf.lit(" is not "), sf.try_element_at(kinds, one["key"]), _shown(value))
 
-    def told(flawed: Column) -> Column:
+    def describe(flawed: Column) -> Column:
         entries = sf.filter(
             sf.map_entries(fields), lambda one: one["value"].isNotNull() & sf.array_contains(flawed, one["key"])
         )
@@ -181,7 +181,7 @@ def _why_wrong(schema: StructType, text: Column, fields: Column) -> Column:
         return sf.when(sf.size(entries) > 0, sf.concat_ws("; ", sentences))
 
     no_object = sf.when(fields.isNull(), sf.concat(sf.lit("the value is not an object"), _shown(text)))
-    return sf.coalesce(no_object, _let(flawed, told), sf.lit(f"a value inside {nested} is not of its type"))
+    return sf.coalesce(no_object, _let(flawed, describe), sf.lit(f"a value inside {nested} is not of its type"))
 
 
 def _unlike(read: Column, kind: DataType) -> Column:

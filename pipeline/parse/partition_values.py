@@ -43,11 +43,11 @@ def _unfit(name: str, value: Column, kind: DataType) -> Iterator[tuple[Column, C
 def _too_long(name: str, value: Column) -> tuple[Column, Column]:
     kept = sf.length(sf.regexp_replace(value, _ESCAPED, ""))
     size = len(f"{name}=".encode()) + 3 * sf.octet_length(value) - 2 * kept
-    told = sf.concat(
+    detail = sf.concat(
         sf.lit(f"{name} is "), sf.substring(value, 1, SHOWN), sf.lit("..., which makes its directory name "),
         size.cast("string"), sf.lit(f" bytes long, but the limit is {LONGEST_NAME_BYTES}"),
     )  # fmt: skip
-    return size > LONGEST_NAME_BYTES, told
+    return size > LONGEST_NAME_BYTES, detail
 
 
 def _not_in_years(name: str, value: Column, is_in: Column) -> tuple[Column, Column]:

@@ -99,7 +99,7 @@ def _without_future(rows: DataFrame, settings: Settings, now: datetime | None) -
         return rows
     latest = now + duration(settings.max_future, "max-future")
     is_later = sf.col("reason").isNull() & (sf.unix_micros("event_time") > int(latest.timestamp() * 1_000_000))
-    told = sf.concat(
+    detail = sf.concat(
         sf.lit(f"{settings.event_time or 'the timestamp'} is "),
         sf.col("event_time").cast("string"),
         sf.lit(f", more than {settings.max_future} after {now.isoformat(timespec='seconds')}"),
@@ -107,7 +107,7 @@ def _without_future(rows: DataFrame, settings: Settings, now: datetime | None) -
     return rows.withColumns(
         {
             "reason": sf.when(is_later, sf.lit("in_future")).otherwise(sf.col("reason")),
-            "detail": sf.when(is_later, told).otherwise(sf.col("detail")),
+            "detail": sf.when(is_later, detail).otherwise(sf.col("detail")),
         }
     )
 
@@ -132,7 +132,7 @@ def _why_no_time(settings: Settings) -> Column:
             sf.unix_millis("timestamp") > LATEST_MS, "the record's timestamp is after the year 9999"
         ).otherwise("the record has no timestamp")
     column = sf.col("data")[settings.event_time]
-    told = sf.concat(
+    detail = sf.concat(
         sf.lit(f"{settings.event_time} is "), column.cast("string"), sf.lit(", not in the years 1 to 9999")
     )
-    return sf.coalesce(told, sf.lit(f"{settings.event_time} is null or missing"))
+    return sf.coalesce(detail, sf.lit(f"{settings.event_time} is null or missing"))

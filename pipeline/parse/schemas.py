@@ -170,11 +170,11 @@ def _analysed(form: str, decoding: Callable[[], Column]) -> StructType:
     try:
         return _fields(SparkSession.active().range(0).select(decoding().alias("row")).schema["row"].dataType)
     except (PySparkException, Py4JError) as error:
-        said = first_line(error)
-        if "NOT_LOADED" in said:
+        message = first_line(error)
+        if "NOT_LOADED" in message:
             remedy = f"put it into ODRADEK_SPARK_JARS or start the session with format = {form.lower()}"
             raise PipelineError(f"Spark's {form} jar is not loaded", remedy) from error
-        raise PipelineError(f"Spark cannot read the {form} schema: {said}") from error
+        raise PipelineError(f"Spark cannot read the {form} schema: {message}") from error
 
 
 def _check_names(schema: StructType) -> None:

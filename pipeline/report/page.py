@@ -121,10 +121,10 @@ def _table_row(name: str, table: Facts) -> Row:
 
 
 def _table(title: str, heads: Sequence[str], rows: Sequence[Row], caption: str = "") -> str:
-    told = f"<caption>{escape(caption)}</caption>" if caption else ""
+    caption_tag = f"<caption>{escape(caption)}</caption>" if caption else ""
     head = "".join(f'<th scope="col">{escape(name)}</th>' for name in heads)
     body = "\n".join("<tr>" + "".join(f"<td>{_cell(value)}</td>" for value in row) + "</tr>" for row in rows)
-    content = f"<table>{told}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    content = f"<table>{caption_tag}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     return f'<section><h2>{escape(title)}</h2><div class="scroll">{content}</div></section>'
 
 

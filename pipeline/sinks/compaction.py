@@ -140,7 +140,7 @@ def _remove(place: Location, hours: int, orphans: bool) -> int:
     return len(there)
 
 
-def told(tables: Sequence[Compacted]) -> list[str]:
+def summary_lines(tables: Sequence[Compacted]) -> list[str]:
     """Returns a line for each table."""
     return [
         f"{one.name:<13} files {one.files_before:,} -> {one.files_after:,}, bytes {one.bytes_before:,} -> "

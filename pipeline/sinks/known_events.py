@@ -87,8 +87,7 @@ def known_events(
     typed = [_typed(name, kinds[name], name in settings.dedup_keys) for name in partitioned]
     listed = spark.createDataFrame(rows, texts).select("_path", *typed)
     reader = _reader(_Search(files.place, _arrow_schema(wanted), time_column(settings), spans, below))
-    told = StructType([*keys, StructField(TIME, LongType())])
-    return listed.mapInArrow(reader, told)
+    return listed.mapInArrow(reader, StructType([*keys, StructField(TIME, LongType())]))
 
 
 def _typed(name: str, kind: DataType, is_key: bool) -> Column:
@@ -149,7 +148,7 @@ def _events(search: _Search, path: str, constants: dict[str, Any]) -> Iterator[p
     """Yields the keys and times of one file, without the places."""
     from pyarrow import parquet
 
-    told = [field for field in search.wanted if field.name not in ("_topic", "_partition", "_offset")]
+    yielded = [field for field in search.wanted if field.name not in ("_topic", "_partition", "_offset")]
     with parquet.ParquetFile(search.place.open(path)) as file:
         there = [name for name in {*search.wanted.names, search.time} if name in file.schema_arrow.names]
         if search.time not in {*there, *constants}:  # The file is older than the column, so its events have no time.
@@ -160,8 +159,8 @@ def _events(search: _Search, path: str, constants: dict[str, Any]) -> Iterator[p
             columns |= {name: pa.repeat(value[0], batch.num_rows) for name, value in constants.items()}
             columns[TIME] = _micros(columns[search.time])
             chosen = pc.and_(_in_spans(columns[TIME], search.spans), _is_before(columns, search.below))
-            arrays = [_column(columns, one, batch.num_rows).filter(chosen) for one in told]
-            yield pa.RecordBatch.from_arrays(arrays, schema=pa.schema(told))
+            arrays = [_column(columns, one, batch.num_rows).filter(chosen) for one in yielded]
+            yield pa.RecordBatch.from_arrays(arrays, schema=pa.schema(yielded))
 
 
 def _is_before(columns: dict[str, Any], below: Offsets) -> Any:
@@ -179,11 +178,11 @@ def _may_have(file: Any, group: int, time: str, spans: Spans) -> bool:
     names = [file.metadata.schema.column(index).path for index in range(file.metadata.num_columns)]
     if time not in names:
         return True
-    told = file.metadata.row_group(group).column(names.index(time)).statistics
-    if told is None or not told.has_min_max:
+    statistics = file.metadata.row_group(group).column(names.index(time)).statistics
+    if statistics is None or not statistics.has_min_max:
         return True
     factor = 1 if pa.types.is_timestamp(file.schema_arrow.field(time).type) else 1000
-    low, high = told.min_raw * factor, told.max_raw * factor
+    low, high = statistics.min_raw * factor, statistics.max_raw * factor
     return any(low <= end and high >= start for start, end in spans)
 
 

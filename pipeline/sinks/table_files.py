@@ -34,7 +34,7 @@ NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 ROWS_PER_TASK = 250_000
 MOST_PARTITIONS = 100_000
 """The maximum number of a table's partitions that one task may write to."""
-TOLD = "path STRING, rows LONG, bytes LONG, host STRING"
+WRITTEN_SCHEMA = "path STRING, rows LONG, bytes LONG, host STRING"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +74,11 @@ def write_files(rows: DataFrame, place: Location, directory: str, layout: Layout
     that are known are then removed."""
     tasks = layout.tasks or min(-(-expected // ROWS_PER_TASK), rows.sparkSession.sparkContext.defaultParallelism)
     arranged = _arranged(rows, layout, max(tasks, 1))
-    told = arranged.mapInArrow(_writer(place / directory if directory else place, layout.partition_by), TOLD).collect()
+    writer = _writer(place / directory if directory else place, layout.partition_by)
+    written = arranged.mapInArrow(writer, WRITTEN_SCHEMA).collect()
     prefix = f"{directory}/" if directory else ""
     try:
-        found = [_found(place, prefix + one["path"], one["rows"], one["bytes"], one["host"]) for one in told]
+        found = [_found(place, prefix + one["path"], one["rows"], one["bytes"], one["host"]) for one in written]
         there = sum(one.rows for one in found)
         if there != expected:
             raise PipelineError(
@@ -86,7 +87,7 @@ def write_files(rows: DataFrame, place: Location, directory: str, layout: Layout
                 "start the job again to repeat the batch",
             )
     except BaseException:
-        place.remove(*(prefix + one["path"] for one in told))
+        place.remove(*(prefix + one["path"] for one in written))
         raise
     return found
 

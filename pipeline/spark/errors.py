@@ -38,11 +38,11 @@ def as_pipeline_error(error: BaseException, doing: str) -> PipelineError:
         return error
     texts = list(_texts(error))
     if any(NO_ROOM in text for text in texts) or getattr(error, "errno", None) == errno.ENOSPC:
-        told = max((found[0] for text in texts if (found := _DISK.search(text))), key=len, default=NO_ROOM)
-        return PipelineError(f"{doing}: the disk is full ({told})", AGAIN)
-    if told := next((told for text in texts if (told := _request(text))), ""):
-        return PipelineError(f"{doing}: the object store fails: {told}", STORE_AGAIN)
-    doing = next((told for sign, told in SIGNS.items() if any(sign in text for text in texts)), doing)
+        detail = max((found[0] for text in texts if (found := _DISK.search(text))), key=len, default=NO_ROOM)
+        return PipelineError(f"{doing}: the disk is full ({detail})", AGAIN)
+    if request := next((request for text in texts if (request := _request(text))), ""):
+        return PipelineError(f"{doing}: the object store fails: {request}", STORE_AGAIN)
+    doing = next((meaning for sign, meaning in SIGNS.items() if any(sign in text for text in texts)), doing)
     lines = [line for text in texts if (line := _line(text))]
     return PipelineError(f"{doing}: {lines[-1] if lines else type(error).__name__}")
 
@@ -82,6 +82,6 @@ def _line(text: str) -> str:
 
 def first_line(error: Exception) -> str:
     """Returns the line of Spark's message that names the problem, with the next line if it ends in a colon."""
-    said = error.java_exception.toString() if isinstance(error, Py4JJavaError) else str(error)
-    lines = [line.strip() for line in str(said).splitlines() if line.strip()] or [type(error).__name__]
+    message = error.java_exception.toString() if isinstance(error, Py4JJavaError) else str(error)
+    lines = [line.strip() for line in str(message).splitlines() if line.strip()] or [type(error).__name__]
     return _ADVICE.sub("", " ".join(lines[: 2 if lines[0].endswith(":") else 1]))

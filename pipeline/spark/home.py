@@ -38,10 +38,10 @@ def engine_version(home: Path) -> str | None:
     if jars:
         return jars[0]
     try:
-        said = re.match(r"Spark (\S+)", (home / "RELEASE").read_text())
+        found = re.match(r"Spark (\S+)", (home / "RELEASE").read_text())
     except OSError:
         return None
-    return said[1] if said else None
+    return found[1] if found else None
 
 
 def spark_home(pyspark: str, environ: Mapping[str, str] = os.environ) -> Path | None:

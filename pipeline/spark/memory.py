@@ -55,21 +55,21 @@ def _limits_above(top: Path, path: str, file: str) -> Iterator[int]:
     group = top / path.lstrip("/")
     for directory in {top, group, *(parent for parent in group.parents if parent.is_relative_to(top))}:
         try:
-            said = (directory / file).read_text().strip()
+            limit = (directory / file).read_text().strip()
         except OSError:
             continue
-        if said.isdigit():
-            yield int(said)
+        if limit.isdigit():
+            yield int(limit)
 
 
 def given_memory(settings: Settings) -> str | None:
     """Returns the heap in the settings, if any. Raises PipelineError if Java could not parse it."""
     option = settings.spark.get(OPTION)
-    said = option or settings.driver_memory
-    if said and size_of(said) is None:
+    size = option or settings.driver_memory
+    if size and size_of(size) is None:
         name = f"[spark] {OPTION}" if option else "driver-memory"
-        raise PipelineError(f"{name} is {said!r}, not a heap size", "set a number with m or g: 2g")
-    return said or None
+        raise PipelineError(f"{name} is {size!r}, not a heap size", "set a number with m or g: 2g")
+    return size or None
 
 
 def size_of(text: str) -> int | None:
@@ -84,11 +84,11 @@ def planned_memory(
     """Returns the heap for a process to be started, and its source. `defaults`: those of spark-defaults.conf.
 
     Raises PipelineError."""
-    if said := given_memory(settings):
-        return said, f"[spark] {OPTION}" if OPTION in settings.spark else "driver-memory"
-    if said := defaults.get(OPTION):
-        return said, "spark-defaults.conf"
-    if said := environ.get(VARIABLE):
-        return said, VARIABLE
+    if size := given_memory(settings):
+        return size, f"[spark] {OPTION}" if OPTION in settings.spark else "driver-memory"
+    if size := defaults.get(OPTION):
+        return size, "spark-defaults.conf"
+    if size := environ.get(VARIABLE):
+        return size, VARIABLE
     available = available_memory()
     return derived_memory(available), f"a quarter of {available / (1 << 30):.1f} GiB, from 1 to 8 GiB"

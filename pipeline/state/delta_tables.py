@@ -22,8 +22,8 @@ class BrokenTable(PipelineError):
     """The table exists but cannot be read. The message is one line."""
 
     def __init__(self, place: Location, error: Exception) -> None:
-        said = f"{error}".strip().splitlines() or [type(error).__name__]
-        super().__init__(f"the table {place} cannot be read: {said[0]}", "restore it; nothing was changed")
+        lines = f"{error}".strip().splitlines() or [type(error).__name__]
+        super().__init__(f"the table {place} cannot be read: {lines[0]}", "restore it; nothing was changed")
 
 
 def table_at(place: Location) -> DeltaTable | None:

@@ -194,8 +194,8 @@ def _opened(url: str, options: tuple[tuple[str, str], ...]) -> Any:
     try:
         return from_url(url, config=config, client_options=client, retry_config=retries)  # type: ignore[call-overload]
     except (BaseError, ValueError) as error:
-        said = f"{error}".strip().partition("\n")[0]
-        raise PipelineError(f"{url} cannot be opened: {said}", "check [store]") from error
+        message = f"{error}".strip().partition("\n")[0]
+        raise PipelineError(f"{url} cannot be opened: {message}", "check [store]") from error
 
 
 class _Reader:

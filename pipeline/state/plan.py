@@ -125,8 +125,8 @@ class DamagedPlan(PipelineError):
     """The content of a plan file is not a valid plan."""
 
     def __init__(self, state: Location, number: int, error: Exception) -> None:
-        said = f"{type(error).__name__}: {error}"
-        super().__init__(f"{state / name_of(number)} is damaged ({said})", f"restore it; or {ANEW}")
+        cause = f"{type(error).__name__}: {error}"
+        super().__init__(f"{state / name_of(number)} is damaged ({cause})", f"restore it; or {ANEW}")
 
 
 def name_of(number: int) -> str:

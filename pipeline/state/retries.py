@@ -27,21 +27,21 @@ _UNITS = {"ms": 0.001, "s": 1, "sec": 1, "second": 1, "seconds": 1, "m": 60, "mi
 
 def with_defaults(options: Mapping[str, str]) -> dict[str, str]:
     """Returns the options of a store, completed by DEFAULTS."""
-    said = {name.lower() for name in options}
-    return {**{name: value for name, value in DEFAULTS.items() if name not in said}, **options}
+    given = {name.lower() for name in options}
+    return {**{name: value for name, value in DEFAULTS.items() if name not in given}, **options}
 
 
 def retry_config(options: Mapping[str, str]) -> dict[str, Any]:
     """Returns obstore's `retry_config`, made of those options that concern it. Raises PipelineError."""
-    said = {**DEFAULTS, **{name.lower(): value for name, value in options.items()}}
+    values = {**DEFAULTS, **{name.lower(): value for name, value in options.items()}}
     backoff = {
-        name: _length(f"backoff_config.{name}", said[f"backoff_config.{name}"])
+        name: _length(f"backoff_config.{name}", values[f"backoff_config.{name}"])
         for name in ("init_backoff", "max_backoff")
     }
     return {
-        "max_retries": int(_number("max_retries", said["max_retries"])),
-        "retry_timeout": _length("retry_timeout", said["retry_timeout"]),
-        "backoff": {**backoff, "base": _number("backoff_config.base", said["backoff_config.base"])},
+        "max_retries": int(_number("max_retries", values["max_retries"])),
+        "retry_timeout": _length("retry_timeout", values["retry_timeout"]),
+        "backoff": {**backoff, "base": _number("backoff_config.base", values["backoff_config.base"])},
     }
 
 

@@ -1,4 +1,4 @@
-"""InitProducerId (key 22) and DescribeProducers (key 61)."""
+"""InitProducerId (key 22), DescribeProducers (key 61) and AllocateProducerIds (key 67)."""
 
 from __future__ import annotations
 
@@ -64,3 +64,21 @@ class DescribeProducersResponse(Message):
 
     throttle_time_ms: int = int32()
     topics: list[TopicResponse] = array()
+
+
+@message(api_key=67, kind="request", versions=(0, 0), flexible=0)
+class AllocateProducerIdsRequest(Message):
+    """A broker asks the controller for a block of producer ids."""
+
+    broker_id: int = int32()
+    broker_epoch: int = int64(default=-1)
+
+
+@message(api_key=67, kind="response", versions=(0, 0), flexible=0)
+class AllocateProducerIdsResponse(Message):
+    """The first id of the block and the number of its ids."""
+
+    throttle_time_ms: int = int32()
+    error_code: int = int16()
+    producer_id_start: int = int64()
+    producer_id_len: int = int32()

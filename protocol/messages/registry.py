@@ -33,7 +33,7 @@ _FILES: dict[str, tuple[ApiKey, ...]] = {
     "api_versions": (ApiKey.API_VERSIONS,),
     "topics": (ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS),
     "delete_records": (ApiKey.DELETE_RECORDS,),
-    "producers": (ApiKey.INIT_PRODUCER_ID, ApiKey.DESCRIBE_PRODUCERS),
+    "producers": (ApiKey.INIT_PRODUCER_ID, ApiKey.DESCRIBE_PRODUCERS, ApiKey.ALLOCATE_PRODUCER_IDS),
     "transactions": (
         ApiKey.ADD_PARTITIONS_TO_TXN,
         ApiKey.ADD_OFFSETS_TO_TXN,

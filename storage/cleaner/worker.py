@@ -57,8 +57,8 @@ def _clean(
 ) -> CleanDone | None:
     """Returns None if the broker stopped the job."""
     steps = clean_steps(files, job)
-    worth_telling = min(PROGRESS_BYTES, sum(segment.size for segment in job.segments) // 8)
-    untold = 0
+    report_from = min(PROGRESS_BYTES, sum(segment.size for segment in job.segments) // 8)
+    unreported = 0
     try:
         while True:
             try:
@@ -69,11 +69,11 @@ def _clean(
             if isinstance(step, CleanedGroup):
                 write(encode(Message.GROUP, *step))
             else:
-                untold += step
-                if untold < worth_telling:
+                unreported += step
+                if unreported < report_from:
                     continue
-                write(encode(Message.PROGRESS, untold))
-                untold = 0
+                write(encode(Message.PROGRESS, unreported))
+                unreported = 0
             if read_line() != GO:
                 return None
     finally:

@@ -174,13 +174,13 @@ def _dump_log(files: Files, path: str, options: DumpOptions, out: TextIO, proble
 class _OffsetWalk:
     """Reports records whose offset does not follow the previous one."""
 
-    def __init__(self, tell: Callable[[int, int], None]) -> None:
+    def __init__(self, report_gap: Callable[[int, int], None]) -> None:
         self._last: int | None = None
-        self._tell = tell
+        self._report_gap = report_gap
 
     def see(self, offset: int) -> None:
         if self._last is not None and offset != self._last + 1:
-            self._tell(self._last, offset)
+            self._report_gap(self._last, offset)
         self._last = offset
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks import memory_of_operations
 from benchmarks.memory_of_operations import LEFT_OUT, Kept, Operation, Operations, notes, soak, table
-from odradek.broker.handlers.api_table import client_api_table
+from odradek.broker.handlers.api_table import api_table
 from odradek.broker.testing import BrokerThread
 from tests.scenarios.known_world import SETTINGS
 
@@ -23,7 +23,7 @@ def operations() -> Iterator[Operations]:
 
 def test_every_api_is_measured_or_excluded_with_a_reason(operations: Operations) -> None:
     names = {operation.name for operation in operations.all()}
-    assert {row.key.api_name for row in client_api_table().rows()} <= names | LEFT_OUT.keys()
+    assert {row.key.api_name for row in api_table().client_rows()} <= names | LEFT_OUT.keys()
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_requests_that_return_an_error_are_named(operations: Operations) -> None
         if operation.name in ("Metadata", "SaslHandshake"):
             operation.run(2)
     assert operations.errors["Metadata"] == set()
-    told = notes(operations.errors).splitlines()
-    assert "* DeleteGroups: there is nothing to delete the second time" in told
-    assert "* SaslHandshake: ILLEGAL_SASL_STATE" in told
-    assert not any(line.startswith("* Metadata") for line in told)
+    lines = notes(operations.errors).splitlines()
+    assert "* DeleteGroups: there is nothing to delete the second time" in lines
+    assert "* SaslHandshake: ILLEGAL_SASL_STATE" in lines
+    assert not any(line.startswith("* Metadata") for line in lines)

@@ -41,7 +41,37 @@ from tests.scenarios.raw_client import API_VERSIONS_V0, request_payload
 TESTS = Path(__file__).parent.parent
 Test = TypeVar("Test", bound=Callable[..., Any])
 
+FETCHES = "broker/cluster/test_member.py::test_a_follower_fetches_as_the_settings_say"
+LAST_BROKER = "broker/cluster/test_member.py::test_the_last_broker_asks_as_often_as_the_settings_say_and_then_stops"
 ELSEWHERE = {
+    "zookeeper.session.timeout.ms": (
+        "broker/testing/test_cluster.py"
+        "::test_a_broker_that_starts_at_once_after_a_kill_waits_for_the_end_of_its_old_session"
+    ),
+    "inter.broker.protocol.version": "broker/settings/test_settings_table.py::test_a_value_is_parsed_as_in_java",
+    "replica.fetch.wait.max.ms": FETCHES,
+    "replica.fetch.min.bytes": FETCHES,
+    "replica.fetch.response.max.bytes": FETCHES,
+    "replica.fetch.max.bytes": FETCHES,
+    "replica.socket.timeout.ms": FETCHES,
+    "replica.fetch.backoff.ms": (
+        "broker/replica/test_fetchers.py"
+        "::test_the_delay_grows_with_each_error_up_to_the_setting_and_begins_anew_after_a_success"
+    ),
+    "num.replica.fetchers": "broker/cluster/test_member.py::test_the_number_of_fetchers_can_be_changed",
+    "controlled.shutdown.enable": (
+        "broker/cluster/test_member.py::test_a_broker_may_stop_without_a_controlled_shutdown"
+    ),
+    "controlled.shutdown.max.retries": LAST_BROKER,
+    "controlled.shutdown.retry.backoff.ms": LAST_BROKER,
+    "controller.socket.timeout.ms": LAST_BROKER,
+    "auto.leader.rebalance.enable": "broker/controller/test_elections.py::test_the_balance_may_be_disabled",
+    "leader.imbalance.per.broker.percentage": (
+        "broker/controller/test_elections.py::test_a_small_imbalance_stays_and_so_does_one_during_a_reassignment"
+    ),
+    "leader.imbalance.check.interval.seconds": (
+        "broker/cluster/test_member.py::test_leaders_are_balanced_at_their_interval"
+    ),
     "auto.create.topics.enable": "broker/handlers/test_metadata_api.py::test_the_broker_can_forbid_creation",
     "num.partitions": "broker/handlers/test_metadata_api.py::test_created_topics_have_the_brokers_default_counts",
     "default.replication.factor": (
@@ -178,6 +208,9 @@ ELSEWHERE = {
     ),
     "num.replica.alter.log.dirs.threads": (
         "broker/handlers/test_log_dirs_api.py::test_at_most_the_configured_number_of_replicas_moves_at_a_time"
+    ),
+    "replica.lag.time.max.ms": (
+        "broker/test_in_sync_replicas.py::test_isrs_shrink_and_expand_at_the_configured_lag_and_are_counted"
     ),
     "min.insync.replicas": "broker/replica/test_partition.py::test_acks_all_needs_the_minimum_of_in_sync_replicas",
 }

@@ -8,8 +8,9 @@ import pytest
 from odradek.broker.coordinator.group.state import TRANSITIONS, GroupState
 from odradek.broker.coordinator.transaction.state import MOVES, TransactionState
 from odradek.broker.docs import PAGES, coordinators_page, main, settings_page, supported_apis_page
-from odradek.broker.handlers.api_table import client_api_table
+from odradek.broker.handlers.api_table import api_table
 from odradek.broker.settings import AUTHORIZER, BROKER, TOPIC, value_text
+from odradek.protocol.schema import NEVER
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
 
@@ -38,8 +39,10 @@ def test_every_table_has_as_many_cells_in_each_row() -> None:
 
 def test_every_served_api_has_its_line() -> None:
     page = supported_apis_page()
-    for row in client_api_table().rows():
-        assert f"| {int(row.key)} | {row.key.name} | {row.served.lowest}–{row.served.highest} |" in page
+    for row in api_table().rows():
+        for versions in (row.served, row.between_brokers):
+            if versions != NEVER:
+                assert f"| {int(row.key)} | {row.key.name} | {versions.lowest}–{versions.highest} |" in page
 
 
 def test_every_state_and_transition_of_the_coordinators_is_drawn_and_described() -> None:

@@ -83,6 +83,7 @@ def test_serve_prints_its_address_and_shuts_down_cleanly_on_a_signal(
     assert (tmp_path / "here" / ".kafka_cleanshutdown").exists()
     events = [json.loads(line)["event"] for line in err.splitlines()]
     assert [event for event in events if event.startswith("broker ")] == [
+        "broker registered",
         "broker started",
         "broker stopping",
         "broker stopped",

@@ -266,8 +266,10 @@ CASES = [
     Case("preallocate", "true", file_has_its_full_size, ways=NEXT_SEGMENT, beside={"log.segment.bytes": "20000"}),
 ]  # fmt: skip
 LEVELS = [("gzip", "1", "9"), ("lz4", "1", "12"), ("zstd", "-100", "3")]
-ELSEWHERE = {"min.insync.replicas"}
-"""One replica is always enough here. tests/broker/replica/test_partition.py tests the setting with three."""
+ELSEWHERE = {"min.insync.replicas", "unclean.leader.election.enable"}
+"""Settings that need several replicas: tests/broker/replica/test_partition.py and
+tests/broker/controller/test_broker_changes.py test them.
+"""
 
 RUNS = [(case, way) for case in CASES for way in case.ways]
 

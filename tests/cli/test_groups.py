@@ -183,7 +183,7 @@ def test_a_deleted_group_is_gone_with_its_offsets(bootstrap: str, odradek: Odrad
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["--topic", "missing", "--to-latest"], "UNKNOWN_TOPIC_OR_PARTITION: There is no topic 'missing'"),
         (["--topic", "wrong:7", "--to-latest"], "there is no partition wrong-7"),
@@ -193,10 +193,10 @@ def test_a_deleted_group_is_gone_with_its_offsets(bootstrap: str, odradek: Odrad
     ],
 )
 def test_offsets_that_cannot_be_reset_are_reported(
-    bootstrap: str, odradek: Odradek, arguments: list[str], said: str
+    bootstrap: str, odradek: Odradek, arguments: list[str], message: str
 ) -> None:
     main(["topics", "create", "wrong", "--if-not-exists", "--bootstrap-server", bootstrap])
-    assert odradek("reset-offsets", "g", *arguments) == (1, "", f"odradek: {said}\n")
+    assert odradek("reset-offsets", "g", *arguments) == (1, "", f"odradek: {message}\n")
 
 
 def test_describe_needs_group_names_or_all(odradek: Odradek) -> None:

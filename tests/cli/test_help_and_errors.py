@@ -22,8 +22,8 @@ def test_help_names_every_command_and_imports_none_of_them() -> None:
         "import sys; from odradek.cli.__main__ import main\n"
         "try: main(['--help'])\n"
         "except SystemExit: pass\n"
-        "rooms = {f'odradek.{room}' for room in ('broker', 'protocol', 'storage', 'cli.topics')}\n"
-        "heavy = {'asyncio', 'kafka', 'structlog', *rooms} & set(sys.modules)\n"
+        "packages = {f'odradek.{package}' for package in ('broker', 'protocol', 'storage', 'cli.topics')}\n"
+        "heavy = {'asyncio', 'kafka', 'structlog', *packages} & set(sys.modules)\n"
         "sys.exit(', '.join(heavy) or None)"
     )
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

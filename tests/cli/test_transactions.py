@@ -132,7 +132,7 @@ def test_ids_are_listed_by_producer_and_by_state(bootstrap: str, odradek: Odrade
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["list", "--state", "ongoing"], "INVALID_REQUEST: Unknown transaction state: ongoing"),
         (["describe", "nobody"], "TRANSACTIONAL_ID_NOT_FOUND: There is no transactional id 'nobody'"),
@@ -151,8 +151,8 @@ def test_ids_are_listed_by_producer_and_by_state(bootstrap: str, odradek: Odrade
         (["find-hanging", "--topic", "missing"], "UNKNOWN_TOPIC_OR_PARTITION: There is no topic 'missing'"),
     ],
 )
-def test_a_failed_command_prints_one_line(odradek: Odradek, arguments: list[str], told: str) -> None:
-    assert odradek(*arguments) == (1, "", f"odradek: {told}\n")
+def test_a_failed_command_prints_one_line(odradek: Odradek, arguments: list[str], message: str) -> None:
+    assert odradek(*arguments) == (1, "", f"odradek: {message}\n")
 
 
 def test_a_transaction_that_is_not_open_is_not_aborted(bootstrap: str, odradek: Odradek) -> None:

@@ -17,7 +17,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from kafka import KafkaConsumer
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 
-from odradek.broker.network.network_client import NetworkClient
+from odradek.broker.peers.network_client import NetworkClient
 from odradek.broker.server import Broker
 from odradek.broker.testing import in_process_broker
 from odradek.protocol.compiler import encode_versioned

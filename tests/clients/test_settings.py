@@ -36,8 +36,8 @@ def test_kafkas_config_command_describes_what_it_changed(
 
     of_topic = ("--entity-type", "topics", "--entity-name", topic)
     configs(*of_topic, "--alter", "--add-config", "retention.ms=5000,cleanup.policy=[compact,delete]")
-    told = configs(*of_topic, "--describe")
-    assert "retention.ms=5000 " in told
-    assert "cleanup.policy=compact,delete " in told
+    described = configs(*of_topic, "--describe")
+    assert "retention.ms=5000 " in described
+    assert "cleanup.policy=compact,delete " in described
     configs(*of_topic, "--alter", "--delete-config", "retention.ms")
     assert "retention.ms" not in configs(*of_topic, "--describe")

@@ -105,6 +105,7 @@ def read_committed(bootstrap: str, topic: str, partitions: int) -> dict[int, lis
             "isolation.level": "read_committed",
             "enable.partition.eof": True,
             "check.crcs": True,
+            "fetch.wait.max.ms": 10,
         }
     )
     consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
@@ -131,5 +132,5 @@ def ends(bootstrap: str, topic: str, partitions: int, isolation: IsolationLevel)
     """The latest offset of each partition: the last stable one for READ_COMMITTED, else the high watermark."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     wanted = {TopicPartition(topic, partition): OffsetSpec.latest() for partition in range(partitions)}
-    told = admin.list_offsets(wanted, isolation_level=isolation)
-    return {p.partition: future.result(20).offset for p, future in told.items()}
+    futures = admin.list_offsets(wanted, isolation_level=isolation)
+    return {p.partition: future.result(20).offset for p, future in futures.items()}

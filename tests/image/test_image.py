@@ -131,9 +131,9 @@ def test_each_listener_answers_with_its_own_advertised_address(volume: Path) -> 
         "inter.broker.listener.name=INTERNAL",
     ]
     with running(volume, *settings):
-        told = {port: advertised(f"127.0.0.1:{port}") for port in (inside, outside)}
-    assert told[inside] == {("broker.internal", inside)}
-    assert told[outside] == {("localhost", outside)}
+        addresses = {port: advertised(f"127.0.0.1:{port}") for port in (inside, outside)}
+    assert addresses[inside] == {("broker.internal", inside)}
+    assert addresses[outside] == {("localhost", outside)}
 
 
 def test_the_health_check_passes_while_it_serves_and_fails_otherwise(volume: Path) -> None:

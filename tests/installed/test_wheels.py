@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 WHEELS = Path(os.environ["ODRADEK_WHEELS"])
-ROOMS = ("broker", "cli", "pipeline", "protocol", "purgatory", "storage", "timer")
+PACKAGES = ("broker", "cli", "pipeline", "protocol", "purgatory", "storage", "timer")
 COMPILED, PURE = "*-cp3*-manylinux*.whl", "*-py3-none-any.whl"
 
 THEIR_TESTS = """
@@ -28,9 +28,9 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 
-@pytest.mark.parametrize("room", ["broker", "cli", "pipeline", "protocol", "purgatory", "storage", "timer"])
-def test_the_projects_own_folders_keep_their_names(room, odradek_broker):
-    assert importlib.import_module(room).OWNER == "this project"
+@pytest.mark.parametrize("package", ["broker", "cli", "pipeline", "protocol", "purgatory", "storage", "timer"])
+def test_the_projects_own_folders_keep_their_names(package, odradek_broker):
+    assert importlib.import_module(package).OWNER == "this project"
 
 
 def test_the_fixture_serves_kafka_python_2(odradek_broker):
@@ -78,9 +78,9 @@ class Project:
 
     def __init__(self, directory: Path, *packages: str) -> None:
         self.directory = directory / "project"
-        for room in ROOMS:
-            (self.directory / room).mkdir(parents=True)
-            (self.directory / room / "__init__.py").write_text('OWNER = "this project"\n')
+        for name in PACKAGES:
+            (self.directory / name).mkdir(parents=True)
+            (self.directory / name / "__init__.py").write_text('OWNER = "this project"\n')
         (self.directory / "tests").mkdir()
         (self.directory / "tests" / "test_theirs.py").write_text(THEIR_TESTS)
         subprocess.run([sys.executable, "-m", "venv", directory / "venv"], check=True)
@@ -149,14 +149,14 @@ def test_a_wheel_installs_only_the_package_and_the_spark_data_source(pattern: st
 
 
 def test_the_wheel_runs_in_its_own_form_compiled_or_pure(beside_kafka_python_2: Project) -> None:
-    said = beside_kafka_python_2.run("python", "-P", "-m", "odradek.broker.build_info")
-    assert "interpreted" not in said
-    assert said.startswith(("compiled: odradek.", "nothing is compiled, all is plain Python")), said
+    output = beside_kafka_python_2.run("python", "-P", "-m", "odradek.broker.build_info")
+    assert "interpreted" not in output
+    assert output.startswith(("compiled: odradek.", "nothing is compiled, all is plain Python")), output
 
 
 def test_a_projects_tests_use_the_fixture_and_keep_their_own_imports(beside_kafka_python_2: Project) -> None:
-    said = beside_kafka_python_2.run("python", "-m", "pytest", "-q", "tests")
-    assert "8 passed" in said, said
+    output = beside_kafka_python_2.run("python", "-m", "pytest", "-q", "tests")
+    assert "8 passed" in output, output
 
 
 def test_a_broker_started_in_the_project_compacts_a_topic(beside_kafka_python_2: Project) -> None:
@@ -174,10 +174,12 @@ def test_a_broker_started_in_the_project_compacts_a_topic(beside_kafka_python_2:
 
 
 def test_a_missing_extra_is_reported_in_one_line(beside_kafka_python_2: Project) -> None:
-    said = beside_kafka_python_2.run("odradek", "consume", "topic", expect=1)
-    assert "pip install 'odradek[cli]'" in said
-    said = beside_kafka_python_2.run("odradek", "pipeline", "ingest", "--topics", "t", "--schema", "id LONG", expect=1)
-    assert "pip install 'odradek[spark]'" in said
+    output = beside_kafka_python_2.run("odradek", "consume", "topic", expect=1)
+    assert "pip install 'odradek[cli]'" in output
+    output = beside_kafka_python_2.run(
+        "odradek", "pipeline", "ingest", "--topics", "t", "--schema", "id LONG", expect=1
+    )
+    assert "pip install 'odradek[spark]'" in output
     assert beside_kafka_python_2.run("odradek", "--version").startswith("odradek 0.")
 
 

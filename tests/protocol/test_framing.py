@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import random
+import tracemalloc
 
 import pytest
 
 from odradek.protocol.compiler import encode, read
 from odradek.protocol.documents import to_document
 from odradek.protocol.errors import MalformedMessage
-from odradek.protocol.framing import BadFrame, FrameSplitter, frame, frame_length
+from odradek.protocol.framing import PIECE_BYTES, SHORT_BYTES, BadFrame, FrameSplitter, frame, frame_length
 from odradek.protocol.headers import (
     ResponseHeader,
     read_request_header,
@@ -61,7 +63,6 @@ def test_a_stream_split_at_any_size_gives_the_same_frames(step: int) -> None:
     for start in range(0, len(STREAM), step):
         frames += list(splitter.feed(STREAM[start : start + step]))
     assert frames == CONTENTS
-    assert splitter.pending == 0
 
 
 def test_an_incomplete_frame_waits_for_its_rest() -> None:
@@ -69,8 +70,36 @@ def test_an_incomplete_frame_waits_for_its_rest() -> None:
     for size in range(len(data)):
         splitter = FrameSplitter()
         assert list(splitter.feed(data[:size])) == []
-        assert splitter.pending == size
         assert list(splitter.feed(data[size:])) == [data[4:]]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_frames_of_any_length_are_received_in_reads_of_any_size(seed: int) -> None:
+    chance = random.Random(seed)
+    lengths = [0, 1, SHORT_BYTES - 4, SHORT_BYTES, SHORT_BYTES + 1, PIECE_BYTES + 1, 3 * PIECE_BYTES]
+    contents = [chance.randbytes(length) for length in chance.choices(lengths, k=12)]
+    stream = b"".join(map(frame, contents))
+    splitter = FrameSplitter()
+    frames: list[bytes] = []
+    position = 0
+    while position < len(stream):
+        room = splitter.room()
+        count = min(len(stream) - position, len(room) if chance.random() < 0.5 else chance.randint(1, len(room)))
+        room[:count] = stream[position : position + count]
+        position += count
+        frames += splitter.filled(count)
+    assert frames == contents
+
+
+def test_a_long_frame_is_received_into_the_memory_that_it_keeps() -> None:
+    data = memoryview(frame(bytes(50 * PIECE_BYTES)))
+    splitter = FrameSplitter()
+    tracemalloc.start()
+    try:
+        (whole,) = splitter.feed(data)
+        assert tracemalloc.get_traced_memory()[1] < len(whole) + 10_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_an_empty_frame_is_a_frame() -> None:

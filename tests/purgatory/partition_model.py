@@ -20,7 +20,7 @@ class Target(NamedTuple):
 
 
 class PartitionModel:
-    """Tells the purgatory's harness what happens to it."""
+    """A partition that notifies the purgatory's harness of its changes."""
 
     def __init__(self, harness: PurgatoryHarness, followers: dict[str, int] | None = None, size: int = 0) -> None:
         self.harness = harness

@@ -44,6 +44,8 @@ VERSIONS = {
     "ProduceRequest": 8,
     "CreateTopicsRequest": 2,
     "DeleteTopicsRequest": 3,
+    "ElectLeadersRequest": 1,
+    "MetadataRequest": 8,
 }
 LONG_MS = 1_800_000
 """The longest session timeout: these members send no heartbeats."""

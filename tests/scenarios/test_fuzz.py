@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from kafka.admin import KafkaAdminClient, NewTopic
 
-from odradek.broker.handlers.api_table import client_api_table
+from odradek.broker.handlers.api_table import api_table
 from tests.scenarios.fuzzer import TOPIC, Mutator, Outcomes, seed_frames
 from tests.soak import rounds
 from tests.spawned_broker import spawned_broker
@@ -29,7 +29,7 @@ SETTINGS = {
 @pytest.mark.soak("200,000 mutated frames", minutes=3)
 @pytest.mark.timeout(1800)
 def test_mutated_frames_cause_no_hang_no_traceback_and_no_memory_growth(tmp_path: Path) -> None:
-    served = {int(row.key) for row in client_api_table().rows()}
+    served = {int(row.key) for row in api_table().client_rows()}
     mutator = Mutator(seed_frames(VECTORS, served), random.Random(SEED))
     payloads, outcomes = mutator.payloads(), Outcomes()
     with spawned_broker(tmp_path / "data", SETTINGS) as broker:

@@ -191,8 +191,8 @@ async def test_only_a_produce_may_be_as_long_as_the_socket_allows(
         writer.write(api_key.to_bytes(2, "big"))
         await until(lambda: broker.socket_server.counters.bytes_in == 6)
         await until(lambda: len(broker.socket_server.connections) == (not is_refused))
-    told = [(entry["event"], entry["api_key"], entry["length"]) for entry in logs if "api_key" in entry]
-    assert told == ([("request too long for its API", api_key, too_long)] if is_refused else [])
+    refused = [(entry["event"], entry["api_key"], entry["length"]) for entry in logs if "api_key" in entry]
+    assert refused == ([("request too long for its API", api_key, too_long)] if is_refused else [])
     writer.close()
     del reader
 

@@ -11,7 +11,7 @@ import pytest
 from odradek.broker.metrics import server
 from odradek.broker.metrics.server import MAX_CONNECTIONS
 from odradek.broker.testing import in_process_broker
-from tests.broker.metrics.test_metrics import ask, told
+from tests.broker.metrics.test_metrics import ask, broker_with_metrics
 
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -39,7 +39,7 @@ async def ends(connection: Connection) -> None:
 
 
 async def test_silent_connections_do_not_block_other_clients() -> None:
-    async with told() as (_, port), connections(port, MAX_CONNECTIONS + 10) as silent:
+    async with broker_with_metrics() as (_, port), connections(port, MAX_CONNECTIONS + 10) as silent:
         assert (await ask(port, "/health"))[0] == 200
         for each in silent[:11]:
             await ends(each)
@@ -48,14 +48,17 @@ async def test_silent_connections_do_not_block_other_clients() -> None:
 
 
 async def test_incomplete_requests_do_not_block_other_clients() -> None:
-    async with told() as (_, port), connections(port, MAX_CONNECTIONS + 1, b"GET /health HTTP/1.1\r\nX: "):
+    async with (
+        broker_with_metrics() as (_, port),
+        connections(port, MAX_CONNECTIONS + 1, b"GET /health HTTP/1.1\r\nX: "),
+    ):
         assert (await ask(port, "/health"))[0] == 200
 
 
 async def test_a_connection_without_a_request_is_closed_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     assert server.HEAD_TIMEOUT_S <= 5
     monkeypatch.setattr(server, "HEAD_TIMEOUT_S", 0.05)
-    async with told() as (_, port), connections(port, 1, b"GET /health HT") as (connection,):
+    async with broker_with_metrics() as (_, port), connections(port, 1, b"GET /health HT") as (connection,):
         await ends(connection)
 
 
@@ -77,7 +80,7 @@ async def health_for(port: int, *hosts: str) -> int:
     ],
 )
 async def test_a_web_page_of_another_site_cannot_read_the_metrics(host: str) -> None:
-    async with told() as (_, port):
+    async with broker_with_metrics() as (_, port):
         status, _, body = await ask(port, raw=f"GET /metrics HTTP/1.1\r\n{host}\r\n\r\n".encode())
     assert status == 421
     assert b"kafka_" not in body
@@ -88,7 +91,7 @@ async def test_a_web_page_of_another_site_cannot_read_the_metrics(host: str) -> 
     "host", ["localhost", "LOCALHOST:9404", "127.0.0.1:9404", "10.1.2.3", "[::1]:9404", "odradek:9404", "localhost."]
 )
 async def test_ip_addresses_and_local_host_names_are_accepted(host: str) -> None:
-    async with told() as (_, port):
+    async with broker_with_metrics() as (_, port):
         assert await health_for(port, f"Host: {host}") == 200
         assert await health_for(port) == 200
 

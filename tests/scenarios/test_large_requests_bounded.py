@@ -17,7 +17,7 @@ import pytest
 import structlog
 
 from odradek.broker.handlers.api_row import ApiRow
-from odradek.broker.handlers.api_table import client_api_table
+from odradek.broker.handlers.api_table import api_table
 from odradek.broker.testing import BrokerThread
 from tests.base_requests import Known
 from tests.large_requests import LargeRequest, large_requests
@@ -35,7 +35,7 @@ ATTEMPTS = 3
 BOUNDS = Bounds()
 LONGEST_ERROR = 300
 SIZE_OF_HARM = 30_000
-ROWS = {row.key.api_name: row for row in client_api_table().rows()}
+ROWS = {row.key.api_name: row for row in api_table().client_rows()}
 
 
 class Swept:

@@ -34,7 +34,7 @@ def test_the_readmes_shell_commands_write_and_read_a_record(odradek_broker: Brok
     )
     commands = [line for line in block.splitlines() if line]
     assert len(commands) == 2
-    said = []
+    outputs = []
     for command in commands:
         assert ".venv/bin/odradek " in command
         mine = command.replace(".venv/bin/odradek", f"{sys.executable} -m odradek.cli")
@@ -46,8 +46,8 @@ def test_the_readmes_shell_commands_write_and_read_a_record(odradek_broker: Brok
             timeout=60,
             check=True,
         )
-        said.append(outcome.stdout)
-    assert said[1] == "hello\n"
+        outputs.append(outcome.stdout)
+    assert outputs[1] == "hello\n"
 
 
 def test_the_readmes_examples_for_tests_run_in_a_project_of_their_own(tmp_path: Path) -> None:

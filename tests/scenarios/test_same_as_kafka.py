@@ -1,6 +1,6 @@
 """The same requests to Apache Kafka in ZooKeeper mode and to ours: every field of every answer is compared.
 
-The cases are in `same_as_kafka/`, named by sentences; its `known.py` lists the intended differences with reasons.
+The cases are in `same_as_kafka/`, each named by what it compares; `known.py` there lists the intended differences.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tests.spawned_broker import free_port, spawned_broker
 
 CASES: list[Case] = [
     case
-    for room in (
+    for module in (
         topic_cases,
         config_cases,
         produce_cases,
@@ -45,7 +45,7 @@ CASES: list[Case] = [
         transactional_log_cases,
         transaction_cases,
     )
-    for case in room.CASES
+    for case in module.CASES
 ]
 RUNS = [(number, version) for number, case in enumerate(CASES) for version in case.versions]
 SETTINGS = {
@@ -103,7 +103,7 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.mark.parametrize(
-    ("number", "version"), RUNS, ids=[f"{CASES[number].sentence}-v{version}" for number, version in RUNS]
+    ("number", "version"), RUNS, ids=[f"{CASES[number].name}-v{version}" for number, version in RUNS]
 )
 def test_both_brokers_answer_the_same_when(number: int, version: int, kafka: str, ours: str) -> None:
     unexplained, known = differences_of(CASES[number], version, f"{number}-{version}", kafka, ours)

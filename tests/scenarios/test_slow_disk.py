@@ -28,8 +28,8 @@ class CountingFiles(ForgetfulFiles):
     syncs succeed before the power cut; `after` is the disk at that time.
     """
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, room: int | None = None) -> None:
+        super().__init__(room)
         self.on_the_loop: list[str] = []
         self.in_threads: list[str] = []
         self.cut_at = -1

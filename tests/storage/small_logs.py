@@ -1,5 +1,6 @@
 """Small logs for tests: batches, settings, and a log on a disk in memory or on a real one."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from odradek.protocol.batch_header import BatchHeader
@@ -9,8 +10,10 @@ from odradek.storage.file_slice import FileSlice
 from odradek.storage.files import Files
 from odradek.storage.log import Log
 from odradek.storage.log_config import LogConfig
+from odradek.storage.log_manager import LogManager
 from odradek.storage.log_read import FetchData
 from odradek.storage.recovery import open_log
+from odradek.storage.truncation import Target, Truncate
 from odradek.timer import ManualClock
 
 PARTITION = TopicPartition("orders", 0)
@@ -48,6 +51,35 @@ def append(log: Log, data: bytes | None = None, epoch: int = 0) -> int:
     info = log.append_as_leader(data if data is not None else batch(), epoch, api_version=9)
     log.update_high_watermark(log.log_end_offset)
     return info.first_offset
+
+
+def truncate(log: Log, target: int | Target) -> bool:
+    """Runs a truncation of one log, without checkpoints; returns whether there was anything to remove."""
+    truncation = log.truncation(Truncate(target) if isinstance(target, int) else target)
+    if not truncation.begin():
+        return False
+    for job in truncation.steps():
+        if job is not None:
+            job()
+    return True
+
+
+def truncate_in(manager: LogManager, targets: Mapping[TopicPartition, Target]) -> dict[TopicPartition, Any]:
+    """Runs a truncation of several logs; returns the error of each, or None."""
+    steps = manager.truncation_steps(targets)
+    while True:
+        try:
+            job = next(steps)
+        except StopIteration as end:
+            return dict(end.value)
+        if job is not None:
+            job()
+
+
+def run_flush_jobs(manager: LogManager) -> None:
+    for log, job in filter(None, manager.take_flush_jobs()):
+        job.run()
+        log.finish_flush(job)
 
 
 def bytes_of(data: FetchData) -> bytes:

@@ -48,11 +48,12 @@ def test_a_read_returns_the_batch_that_contains_the_offset(files: ForgetfulFiles
     assert data.offset_metadata == LogOffsetMetadata(2, 0, 0)
 
 
-def test_the_leader_epoch_is_in_every_batch_and_in_the_checkpoint(files: ForgetfulFiles) -> None:
+def test_the_leader_epoch_is_in_every_batch_and_after_a_flush_in_the_checkpoint(files: ForgetfulFiles) -> None:
     log = open_small(files)
     append(log, epoch=3)
     append(log, epoch=5)
     assert [header.partition_leader_epoch for header in headers_of(log)] == [3, 5]
+    log.flush()
     assert files.read_file("/data/orders-0/leader-epoch-checkpoint") == b"0\n2\n3 0\n5 1\n"
     assert tuple(log.end_offset_for_epoch(3)) == (3, 1)
     assert tuple(log.end_offset_for_epoch(4)) == (3, 1)

@@ -1,5 +1,6 @@
 """Creating partitions: what a failure leaves behind, and the cost of unused partitions and segments."""
 
+import gc
 import os
 import uuid
 from pathlib import Path
@@ -75,6 +76,7 @@ def data(tmp_path: Path) -> Path:
 
 
 def open_files() -> int:
+    gc.collect()  # the logs of other tests
     return len(os.listdir("/proc/self/fd"))
 
 
@@ -148,7 +150,7 @@ def test_many_rolled_segments_are_flushed_with_few_open_files(data: Path, monkey
     rounds = 0
     while any(log.unsynced_segments for log in logs):
         rounds += 1
-        for log, job in manager.take_flush_jobs():
+        for log, job in filter(None, manager.take_flush_jobs()):
             assert open_files() <= before + 5 * 3 + 2
             job.run()
             log.finish_flush(job)
@@ -171,7 +173,7 @@ def test_segments_that_roll_faster_than_they_are_flushed_have_few_open_files(dat
             append(log)
         assert len(log.unsynced_segments) == 59
     assert open_files() <= before + 8 + len(logs)
-    for log, job in manager.take_flush_jobs():
+    for log, job in filter(None, manager.take_flush_jobs()):
         job.run()
         log.finish_flush(job)
         assert not log.unsynced_segments

@@ -2,7 +2,6 @@
 
 import random
 import uuid
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +19,16 @@ from odradek.storage.checkpoint import (
     write_partition_metadata,
 )
 from odradek.storage.files import Files, OsFiles
+from odradek.storage.log import Log
 from odradek.storage.log_config import LogConfig
+from odradek.storage.log_creation import NewLog
 from odradek.storage.log_directory import DirectoryLocked
 from odradek.storage.log_manager import LogManager
 from odradek.storage.log_names import deleted_folder, is_deleted_folder, parse_folder
 from odradek.storage.meta_properties import MetaPropertiesError, read_meta_properties
 from odradek.timer import ManualClock
 from tests.memory_files import ForgetfulFiles
-from tests.storage.small_logs import NOW, append, batch, headers_of, idempotent
+from tests.storage.small_logs import NOW, append, batch, headers_of, idempotent, run_flush_jobs
 
 CLUSTER = "nlQg0zzARJuGzyqjahpCMg"
 TOPIC_ID = uuid.UUID("52278a74-9d53-4a97-89a5-03a14210367d")
@@ -229,17 +230,46 @@ def test_a_folder_unknown_to_the_metadata_store_is_logged_and_left_alone(
     assert {name: bytes(inode.data) for name, inode in files.names.items() if inode and "orders-1" in name} == before
 
 
-def test_a_folder_of_another_topic_with_the_same_name_is_left_alone_and_blocks_creation(
-    files: ForgetfulFiles,
+def new_replica(manager: LogManager, topic_id: uuid.UUID) -> Log:
+    creation = manager.creator.begin(NewLog(partition(), topic_id, 0, CONFIG, is_new=True))
+    assert creation is not None
+    creation.run()
+    return manager.creator.finish(creation)
+
+
+@pytest.mark.parametrize("is_same_topic", [False, True], ids=["another topic", "moved away and back"])
+def test_a_folder_that_was_ignored_makes_room_for_a_new_replica_and_is_kept(
+    files: ForgetfulFiles, is_same_topic: bool
 ) -> None:
+    manager = started(files, "/a", "/b")
+    append(manager.get_or_create(partition(), TOPIC_ID, CONFIG))
+    append(manager.get_or_create(partition(1), TOPIC_ID, CONFIG))
+    manager.shutdown()
+    before = files.read_file("/a/orders-0/00000000000000000000.log")
+    again = started(files, "/a", "/b", known=lambda topic_partition, topic_id: topic_partition.partition != 0)
+    topic_id = TOPIC_ID if is_same_topic else uuid.uuid4()
+    with pytest.raises(ProtocolError) as error:
+        again.get_or_create(partition(), topic_id, CONFIG)
+    assert error.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    log = new_replica(again, topic_id)
+    assert (log.log_end_offset, log.topic_id) == (0, topic_id)
+    append(log)
+    again.shutdown()
+    (stray,) = [name for name in files.list_directory("/a") if name.startswith("orders-0.") and name.endswith("-stray")]
+    assert files.read_file(f"/a/{stray}/00000000000000000000.log") == before
+    assert started(files, "/a", "/b").logs[partition()].topic_id == topic_id
+
+
+def test_a_log_that_could_not_be_opened_is_not_replaced_by_a_new_one(files: ForgetfulFiles) -> None:
     manager = started(files)
     append(manager.get_or_create(partition(), TOPIC_ID, CONFIG))
     manager.shutdown()
-    again = started(files, known=lambda topic_partition, topic_id: topic_id != TOPIC_ID)
-    assert again.logs == {}
+    again = started(files, known=lambda topic_partition, topic_id: False)
+    again.directories["/data"].unopened[partition()] = "no space left"
     with pytest.raises(ProtocolError) as error:
-        again.get_or_create(partition(), uuid.uuid4(), CONFIG)
+        new_replica(again, TOPIC_ID)
     assert error.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert files.exists("/data/orders-0/00000000000000000000.log")
 
 
 def test_a_log_refuses_another_topics_id(files: ForgetfulFiles) -> None:
@@ -293,14 +323,12 @@ def test_a_shutdown_syncs_logs_in_groups_and_makes_them_durable(files: Forgetful
         append(manager.get_or_create(partition(number), None, CONFIG), idempotent(0))
     sizes: list[int] = []
 
-    def run_all(functions: Sequence[Callable[[], None]]) -> None:
+    for functions in manager.shutdown_steps():
         before = len(files.synced_paths)
         for function in reversed(functions):
             function()
         sizes.append(len(functions))
         assert len(files.synced_paths) >= before + len(functions)
-
-    manager.shutdown(run_all)
     assert sizes == [64, 36]
     after = files.crash()
     assert after.exists("/data/.kafka_cleanshutdown")
@@ -319,13 +347,11 @@ def test_a_log_that_cannot_be_synced_at_shutdown_makes_only_its_directory_unclea
         append(log)
     bad = next(log for log in logs if log.directory.startswith("/a/"))
 
-    def run_all(functions: Sequence[Callable[[], None]]) -> None:
+    for functions in manager.shutdown_steps():
         for log, function in zip(logs, functions, strict=True):
             files.fail_sync = OSError(5, "the disk does not answer") if log is bad else None
             function()
         files.fail_sync = None
-
-    manager.shutdown(run_all)
     assert not files.exists("/a/.kafka_cleanshutdown")
     assert files.exists("/b/.kafka_cleanshutdown")
     assert [log.state.closed for log in logs] == [log is not bad for log in logs]
@@ -433,7 +459,7 @@ def test_rolled_segments_are_flushed_in_the_background_with_their_indexes(files:
         append(log)
     assert len(log.segments) == 3
     files.synced_paths.clear()
-    for owner, job in manager.take_flush_jobs():
+    for owner, job in filter(None, manager.take_flush_jobs()):
         assert job.end_offset == log.base_offsets[2]
         job.run()
         owner.finish_flush(job)
@@ -442,7 +468,7 @@ def test_rolled_segments_are_flushed_in_the_background_with_their_indexes(files:
     assert expected <= set(files.synced_paths)
     assert log.active_segment.path(".log") not in files.synced_paths
     assert log.flushed_offset == log.base_offsets[2]
-    assert list(manager.take_flush_jobs()) == []
+    assert list(filter(None, manager.take_flush_jobs())) == []
 
 
 def test_the_snapshot_is_synced_before_the_segments_and_the_directory(files: ForgetfulFiles) -> None:
@@ -452,6 +478,7 @@ def test_the_snapshot_is_synced_before_the_segments_and_the_directory(files: For
         append(log)
     files.synced_paths.clear()
     log.flush()
+    assert files.synced_paths.pop(0) == "/data/orders-0/leader-epoch-checkpoint"
     kinds = [path.rpartition(".")[2] for path in files.synced_paths]
     assert kinds == ["snapshot", "log", "index", "timeindex", "log"]
     assert f"/data/orders-0/{log.active_segment.base_offset:020d}.log" in files.durable_names
@@ -462,14 +489,16 @@ def test_flush_ms_flushes_records_after_that_time(files: ForgetfulFiles) -> None
     manager = started(files, clock=clock)
     log = manager.get_or_create(partition(), None, LogConfig({"flush.ms": 1000}))
     append(log)
-    assert list(manager.take_flush_jobs()) == []
+    run_flush_jobs(manager)  # writes the leader epoch
+    assert log.flushed_offset == 0
+    assert list(filter(None, manager.take_flush_jobs())) == []
     clock.advance(1000)
-    ((_, job),) = manager.take_flush_jobs()
+    ((_, job),) = filter(None, manager.take_flush_jobs())
     job.run()
     log.finish_flush(job)
     assert log.flushed_offset == 1
     clock.advance(1000)
-    assert list(manager.take_flush_jobs()) == []
+    assert list(filter(None, manager.take_flush_jobs())) == []
 
 
 def test_flush_messages_requires_a_flush_before_the_response(files: ForgetfulFiles) -> None:

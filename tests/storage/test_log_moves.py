@@ -18,9 +18,10 @@ from odradek.storage.log_config import LogConfig
 from odradek.storage.log_manager import LogManager
 from odradek.storage.log_move import LogMove
 from odradek.storage.log_names import future_folder, has_room_for_a_future, parse_future_folder
+from odradek.storage.truncation import Truncate
 from odradek.timer import ManualClock
 from tests.memory_files import ForgetfulFiles, Inode
-from tests.storage.small_logs import NOW, all_bytes, append, batch, idempotent
+from tests.storage.small_logs import NOW, all_bytes, append, batch, idempotent, truncate_in
 
 CLUSTER = "nlQg0zzARJuGzyqjahpCMg"
 TOPIC_ID = uuid.UUID("52278a74-9d53-4a97-89a5-03a14210367d")
@@ -185,7 +186,11 @@ def test_a_log_truncated_during_a_move_is_copied_again() -> None:
     manager = started(ForgetfulFiles())
     log = filled(manager)
     move = manager.moves.begin(PARTITION, B)
-    cut = iter([lambda: None] * 4 + [lambda: manager.truncate(PARTITION, 5), lambda: append(log, batch(b"new"))])
+
+    def cut_to_five() -> None:
+        assert truncate_in(manager, {PARTITION: Truncate(5)}) == {PARTITION: None}
+
+    cut: Iterator[Callable[[], object]] = iter([lambda: None] * 4 + [cut_to_five, lambda: append(log, batch(b"new"))])
     carry_out(manager, move, lambda: next(cut, lambda: None)())
     assert log.log_end_offset == 6
     expected = all_bytes(log)
@@ -299,8 +304,8 @@ def test_deleting_a_partition_cancels_its_move() -> None:
 def test_a_log_is_created_in_its_preferred_directory() -> None:
     manager = started(ForgetfulFiles())
     for number in range(4):
-        manager.moves.prefer(TopicPartition("wished", number), B)
-    found = [manager.get_or_create(TopicPartition("wished", number), TOPIC_ID, CONFIG) for number in range(4)]
+        manager.moves.prefer(TopicPartition("new", number), B)
+    found = [manager.get_or_create(TopicPartition("new", number), TOPIC_ID, CONFIG) for number in range(4)]
     assert {manager.directory_of(log) for log in found} == {B}
 
 

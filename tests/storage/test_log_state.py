@@ -12,7 +12,7 @@ import pytest
 from odradek.protocol.errors import ProtocolError
 from odradek.storage.log_state import LogState
 from tests.memory_files import ForgetfulFiles
-from tests.storage.small_logs import append, open_small
+from tests.storage.small_logs import append, open_small, truncate
 
 ROOT = Path(__file__).resolve().parents[2]
 OWNER = ROOT / "storage" / "log_state.py"
@@ -89,19 +89,48 @@ def test_a_truncation_moves_all_offsets_back(asked: int, found: tuple[int, int, 
     assert state.cleaned_offset == min(24, asked)
 
 
-def test_a_truncation_that_fails_halfway_also_begins_a_new_generation() -> None:
+def test_a_truncation_that_has_begun_withdraws_what_will_be_removed() -> None:
     state = opened()
     state.truncation_begun(15)
     assert state.generation == 1
-    assert offsets(state) == (10, 20, 30, 15)
-
-
-def test_an_announced_truncation_keeps_the_generation() -> None:
-    state = opened()
-    state.withdrawn_from(15)
-    assert state.generation == 0
-    assert offsets(state) == (10, 20, 30, 15)
+    assert offsets(state) == (10, 15, 30, 15)
     assert state.cleaned_offset is None
+
+
+def test_until_a_truncation_ends_nothing_above_it_is_flushed_cleaned_or_deleted() -> None:
+    state = opened(high_watermark=30)
+    state.truncation_begun(15)
+    state.flushed_to(30)
+    state.cleaned_to(30)
+    state.started_at(22)
+    assert (state.recovery_point, state.cleaned_offset, state.log_start_offset) == (15, 15, 15)
+    state.truncated_to(20)  # a part of the files
+    state.flushed_to(20)
+    assert (state.recovery_point, state.truncating_to) == (15, 15)
+    state.truncated_to(15)
+    assert state.truncating_to is None
+    state.appended(20)
+    state.flushed_to(20)
+    assert state.recovery_point == 20
+
+
+def test_a_truncation_that_was_given_up_lets_the_records_be_flushed_again() -> None:
+    state = opened()
+    state.truncation_begun(15)
+    state.truncation_ended()
+    state.flushed_to(30)
+    assert offsets(state) == (10, 15, 30, 30)
+
+
+@pytest.mark.parametrize("offset", [0, 20, 99])
+def test_a_log_that_starts_over_is_empty_and_durable_at_its_new_start(offset: int) -> None:
+    state = opened()
+    state.cleaned_to(24)
+    state.truncation_begun(min(10, offset))
+    state.truncated_to(10)
+    state.started_over(offset)
+    assert offsets(state) == (offset, offset, offset, offset)
+    assert (state.cleaned_offset, state.truncating_to, state.generation) == (offset, None, 3)
 
 
 def test_a_move_begins_a_new_generation_and_keeps_the_offsets() -> None:
@@ -120,39 +149,52 @@ def test_being_cleaned_is_set_from_the_start_to_the_end_of_a_clean() -> None:
     assert (state.being_cleaned, state.cleaned_offset) == (False, 18)
 
 
+EVENTS = ("append", "replicate", "start", "flush", "begin", "end", "truncate", "over", "relocate", "clean")
+OF_A_NEW_GENERATION = ("begin", "truncate", "over", "relocate")
+
+
+def happen(state: LogState, event: str, offset: int) -> None:
+    if event == "append":
+        state.appended(state.log_end_offset + 1 + offset % 10)
+    elif event == "begin":
+        state.truncation_begun(offset)
+    elif event == "truncate":
+        state.truncation_begun(offset)
+        check(state)
+        state.truncated_to(offset)
+        assert state.log_end_offset == offset
+        assert state.cleaned_offset is None or state.cleaned_offset <= offset  # (D)
+    elif event in ("end", "relocate"):
+        {"end": state.truncation_ended, "relocate": state.relocated}[event]()
+    else:
+        transitions = {
+            "replicate": state.replicated_to,
+            "start": state.started_at,
+            "flush": state.flushed_to,
+            "over": state.started_over,
+            "clean": state.cleaned_to,
+        }
+        transitions[event](offset)
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_no_sequence_of_transitions_breaks_an_invariant(seed: int) -> None:
     source = random.Random(seed)
     state = opened()
     for _ in range(500):
         offset = source.randrange(max(0, state.log_start_offset - 20), state.log_end_offset + 20)
-        before, generation = offsets(state), state.generation
-        event = source.choice(["append", "replicate", "start", "flush", "withdraw", "truncate", "relocate", "clean"])
-        if event == "append":
-            state.appended(state.log_end_offset + source.randrange(1, 10))
-        elif event == "replicate":
-            state.replicated_to(offset)
-        elif event == "start" and offset > state.log_start_offset:
-            state.started_at(offset)
-        elif event == "flush":
-            state.flushed_to(offset)
-            assert state.recovery_point >= before[3]
-        elif event == "withdraw":
-            state.withdrawn_from(offset)
-        elif event == "truncate" and offset < state.log_end_offset:
-            state.truncation_begun(offset)
-            check(state)
-            state.truncated_to(offset)
-            assert state.log_end_offset == offset
-            assert state.cleaned_offset is None or state.cleaned_offset <= offset  # (D)
-        elif event == "relocate":
-            state.relocated()
-        elif event == "clean":
-            state.cleaned_to(offset)
+        event = source.choice(EVENTS)
+        if event in ("begin", "truncate") and offset >= state.log_end_offset:
+            continue
+        before, generation, truncating_to = offsets(state), state.generation, state.truncating_to
+        happen(state, event, offset)
         check(state)
-        assert state.generation - generation == (
-            event == "relocate" or (event == "truncate" and offset < before[2])
-        )  # (C)
+        assert (state.generation > generation) == (event in OF_A_NEW_GENERATION)  # (C)
+        if event == "flush":
+            assert state.recovery_point >= before[3]
+        if event in ("flush", "start", "clean") and truncating_to is not None:  # (F)
+            assert state.recovery_point <= truncating_to
+            assert state.log_start_offset <= truncating_to
 
 
 def test_a_truncation_whose_sync_fails_moves_the_high_watermark_back(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,7 +207,7 @@ def test_a_truncation_whose_sync_fails_moves_the_high_watermark_back(monkeypatch
 
     monkeypatch.setattr(log.files, "sync_directory", fail)
     with pytest.raises(ProtocolError):
-        log.truncate_to(5)
+        truncate(log, 5)
     assert offsets(log.state) == (0, 5, 5, 0)
 
 
@@ -190,11 +232,11 @@ def written_fields(path: Path, *, is_storage: bool) -> list[int]:
     return sorted(node.lineno for node, owner in fields if owner.endswith("state") or (is_storage and owner != "self"))
 
 
-@pytest.mark.parametrize("room", ["storage", "broker", "benchmarks", "tests/storage", "tests/broker/replica"])
-def test_the_fields_are_written_only_by_transitions(room: str) -> None:
-    paths = [path for path in (ROOT / room).rglob("*.py") if path != OWNER]
+@pytest.mark.parametrize("folder", ["storage", "broker", "benchmarks", "tests/storage", "tests/broker/replica"])
+def test_the_fields_are_written_only_by_transitions(folder: str) -> None:
+    paths = [path for path in (ROOT / folder).rglob("*.py") if path != OWNER]
     assert paths
-    assert {str(path): lines for path in paths if (lines := written_fields(path, is_storage="storage" in room))} == {}
+    assert {str(path): lines for path in paths if (lines := written_fields(path, is_storage="storage" in folder))} == {}
 
 
 def test_writes_from_other_code_are_detected(tmp_path: Path) -> None:

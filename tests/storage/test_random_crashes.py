@@ -17,10 +17,11 @@ from odradek.storage.checkpoint import HIGH_WATERMARK, LOG_START_OFFSET, RECOVER
 from odradek.storage.log import Log
 from odradek.storage.log_config import LogConfig
 from odradek.storage.log_manager import LogManager
+from odradek.storage.truncation import Truncate
 from odradek.timer import ManualClock
 from tests.memory_files import ForgetfulFiles
 from tests.soak import rounds
-from tests.storage.small_logs import NOW, all_bytes, batch, bytes_of, headers_of, idempotent
+from tests.storage.small_logs import NOW, all_bytes, batch, bytes_of, headers_of, idempotent, truncate_in
 
 SEEDS = range(rounds(40, in_soak=1_200))
 STEPS = 120
@@ -111,7 +112,7 @@ class Run:
             self.model.flushed = max(self.model.flushed, end)
 
     def background(self) -> None:
-        for log, job in self.manager.take_flush_jobs():
+        for log, job in filter(None, self.manager.take_flush_jobs()):
             job.run()
             log.finish_flush(job)
         self.manager.checkpoints.write(RECOVERY_POINT)
@@ -130,7 +131,7 @@ class Run:
         bounds = [base for base, _, _ in self.model.batches if base >= low]
         if bounds:
             offset = self.random.choice(bounds)
-            self.manager.truncate(PARTITION, offset)
+            assert truncate_in(self.manager, {PARTITION: Truncate(offset)}) == {PARTITION: None}
             self.model.batches = [entry for entry in self.model.batches if entry[0] < offset]
             self.learn_sequences()
 

@@ -8,6 +8,7 @@ import pytest
 from odradek.broker.background.stepwise import finished
 from odradek.protocol.records import check_crc, iter_batches
 from odradek.storage.batch_scan import scan_batches
+from odradek.storage.checkpoint import read_epochs
 from odradek.storage.log import Log
 from tests.memory_files import ForgetfulFiles
 from tests.storage.small_logs import NOW, all_bytes, append, batch, bytes_of, headers_of, idempotent, open_small
@@ -229,9 +230,12 @@ def test_epochs_and_producers_are_rebuilt_from_the_batches() -> None:
 def test_a_corrupt_leader_epoch_checkpoint_is_rebuilt(content: bytes) -> None:
     files = ForgetfulFiles()
     log = small_log(files)
+    log.flush()
     files.content(f"{FOLDER}/leader-epoch-checkpoint")[:] = content
-    again = reopened(files, clean=False)
+    again = reopened(files, clean=False, recovery_point=log.log_end_offset)
     assert again.leader_epochs.entries == log.leader_epochs.entries
+    again.flush()
+    assert read_epochs(files, f"{FOLDER}/leader-epoch-checkpoint") == log.leader_epochs.entries
 
 
 def test_an_interrupted_replacement_of_segments_is_finished_or_undone() -> None:
@@ -283,3 +287,24 @@ def test_messages_of_old_formats_are_kept_and_skipped() -> None:
     assert log.active_segment.locate(1) == (len(old_message(0, 0, b"zero" * 10)), len(old_message(1, 1, b"one" * 20)))
     files.content(f"{FOLDER}/{0:020d}.log")[len(old) - 1] ^= 1
     assert reopened(files, clean=False).log_end_offset == 1
+
+
+def test_a_damaged_transaction_index_after_an_unreadable_segment_does_not_prevent_the_start() -> None:
+    files = ForgetfulFiles()
+    log = open_small(files)
+    for number in range(8):
+        append(log, idempotent(number))
+    log.close()  # with a snapshot
+    log = open_small(files)
+    for number in range(8, 12):
+        append(log, idempotent(number))
+    log.roll()
+    append(log, idempotent(12))
+    position = list(log.segments[0].scan(0))[6].position
+    content = files.content(log.segments[0].path(".log"))
+    content[position:] = bytes(len(content) - position)
+    files.open(log.segments[1].path(".txnindex"), create=True).write((b"x" * 34,), 0)
+    files.remove(log.snapshots.path(12))
+    again = open_small(files, options={"clean": False})
+    assert again.log_end_offset == 6
+    check_usable(again)

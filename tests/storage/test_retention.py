@@ -7,7 +7,7 @@ from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.storage.retention import SEGMENTS_PER_STEP
 from odradek.timer import ManualClock
 from tests.memory_files import ForgetfulFiles
-from tests.storage.small_logs import NOW, append, batch, headers_of, idempotent, open_small
+from tests.storage.small_logs import NOW, append, batch, headers_of, idempotent, open_small, truncate
 
 
 @pytest.fixture
@@ -145,7 +145,7 @@ def test_a_truncation_removes_batches_epochs_and_producer_state(files: Forgetful
     for number in range(10):
         append(log, idempotent(number, b"x" * 50, timestamp=NOW + number), epoch=number // 4)
     log.flush()
-    assert log.truncate_to(5)
+    assert truncate(log, 5)
     assert (log.log_end_offset, log.high_watermark, log.flushed_offset) == (5, 5, 5)
     assert log.base_offsets == [0, 3]
     assert [header.base_offset for header in headers_of(log)] == [0, 1, 2, 3, 4]
@@ -153,7 +153,7 @@ def test_a_truncation_removes_batches_epochs_and_producer_state(files: Forgetful
     assert log.producer_state.producers[1].last_sequence == 4
     assert finished(log.offset_for_timestamp(-3)) == (NOW + 4, 4, 1)
     assert append(log, idempotent(5, b"new")) == 5
-    assert not log.truncate_to(6)
+    assert not truncate(log, 6)
 
 
 def test_a_log_can_be_truncated_below_its_start(files: ForgetfulFiles) -> None:
@@ -162,7 +162,7 @@ def test_a_log_can_be_truncated_below_its_start(files: ForgetfulFiles) -> None:
         append(log, batch(b"x" * 50))
     log.apply_retention(NOW + 1000)
     assert log.log_start_offset == 8
-    assert log.truncate_to(3)
+    assert truncate(log, 3)
     assert (log.log_start_offset, log.log_end_offset, log.base_offsets) == (3, 3, [3])
     assert append(log) == 3
 
@@ -173,7 +173,7 @@ def test_a_flush_that_began_before_a_truncation_does_not_count_after_it(files: F
         append(log)
     job = log.begin_flush()
     assert job is not None
-    log.truncate_to(1)
+    truncate(log, 1)
     for _ in range(3):
         append(log)
     job.run()

@@ -18,7 +18,7 @@ from odradek.storage.segment_cache import SegmentCache
 from odradek.storage.tail import ENTRY_BYTES, TAIL_BATCHES, TAIL_BYTES, Tail, Tails
 from odradek.timer import ManualClock
 from tests.memory_files import ForgetfulFiles, Inode, MemoryFile
-from tests.storage.small_logs import NOW, append, batch, open_small
+from tests.storage.small_logs import NOW, append, batch, open_small, truncate
 
 KB, MB = 1 << 10, 1 << 20
 
@@ -122,7 +122,7 @@ def test_truncated_batches_are_not_served_again(files: CountingFiles, tails: Tai
     log = open_log(files, tails)
     for value in (b"a", b"b", b"old"):
         append(log, batch(value))
-    log.truncate_to(2)
+    truncate(log, 2)
     assert (len(tails), tails.held_bytes) == (0, 0)
     append(log, batch(b"new"))
     assert b"new" in bytes(log.read(2, MB).records)  # type: ignore[arg-type]
@@ -245,7 +245,7 @@ def test_reads_always_return_the_files_bytes(real_files: tuple[OsFiles, str], se
         if chance < 0.85:
             append(log, batch(source.randbytes(source.choice((1, 100, 3000, 9000)))))
         elif chance < 0.88:
-            log.truncate_to(source.randint(log.log_start_offset, log.log_end_offset))
+            truncate(log, source.randint(log.log_start_offset, log.log_end_offset))
         elif chance < 0.90:
             log.roll()
         elif chance < 0.92:

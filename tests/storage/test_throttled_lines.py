@@ -40,9 +40,9 @@ def test_another_reason_is_logged_immediately(logged: list[dict[str, object]]) -
 
 
 def test_the_number_of_kinds_is_limited() -> None:
-    said: list[str] = []
+    messages: list[str] = []
     lines = ThrottledLines(ManualClock())
     for kind in range(10 * MOST_KINDS):
-        lines.log(said.append, kind, "failed")
-    assert len(said) == 10 * MOST_KINDS
+        lines.log(messages.append, kind, "failed")
+    assert len(messages) == 10 * MOST_KINDS
     assert len(lines._kinds) <= MOST_KINDS

@@ -91,11 +91,11 @@ class Membership:
         group = self._group(group_id)
         member = group.checked_member(syncing.member_id, syncing.group_instance_id)
         _check_generation(group, syncing.generation_id)
-        for said, agreed in (
+        for sent, agreed in (
             (syncing.protocol_type, group.protocol_type),
             (syncing.protocol_name, group.protocol_name),
         ):
-            if said is not None and said != agreed:
+            if sent is not None and sent != agreed:
                 raise ProtocolError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if group.state is GroupState.PREPARING_REBALANCE:
             raise ProtocolError(ErrorCode.REBALANCE_IN_PROGRESS)

@@ -117,7 +117,7 @@ class GroupOffsets:
 
     def __init__(self) -> None:
         self._groups: dict[str, OffsetsOfGroup] = {}
-        self._groups_of_producer: dict[int, set[str]] = {}
+        self._groups_of_producer: dict[int, dict[str, None]] = {}
         self.count = 0
 
     # --- reading ------------------------------------------------------------------------------------------------
@@ -166,7 +166,7 @@ class GroupOffsets:
         self._groups[group_id] = group
         group.pending.append(pending)
         if producer_id >= 0:
-            self._groups_of_producer.setdefault(producer_id, set()).add(group_id)
+            self._groups_of_producer.setdefault(producer_id, {})[group_id] = None
 
         def settled(error: ProtocolError | None) -> None:
             pending.done = nobody_waits  # breaks the reference cycle without the garbage collector
@@ -221,7 +221,7 @@ class GroupOffsets:
     def _forget_producer(self, producer_id: int, group_id: str) -> None:
         groups = self._groups_of_producer.get(producer_id)
         if groups is not None:
-            groups.discard(group_id)
+            groups.pop(group_id, None)
             if not groups:
                 del self._groups_of_producer[producer_id]
 
@@ -308,7 +308,7 @@ class GroupOffsets:
         if group is None:
             group = self._groups[key.group] = OffsetsOfGroup()
         if producer_id >= 0:
-            self._groups_of_producer.setdefault(producer_id, set()).add(key.group)
+            self._groups_of_producer.setdefault(producer_id, {})[key.group] = None
             group.transactions.setdefault(producer_id, {}).setdefault(key.topic, {})[key.partition] = committed
         else:
             self._count_in(group, {key.topic: {key.partition: committed}})

@@ -55,6 +55,7 @@ OUTCOMES = {
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: Outcome.AGAIN,
     ErrorCode.REQUEST_TIMED_OUT: Outcome.AGAIN,
     ErrorCode.KAFKA_STORAGE_ERROR: Outcome.AGAIN,
+    ErrorCode.NETWORK_EXCEPTION: Outcome.AGAIN,
 }
 """Other codes should not occur. They are logged as errors and retried."""
 
@@ -204,7 +205,7 @@ class Markers:
         if not self._is_pending(completion):
             return
         outcome = OUTCOMES.get(code, Outcome.AGAIN)
-        if code != ErrorCode.NONE:
+        if code not in (ErrorCode.NONE, ErrorCode.NETWORK_EXCEPTION):  # the writer has logged a lost connection
             self._log_unwritten(completion, topic_partition, code, outcome)
         if outcome is Outcome.FENCED:
             self._drop(completion)

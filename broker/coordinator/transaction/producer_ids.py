@@ -1,37 +1,41 @@
-"""Allocates producer ids that are unique within the cluster, across restarts.
+"""Gives out producer ids that are unique within the cluster, across restarts.
 
-Ids are allocated in blocks of 1000. A block is reserved by a compare-and-set of `/latest_producer_id_block` in the
-metadata store, and is durable before its first id is used. The rest of a block is lost when the process ends.
+The controller gives this broker blocks of ids, each only once. When nine tenths of a block are used, the next block is
+requested, so that no producer waits for the controller. The rest of a block is lost when the process ends.
 
-Source: Kafka's `ZkProducerIdManager`.
+Source: Kafka's `RPCProducerIdManager`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import structlog
 
-from odradek.broker.controller import znodes
-from odradek.broker.controller.metadata_store import BadVersion, MetadataStore, StoreUnavailable
+from odradek.broker.background.tasks import Spawn
+from odradek.broker.cluster.controller_channel import NoController
 from odradek.protocol.errors import ErrorCode, ProtocolError
 
-BLOCK_SIZE = 1000
-LAST_ID = 2**63 - 1
+PART_LEFT = 10
+"""The next block is requested when the tenth part of the current one is left."""
 
 log = structlog.get_logger("producer_ids")
 
+TakeBlock = Callable[[], Awaitable[range]]
+"""Returns ids that nobody else gets. Raises NoController and ProtocolError."""
+
 
 class ProducerIds:
-    """Allocates producer ids for the broker `broker_id`."""
+    """Gives out the ids of the blocks that `take_block` returns."""
 
-    def __init__(self, store: MetadataStore, broker_id: int) -> None:
-        self._store = store
-        self._broker_id = broker_id
-        self._next = 0
-        self._end = 0
-        self._taking = asyncio.Lock()
+    def __init__(self, take_block: TakeBlock, spawn: Spawn) -> None:
+        self._take_block = take_block
+        self._spawn = spawn
+        self._ids = range(0)
+        self._few = 0
+        self._next_ids = range(0)
+        self._taking: asyncio.Task[ProtocolError | None] | None = None
 
     async def give(self, use: Callable[[int | ProtocolError], object]) -> None:
         """Calls `use` once, with a new id or with the error that `next` raises."""
@@ -49,38 +53,40 @@ class ProducerIds:
             use(ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR))
 
     async def next(self) -> int:
-        """Returns a new id >= 0. Raises COORDINATOR_LOAD_IN_PROGRESS (clients retry) while the metadata store is
-        unavailable.
-        """
-        if self._next >= self._end:
-            async with self._taking:
-                if self._next >= self._end:
-                    await self._take_block()
-        producer_id = self._next
-        self._next += 1
+        """Returns a new id >= 0. Raises COORDINATOR_LOAD_IN_PROGRESS (clients retry) if the controller gives none."""
+        while not self._ids:
+            if self._next_ids:
+                self._ids, self._next_ids = self._next_ids, range(0)
+                self._few = len(self._ids) // PART_LEFT
+            else:
+                await self._block_taken()
+        producer_id, self._ids = self._ids[0], self._ids[1:]
+        if len(self._ids) <= self._few and not self._next_ids:
+            self._begin_to_take()
         return producer_id
 
-    async def _take_block(self) -> None:
-        try:
-            while not await self._try_to_take_block():
-                pass
-        except StoreUnavailable as error:
-            log.warning("producer id block not reserved", reason=str(error))
-            message = f"No producer ids are available at the moment: {error}"
-            raise ProtocolError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, message) from error
+    def _begin_to_take(self) -> asyncio.Task[ProtocolError | None]:
+        """Requests the next block, unless that is under way."""
+        if self._taking is None:
+            self._taking = self._spawn(self._take(), "a block of producer ids")
+        return self._taking
 
-    async def _try_to_take_block(self) -> bool:
-        """Returns False if another broker has changed the entry since it was read."""
-        entry = await self._store.get(znodes.PRODUCER_ID_BLOCK)
-        first = znodes.parse_producer_id_block(entry.data)[1] + 1 if entry.data else 0
-        last = first + BLOCK_SIZE - 1
-        if last > LAST_ID:
-            raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR, "All producer ids have been allocated")
-        data = znodes.encode_producer_id_block(self._broker_id, first, last)
+    async def _block_taken(self) -> None:
+        """Waits for the request. All that wait for the same request get its error."""
+        taking = self._begin_to_take()
+        await asyncio.wait([taking])
+        error = taking.result()
+        if error is not None:
+            raise error
+
+    async def _take(self) -> ProtocolError | None:
         try:
-            await self._store.set(znodes.PRODUCER_ID_BLOCK, data, entry.version)
-        except BadVersion:
-            return False
-        self._next, self._end = first, last + 1
-        log.info("producer id block reserved", first=first, last=last)
-        return True
+            self._next_ids = await self._take_block()
+        except (NoController, ProtocolError) as error:
+            log.warning("producer ids not allocated", reason=str(error))
+            message = f"No producer ids are available at the moment: {error}"
+            return ProtocolError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, message)
+        finally:
+            self._taking = None
+        log.info("producer ids allocated", first=self._next_ids.start, size=len(self._next_ids))
+        return None

@@ -6,7 +6,7 @@ import pytest
 from odradek.broker.admin.client import AdminClient, parse_addresses
 from odradek.broker.admin.transactions import TransactionAdmin
 from odradek.broker.controller.state import NewPartitions, NewTopic
-from odradek.broker.network.network_client import NodeUnreachable
+from odradek.broker.peers.network_client import NodeUnreachable
 from odradek.broker.testing import in_process_broker
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.transactions import DescribeTransactionsResponse
@@ -25,7 +25,7 @@ async def test_a_topic_is_created_described_extended_and_deleted(admin: AdminCli
     assert len((await admin.topic("t")).partitions) == 2
     await admin.create_partitions(NewPartitions("t", 3))
     assert [topic.name for topic in await admin.topics()] == ["t"]
-    (directory,) = await admin.describe_log_dirs()
+    ((directory,),) = (await admin.describe_log_dirs()).values()
     assert [partition.partition_index for topic in directory.topics for partition in topic.partitions] == [0, 1, 2]
     await admin.delete_topic("t")
     assert await admin.topics() == []

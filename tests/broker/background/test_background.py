@@ -1,11 +1,12 @@
 import asyncio
 import threading
+from collections.abc import Callable, Generator
 from functools import partial
 
 import pytest
 import structlog.testing
 
-from odradek.broker.background.background import Background, run_all_in_threads
+from odradek.broker.background.background import Background, run_all_in_threads, run_groups_in_threads
 
 
 async def test_a_function_runs_in_a_thread_and_its_result_is_returned() -> None:
@@ -110,22 +111,36 @@ async def test_a_stopped_background_accepts_no_more_work() -> None:
         background.spawn(nothing(), "late")
 
 
-def test_at_shutdown_several_threads_wait_for_the_disk_concurrently() -> None:
+async def test_at_shutdown_several_threads_wait_for_the_disk_concurrently() -> None:
     together = threading.Barrier(4, timeout=30)
 
     def wait_for_others() -> None:
         together.wait()
 
-    run_all_in_threads([wait_for_others] * 8)
+    await run_all_in_threads([wait_for_others] * 8)
     assert not together.broken
 
 
-def test_a_failure_at_shutdown_is_raised() -> None:
+async def test_a_failure_at_shutdown_is_raised() -> None:
     done: list[int] = []
 
     def fail() -> None:
         raise OSError("the disk does not answer")
 
     with pytest.raises(OSError, match="does not answer"):
-        run_all_in_threads([fail, partial(done.append, 1)])
+        await run_all_in_threads([fail, partial(done.append, 1)])
     assert done == [1]
+
+
+async def test_between_two_groups_of_calls_the_generator_runs_on_the_loop() -> None:
+    calls: list[str] = []
+
+    def groups() -> Generator[list[Callable[[], None]], None, int]:
+        yield [partial(calls.append, "a"), partial(calls.append, "b")]
+        assert sorted(calls) == ["a", "b"]
+        assert threading.current_thread() is threading.main_thread()
+        yield []
+        yield [partial(calls.append, "c")]
+        return len(calls)
+
+    assert await run_groups_in_threads(groups()) == 3

@@ -24,8 +24,9 @@ from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.checkpoint import CLEANER_OFFSET, read_offsets
 from odradek.storage.cleaner.cleaned_segment import CleanedSegment
 from odradek.storage.log import Log
+from odradek.storage.truncation import Truncate
 from tests.patience import until
-from tests.storage.small_logs import bytes_of
+from tests.storage.small_logs import bytes_of, truncate_in
 
 PARTITION = TopicPartition("t", 0)
 QUICK: dict[str, object] = {
@@ -182,7 +183,7 @@ async def change_under_way(broker: Broker, log: Log, change: str) -> None:
             await create(broker)
             put(broker, 0, 100)
     elif change == "truncated":
-        broker.log_manager.truncate(PARTITION, log.log_end_offset // 40 * 20)
+        truncate_in(broker.log_manager, {PARTITION: Truncate(log.log_end_offset // 40 * 20)})
     else:
         broker.replica_manager.update_log_config("t", broker.config.log_config({"cleanup.policy": "delete"}))
 

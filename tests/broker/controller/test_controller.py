@@ -1,25 +1,32 @@
+"""The controller of a single node, from a client's request to the requests that its own broker carries out."""
+
 import asyncio
-import errno
+from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
 from odradek.broker.controller import znodes
 from odradek.broker.controller.metadata_store import Create, StoreUnavailable
-from odradek.broker.controller.start_up import ClusterIdMismatch
+from odradek.broker.controller.start_up import ClusterIdMismatch, open_store
 from odradek.broker.controller.state import NewPartitions, NewTopic
 from odradek.broker.metadata.metadata_cache import NO_LEADER
 from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.messages.replica_control import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 from odradek.protocol.topic_partition import TopicPartition
-from tests.broker.controller.rooms import BROKER_ID, ControllerRoom, at_once
+from odradek.protocol.wire_codes import LeaderAndIsrType
+from tests.broker.controller.harness import BROKER_ID, ControllerHarness
 
 
 @pytest.fixture
-async def room() -> ControllerRoom:
-    return await ControllerRoom().start()
+async def harness() -> AsyncIterator[ControllerHarness]:
+    harness = await ControllerHarness().start()
+    yield harness
+    await harness.stop()
 
 
-async def create(room: ControllerRoom, *topics: NewTopic, **options: object) -> list[ErrorCode]:
-    results = await room.controller.create_topics(topics, **{"timeout_ms": 1000, **options})  # type: ignore[arg-type]
+async def create(harness: ControllerHarness, *topics: NewTopic, **options: object) -> list[ErrorCode]:
+    results = await harness.controller.create_topics(topics, **{"timeout_ms": 1000, **options})  # type: ignore[arg-type]
     return [codes(result) for result in results]
 
 
@@ -29,48 +36,71 @@ def codes(result: object) -> ErrorCode:
 
 async def turns() -> None:
     """Runs all ready tasks."""
-    for _ in range(10):
+    for _ in range(30):
         await asyncio.sleep(0)
 
 
-async def test_a_topic_is_stored_led_and_visible(room: ControllerRoom) -> None:
-    assert await create(room, NewTopic("t", 3, 1, configs={"retention.ms": "5"})) == [ErrorCode.NONE]
-    topic = room.cache.topic("t")
-    assert topic is not None
-    assert list(topic.partitions) == [0, 1, 2]
-    state = topic.partitions[2]
-    assert (state.leader, state.leader_epoch, state.replicas, state.isr) == (BROKER_ID, 0, (BROKER_ID,), (BROKER_ID,))
-    assert room.cache.topic_by_id(topic.topic_id) is topic
-    assert room.partitions.led == {TopicPartition("t", number): topic.topic_id for number in range(3)}
-    assert room.partitions.configs["t"].retention_ms == 5
-    assert room.cache.topic_config("t") == {"retention.ms": "5"}
+def leadership(harness: ControllerHarness, key: TopicPartition) -> tuple[int, int]:
+    """The leader and the leader epoch that the broker knows."""
+    return harness.broker.roles[key].leader, harness.broker.roles[key].leader_epoch
 
 
-async def test_acknowledged_topics_survive_a_crash(room: ControllerRoom) -> None:
-    await create(room, NewTopic("kept", 2), NewTopic("gone"), NewTopic("more"))
-    await room.controller.delete_topics(["gone"], timeout_ms=1000)
-    await room.controller.create_partitions([NewPartitions("more", 4)], timeout_ms=1000)
-    await room.controller.alter_topic_config("kept", at_once(lambda config: {**config, "segment.bytes": "1000"}))
-    await room.controller.alter_broker_config(None, at_once(lambda config: {"log.retention.ms": "77"}))
-    await room.controller.alter_broker_config(BROKER_ID, at_once(lambda config: {"log.cleaner.threads": "2"}))
-    again = await room.again()
-    assert again.cache.cluster_id == room.cache.cluster_id
-    assert again.cache.topic_names() == ["kept", "more"]
-    assert again.cache.topic("kept") == room.cache.topic("kept")
-    assert again.cache.topic("more") == room.cache.topic("more")
-    assert again.partitions.led == room.partitions.led
-    assert again.partitions.configs["kept"].segment_bytes == 1000
-    assert again.partitions.configs["kept"].retention_ms == 77
-    assert again.cache.broker_config(BROKER_ID) == {"log.cleaner.threads": "2"}
+async def test_a_topic_is_stored_led_and_visible(harness: ControllerHarness) -> None:
+    assert await create(harness, NewTopic("t", 3, 1, configs={"retention.ms": "5"})) == [ErrorCode.NONE]
+    assert harness.topics == {"t": 3}
+    role = harness.broker.roles[TopicPartition("t", 2)]
+    assert (role.leader, role.leader_epoch, role.replicas, role.isr) == (BROKER_ID, 0, [BROKER_ID], [BROKER_ID])
+    assert (role.is_new, role.controller_epoch, role.partition_epoch) == (True, 1, 0)
+    assert znodes.parse_config("", (await harness.store.get(znodes.topic_config_path("t"))).data) == {
+        "retention.ms": "5"
+    }
 
 
-async def test_a_restart_keeps_leader_epochs_and_raises_the_controller_epoch(room: ControllerRoom) -> None:
-    await create(room, NewTopic("t"))
-    assert room.cache.controller_epoch == 1
-    again = await room.again()
-    assert again.cache.controller_epoch == 2
-    assert again.partitions.epochs == {TopicPartition("t", 0): 0}
-    assert again.cache.brokers[BROKER_ID].epoch > room.cache.brokers[BROKER_ID].epoch
+async def test_a_topic_is_one_request_of_each_kind_and_leaders_come_before_metadata(harness: ControllerHarness) -> None:
+    harness.broker.requests.clear()
+    await create(harness, NewTopic("t", 3, 1), NewTopic("u", 2, 1))
+    lead, update = harness.broker.requests
+    assert isinstance(lead, LeaderAndIsrRequest)
+    assert isinstance(update, UpdateMetadataRequest)
+    assert [len(topic.partition_states) for topic in lead.topic_states] == [3, 2]
+    assert (lead.type, lead.live_leaders[0].host_name) == (LeaderAndIsrType.INCREMENTAL, "127.0.0.1")
+    assert lead.broker_epoch == update.broker_epoch == harness.broker.broker_epoch
+    assert [topic.topic_id for topic in lead.topic_states] == [topic.topic_id for topic in update.topic_states]
+
+
+async def test_a_start_is_one_request_of_each_kind_however_many_partitions_there_are(
+    harness: ControllerHarness,
+) -> None:
+    await create(harness, *(NewTopic(f"t{number}", 10, 1) for number in range(100)))
+    again = await harness.again()
+    update, lead = again.broker.requests
+    assert isinstance(update, UpdateMetadataRequest)
+    assert isinstance(lead, LeaderAndIsrRequest)
+    assert lead.type == LeaderAndIsrType.FULL
+    assert (len(again.broker.roles), len(again.broker.metadata)) == (1000, 1000)
+    await again.stop()
+
+
+async def test_acknowledged_topics_survive_a_crash(harness: ControllerHarness) -> None:
+    await create(harness, NewTopic("kept", 2), NewTopic("gone"), NewTopic("more"))
+    await harness.controller.delete_topics(["gone"], timeout_ms=1000)
+    await harness.controller.create_partitions([NewPartitions("more", 4)], timeout_ms=1000)
+    again = await harness.again()
+    assert again.cluster_id == harness.cluster_id
+    assert again.topics == harness.topics == {"kept": 2, "more": 4}
+    assert again.broker.roles.keys() == harness.broker.roles.keys()
+    await again.stop()
+
+
+async def test_a_restart_keeps_leader_epochs_and_raises_the_controller_epoch(harness: ControllerHarness) -> None:
+    await create(harness, NewTopic("t"))
+    assert harness.controller.epoch == 1
+    again = await harness.again()
+    assert again.controller.epoch == 2
+    assert leadership(again, TopicPartition("t", 0)) == (BROKER_ID, 0)
+    assert again.broker.broker_epoch > harness.broker.broker_epoch
+    assert harness.active_controllers == again.active_controllers == [BROKER_ID]
+    await again.stop()
 
 
 @pytest.mark.parametrize(
@@ -103,152 +133,184 @@ async def test_a_restart_keeps_leader_epochs_and_raises_the_controller_epoch(roo
     ],
 )
 async def test_a_topic_is_created_or_refused_with_kafkas_error_code(
-    room: ControllerRoom, topic: NewTopic, code: ErrorCode
+    harness: ControllerHarness, topic: NewTopic, code: ErrorCode
 ) -> None:
-    await create(room, NewTopic("taken"), NewTopic("dots.and"))
-    assert await create(room, topic, validate_only=True) == [code]
-    assert await create(room, topic) == [code]
-    assert (room.cache.topic(topic.name) is not None) == (code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS))
+    await create(harness, NewTopic("taken"), NewTopic("dots.and"))
+    assert await create(harness, topic, validate_only=True) == [code]
+    assert await create(harness, topic) == [code]
+    assert (topic.name in harness.topics) == (code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS))
 
 
-async def test_topics_of_one_request_fail_independently_and_see_each_other(room: ControllerRoom) -> None:
-    result = await create(room, NewTopic("e.d"), NewTopic("a/b"), NewTopic("e_d"), NewTopic("f"))
+async def test_topics_of_one_request_fail_independently_and_see_each_other(harness: ControllerHarness) -> None:
+    result = await create(harness, NewTopic("e.d"), NewTopic("a/b"), NewTopic("e_d"), NewTopic("f"))
     invalid = ErrorCode.INVALID_TOPIC_EXCEPTION
     assert result == [ErrorCode.NONE, invalid, invalid, ErrorCode.NONE]
-    assert room.cache.topic_names() == ["e.d", "f"]
+    assert list(harness.topics) == ["e.d", "f"]
 
 
 async def test_unset_counts_are_the_brokers_defaults() -> None:
-    room = await ControllerRoom(settings={"num.partitions": "4"}).start()
-    await create(room, NewTopic("t"))
-    topic = room.cache.topic("t")
-    assert topic is not None
-    assert len(topic.partitions) == 4
+    harness = await ControllerHarness(settings={"num.partitions": "4"}).start()
+    await create(harness, NewTopic("t"))
+    assert harness.topics == {"t": 4}
+    await harness.stop()
 
 
-async def test_validate_only_changes_nothing(room: ControllerRoom) -> None:
-    await create(room, NewTopic("t"))
-    before = room.files.contents()
-    assert await create(room, NewTopic("n", 5), validate_only=True, timeout_ms=0) == [ErrorCode.NONE]
-    more = await room.controller.create_partitions([NewPartitions("t", 5)], timeout_ms=0, validate_only=True)
+async def test_validate_only_changes_nothing(harness: ControllerHarness) -> None:
+    await create(harness, NewTopic("t"))
+    before, requests = harness.files.contents(), len(harness.broker.requests)
+    assert await create(harness, NewTopic("n", 5), validate_only=True, timeout_ms=0) == [ErrorCode.NONE]
+    more = await harness.controller.create_partitions([NewPartitions("t", 5)], timeout_ms=0, validate_only=True)
     assert more == [None]
-    await room.controller.alter_topic_config("t", at_once(lambda _: {"retention.ms": "1"}), validate_only=True)
-    assert room.files.contents() == before
-    assert room.cache.topic_config("t") == {}
+    assert (harness.files.contents(), len(harness.broker.requests)) == (before, requests)
 
 
-async def test_a_timeout_of_zero_begins_the_change_and_does_not_wait(room: ControllerRoom) -> None:
-    await create(room, NewTopic("taken"))
-    results = await create(room, NewTopic("taken"), NewTopic("t"), NewTopic("a/b"), timeout_ms=0)
+async def test_a_timeout_of_zero_begins_the_change_and_does_not_wait(harness: ControllerHarness) -> None:
+    await create(harness, NewTopic("taken"))
+    results = await create(harness, NewTopic("taken"), NewTopic("t"), NewTopic("a/b"), timeout_ms=0)
     assert results == [
         ErrorCode.TOPIC_ALREADY_EXISTS,
         ErrorCode.REQUEST_TIMED_OUT,
         ErrorCode.INVALID_TOPIC_EXCEPTION,
     ]
-    await asyncio.gather(*room.tasks)
-    assert room.cache.topic("t") is not None
+    await harness.changes_done()
+    assert "t" in harness.topics
     wishes = [NewPartitions("t", 2), NewPartitions("t", 1)]
-    more = await room.controller.create_partitions(wishes, timeout_ms=0)
+    more = await harness.controller.create_partitions(wishes, timeout_ms=0)
     assert [codes(result) for result in more] == [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.INVALID_PARTITIONS]
-    await asyncio.gather(*room.tasks)
-    assert list(room.partitions.led) == [TopicPartition("taken", 0), TopicPartition("t", 0), TopicPartition("t", 1)]
-    (deleted,) = await room.controller.delete_topics(["t"], timeout_ms=-1)
+    await harness.changes_done()
+    assert harness.topics == {"t": 2, "taken": 1}
+    (deleted,) = await harness.controller.delete_topics(["t"], timeout_ms=-1)
     assert codes(deleted) == ErrorCode.REQUEST_TIMED_OUT
-    await asyncio.gather(*room.tasks)
-    assert room.cache.topic("t") is None
+    await harness.changes_done()
+    assert "t" not in harness.topics
 
 
-async def test_a_change_continues_after_its_timeout(room: ControllerRoom) -> None:
+def slow_writes(harness: ControllerHarness) -> asyncio.Event:
+    """Writes of the store wait for the event."""
     gate = asyncio.Event()
 
-    async def slowly(work):  # type: ignore[no-untyped-def]
+    async def slowly(work: Any) -> None:
         await gate.wait()
         work()
 
-    room.store._run_blocking = slowly
-    creating = asyncio.ensure_future(create(room, NewTopic("t"), timeout_ms=20))
+    harness.store._run_blocking = slowly
+    return gate
+
+
+async def test_a_change_continues_after_its_timeout(harness: ControllerHarness) -> None:
+    gate = slow_writes(harness)
+    creating = asyncio.ensure_future(create(harness, NewTopic("t"), timeout_ms=20))
     await turns()
-    room.pass_time(19)
+    harness.pass_time(19)
     await turns()
     assert not creating.done()
-    room.pass_time(1)
+    harness.pass_time(1)
     assert await creating == [ErrorCode.REQUEST_TIMED_OUT]
-    assert room.purgatory.expired == 1
+    assert harness.purgatory.expired == 1
     gate.set()
-    await asyncio.gather(*room.tasks)
-    assert room.cache.topic("t") is not None
+    await harness.changes_done()
+    assert "t" in harness.topics
 
 
-async def test_topic_changes_wait_in_the_purgatory_under_the_topics_names(room: ControllerRoom) -> None:
-    """As in Kafka's purgatory `topic`: creations, added partitions and deletions wait until they are complete."""
-    await create(room, NewTopic("grows"), NewTopic("goes"))
+async def test_a_creation_is_answered_when_this_broker_knows_the_leaders(harness: ControllerHarness) -> None:
     gate = asyncio.Event()
 
-    async def slowly(work):  # type: ignore[no-untyped-def]
-        await gate.wait()
-        work()
+    async def wait(request: Any) -> None:
+        if isinstance(request, UpdateMetadataRequest):
+            await gate.wait()
 
-    room.store._run_blocking = slowly
+    harness.broker.before = wait
+    creating = asyncio.ensure_future(create(harness, NewTopic("t"), timeout_ms=5000))
+    await turns()
+    assert TopicPartition("t", 0) in harness.broker.roles
+    assert not creating.done()
+    gate.set()
+    assert await creating == [ErrorCode.NONE]
+    assert "t" in harness.topics
+
+
+async def test_topic_changes_wait_in_the_purgatory_under_the_topics_names(harness: ControllerHarness) -> None:
+    """As in Kafka's purgatory `topic`: creations, added partitions and deletions wait until they are complete."""
+    await create(harness, NewTopic("grows"), NewTopic("goes"))
+    gate = slow_writes(harness)
     changes = [
-        asyncio.ensure_future(create(room, NewTopic("a"), NewTopic("b"), timeout_ms=5000)),
-        asyncio.ensure_future(room.controller.create_partitions([NewPartitions("grows", 4)], timeout_ms=5000)),
-        asyncio.ensure_future(room.controller.delete_topics(["goes"], timeout_ms=5000)),
+        asyncio.ensure_future(create(harness, NewTopic("a"), NewTopic("b"), timeout_ms=5000)),
+        asyncio.ensure_future(harness.controller.create_partitions([NewPartitions("grows", 4)], timeout_ms=5000)),
+        asyncio.ensure_future(harness.controller.delete_topics(["goes"], timeout_ms=5000)),
     ]
     await turns()
-    assert (room.purgatory.delayed, room.purgatory.watched, room.timer.size) == (3, 4, 3)
-    assert {key for row in room.purgatory.waiting() for key in row.keys} == {"a", "b", "grows", "goes"}
+    assert (harness.purgatory.delayed, harness.purgatory.watched, harness.timer.size) == (3, 4, 3)
+    assert {key for row in harness.purgatory.waiting() for key in row.keys} == {"a", "b", "grows", "goes"}
     gate.set()
     assert await asyncio.gather(*changes) == [[ErrorCode.NONE, ErrorCode.NONE], [None], [None]]
-    assert (room.purgatory.delayed, room.purgatory.completed, room.timer.size) == (0, 4, 0)
+    assert (harness.purgatory.delayed, harness.purgatory.completed, harness.timer.size) == (0, 4, 0)
 
 
-async def test_a_client_that_disconnects_leaves_nothing_in_the_purgatory(room: ControllerRoom) -> None:
-    gate = asyncio.Event()
-
-    async def slowly(work):  # type: ignore[no-untyped-def]
-        await gate.wait()
-        work()
-
-    room.store._run_blocking = slowly
-    creating = asyncio.ensure_future(create(room, NewTopic("t"), timeout_ms=5000))
+async def test_a_client_that_disconnects_leaves_nothing_in_the_purgatory(harness: ControllerHarness) -> None:
+    gate = slow_writes(harness)
+    creating = asyncio.ensure_future(create(harness, NewTopic("t"), timeout_ms=5000))
     await turns()
     creating.cancel()
     await asyncio.gather(creating, return_exceptions=True)
-    assert (room.purgatory.delayed, room.timer.size) == (0, 0)
+    assert (harness.purgatory.delayed, harness.timer.size) == (0, 0)
     gate.set()
-    await asyncio.gather(*room.tasks)
-    assert room.cache.topic("t") is not None
+    await harness.changes_done()
+    assert "t" in harness.topics
 
 
-async def test_deleting_a_topic_removes_its_logs_entries_and_settings_and_frees_its_name(room: ControllerRoom) -> None:
-    await create(room, NewTopic("t", 2, configs={"retention.ms": "5"}))
-    first_id = room.cache.topic_id("t")
-    results = await room.controller.delete_topics(["t", "missing", "t"], timeout_ms=1000)
+async def test_deleting_a_topic_removes_its_logs_entries_and_settings_and_frees_its_name(
+    harness: ControllerHarness,
+) -> None:
+    await create(harness, NewTopic("t", 2, configs={"retention.ms": "5"}))
+    harness.broker.requests.clear()
+    results = await harness.controller.delete_topics(["t", "missing", "t"], timeout_ms=1000)
     assert [result and result.code for result in results] == [None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None]
-    assert room.partitions.led == {}
-    assert room.partitions.removed == [TopicPartition("t", 0), TopicPartition("t", 1)]
+    assert (harness.broker.roles, harness.broker.disk, harness.topics) == ({}, {}, {})
+    assert [type(request) for request in harness.broker.requests] == [UpdateMetadataRequest, StopReplicaRequest]
     for parent in (znodes.TOPICS, znodes.TOPIC_CONFIGS, znodes.DELETE_TOPICS):
-        assert await room.store.children(parent) == []
-    assert room.cache.topic_by_id(first_id) is None
-    assert await create(room, NewTopic("t")) == [ErrorCode.NONE]
-    assert room.cache.topic_id("t") != first_id
-    assert room.cache.topic_config("t") == {}
+        assert await harness.store.children(parent) == []
+    assert await create(harness, NewTopic("t")) == [ErrorCode.NONE]
+    assert harness.topics == {"t": 1}
 
 
-async def test_a_deletion_interrupted_by_a_crash_completes_at_the_next_start(room: ControllerRoom) -> None:
-    await create(room, NewTopic("t", 2), NewTopic("other"))
-    await room.store.multi([Create(znodes.deletion_path("t"))])  # the first step of the deletion
-    again = await room.again()
-    assert again.cache.topic_names() == ["other"]
-    assert again.partitions.removed == [TopicPartition("t", 0), TopicPartition("t", 1)]
-    assert list(again.partitions.led) == [TopicPartition("other", 0)]
+async def test_a_deletion_interrupted_by_a_crash_completes_at_the_next_start(harness: ControllerHarness) -> None:
+    await create(harness, NewTopic("t", 2), NewTopic("other"))
+    await harness.store.multi([Create(znodes.deletion_path("t"))])  # the first step of the deletion
+    again = await harness.again()
+    await turns()
+    assert again.topics == {"other": 1}
+    assert list(again.broker.roles) == [TopicPartition("other", 0)]
     assert await again.store.children(znodes.TOPICS) == ["other"]
     assert await again.store.children(znodes.DELETE_TOPICS) == []
     assert await create(again, NewTopic("t")) == [ErrorCode.NONE]
+    await again.stop()
 
 
-async def test_partitions_can_be_added_but_not_removed(room: ControllerRoom) -> None:
-    await create(room, NewTopic("t", 2))
+async def test_a_mark_without_a_topic_is_removed(harness: ControllerHarness) -> None:
+    await harness.store.multi([Create(znodes.deletion_path("never.was"))])
+    again = await harness.again()
+    assert await again.store.children(znodes.DELETE_TOPICS) == []
+    await again.stop()
+
+
+async def test_a_topic_that_other_tools_have_changed_is_deleted_whole(harness: ControllerHarness) -> None:
+    await create(harness, NewTopic("t", 2))
+    await harness.store.create(f"{znodes.topic_path('t')}/left")
+    await harness.store.delete(znodes.state_path("t", 1))
+    assert await harness.controller.delete_topics(["t"], timeout_ms=1000) == [None]
+    assert await harness.store.children(znodes.TOPICS) == []
+
+
+async def test_settings_that_an_earlier_topic_has_left_behind_are_replaced(harness: ControllerHarness) -> None:
+    await harness.store.create(znodes.topic_config_path("t"), znodes.encode_config({"retention.ms": "1"}))
+    await harness.store.create(znodes.topic_path("taken"), b"")
+    results = await create(harness, NewTopic("t"), NewTopic("taken"), NewTopic("u"))
+    assert results == [ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.NONE]
+    assert znodes.parse_config("", (await harness.store.get(znodes.topic_config_path("t"))).data) == {}
+
+
+async def test_partitions_can_be_added_but_not_removed(harness: ControllerHarness) -> None:
+    await create(harness, NewTopic("t", 2))
     wishes = [
         (NewPartitions("t", 4), None),
         (NewPartitions("t", 4), ErrorCode.INVALID_PARTITIONS),
@@ -262,128 +324,137 @@ async def test_partitions_can_be_added_but_not_removed(room: ControllerRoom) -> 
         (NewPartitions("t", 5, [[99]]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
         (NewPartitions("t", 6, [[7], [7]]), None),
     ]
-    results = await room.controller.create_partitions([wish for wish, _ in wishes], timeout_ms=1000)
+    results = await harness.controller.create_partitions([wish for wish, _ in wishes], timeout_ms=1000)
     assert [result and result.code for result in results] == [code for _, code in wishes]
-    topic = room.cache.topic("t")
-    assert topic is not None
-    assert list(topic.partitions) == list(range(6))
-    assert room.partitions.led == {TopicPartition("t", number): topic.topic_id for number in range(6)}
-    assert (await room.again()).cache.topic("t") == topic
+    assert list(harness.broker.roles) == [TopicPartition("t", number) for number in range(6)]
+    again = await harness.again()
+    assert again.topics == {"t": 6}
+    await again.stop()
 
 
-async def test_altered_settings_reach_the_running_logs(room: ControllerRoom) -> None:
-    await create(room, NewTopic("t", configs={"retention.ms": "5"}), NewTopic("u"))
-    await room.controller.alter_topic_config("t", at_once(lambda config: {**config, "segment.bytes": "1000"}))
-    assert room.cache.topic_config("t") == {"retention.ms": "5", "segment.bytes": "1000"}
-    assert room.partitions.configs["t"].segment_bytes == 1000
-    with pytest.raises(ProtocolError) as caught:
-        await room.controller.alter_topic_config("t", at_once(lambda _: {"segment.bytes": "no number"}))
-    assert caught.value.code == ErrorCode.INVALID_CONFIG
-    with pytest.raises(ProtocolError) as caught:
-        await room.controller.alter_topic_config("missing", at_once(lambda _: {}))
-    assert caught.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    await room.controller.alter_topic_config("t", at_once(lambda _: {}))
-    assert room.partitions.configs["t"].segment_bytes == room.config.log_config({}).segment_bytes
-    await room.controller.alter_broker_config(None, at_once(lambda _: {"log.segment.bytes": "2000"}))
-    assert room.partitions.configs["u"].segment_bytes == 2000
-
-
-async def test_a_topic_whose_logs_cannot_be_created_is_rolled_back(
-    room: ControllerRoom,
+async def test_a_topic_whose_log_cannot_be_created_stays_with_that_partition_offline(
+    harness: ControllerHarness,
 ) -> None:
-    room.partitions.failures[TopicPartition("t", 1)] = OSError(errno.ENOSPC, "No space left on device")
-    assert await create(room, NewTopic("t", 3), NewTopic("u")) == [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE]
-    assert room.cache.topic_names() == ["u"]
-    assert room.partitions.removed == [TopicPartition("t", 0), TopicPartition("t", 2)]
-    assert await room.store.children(znodes.TOPICS) == ["u"]
-    room.partitions.failures[TopicPartition("t", 1)] = ProtocolError(ErrorCode.INCONSISTENT_TOPIC_ID)
-    assert await create(room, NewTopic("t", 3)) == [ErrorCode.INCONSISTENT_TOPIC_ID]
-    room.partitions.failures.clear()
-    assert await create(room, NewTopic("t", 3)) == [ErrorCode.NONE]
+    """As in Kafka, where the creation does not wait for the disks."""
+    key = TopicPartition("t", 1)
+    harness.broker.offline[key] = None
+    assert await create(harness, NewTopic("t", 3)) == [ErrorCode.NONE]
+    assert harness.controller.numbers().offline_partitions == 1
+    assert harness.broker.metadata[key].leader == NO_LEADER
+    assert harness.broker.metadata[key].offline_replicas == [BROKER_ID]
+    assert harness.broker.metadata[TopicPartition("t", 2)].leader == BROKER_ID
+    harness.broker.offline.clear()
+    again = await harness.again()
+    assert leadership(again, key) == (BROKER_ID, 2)
+    await again.stop()
 
 
-async def test_a_full_disk_refuses_changes_with_the_storage_error_until_there_is_space(room: ControllerRoom) -> None:
-    await create(room, NewTopic("t"))
-    room.files.room = 5
-    assert await create(room, NewTopic("n")) == [ErrorCode.KAFKA_STORAGE_ERROR]
-    (deleted,) = await room.controller.delete_topics(["t"], timeout_ms=1000)
+async def test_a_full_disk_refuses_changes_with_the_storage_error_until_there_is_space(
+    harness: ControllerHarness,
+) -> None:
+    await create(harness, NewTopic("t"))
+    harness.files.room = 5
+    assert await create(harness, NewTopic("n")) == [ErrorCode.KAFKA_STORAGE_ERROR]
+    (deleted,) = await harness.controller.delete_topics(["t"], timeout_ms=1000)
     assert codes(deleted) == ErrorCode.KAFKA_STORAGE_ERROR
-    (added,) = await room.controller.create_partitions([NewPartitions("t", 3)], timeout_ms=1000)
+    (added,) = await harness.controller.create_partitions([NewPartitions("t", 3)], timeout_ms=1000)
     assert codes(added) == ErrorCode.KAFKA_STORAGE_ERROR
-    with pytest.raises(ProtocolError):
-        await room.controller.alter_topic_config("t", at_once(lambda _: {"retention.ms": "1"}))
-    assert list(room.partitions.led) == [TopicPartition("t", 0)]
-    room.files.room = None
-    assert await create(room, NewTopic("n")) == [ErrorCode.NONE]
-    assert (await room.again()).cache.topic_names() == ["n", "t"]
+    assert list(harness.broker.roles) == [TopicPartition("t", 0)]
+    harness.files.room = None
+    assert await create(harness, NewTopic("n")) == [ErrorCode.NONE]
+    again = await harness.again()
+    assert again.topics == {"n": 1, "t": 1}
+    await again.stop()
 
 
-async def test_one_partition_that_cannot_be_opened_does_not_keep_the_others_from_starting(
-    room: ControllerRoom,
-) -> None:
-    await create(room, NewTopic("t", 3))
-    again = ControllerRoom(room.files.crash())
-    again.partitions.failures[TopicPartition("t", 1)] = OSError(errno.EIO, "Input/output error")
-    await again.start()
-    assert list(again.partitions.led) == [TopicPartition("t", 0), TopicPartition("t", 2)]
+async def test_a_broker_whose_registration_was_deleted_registers_and_leads_again(harness: ControllerHarness) -> None:
+    await create(harness, NewTopic("t"))
+    epoch = harness.broker.broker_epoch
+    await harness.store.delete(znodes.broker_path(BROKER_ID))
+    await turns()
+    assert harness.broker.broker_epoch > epoch
+    assert leadership(harness, TopicPartition("t", 0)) == (BROKER_ID, 2)  # it had no leader in epoch 1
 
 
-async def test_partitions_of_another_broker_have_no_leader_here(room: ControllerRoom) -> None:
-    await create(room, NewTopic("t"))
-    other = ControllerRoom(room.files.crash())
-    other.cache.broker_id = 8
-    await other.start()
-    state = other.cache.partition("t", 0)
-    assert state is not None
-    assert (state.leader, state.replicas) == (NO_LEADER, (BROKER_ID,))
-    assert other.partitions.led == {}
-
-
-async def test_unknown_stored_settings_do_not_keep_a_topic_offline(room: ControllerRoom) -> None:
-    await create(room, NewTopic("t"))
-    config = znodes.encode_config({"a.setting.of.tomorrow": "1"})
-    await room.store.set(znodes.topic_config_path("t"), config)
-    again = await room.again()
-    assert list(again.partitions.led) == [TopicPartition("t", 0)]
-    assert again.cache.topic_config("t") == {"a.setting.of.tomorrow": "1"}
+async def test_a_damaged_topic_costs_that_topic_alone(harness: ControllerHarness) -> None:
+    await create(harness, *(NewTopic(name, 2) for name in ("bad.entry", "bad.state", "good", "without.id")))
+    await harness.store.set(znodes.topic_path("bad.entry"), b"{")
+    await harness.store.set(znodes.state_path("bad.state", 1), b"[]")
+    await harness.store.set(znodes.topic_path("without.id"), b'{"version":1,"partitions":{"0":[7]}}')
+    again = await harness.again()
+    assert again.topics == {"good": 2}
+    names = ["bad.entry", "bad.state", "without.id"]
+    assert await create(again, *map(NewTopic, names)) == [ErrorCode.TOPIC_ALREADY_EXISTS] * 3
+    deleted = await again.controller.delete_topics(names, timeout_ms=1000)
+    assert [codes(result) for result in deleted] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 3
+    assert (await again.store.get(znodes.topic_path("bad.entry"))).data == b"{"
+    assert all(
+        request.type == LeaderAndIsrType.INCREMENTAL  # nobody knows which replicas the damaged topics have
+        for request in again.broker.requests
+        if isinstance(request, LeaderAndIsrRequest)
+    )
+    await again.stop()
 
 
 async def test_the_cluster_id_is_generated_once_and_another_one_is_refused() -> None:
-    room = ControllerRoom()
-    cluster_id = await room.controller.open_store(None)
-    assert len(cluster_id) == 22
-    await room.controller.stop()
-    again = ControllerRoom(room.files)
-    assert await again.controller.open_store(cluster_id) == cluster_id
-    await again.controller.stop()
-    with pytest.raises(ClusterIdMismatch, match=cluster_id):
-        await ControllerRoom(room.files).controller.open_store("AAAAAAAAQACAAAAAAAAAAA")
+    harness = await ControllerHarness().start()
+    assert len(harness.cluster_id) == 22
+    await harness.stop()
+    again = await ControllerHarness(harness.files).start()
+    assert again.cluster_id == harness.cluster_id
+    await again.stop()
+    third = ControllerHarness(harness.files)
+    with pytest.raises(ClusterIdMismatch, match=harness.cluster_id):
+        await open_store(third.store, "AAAAAAAAQACAAAAAAAAAAA", third.source)
+    await third.store.close()
 
 
 async def test_a_known_cluster_id_is_kept() -> None:
-    room = ControllerRoom()
-    assert await room.controller.open_store("nlQg0zzARJuGzyqjahpCMg") == "nlQg0zzARJuGzyqjahpCMg"
+    harness = ControllerHarness()
+    assert await open_store(harness.store, "nlQg0zzARJuGzyqjahpCMg", harness.source) == "nlQg0zzARJuGzyqjahpCMg"
+    await harness.store.close()
 
 
-async def test_stopping_waits_for_the_ongoing_change(room: ControllerRoom) -> None:
-    change = asyncio.create_task(create(room, NewTopic("t", 100)))
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    await room.controller.stop()
+async def test_stopping_waits_for_the_event_in_progress_and_refuses_the_rest(harness: ControllerHarness) -> None:
+    change = asyncio.create_task(create(harness, NewTopic("t", 100)))
+    await turns()
+    later = asyncio.create_task(create(harness, NewTopic("later")))
+    await harness.stop()
     assert await change == [ErrorCode.NONE]
+    assert await later == [ErrorCode.NOT_CONTROLLER]
     with pytest.raises(StoreUnavailable):
-        await room.store.get("/")
-    assert (await room.again()).cache.topic("t") == room.cache.topic("t")
+        await harness.store.get("/")
+    again = await harness.again()
+    assert again.topics == {"t": 100}
+    await again.stop()
 
 
-async def test_concurrent_changes_do_not_disturb_each_other(room: ControllerRoom) -> None:
+async def test_concurrent_changes_do_not_disturb_each_other(harness: ControllerHarness) -> None:
     results = await asyncio.gather(
-        *(create(room, NewTopic(f"t{number % 10}")) for number in range(30)),
-        *(room.controller.delete_topics([f"t{number}"], timeout_ms=1000) for number in range(0, 10, 2)),
+        *(create(harness, NewTopic(f"t{number % 10}")) for number in range(30)),
+        *(harness.controller.delete_topics([f"t{number}"], timeout_ms=1000) for number in range(0, 10, 2)),
     )
     created = [result for result in results[:30] if result == [ErrorCode.NONE]]
     assert len(created) == 10
-    assert room.cache.topic_names() == ["t1", "t3", "t5", "t7", "t9"]
-    again = await room.again()
-    assert again.cache.topic_names() == room.cache.topic_names()
-    assert again.partitions.led == room.partitions.led
+    assert list(harness.topics) == ["t1", "t3", "t5", "t7", "t9"]
+    again = await harness.again()
+    assert again.topics == harness.topics
+    assert again.broker.roles.keys() == harness.broker.roles.keys()
+    await again.stop()
+
+
+async def test_a_broker_without_office_refuses_everything() -> None:
+    harness = ControllerHarness()
+    controller = harness.controller
+    refused = [ErrorCode.NOT_CONTROLLER]
+    assert await create(harness, NewTopic("t")) == refused
+    assert await create(harness, NewTopic("t"), timeout_ms=0) == refused
+    assert [codes(each) for each in await controller.delete_topics(["t"], timeout_ms=9)] == refused
+    more = [NewPartitions("t", 3)]
+    assert [codes(each) for each in await controller.create_partitions(more, timeout_ms=9)] == refused
+    assert not controller.is_active
+    assert controller.numbers().active == 0
+    for refusal in (controller.controlled_shutdown(7, 1), controller.allocate_producer_ids(7, 1)):
+        with pytest.raises(ProtocolError) as caught:
+            await refusal
+        assert caught.value.code is ErrorCode.NOT_CONTROLLER

@@ -4,21 +4,20 @@ import errno
 import pytest
 
 from odradek.broker.controller.embedded_store import DEFAULT_COMPACT_BYTES, EmbeddedMetadataStore
-from odradek.broker.controller.metadata_journal import JOURNAL_NAME, SNAPSHOT_NAME, encode_journal_header
+from odradek.broker.controller.metadata_journal import JOURNAL_NAME, SNAPSHOT_NAME, encode_journal_header, encode_line
 from odradek.broker.controller.metadata_store import (
-    ANY_VERSION,
     BadVersion,
-    Change,
+    Check,
     Create,
+    Delete,
+    Entry,
     EntryExists,
-    NoEntry,
     SessionState,
     Set,
     StoreDamaged,
     StoreUnavailable,
-    WatchEvent,
 )
-from tests.broker.controller.rooms import DIRECTORY, store_disk
+from tests.broker.controller.harness import DIRECTORY, store_disk
 from tests.memory_files import ForgetfulFiles
 
 JOURNAL = f"{DIRECTORY}/{JOURNAL_NAME}"
@@ -83,41 +82,89 @@ async def test_creation_numbers_of_ephemeral_entries_grow_across_restarts() -> N
     assert numbers == sorted(set(numbers))
 
 
-async def test_a_compare_and_set_with_an_old_version_fails() -> None:
-    store = await opened(store_disk())
+async def test_a_session_owns_its_ephemeral_entries_and_no_later_session_has_its_id() -> None:
+    files, owners = store_disk(), []
+    for _ in range(3):
+        store = await opened(files)
+        await store.create("/live", ephemeral=True)
+        owners.append((await store.get("/live")).owner)
+        assert owners[-1] == store.session_id
+        files = files.crash()
+    assert owners == sorted(set(owners))
+    assert 0 not in owners
+
+
+async def test_the_numbers_of_an_entry_are_the_same_after_a_restart() -> None:
+    files = store_disk()
+    store = await opened(files)
     await store.create("/a", b"1")
-    await asyncio.gather(store.set("/a", b"2", 0), store.set("/b", b"3"), return_exceptions=True)
-    with pytest.raises(BadVersion):
-        await store.set("/a", b"3", 0)
-    with pytest.raises(BadVersion):
-        await store.delete("/a", 0)
-    assert await store.set("/a", b"4", ANY_VERSION) == 2
-    with pytest.raises(EntryExists):
-        await store.create("/a")
-    with pytest.raises(NoEntry):
-        await store.get("/missing")
+    await store.set("/a", b"2")
+    entry = await store.get("/a")
+    assert entry.modified > entry.created
+    await store.close()
+    assert await (await opened(files)).get("/a") == entry
 
 
-async def test_a_watch_is_called_once_for_the_first_change() -> None:
-    store = await opened(store_disk())
-    seen: list[WatchEvent] = []
-    await store.exists("/a", seen.append)
-    await store.create("/a")
-    await store.set("/a", b"1")
-    assert seen == [WatchEvent(Change.CREATED, "/a")]
-    await store.get("/a", seen.append)
-    await store.children("/a", seen.append)
-    await store.create("/a/b")
-    assert seen[1:] == [WatchEvent(Change.CHILDREN, "/a")]
-    await store.children("/a", seen.append)
-    await store.delete("/a/b")
-    await store.children("/a", seen.append)
-    await store.delete("/a")
-    assert seen[2:] == [
-        WatchEvent(Change.CHILDREN, "/a"),
-        WatchEvent(Change.DELETED, "/a"),
-        WatchEvent(Change.DELETED, "/a"),
-    ]
+async def test_entries_of_a_journal_before_sessions_had_ids_are_read() -> None:
+    files = store_disk()
+    rows = [["/", None, 0, 2, 0, False], ["/a", "x", 3, 0, 1, False], ["/live", None, 0, 0, 1, True]]
+    journal = encode_journal_header() + encode_line({"number": 1, "entries": rows})
+    files.replace_file(JOURNAL, journal)
+    store = await opened(files)
+    assert await store.get("/a") == Entry(b"x", 3, 0, 0, 1, 1)
+    assert await store.children("/") == ["a"], "the entry of an earlier session is deleted"
+
+
+async def test_a_pipeline_is_one_write_and_one_sync_and_each_group_is_applied_or_fails_alone() -> None:
+    files = store_disk()
+    store = await opened(files)
+    await store.create("/a", b"1")
+    files.synced_paths.clear()
+    outcomes = await store.pipeline(
+        [
+            [Create("/a/b"), Check("/a", 0)],
+            [Set("/a", b"2", 5)],
+            [Set("/a", b"2", 0), Create("/a/b")],
+            [Check("/a", 0)],
+            [Set("/a", b"3", 0)],
+            [Delete("/a/b"), Set("/a", b"4", 1)],
+        ]
+    )
+    assert files.synced_paths == [JOURNAL]
+    assert [type(outcome) for outcome in outcomes] == [list, BadVersion, EntryExists, list, list, list]
+    assert (outcomes[0], outcomes[3:]) == (["/a/b", None], [[None], [1], [None, 2]])
+    assert isinstance(outcomes[2], EntryExists)
+    assert outcomes[2].index == 1
+    again = await opened(files.crash())
+    assert (await again.get("/a")).data == b"4"
+    assert await again.children("/a") == []
+
+
+async def test_a_pipeline_cut_at_any_byte_keeps_whole_groups_from_the_front() -> None:
+    files = store_disk()
+    store = await opened(files)
+    before = len(files.read_file(JOURNAL))
+    await store.pipeline([[Create("/a"), Create("/a/x")], [Create("/b"), Create("/b/x")]])
+    after = files.read_file(JOURNAL)
+    for cut in range(before, len(after) + 1):
+        again = await opened(store_disk({JOURNAL: after[:cut]}))
+        names = await again.children("/")
+        assert names in ([], ["a"], ["a", "b"])
+        assert [await again.children(f"/{name}") for name in names] == [["x"]] * len(names)
+
+
+async def test_a_pipeline_that_cannot_be_written_fails_in_every_group_and_changes_nothing() -> None:
+    files = store_disk()
+    store = await opened(files)
+    await store.create("/a", b"1")
+    files.room = 20
+    outcomes = await store.pipeline([[Create("/b")], [Create("/b")], [Set("/a", b"2")], [Create("/c", ephemeral=True)]])
+    assert [type(outcome) for outcome in outcomes] == [StoreUnavailable] * 4
+    files.room = None
+    assert (await store.entries(["/a", "/b", "/c"]))[1:] == [None, None]
+    assert (await store.get("/a")).data == b"1"
+    await store.close()
+    assert [type(outcome) for outcome in await store.pipeline([[Create("/b")]])] == [StoreUnavailable]
 
 
 async def test_the_session_epoch_and_its_listeners_follow_open_and_close() -> None:

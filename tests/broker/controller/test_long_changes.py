@@ -1,28 +1,35 @@
-"""Changes of very many topics, partitions or settings: other tasks and other changes run in between."""
+"""Changes of very many topics or partitions: other tasks and other changes run in between."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
-from functools import partial
+import gc
+from collections.abc import AsyncIterator, Callable, Coroutine
+from time import thread_time
 from typing import Any
 
 import pytest
 
+from odradek.broker.controller import znodes
+from odradek.broker.controller.elections import ElectionType
 from odradek.broker.controller.metadata_store import Create
-from odradek.broker.controller.reassignment import ElectionType
-from odradek.broker.controller.state import MOST_CONFIG_BYTES, MOST_SETTINGS, NewPartitions, NewTopic
-from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.broker.controller.state import NewPartitions, NewTopic
+from odradek.protocol.messages.replica_control import AlterPartitionRequest, LeaderAndIsrRequest, StopReplicaRequest
 from odradek.protocol.topic_partition import TopicPartition
-from tests.broker.controller.rooms import ControllerRoom, at_once
+from tests.broker.controller.harness import BROKER_ID, ControllerHarness
+from tests.memory_files import ForgetfulFiles
 
 MANY = 300
 LEAST_TURNS = 8
+PARTITIONS = 10_000
+LONGEST_TURN_S = 0.1
 
 
 @pytest.fixture
-async def room() -> ControllerRoom:
-    return await ControllerRoom().start()
+async def harness() -> AsyncIterator[ControllerHarness]:
+    harness = await ControllerHarness().start()
+    yield harness
+    await harness.stop()
 
 
 async def turns_during(change: Coroutine[Any, Any, Any]) -> int:
@@ -45,70 +52,130 @@ def topics(count: int = MANY) -> list[NewTopic]:
     return [NewTopic(f"t{number}", 1, 1) for number in range(count)]
 
 
-async def test_many_topics_are_planned_created_and_deleted_over_many_turns(room: ControllerRoom) -> None:
-    controller = room.controller
+async def test_many_topics_are_planned_created_and_deleted_over_many_turns(harness: ControllerHarness) -> None:
+    controller = harness.controller
     wishes = topics()
     planning = controller.create_topics(wishes, timeout_ms=1000, validate_only=True)
     assert await turns_during(planning) >= LEAST_TURNS
-    assert await turns_during(controller.create_topics(wishes, timeout_ms=60_000)) >= MANY
+    assert await turns_during(controller.create_topics(wishes, timeout_ms=60_000)) >= 2 * LEAST_TURNS
     raising = controller.create_partitions(
         [NewPartitions(f"t{number}", 2) for number in range(MANY)], timeout_ms=60_000
     )
     assert await turns_during(raising) >= LEAST_TURNS
-    setting = controller.alter_broker_config(None, at_once(lambda _: {"log.segment.bytes": "2000"}))
-    assert await turns_during(setting) >= LEAST_TURNS
-    assert {config.segment_bytes for config in room.partitions.configs.values()} == {2000}
     keys = [TopicPartition(f"t{number}", 0) for number in range(MANY)]
-    assert await turns_during(controller.replica_changes.elect(ElectionType.PREFERRED, keys)) >= 3
+    assert await turns_during(controller.elect(ElectionType.PREFERRED, keys, timeout_ms=1000)) >= 3
     deleting = controller.delete_topics([wish.name for wish in wishes], timeout_ms=60_000)
     assert await turns_during(deleting) >= LEAST_TURNS
-    assert room.cache.topic_names() == []
+    assert harness.topics == {}
 
 
-async def test_another_change_runs_between_the_topics_of_a_long_one(room: ControllerRoom) -> None:
-    await room.controller.create_topics([NewTopic("other", 1, 1)], timeout_ms=1000)
-    long = asyncio.ensure_future(room.controller.create_topics(topics(), timeout_ms=60_000))
-    await turns_while(lambda: room.cache.topic_count == 1)
-    await room.controller.alter_topic_config("other", at_once(lambda _: {"retention.ms": "5"}))
+async def test_another_change_runs_between_the_topics_of_a_long_one(harness: ControllerHarness) -> None:
+    long = asyncio.ensure_future(harness.controller.create_topics(topics(), timeout_ms=60_000))
+    await turns_while(lambda: not harness.topics)
+    await harness.controller.create_topics([NewTopic("other", 1, 1)], timeout_ms=1000)
     assert not long.done()
-    assert 1 < room.cache.topic_count < MANY
+    assert 1 < len(harness.topics) < MANY
     await long
-    names = [f"t{number}" for number in range(MANY)]
-    deleting = asyncio.ensure_future(room.controller.delete_topics(names, timeout_ms=60_000))
-    await turns_while(lambda: room.cache.topic_count > 1)
-    await room.controller.alter_topic_config("other", at_once(lambda _: {}))
-    assert not deleting.done()
-    assert await deleting == [None] * MANY
 
 
-async def test_a_second_deletion_of_a_topic_waits_for_the_first(room: ControllerRoom) -> None:
-    await room.controller.create_topics(topics(3), timeout_ms=1000)
-    names = ["t0", "t1", "t2"]
-    first = asyncio.ensure_future(room.controller.delete_topics(names, timeout_ms=1000))
-    await turns_while(lambda: room.cache.topic_count > 0)
+async def test_a_second_deletion_of_a_topic_waits_for_the_first(harness: ControllerHarness) -> None:
+    await harness.controller.create_topics(topics(3), timeout_ms=1000)
+    gate = asyncio.Event()
+
+    async def wait(request: Any) -> None:
+        if isinstance(request, StopReplicaRequest):
+            await gate.wait()
+
+    harness.broker.before = wait
+    first = asyncio.ensure_future(harness.controller.delete_topics(["t0", "t1", "t2"], timeout_ms=1000))
+    await turns_while(lambda: bool(harness.topics))
+    second = asyncio.ensure_future(harness.controller.delete_topics(["t2"], timeout_ms=1000))
+    assert await turns_during(asyncio.sleep(0.01)) > 0
     assert not first.done()
-    assert await room.controller.delete_topics(["t2"], timeout_ms=1000) == [None]
-    assert room.partitions.led.get(TopicPartition("t2", 0)) is None
+    assert not second.done()
+    gate.set()
+    assert await second == [None]
+    assert (harness.broker.disk, await harness.store.children(znodes.TOPICS)) == ({}, [])
     assert await first == [None] * 3
 
 
-async def test_a_topic_with_very_many_partitions_is_stored_in_steps(room: ControllerRoom) -> None:
+async def test_a_topic_with_very_many_partitions_is_stored_in_steps(harness: ControllerHarness) -> None:
     operations = [Create("/many"), *(Create(f"/many/{number}", b"x") for number in range(5_000))]
-    assert await turns_during(room.store.multi(operations)) >= LEAST_TURNS
-    assert len(await room.store.children("/many")) == 5_000
+    assert await turns_during(harness.store.multi(operations)) >= LEAST_TURNS
+    assert len(await harness.store.children("/many")) == 5_000
 
 
-def instead(after: dict[str, str], _before: Mapping[str, str]) -> dict[str, str]:
-    return after
+class Indifferent:
+    """A broker that does nothing: only the controller's work is measured. `led` counts the leaderships it was sent."""
+
+    def __init__(self) -> None:
+        self.led = 0
+
+    async def send(self, request: Any) -> None:
+        """See ControlTarget."""
+        if isinstance(request, LeaderAndIsrRequest):
+            self.led += sum(len(topic.partition_states) for topic in request.topic_states)
 
 
-async def test_the_number_and_size_of_a_resources_settings_are_bounded(room: ControllerRoom) -> None:
-    most = {f"plug.in.{number}": "" for number in range(MOST_SETTINGS)}
-    await room.controller.alter_broker_config(None, at_once(lambda _: most))
-    for config in ({**most, "one.more": ""}, {"a": "x" * MOST_CONFIG_BYTES}):
-        for validate_only in (True, False):
-            change = at_once(partial(instead, config))
-            with pytest.raises(ProtocolError) as caught:
-                await room.controller.alter_broker_config(None, change, validate_only=validate_only)
-            assert caught.value.code is ErrorCode.POLICY_VIOLATION
-    assert room.cache.broker_config(None) == most
+def measured_harness(files: ForgetfulFiles | None = None) -> tuple[ControllerHarness, Indifferent]:
+    harness, broker = ControllerHarness(files), Indifferent()
+    harness.own = broker
+    harness.store._compact_bytes = 1 << 30  # a snapshot is written in a thread
+    return harness, broker
+
+
+async def longest_turn_during(change: Coroutine[Any, Any, Any]) -> float:
+    """Returns the longest processor time, in seconds, between two turns of another task during the change. Garbage is
+    not collected meanwhile.
+    """
+    gc.collect()
+    gc.disable()
+    try:
+        return await _longest_turn_during(change)
+    finally:
+        gc.enable()
+
+
+async def _longest_turn_during(change: Coroutine[Any, Any, Any]) -> float:
+    task = asyncio.ensure_future(change)
+    longest, last = 0.0, thread_time()
+    while not task.done():
+        await asyncio.sleep(0)
+        now = thread_time()
+        longest, last = max(longest, now - last), now
+    task.result()
+    return longest
+
+
+def proposal_of_everything(broker_epoch: int) -> AlterPartitionRequest:
+    """Proposes the in-sync replicas that all partitions have already."""
+    topics = [
+        AlterPartitionRequest.TopicData(
+            topic_name=f"t{number}",
+            partitions=[
+                AlterPartitionRequest.PartitionData(partition_index=partition, new_isr=[BROKER_ID])
+                for partition in range(1000)
+            ],
+        )
+        for number in range(PARTITIONS // 1000)
+    ]
+    return AlterPartitionRequest(broker_id=BROKER_ID, broker_epoch=broker_epoch, topics=topics)
+
+
+async def test_a_controller_of_ten_thousand_partitions_lets_others_run() -> None:
+    harness, broker = measured_harness()
+    await harness.start()
+    wishes = [NewTopic(f"t{number}", 1000, 1) for number in range(PARTITIONS // 1000)]
+    assert await longest_turn_during(harness.controller.create_topics(wishes, timeout_ms=60_000)) < LONGEST_TURN_S
+    proposal = proposal_of_everything(harness.broker.broker_epoch)
+    altering = asyncio.ensure_future(harness.controller.alter_partition(proposal))
+    assert await longest_turn_during(asyncio.wait_for(altering, None)) < LONGEST_TURN_S
+    assert sum(len(topic.partitions) for topic in altering.result().topics) == PARTITIONS
+    again, broker = measured_harness(harness.files.crash())
+    await again.open()
+    assert await longest_turn_during(again.start_controller()) < LONGEST_TURN_S
+    assert broker.led == again.controller.numbers().partitions == PARTITIONS
+    await again.store.delete(znodes.broker_path(BROKER_ID))  # all leaders are lost, and elected again
+    assert await longest_turn_during(turns_while(lambda: broker.led < 2 * PARTITIONS)) < LONGEST_TURN_S
+    await again.stop()
+    await harness.stop()

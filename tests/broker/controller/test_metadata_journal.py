@@ -12,6 +12,8 @@ from odradek.broker.controller.metadata_journal import (
 from odradek.broker.controller.metadata_store import Create, Delete, Operation, Set, StoreDamaged
 from odradek.broker.controller.metadata_tree import MetadataTree
 
+SESSION = 11
+
 CHANGES: list[list[Operation]] = [
     [Create("/topics"), Create("/topics/Größe", "Größe".encode())],
     [Create("/topics/raw", b"\xff\x00\xfe\n\r"), Set("/topics/Größe", None)],
@@ -23,7 +25,7 @@ CHANGES: list[list[Operation]] = [
 def written() -> tuple[MetadataTree, list[bytes]]:
     tree, lines = MetadataTree(), [encode_journal_header()]
     for operations in CHANGES:
-        transaction = finished(tree.stage(operations))
+        transaction = finished(tree.stage(operations, SESSION))
         lines.append(encode_transaction(transaction.number, transaction.entries))
         tree.apply(transaction.number, transaction.entries)
     return tree, lines

@@ -17,9 +17,11 @@ from odradek.broker.controller.metadata_store import (
 )
 from odradek.broker.controller.metadata_tree import MetadataTree
 
+SESSION = 11
+
 
 def run(tree: MetadataTree, *operations: Operation) -> list[str | int | None]:
-    transaction = finished(tree.stage(operations))
+    transaction = finished(tree.stage(operations, SESSION))
     tree.apply(transaction.number, transaction.entries)
     return transaction.results
 
@@ -95,7 +97,7 @@ def test_sequential_entries_are_numbered_by_the_parents_counter_without_repetiti
 
 def test_events_name_changed_entries_and_parents_with_changed_children() -> None:
     tree = MetadataTree()
-    transaction = finished(tree.stage([Create("/a"), Create("/a/b"), Set("/a/b", b"1"), Delete("/a/b")]))
+    transaction = finished(tree.stage([Create("/a"), Create("/a/b"), Set("/a/b", b"1"), Delete("/a/b")], SESSION))
     assert [event for event in transaction.events if event.path == "/a/b"] == [
         WatchEvent(Change.CREATED, "/a/b"),
         WatchEvent(Change.CHANGED, "/a/b"),

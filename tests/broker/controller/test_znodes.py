@@ -8,7 +8,7 @@ from odradek.broker.controller import znodes
 from odradek.broker.controller.metadata_store import StoreDamaged
 from odradek.broker.metadata.kafka_uuid import parse_uuid, uuid_text
 from odradek.broker.metadata.metadata_cache import BrokerEndpoint, BrokerInfo
-from tests.broker.controller.rooms import ControllerRoom
+from tests.broker.controller.harness import ControllerHarness
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "zookeeper"
 
@@ -71,11 +71,11 @@ def test_a_registration_keeps_ipv6_addresses_and_several_listeners() -> None:
 
 
 async def test_a_new_store_has_the_paths_of_a_fresh_kafka() -> None:
-    room = await ControllerRoom().start()
+    harness = await ControllerHarness().start()
     fresh = znodes_of("fresh")
     not_ours = {"/feature"}
     for path, entry in fresh.items():
-        found = await room.store.exists(path)
+        found = await harness.store.exists(path)
         assert (found is not None) == (path not in not_ours), path
         if found is not None:
             assert (found.ephemeral, found.data is None) == (entry["ephemeral"], entry["text"] in (None, "")), path

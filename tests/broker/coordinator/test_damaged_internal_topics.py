@@ -18,7 +18,7 @@ from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.offsets import OffsetCommitRequest, OffsetFetchRequest
 from odradek.protocol.messages.producers import InitProducerIdRequest
 from odradek.protocol.messages.transactions import ListTransactionsRequest
-from tests.broker.coordinator.workplace import overwrite
+from tests.broker.coordinator.harness import overwrite
 from tests.broker.handlers.api_client import Api, api_of_a_broker
 
 ONE_PARTITION = {"offsets.topic.num.partitions": 1, "transaction.state.log.num.partitions": 1}

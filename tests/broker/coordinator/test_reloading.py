@@ -6,12 +6,12 @@ from random import Random
 import pytest
 
 from odradek.protocol.records import Compression
-from tests.broker.coordinator.workplace import PARTITION, Notes, Workplace, workplace
+from tests.broker.coordinator.harness import PARTITION, RecordingShard, RuntimeHarness, runtime_harness
 
 STEPS = 150
 
 
-def take_a_step(place: Workplace, random: Random) -> None:
+def take_a_step(harness: RuntimeHarness, random: Random) -> None:
     choice = random.random()
     records = [
         (b"key %d" % random.randrange(12), None if random.random() < 0.3 else random.randbytes(random.randrange(60)))
@@ -19,20 +19,20 @@ def take_a_step(place: Workplace, random: Random) -> None:
     ]
     producer_id = random.randrange(3)
     if choice < 0.4:
-        place.write(*records)
+        harness.write(*records)
     elif choice < 0.7:
-        place.write(*records, producer_id=producer_id, producer_epoch=0, base_sequence=0)
+        harness.write(*records, producer_id=producer_id, producer_epoch=0, base_sequence=0)
     elif choice < 0.85:
-        place.mark(producer_id, committed=random.random() < 0.5)
+        harness.mark(producer_id, committed=random.random() < 0.5)
     elif choice < 0.95:
-        place.disk.full = True
-        place.write(*records)
-        place.disk.full = False
+        harness.disk.full = True
+        harness.write(*records)
+        harness.disk.full = False
     else:
-        place.manager.partition(PARTITION).log.roll()
+        harness.manager.partition(PARTITION).log.roll()
 
 
-def state_of(shard: Notes) -> tuple[object, object]:
+def state_of(shard: RecordingShard) -> tuple[object, object]:
     return shard.values, {producer_id: records for producer_id, records in shard.pending.items() if records}
 
 
@@ -40,13 +40,13 @@ def state_of(shard: Notes) -> tuple[object, object]:
 def test_a_reloaded_shard_has_the_state_of_the_live_one(tmp_path: Path, seed: int) -> None:
     random = Random(seed)
     codec = random.choice([Compression.NONE, Compression.GZIP, Compression.LZ4])
-    with workplace(tmp_path, compression=codec, load_buffer_bytes=random.choice([1, 300, 100_000])) as place:
-        place.lead(segment_bytes=2000, compression_type="producer")
+    with runtime_harness(tmp_path, compression=codec, load_buffer_bytes=random.choice([1, 300, 100_000])) as harness:
+        harness.lead(segment_bytes=2000, compression_type="producer")
         seen = set()
         for _ in range(STEPS):
-            take_a_step(place, random)
-            live = place.shard
-            assert state_of(place.load_again()) == state_of(live)
+            take_a_step(harness, random)
+            live = harness.shard
+            assert state_of(harness.load_again()) == state_of(live)
             seen.add(bool(live.values) + 2 * bool(live.pending))
         assert seen >= {1, 3}
 
@@ -55,11 +55,11 @@ def test_a_restart_after_a_kill_restores_the_state_of_the_live_shard(tmp_path: P
     random = Random(9)
     expected = None
     for start in range(10):
-        with workplace(tmp_path) as place:
-            place.lead(segment_bytes=2000, epoch=start)
-            place.tasks.run()
+        with runtime_harness(tmp_path) as harness:
+            harness.lead(segment_bytes=2000, epoch=start)
+            harness.tasks.run()
             if expected is not None:
-                assert state_of(place.shard) == expected
+                assert state_of(harness.shard) == expected
             for _ in range(20):
-                take_a_step(place, random)
-            expected = state_of(place.shard)
+                take_a_step(harness, random)
+            expected = state_of(harness.shard)

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from odradek.broker.network.network_client import NetworkClient
+from odradek.broker.peers.network_client import NetworkClient
 from odradek.broker.server import Broker
 from odradek.broker.testing import in_process_broker
 from odradek.protocol.schema import Message

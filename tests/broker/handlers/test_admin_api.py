@@ -53,7 +53,7 @@ async def test_an_unclean_election_is_not_needed_either_and_unknown_types_are_re
     assert await elect(api, [("t", [0])], election_type=7) == {("t", 0): ErrorCode.INVALID_REQUEST}
 
 
-async def alter(api: Api, *wishes: tuple[str, int, list[int] | None]) -> dict[tuple[str, int], ErrorCode]:
+async def alter(api: Api, *reassignments: tuple[str, int, list[int] | None]) -> dict[tuple[str, int], ErrorCode]:
     topics = [
         AlterPartitionReassignmentsRequest.ReassignableTopic(
             name=topic,
@@ -61,7 +61,7 @@ async def alter(api: Api, *wishes: tuple[str, int, list[int] | None]) -> dict[tu
                 AlterPartitionReassignmentsRequest.ReassignablePartition(partition_index=number, replicas=replicas)
             ],
         )
-        for topic, number, replicas in wishes
+        for topic, number, replicas in reassignments
     ]
     response = await api(AlterPartitionReassignmentsRequest(topics=topics), 0)
     assert response.error_code == 0

@@ -6,7 +6,7 @@ import pytest
 
 from odradek.broker.background.stepwise import finished
 from odradek.broker.handlers.answer_size import AnswerSize, AnswerTooLarge
-from odradek.broker.handlers.api_table import client_api_table
+from odradek.broker.handlers.api_table import api_table
 from odradek.broker.handlers.route import Route
 from odradek.broker.requests.request_context import RequestContext
 from odradek.broker.requests.request_metrics import BrokerMetrics
@@ -23,7 +23,7 @@ def never(request: Any, context: RequestContext) -> None:
 
 
 def route(most_bytes: int) -> Route:
-    row = client_api_table().row(ApiKey.LIST_GROUPS)
+    row = api_table().row(ApiKey.LIST_GROUPS)
     assert row is not None
     return Route(row, never, VERSION, BrokerMetrics().of(ApiKey.LIST_GROUPS, VERSION), most_bytes)
 

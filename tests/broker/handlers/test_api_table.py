@@ -9,17 +9,18 @@ import pytest
 from odradek.broker.background.stepwise import finished
 from odradek.broker.handlers.answered_later import answered_later
 from odradek.broker.handlers.api_row import ApiRow
-from odradek.broker.handlers.api_table import client_api_table
+from odradek.broker.handlers.api_table import api_table
+from odradek.broker.peers.inter_broker_protocol import INTER_BROKER_VERSIONS
 from odradek.broker.requests.endpoint import Endpoint
 from odradek.broker.requests.request_context import ConnectionInfo, RequestContext
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.compiler import decode, encode
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.registry import codec_versions
-from odradek.protocol.schema import Message
+from odradek.protocol.schema import NEVER, Message
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "messages"
-ROWS = client_api_table().rows()
+ROWS = api_table().rows()
 KAFKA_3_0 = {
     "PRODUCE": (0, 9),
     "FETCH": (0, 12),
@@ -92,20 +93,37 @@ def error_codes(value: Any) -> list[int]:
 
 
 def test_the_advertised_versions_of_served_apis_are_those_of_kafka_3_0() -> None:
-    assert {row.key.name: tuple(row.advertised) for row in ROWS} == KAFKA_3_0
+    assert {row.key.name: tuple(row.advertised) for row in api_table().client_rows()} == KAFKA_3_0
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: str(row.key.name))
 def test_advertised_versions_are_served_and_served_versions_are_known_to_the_codec(row: ApiRow) -> None:
     known = codec_versions(row.key)
-    assert known.lowest <= row.served.lowest <= row.advertised.lowest
-    assert row.advertised.highest <= row.served.highest <= known.highest
+    if row.served != NEVER:
+        assert known.lowest <= row.served.lowest <= row.advertised.lowest
+        assert row.advertised.highest <= row.served.highest <= known.highest
+    if row.between_brokers != NEVER:
+        assert known.lowest <= row.between_brokers.lowest <= row.between_brokers.highest <= known.highest
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: str(row.key.name))
+def test_another_broker_is_shown_one_range_that_is_served(row: ApiRow) -> None:
+    shown = row.advertised_to_brokers
+    assert all(row.serves(version) for version in range(shown.lowest, shown.highest + 1))
+    assert shown.highest == max(row.advertised.highest, row.between_brokers.highest)
+
+
+def test_the_versions_of_requests_between_brokers_are_served() -> None:
+    for row in ROWS:
+        if row.key in INTER_BROKER_VERSIONS:
+            assert row.serves(INTER_BROKER_VERSIONS[row.key])
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: str(row.key.name))
 def test_a_request_that_fails_as_a_whole_is_answered_in_every_version(row: ApiRow) -> None:
     requests = requests_of(row)
-    assert {version for version, _ in requests} == set(range(row.served.lowest, row.served.highest + 1))
+    known = codec_versions(row.key)
+    assert {version for version, _ in requests} == set(filter(row.serves, range(known.lowest, known.highest + 1)))
     for version, request in requests:
         response = finished(row.error_response(request, ErrorCode.POLICY_VIOLATION, "why"))
         read_again = decode(row.response_class, version, encode(response, version))
@@ -136,7 +154,7 @@ def test_a_short_request_cannot_name_too_many_partitions(row: ApiRow) -> None:
 
 
 def test_too_many_new_partitions_are_refused_whatever_the_request_size() -> None:
-    table = client_api_table()
+    table = api_table()
     create = table.row(ApiKey.CREATE_TOPICS)
     add = table.row(ApiKey.CREATE_PARTITIONS)
     assert create is not None

@@ -18,7 +18,6 @@ from structlog.testing import capture_logs
 
 from odradek.broker.background.stepwise import finished
 from odradek.broker.background.turns import Turns
-from odradek.broker.controller.state import NewTopic
 from odradek.broker.handlers.configs import AlterConfigsHandlers
 from odradek.broker.handlers.describe_configs import DescribeConfigsHandler
 from odradek.broker.logging.structured_logging import configure_logging
@@ -31,15 +30,16 @@ from odradek.broker.settings.config_description import (
     describe_broker_setting,
     shown_settings,
 )
-from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.configs import (
     AlterConfigsRequest,
     DescribeConfigsRequest,
     DescribeConfigsResponse,
     IncrementalAlterConfigsRequest,
 )
-from tests.broker.controller.rooms import BROKER_ID, ControllerRoom
+from tests.broker.cluster.configs_harness import SingleNode
 
+BROKER_ID = 7
 VECTORS = Path(__file__).parents[2] / "vectors"
 TOPIC, BROKER, LOGGER = 2, 4, 8
 SET, DELETE, APPEND = 0, 1, 2
@@ -62,12 +62,12 @@ def levels() -> Iterator[None]:
 
 
 class Client:
-    """Sends requests to the handlers of a broker with a real controller and a metadata store on a disk in memory."""
+    """Sends requests to the handlers of a broker with a metadata store on a disk in memory."""
 
-    def __init__(self, room: ControllerRoom) -> None:
-        self.room = room
-        self._describing = DescribeConfigsHandler(room.config, room.cache)
-        self.altering = AlterConfigsHandlers(room.controller, room.config, room.cache.broker_id, Turns())
+    def __init__(self, harness: SingleNode) -> None:
+        self.harness = harness
+        self._describing = DescribeConfigsHandler(harness.config, harness.cache)
+        self.altering = AlterConfigsHandlers(harness.configs, harness.config, harness.cache.broker_id, Turns())
         connection = ConnectionInfo(Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9092, "127.0.0.1", 9092))
         self.context = RequestContext(connection, 32, 4, 1, "client", 0)
 
@@ -103,10 +103,7 @@ class Client:
 
 
 async def client(settings: dict[str, str] | None = None) -> Client:
-    room = await ControllerRoom(settings=settings).start()
-    (outcome,) = await room.controller.create_topics([NewTopic("t", 1, 1)], timeout_ms=1000)
-    assert not isinstance(outcome, ProtocolError)
-    return Client(room)
+    return Client(await SingleNode(settings).start())
 
 
 def fields_of(result: DescribeConfigsResponse.DescribeConfigsResult) -> dict[str, Any]:
@@ -179,6 +176,8 @@ def test_every_setting_is_described_as_kafka_describes_it() -> None:
     kafkas = described(vectors["broker"])
     for name in ("log.dir", "log.dirs", "metadata.log.dir"):  # the vectors omit their paths
         del ours[name], kafkas[name]
+    protocol, kafkas_own = ours.pop("inter.broker.protocol.version"), kafkas.pop("inter.broker.protocol.version")
+    assert json.loads(json.dumps(kafkas_own).replace("3.9-IV0", "3.0-IV1")) == protocol
     assert ours == kafkas
     topic = TopicDescriptions(config, lambda each: each).of({"retention.ms": "123456789"})
     assert as_in_the_vectors(topic) == described(vectors["topic"])
@@ -187,23 +186,23 @@ def test_every_setting_is_described_as_kafka_describes_it() -> None:
 async def test_a_config_change_reaches_the_open_logs_at_once() -> None:
     ours = await client()
     await ours.modify(TOPIC, "t", [["retention.ms", SET, "5000"]])
-    assert ours.room.partitions.configs["t"].retention_ms == 5000
+    assert ours.harness.applied["t"].retention_ms == 5000
     await ours.modify(BROKER, "", [["log.segment.bytes", SET, "4000"]])
-    assert ours.room.partitions.configs["t"].segment_bytes == 4000
+    assert ours.harness.applied["t"].segment_bytes == 4000
     await ours.modify(BROKER, str(BROKER_ID), [["log.segment.bytes", SET, "3000"]])
-    assert ours.room.partitions.configs["t"].segment_bytes == 3000
-    assert ours.room.config["log.segment.bytes"] == 3000
+    assert ours.harness.applied["t"].segment_bytes == 3000
+    assert ours.harness.config["log.segment.bytes"] == 3000
     await ours.alter(BROKER, str(BROKER_ID), [])
-    assert ours.room.partitions.configs["t"].segment_bytes == 4000
+    assert ours.harness.applied["t"].segment_bytes == 4000
 
 
 async def test_config_changes_survive_a_restart() -> None:
     ours = await client()
     await ours.modify(TOPIC, "t", [["retention.ms", SET, "5000"]])
     await ours.modify(BROKER, "", [["log.segment.bytes", SET, "4000"]])
-    again = await ours.room.again()
-    assert again.partitions.configs["t"].retention_ms == 5000
-    assert again.partitions.configs["t"].segment_bytes == 4000
+    again = await ours.harness.again()
+    assert again.configs.log_config("t").retention_ms == 5000
+    assert again.configs.log_config("t").segment_bytes == 4000
     assert again.config["log.segment.bytes"] == 4000
 
 
@@ -211,16 +210,16 @@ async def test_a_refused_config_change_changes_nothing() -> None:
     ours = await client()
     answer = await ours.modify(TOPIC, "t", [["retention.ms", SET, "5000"], ["segment.bytes", SET, "13"]])
     assert answer.error_code == ErrorCode.INVALID_CONFIG
-    assert dict(ours.room.cache.topic_config("t")) == {}
-    assert ours.room.partitions.configs["t"].retention_ms == 604800000
+    assert dict(ours.harness.cache.topic_config("t")) == {}
+    assert ours.harness.applied == {}
 
 
 async def test_a_full_disk_refuses_a_config_change_and_keeps_the_old_value() -> None:
     ours = await client()
-    ours.room.files.room = 0
+    ours.harness.files.room = 0
     answer = await ours.modify(TOPIC, "t", [["retention.ms", SET, "5000"]])
     assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
-    assert dict(ours.room.cache.topic_config("t")) == {}
+    assert dict(ours.harness.cache.topic_config("t")) == {}
 
 
 async def test_a_resource_named_twice_fails_twice_and_the_others_are_changed() -> None:

@@ -17,7 +17,7 @@ from odradek.protocol.messages.log_dirs import AlterReplicaLogDirsRequest, Descr
 from odradek.protocol.messages.produce import ProduceRequest
 from odradek.protocol.records import Record, build_batch, iter_batches
 from odradek.protocol.topic_partition import TopicPartition
-from tests.broker.controller.rooms import at_once
+from tests.broker.controller.harness import at_once
 from tests.broker.handlers.api_client import Api, api_of_a_broker
 
 KEY = TopicPartition("t", 0)
@@ -181,8 +181,8 @@ async def test_a_third_directory_replaces_the_target_of_a_move(api: Api, dirs: l
 
 async def test_a_new_partition_is_created_in_the_directory_requested_before(api: Api, dirs: list[str]) -> None:
     for number, path in enumerate(dirs):
-        assert await move(api, path, 0, f"wished-{number}") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    names = [NewTopic(f"wished-{number}") for number in range(3)]
+        assert await move(api, path, 0, f"new-{number}") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    names = [NewTopic(f"new-{number}") for number in range(3)]
     await api.broker.controller.create_topics(names, timeout_ms=10_000)
     logs = api.broker.log_manager.logs
     found = [logs[TopicPartition(topic.name, 0)].directory.rpartition("/")[0] for topic in names]
@@ -216,7 +216,7 @@ async def test_a_move_interrupted_by_a_stop_continues_after_the_start(dirs: list
     assert future.startswith("t-0.")
     async with in_process_broker(settings) as broker:
         assert broker.log_manager.moves.get(KEY) is not None
-        await broker.controller.alter_broker_config(broker.broker_id, at_once(lambda config: {}))
+        await broker.cluster.configs.alter_broker_config(broker.broker_id, at_once(lambda config: {}))
         await ended(broker)
         log = broker.log_manager.logs[KEY]
         assert (broker.log_manager.directory_of(log), log.log_end_offset) == (target, 300)

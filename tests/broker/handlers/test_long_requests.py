@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from odradek.broker.background.stepwise import EachMade
-from odradek.broker.network.network_client import NetworkClient
+from odradek.broker.peers.network_client import NetworkClient
 from odradek.broker.requests.request_bound import MAX_PARTITIONS_PER_REQUEST
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import ErrorCode
@@ -387,11 +387,14 @@ async def test_many_groups_are_deleted_a_few_at_a_time(api: Api) -> None:
     assert (await api(ListGroupsRequest(), 4)).groups == []
 
 
-async def test_offsets_of_a_deleted_topic_are_removed_in_steps_before_it_can_be_recreated(api: Api) -> None:
+async def test_offsets_of_a_deleted_topic_are_removed_in_steps_before_it_can_be_recreated(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await coordinated(api, "t", "u")
     await commit(api, "t")
     await commit(api, "u")
-    forget, steps = api.broker.controller.on_topic_deleted, 0
+    groups = api.broker.coordinators.groups
+    forget, steps = groups.topic_deleted, 0
 
     def counted(topic: str) -> Iterator[None]:
         nonlocal steps
@@ -400,7 +403,7 @@ async def test_offsets_of_a_deleted_topic_are_removed_in_steps_before_it_can_be_
             assert api.broker.metadata.topic(topic) is None
             yield
 
-    api.broker.controller.on_topic_deleted = counted
+    monkeypatch.setattr(groups, "topic_deleted", counted)
     deleting = asyncio.ensure_future(api(DeleteTopicsRequest(topic_names=["t"], timeout_ms=10_000), 5))
     await turns_until(lambda: steps > 0)
     await coordinated(api, "t")

@@ -102,7 +102,7 @@ async def test_requested_internal_topics_are_created_with_their_coordinators_set
 
 async def test_concurrent_requests_for_a_new_topic_all_get_it(api: Api) -> None:
     host, port = api.broker.bootstrap.split(":")
-    from odradek.broker.network.network_client import NetworkClient
+    from odradek.broker.peers.network_client import NetworkClient
 
     async with await NetworkClient.connect(host, int(port)) as other:
         import asyncio

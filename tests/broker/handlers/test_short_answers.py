@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-from odradek.broker.background.stepwise import ITEMS_PER_STEP
-from odradek.broker.handlers.long_requests import is_short
+from odradek.broker.background.stepwise import ITEMS_PER_STEP, is_short
 from odradek.protocol.messages.configs import DescribeConfigsResponse
 from odradek.protocol.messages.group_admin import ListGroupsResponse
 

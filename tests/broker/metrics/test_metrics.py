@@ -2,13 +2,13 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from odradek.broker.controller.metadata_store import Operation
+from odradek.broker.controller.metadata_store import Operation, Outcome
 from odradek.broker.controller.state import NewTopic
 from odradek.broker.metrics.exposition import SAMPLES_PER_CHUNK, Exposition, RequestTimes, quantile_ms
 from odradek.broker.metrics.families import FAMILIES, TOTAL
@@ -64,7 +64,7 @@ def value(samples: Samples, name: str, **labels: str) -> float:
 
 
 @asynccontextmanager
-async def told() -> AsyncIterator[tuple[Broker, int]]:
+async def broker_with_metrics() -> AsyncIterator[tuple[Broker, int]]:
     """Yields a broker with a metrics port, and the port."""
     async with in_process_broker({"odradek.metrics.port": "0"}) as broker:
         assert broker.metrics_server is not None
@@ -85,7 +85,7 @@ async def produce_and_fetch(broker: Broker, records: int) -> None:
 
 
 async def test_client_activity_is_exported_under_the_names_of_kafkas_jmx_exporter() -> None:
-    async with told() as (broker, port):
+    async with broker_with_metrics() as (broker, port):
         await produce_and_fetch(broker, 10)
         status, headers, body = await ask(port)
         assert (status, headers["Content-Type"]) == (200, "text/plain; version=0.0.4; charset=utf-8")
@@ -116,7 +116,7 @@ async def test_client_activity_is_exported_under_the_names_of_kafkas_jmx_exporte
 
 
 async def test_every_family_is_exported_with_help_and_type_before_any_activity() -> None:
-    async with told() as (_, port):
+    async with broker_with_metrics() as (_, port):
         _, _, body = await ask(port)
     text = body.decode()
     for family in FAMILIES:
@@ -129,7 +129,7 @@ async def test_every_family_is_exported_with_help_and_type_before_any_activity()
 async def test_a_waiting_fetch_is_counted_in_its_purgatory() -> None:
     from aiokafka import AIOKafkaConsumer, TopicPartition
 
-    async with told() as (broker, port):
+    async with broker_with_metrics() as (broker, port):
         await produce_and_fetch(broker, 1)
         consumer = AIOKafkaConsumer(bootstrap_servers=broker.bootstrap, fetch_max_wait_ms=60_000)
         async with consumer:
@@ -149,18 +149,18 @@ async def test_a_waiting_fetch_is_counted_in_its_purgatory() -> None:
 
 async def test_a_slow_topic_creation_is_counted_in_the_topic_purgatory() -> None:
     labels = {"delayedOperation": "topic"}
-    async with told() as (broker, port):
+    async with broker_with_metrics() as (broker, port):
         gate = asyncio.Event()
-        put = broker.metadata_store.multi
+        put = broker.metadata_store.pipeline
 
-        async def slowly(operations: Iterable[Operation]) -> list[str | int | None]:
+        async def slowly(groups: Sequence[Iterable[Operation]]) -> list[Outcome]:
             await gate.wait()
-            return await put(operations)
+            return await put(groups)
 
-        broker.metadata_store.multi = slowly  # type: ignore[method-assign]
+        broker.metadata_store.pipeline = slowly  # type: ignore[method-assign]
         topics = [NewTopic("a", 1, 1), NewTopic("b", 1, 1)]
         creating = asyncio.ensure_future(broker.controller.create_topics(topics, timeout_ms=60_000))
-        while not broker.topic_purgatory.delayed:  # noqa: ASYNC110 - there is no event
+        while not broker.cluster.topic_purgatory.delayed:  # noqa: ASYNC110 - there is no event
             await asyncio.sleep(0)
         waiting = samples_of((await ask(port))[2])
         gate.set()
@@ -173,22 +173,22 @@ async def test_a_slow_topic_creation_is_counted_in_the_topic_purgatory() -> None
 
 async def test_more_partitions_than_fit_a_chunk_are_exported_once_each_under_one_header() -> None:
     count = 2 * SAMPLES_PER_CHUNK + 1
-    async with told() as (broker, port):
+    async with broker_with_metrics() as (broker, port):
         stats = broker.replica_manager.topic_stats
         for number in range(count):
             stats.of(f"topic-{number}").messages_in = number
         _, _, body = await ask(port)
     samples = samples_of(body)
-    told_topics = [
+    exported_topics = [
         labels for name, labels in samples if name == "kafka_server_brokertopicmetrics_messagesin_total" and labels
     ]
-    assert len(told_topics) == count
+    assert len(exported_topics) == count
     assert value(samples, "kafka_server_brokertopicmetrics_messagesin_total") == sum(range(count))
     assert body.count(b"# TYPE kafka_server_brokertopicmetrics_messagesin_total counter\n") == 1
 
 
 async def test_the_text_is_built_in_chunks_of_a_bounded_number_of_samples() -> None:
-    async with told() as (broker, _):
+    async with broker_with_metrics() as (broker, _):
         for number in range(3 * SAMPLES_PER_CHUNK):
             broker.replica_manager.topic_stats.of(f"topic-{number}")
         chunks = list(Exposition(broker.clock, broker.metrics).chunks(broker.status()))
@@ -197,7 +197,7 @@ async def test_the_text_is_built_in_chunks_of_a_bounded_number_of_samples() -> N
 
 
 async def test_names_that_need_escaping_are_exported_correctly() -> None:
-    async with told() as (broker, port):
+    async with broker_with_metrics() as (broker, port):
         broker.replica_manager.topic_stats.of('a"b\\c\nd').messages_in = 7
         samples = samples_of((await ask(port))[2])
     assert value(samples, "kafka_server_brokertopicmetrics_messagesin_total", topic='a"b\\c\nd') == 7
@@ -207,7 +207,7 @@ async def test_names_that_need_escaping_are_exported_correctly() -> None:
 
 
 async def test_health_is_200_while_clients_are_served() -> None:
-    async with told() as (broker, port):
+    async with broker_with_metrics() as (broker, port):
         status, headers, body = await ask(port, "/health")
         assert (status, headers["Content-Type"]) == (200, "application/json")
         assert json.loads(body) == {
@@ -221,7 +221,7 @@ async def test_health_is_200_while_clients_are_served() -> None:
 async def test_health_is_503_when_a_partitions_disk_fails() -> None:
     from odradek.protocol.topic_partition import TopicPartition
 
-    async with told() as (broker, port):
+    async with broker_with_metrics() as (broker, port):
         broker.replica_manager.partitions.offline.add(TopicPartition("lost", 3))
         status, _, body = await ask(port, "/health")
     document = json.loads(body)
@@ -250,14 +250,14 @@ async def test_a_starting_broker_is_503_and_exports_only_process_metrics() -> No
 
 
 async def test_a_head_request_gets_only_the_headers() -> None:
-    async with told() as (_, port):
+    async with broker_with_metrics() as (_, port):
         status, headers, body = await ask(port, method="HEAD")
     assert (status, body) == (200, b"")
     assert headers["Connection"] == "close"
 
 
 async def test_the_query_is_ignored() -> None:
-    async with told() as (_, port):
+    async with broker_with_metrics() as (_, port):
         assert (await ask(port, "/health?verbose=1"))[0] == 200
 
 
@@ -273,13 +273,13 @@ async def test_the_query_is_ignored() -> None:
     ids=["unknown path", "unknown method", "not http", "http 0.9", "headers without end"],
 )
 async def test_a_bad_request_is_answered_and_the_next_is_served(request_bytes: bytes, status: int) -> None:
-    async with told() as (_, port):
+    async with broker_with_metrics() as (_, port):
         assert (await ask(port, raw=request_bytes))[0] == status
         assert (await ask(port, "/health"))[0] == 200
 
 
 async def test_a_client_that_disconnects_halfway_does_not_affect_others() -> None:
-    async with told() as (_, port):
+    async with broker_with_metrics() as (_, port):
         _, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"GET /metr")
         writer.close()
@@ -288,7 +288,7 @@ async def test_a_client_that_disconnects_halfway_does_not_affect_others() -> Non
 
 
 async def test_stopping_closes_silent_connections() -> None:
-    async with told() as (broker, port):
+    async with broker_with_metrics() as (broker, port):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         assert (await ask(port, "/health"))[0] == 200
         assert broker.metrics_server is not None
@@ -317,7 +317,7 @@ async def test_metrics_are_served_on_loopback_by_default(given: dict[str, str], 
 
 
 async def test_an_occupied_metrics_port_keeps_the_broker_from_starting() -> None:
-    async with told() as (_, port):
+    async with broker_with_metrics() as (_, port):
         with pytest.raises(StartError, match="in use"):
             async with in_process_broker({"odradek.metrics.port": str(port)}):
                 raise AssertionError("it started")
@@ -408,7 +408,7 @@ async def test_quantiles_cover_the_last_minute_or_two() -> None:
 
 
 async def test_a_returned_error_is_exported_by_its_name() -> None:
-    async with told() as (broker, port):
+    async with broker_with_metrics() as (broker, port):
         broker.metrics.of(ApiKey.FETCH, 12).answered(FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND), 1)
         broker.metrics.of(ApiKey.FETCH, 12).answered(FetchResponse(error_code=12345), 1)
         samples = samples_of((await ask(port))[2])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.delete_records import DeleteRecordsRequest
 from odradek.protocol.topic_partition import TopicPartition
-from tests.broker.metrics.test_metrics import Samples, ask, samples_of, told, value
+from tests.broker.metrics.test_metrics import Samples, ask, broker_with_metrics, samples_of, value
 from tests.broker.replica.test_over_sockets import (
     batch,
     client_of,
@@ -31,7 +31,7 @@ def counted(samples: Samples, name: str) -> dict[str, float]:
 
 
 async def test_waiting_operations_are_listed_and_counted_in_each_purgatory_with_their_outcome() -> None:
-    async with told() as (broker, port):
+    async with broker_with_metrics() as (broker, port):
         manager = broker.replica_manager
         purgatories = (manager.produce_purgatory, manager.fetch_purgatory, manager.delete_records_purgatory)
         async with client_of(broker) as client, client_of(broker) as second, client_of(broker) as third:

@@ -3,12 +3,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker.replica.rooms import Room
+from tests.broker.replica.harness import ReplicaHarness
 
 
 @pytest.fixture
-def room(tmp_path: Path) -> Iterator[Room]:
-    room = Room(tmp_path)
-    yield room
-    room.logs.close()
-    assert not room.threads.waiting
+def harness(tmp_path: Path) -> Iterator[ReplicaHarness]:
+    harness = ReplicaHarness(tmp_path)
+    yield harness
+    harness.logs.close()
+    assert not harness.threads.waiting

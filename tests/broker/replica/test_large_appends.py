@@ -20,7 +20,7 @@ from odradek.protocol.errors import ErrorCode
 from odradek.protocol.records import Compression, iter_batches, read_records
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.log_config import LogConfig
-from tests.broker.replica.rooms import T0, Room
+from tests.broker.replica.harness import T0, ReplicaHarness, later
 from tests.patience import until
 from tests.storage.small_logs import bytes_of
 
@@ -51,18 +51,18 @@ class HeldThreads:
             done.set_exception(error)
 
 
-class Workplace:
+class LargeAppendsHarness:
     """A replica manager whose large appends run in threads that the test controls."""
 
-    def __init__(self, room: Room) -> None:
-        self.room = room
+    def __init__(self, replica: ReplicaHarness) -> None:
+        self.replica = replica
         self.threads = HeldThreads()
-        self.large_appends = LargeAppends(room.manager.appends, room.manager.partitions, self.threads)
+        self.large_appends = LargeAppends(replica.manager.appends, replica.manager.partitions, self.threads)
         self.refusals: dict[TopicPartition, PartitionAppendResult] = {}
 
     def produce(self, entries: dict[TopicPartition, bytes], acks: int = 1) -> asyncio.Task[Any]:
         """Begins appends that do not fit one turn."""
-        unfinished = self.room.manager.append_records(1000, acks, entries, 9, lambda _: None)
+        unfinished = self.replica.manager.append_records(1000, acks, entries, 9, lambda _: None)
         assert isinstance(unfinished, UnfinishedAppends)
         finishing = self.large_appends.finish(
             unfinished, lambda key, _: self.refusals.get(key), lambda results: results
@@ -75,7 +75,7 @@ class Workplace:
 
     async def until_written_ahead(self) -> None:
         """Runs until the checks are done and the first piece is written."""
-        log = self.room.manager.partition(T0).log
+        log = self.replica.manager.partition(T0).log
         while log.ahead is None:
             await self.one_step()
 
@@ -92,35 +92,35 @@ class Workplace:
 
 
 @pytest.fixture
-def place(room: Room) -> Workplace:
-    return Workplace(room)
+def large(harness: ReplicaHarness) -> LargeAppendsHarness:
+    return LargeAppendsHarness(harness)
 
 
-def end_offset(place: Workplace) -> int:
-    return place.room.manager.partition(T0).log.log_end_offset
+def end_offset(large: LargeAppendsHarness) -> int:
+    return large.replica.manager.partition(T0).log.log_end_offset
 
 
 async def test_small_batches_are_appended_in_request_order_around_a_large_one(
-    place: Workplace,
+    large: LargeAppendsHarness,
 ) -> None:
-    room = place.room
-    partitions = [room.lead(TopicPartition("t", number), max_message_bytes=1 << 30) for number in range(3)]
+    replica = large.replica
+    partitions = [replica.lead(TopicPartition("t", number), max_message_bytes=1 << 30) for number in range(3)]
     keys = [partition.topic_partition for partition in partitions]
-    batches = [room.batch(), room.batch(1, LARGE), room.batch()]
-    produced = place.produce(dict(zip(keys, batches, strict=True)))
-    await place.until_threads_wait()
+    batches = [replica.batch(), replica.batch(1, LARGE), replica.batch()]
+    produced = large.produce(dict(zip(keys, batches, strict=True)))
+    await large.until_threads_wait()
     assert [partition.log.log_end_offset for partition in partitions] == [1, 0, 0]
-    await place.result(produced)
+    await large.result(produced)
     assert list(produced.result()) == keys
     assert [result.error for result in produced.result().values()] == [ErrorCode.NONE] * 3
     assert [partition.log.log_end_offset for partition in partitions] == [1, 1, 1]
     assert partitions[0].stats.produce_requests == 3
 
 
-async def test_many_small_batches_take_several_turns(place: Workplace) -> None:
+async def test_many_small_batches_take_several_turns(large: LargeAppendsHarness) -> None:
     keys = [TopicPartition("t", number) for number in range(10)]
-    partitions = [place.room.lead(key, max_message_bytes=1 << 30) for key in keys]
-    produced = place.produce(dict.fromkeys(keys, place.room.batch(1, TURN_BYTES // 4)))
+    partitions = [large.replica.lead(key, max_message_bytes=1 << 30) for key in keys]
+    produced = large.produce(dict.fromkeys(keys, large.replica.batch(1, TURN_BYTES // 4)))
     ends = [0]
     while not produced.done():
         await asyncio.sleep(0)
@@ -129,173 +129,173 @@ async def test_many_small_batches_take_several_turns(place: Workplace) -> None:
     assert [after - before for before, after in pairwise(ends) if after > before] == [3, 3, 3, 1]
 
 
-async def test_only_one_large_batch_is_checked_at_a_time(place: Workplace) -> None:
-    room = place.room
+async def test_only_one_large_batch_is_checked_at_a_time(large: LargeAppendsHarness) -> None:
+    replica = large.replica
     for key in (T0, T1):
-        room.lead(key, max_message_bytes=1 << 30)
-    one, other = (place.produce({key: room.batch(1, LARGE)}) for key in (T0, T1))
-    await place.until_threads_wait()
+        replica.lead(key, max_message_bytes=1 << 30)
+    one, other = (large.produce({key: replica.batch(1, LARGE)}) for key in (T0, T1))
+    await large.until_threads_wait()
     for _ in range(10):
         await asyncio.sleep(0)
-    assert len(place.threads.waiting) == 1
-    assert (await place.result(other, T1)).error is ErrorCode.NONE
+    assert len(large.threads.waiting) == 1
+    assert (await large.result(other, T1)).error is ErrorCode.NONE
     assert one.done()
 
 
-async def test_a_small_batch_is_appended_before_a_large_one_that_is_being_checked(place: Workplace) -> None:
-    place.room.lead(max_message_bytes=1 << 30)
-    produced = place.produce({T0: place.room.batch(1, LARGE)})
-    await place.until_threads_wait()
-    assert place.room.produce().result.base_offset == 0
-    assert (await place.result(produced)).base_offset == 1
+async def test_a_small_batch_is_appended_before_a_large_one_that_is_being_checked(large: LargeAppendsHarness) -> None:
+    large.replica.lead(max_message_bytes=1 << 30)
+    produced = large.produce({T0: large.replica.batch(1, LARGE)})
+    await large.until_threads_wait()
+    assert large.replica.produce().result.base_offset == 0
+    assert (await large.result(produced)).base_offset == 1
 
 
-async def test_a_small_batch_is_appended_after_a_large_one_that_is_being_written(place: Workplace) -> None:
-    place.room.lead(max_message_bytes=1 << 30)
-    produced = place.produce({T0: place.room.batch(1, LARGE)})
-    await place.until_written_ahead()
-    small = place.produce({T0: place.room.batch()})
-    assert (await place.result(small)).base_offset == 1
-    assert (await place.result(produced)).base_offset == 0
+async def test_a_small_batch_is_appended_after_a_large_one_that_is_being_written(large: LargeAppendsHarness) -> None:
+    large.replica.lead(max_message_bytes=1 << 30)
+    produced = large.produce({T0: large.replica.batch(1, LARGE)})
+    await large.until_written_ahead()
+    small = large.produce({T0: large.replica.batch()})
+    assert (await large.result(small)).base_offset == 1
+    assert (await large.result(produced)).base_offset == 0
 
 
-async def test_a_coordinator_append_precedes_a_large_batch_that_is_being_written(place: Workplace) -> None:
-    place.room.lead(max_message_bytes=1 << 30)
-    produced = place.produce({T0: place.room.batch(1, LARGE)})
-    await place.until_written_ahead()
-    assert place.room.manager.appends.append_as_coordinator(T0, place.room.batch()).base_offset == 0
-    assert (await place.result(produced)).base_offset == 1
-    data = bytes_of(place.room.manager.partition(T0).log.read(0, 1 << 30))
+async def test_a_coordinator_append_precedes_a_large_batch_that_is_being_written(large: LargeAppendsHarness) -> None:
+    large.replica.lead(max_message_bytes=1 << 30)
+    produced = large.produce({T0: large.replica.batch(1, LARGE)})
+    await large.until_written_ahead()
+    assert large.replica.manager.appends.append_as_coordinator(T0, large.replica.batch()).base_offset == 0
+    assert (await large.result(produced)).base_offset == 1
+    data = bytes_of(large.replica.manager.partition(T0).log.read(0, 1 << 30))
     assert [header.base_offset for _, header in iter_batches(data)] == [0, 1]
 
 
 @pytest.mark.parametrize("written_ahead", [False, True])
-async def test_a_leader_that_resigns_refuses_a_checked_batch(place: Workplace, written_ahead: bool) -> None:
-    partition = place.room.lead(max_message_bytes=1 << 30)
-    produced = place.produce({T0: place.room.batch(1, LARGE)})
-    await (place.until_written_ahead() if written_ahead else place.until_threads_wait())
-    partition.make_follower(1, 2, (0, 1))
-    assert (await place.result(produced)).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    partition.make_leader(3, (0,), (0,))
-    assert place.room.produce().result.base_offset == 0
+async def test_a_leader_that_resigns_refuses_a_checked_batch(large: LargeAppendsHarness, written_ahead: bool) -> None:
+    partition = large.replica.lead(max_message_bytes=1 << 30)
+    produced = large.produce({T0: large.replica.batch(1, LARGE)})
+    await (large.until_written_ahead() if written_ahead else large.until_threads_wait())
+    partition.make_follower(later(partition, 1, (0, 1)))
+    assert (await large.result(produced)).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    partition.make_leader(later(partition, 0, (0,), (0,)))
+    assert large.replica.produce().result.base_offset == 0
     assert partition.log.active_segment.file.size() == partition.log.active_segment.size
 
 
 @pytest.mark.parametrize("written_ahead", [False, True])
-async def test_nothing_is_appended_to_a_deleted_topic(place: Workplace, written_ahead: bool) -> None:
-    place.room.lead(max_message_bytes=1 << 30)
-    produced = place.produce({T0: place.room.batch(1, LARGE)})
-    await (place.until_written_ahead() if written_ahead else place.until_threads_wait())
-    place.room.manager.stop_replica(T0, delete=True)
-    place.room.known.clear()
-    assert (await place.result(produced)).error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+async def test_nothing_is_appended_to_a_deleted_topic(large: LargeAppendsHarness, written_ahead: bool) -> None:
+    large.replica.lead(max_message_bytes=1 << 30)
+    produced = large.produce({T0: large.replica.batch(1, LARGE)})
+    await (large.until_written_ahead() if written_ahead else large.until_threads_wait())
+    large.replica.manager.stop_replica(T0, delete=True)
+    large.replica.known.clear()
+    assert (await large.result(produced)).error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-async def test_settings_changed_during_the_checks_apply_to_the_batch(place: Workplace) -> None:
-    place.room.lead(max_message_bytes=1 << 30)
-    produced = place.produce({T0: place.room.batch(1, LARGE)})
-    await place.until_threads_wait()
+async def test_settings_changed_during_the_checks_apply_to_the_batch(large: LargeAppendsHarness) -> None:
+    large.replica.lead(max_message_bytes=1 << 30)
+    produced = large.produce({T0: large.replica.batch(1, LARGE)})
+    await large.until_threads_wait()
     changed = LogConfig({"max.message.bytes": str(1 << 30), "compression.type": "gzip"})
-    place.room.manager.update_log_config("t", changed)
-    assert (await place.result(produced)).error is ErrorCode.NONE
-    data = bytes_of(place.room.manager.partition(T0).log.read(0, 1 << 30))
+    large.replica.manager.update_log_config("t", changed)
+    assert (await large.result(produced)).error is ErrorCode.NONE
+    data = bytes_of(large.replica.manager.partition(T0).log.read(0, 1 << 30))
     assert [header.compression for _, header in iter_batches(data)] == [Compression.GZIP]
 
-    produced = place.produce({T0: place.room.batch(1, LARGE)})
-    await place.until_threads_wait()
-    place.room.manager.update_log_config("t", LogConfig({"max.message.bytes": "1000"}))
-    assert (await place.result(produced)).error is ErrorCode.MESSAGE_TOO_LARGE
-    assert end_offset(place) == 1
+    produced = large.produce({T0: large.replica.batch(1, LARGE)})
+    await large.until_threads_wait()
+    large.replica.manager.update_log_config("t", LogConfig({"max.message.bytes": "1000"}))
+    assert (await large.result(produced)).error is ErrorCode.MESSAGE_TOO_LARGE
+    assert end_offset(large) == 1
 
 
-async def test_a_batch_sent_twice_is_appended_once(place: Workplace) -> None:
+async def test_a_batch_sent_twice_is_appended_once(large: LargeAppendsHarness) -> None:
     """A producer that has lost its connection sends the batch again on a new one."""
-    place.room.lead(max_message_bytes=1 << 30)
-    batch = place.room.batch(1, LARGE, producer_id=7, producer_epoch=0, base_sequence=0)
-    one, other = place.produce({T0: batch}), place.produce({T0: batch})
-    results = [await place.result(produced) for produced in (one, other)]
+    large.replica.lead(max_message_bytes=1 << 30)
+    batch = large.replica.batch(1, LARGE, producer_id=7, producer_epoch=0, base_sequence=0)
+    one, other = large.produce({T0: batch}), large.produce({T0: batch})
+    results = [await large.result(produced) for produced in (one, other)]
     assert [(result.error, result.base_offset) for result in results] == [(ErrorCode.NONE, 0)] * 2
-    assert end_offset(place) == 1
+    assert end_offset(large) == 1
 
 
-async def test_a_sequence_used_by_another_batch_during_the_checks_is_refused(place: Workplace) -> None:
-    place.room.lead(max_message_bytes=1 << 30)
+async def test_a_sequence_used_by_another_batch_during_the_checks_is_refused(large: LargeAppendsHarness) -> None:
+    large.replica.lead(max_message_bytes=1 << 30)
     idempotent = {"producer_id": 7, "producer_epoch": 0}
-    produced = place.produce({T0: place.room.batch(1, LARGE, base_sequence=5, **idempotent)})
-    await place.until_threads_wait()
-    place.room.produce(place.room.batch(2, base_sequence=0, **idempotent))
-    assert (await place.result(produced)).error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    assert end_offset(place) == 2
+    produced = large.produce({T0: large.replica.batch(1, LARGE, base_sequence=5, **idempotent)})
+    await large.until_threads_wait()
+    large.replica.produce(large.replica.batch(2, base_sequence=0, **idempotent))
+    assert (await large.result(produced)).error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert end_offset(large) == 2
 
 
-async def test_a_batch_whose_transaction_ended_during_the_checks_is_refused(place: Workplace) -> None:
-    place.room.lead(max_message_bytes=1 << 30)
-    produced = place.produce({T0: place.room.batch(1, LARGE)})
-    await place.until_written_ahead()
-    place.refusals[T0] = PartitionAppendResult(ErrorCode.INVALID_TXN_STATE)
-    assert (await place.result(produced)).error is ErrorCode.INVALID_TXN_STATE
-    assert end_offset(place) == 0
-    place.refusals.clear()
-    assert place.room.produce().result.base_offset == 0
+async def test_a_batch_whose_transaction_ended_during_the_checks_is_refused(large: LargeAppendsHarness) -> None:
+    large.replica.lead(max_message_bytes=1 << 30)
+    produced = large.produce({T0: large.replica.batch(1, LARGE)})
+    await large.until_written_ahead()
+    large.refusals[T0] = PartitionAppendResult(ErrorCode.INVALID_TXN_STATE)
+    assert (await large.result(produced)).error is ErrorCode.INVALID_TXN_STATE
+    assert end_offset(large) == 0
+    large.refusals.clear()
+    assert large.replica.produce().result.base_offset == 0
 
 
 @pytest.mark.parametrize("written_ahead", [False, True])
-async def test_stopping_the_broker_leaves_the_log_unchanged(place: Workplace, written_ahead: bool) -> None:
-    partition = place.room.lead(max_message_bytes=1 << 30)
-    place.room.produce()
+async def test_stopping_the_broker_leaves_the_log_unchanged(large: LargeAppendsHarness, written_ahead: bool) -> None:
+    partition = large.replica.lead(max_message_bytes=1 << 30)
+    large.replica.produce()
     size = partition.log.active_segment.size
-    produced = place.produce({T0: place.room.batch(1, LARGE)})
-    await (place.until_written_ahead() if written_ahead else place.until_threads_wait())
+    produced = large.produce({T0: large.replica.batch(1, LARGE)})
+    await (large.until_written_ahead() if written_ahead else large.until_threads_wait())
     produced.cancel()
     await asyncio.wait([produced])
     assert partition.log.ahead is None
-    assert place.room.produce().result.base_offset == 1
+    assert large.replica.produce().result.base_offset == 1
     assert partition.log.active_segment.file.size() == partition.log.active_segment.size == 2 * size
 
 
-async def test_a_damaged_batch_is_refused_and_the_next_one_is_appended(place: Workplace) -> None:
+async def test_a_damaged_batch_is_refused_and_the_next_one_is_appended(large: LargeAppendsHarness) -> None:
     for key in (T0, T1):
-        place.room.lead(key, max_message_bytes=1 << 30)
-    damaged = place.room.batch(1, LARGE)[:-1] + b"x"
-    produced = place.produce({T0: damaged, T1: place.room.batch(1, LARGE)})
-    assert (await place.result(produced)).error is ErrorCode.CORRUPT_MESSAGE
+        large.replica.lead(key, max_message_bytes=1 << 30)
+    damaged = large.replica.batch(1, LARGE)[:-1] + b"x"
+    produced = large.produce({T0: damaged, T1: large.replica.batch(1, LARGE)})
+    assert (await large.result(produced)).error is ErrorCode.CORRUPT_MESSAGE
     assert produced.result()[T1].error is ErrorCode.NONE
 
 
 @pytest.mark.parametrize("stored", ["producer", "gzip"])
-async def test_batches_inflated_into_the_same_memory_are_distinguished(place: Workplace, stored: str) -> None:
-    partition = place.room.lead()
+async def test_batches_inflated_into_the_same_memory_are_distinguished(large: LargeAppendsHarness, stored: str) -> None:
+    partition = large.replica.lead()
     settings = {"max.message.bytes": str(1 << 30), "compression.type": stored}
-    place.room.manager.update_log_config("t", LogConfig(settings))
+    large.replica.manager.update_log_config("t", LogConfig(settings))
     sizes = (2 * LARGE, LARGE + 7, LARGE)
     for size in sizes:
-        produced = place.produce({T0: place.room.batch(1, size, compression=Compression.ZSTD)})
-        assert (await place.result(produced)).error is ErrorCode.NONE
+        produced = large.produce({T0: large.replica.batch(1, size, compression=Compression.ZSTD)})
+        assert (await large.result(produced)).error is ErrorCode.NONE
     data = bytes_of(partition.log.read(0, 1 << 30))
     values = [read_records(data, position, header)[0].value for position, header in iter_batches(data)]
     assert values == [b"v" * size for size in sizes]
 
 
 async def test_the_memory_of_large_batches_is_freed_when_none_is_left(
-    place: Workplace, monkeypatch: pytest.MonkeyPatch
+    large: LargeAppendsHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(large_appends, "SCRATCH_KEPT_S", 0.1)
-    place.room.lead(max_message_bytes=1 << 30)
-    await place.result(place.produce({T0: place.room.batch(1, LARGE, compression=Compression.ZSTD)}))
-    scratch = place.large_appends._scratch
+    large.replica.lead(max_message_bytes=1 << 30)
+    await large.result(large.produce({T0: large.replica.batch(1, LARGE, compression=Compression.ZSTD)}))
+    scratch = large.large_appends._scratch
     assert scratch.size_in_bytes >= LARGE
     await until(lambda: not scratch.size_in_bytes)
 
 
-async def test_many_refused_batches_take_several_turns(place: Workplace) -> None:
+async def test_many_refused_batches_take_several_turns(large: LargeAppendsHarness) -> None:
     """Each batch fails its checksum. Unknown topics take time, too."""
-    place.room.lead(max_message_bytes=1 << 30)
-    damaged = bytearray(place.room.batch(1, TURN_BYTES // 4))
+    large.replica.lead(max_message_bytes=1 << 30)
+    damaged = bytearray(large.replica.batch(1, TURN_BYTES // 4))
     damaged[-1] ^= 1
     entries = {T0: bytes(damaged)} | dict.fromkeys(
-        [TopicPartition("unknown", number) for number in range(3 * TURN_BYTES // APPEND_BYTES)], place.room.batch()
+        [TopicPartition("unknown", number) for number in range(3 * TURN_BYTES // APPEND_BYTES)], large.replica.batch()
     )
-    finished = place.produce(entries)
+    finished = large.produce(entries)
     turns = 0
     while not finished.done():
         await asyncio.sleep(0)

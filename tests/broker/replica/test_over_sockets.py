@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from odradek.broker.metadata.metadata_cache import BrokerInfo
 from odradek.broker.server import Broker
 from odradek.broker.testing import in_process_broker
 from odradek.protocol.compiler import decode, encode
@@ -28,7 +29,7 @@ from odradek.protocol.messages.topics import CreateTopicsRequest
 from odradek.protocol.records import Record, build_batch, iter_batches
 from odradek.protocol.schema import Message
 from odradek.protocol.topic_partition import TopicPartition
-from tests.broker.replica.rooms import HastyFiles
+from tests.broker.replica.harness import UnsyncedFiles, later
 from tests.patience import until
 
 MB = 1 << 20
@@ -161,9 +162,10 @@ def only(response: Any) -> Any:
 
 
 def hold_high_watermark(broker: Broker) -> None:
-    """Adds a replica without records to the ISR."""
+    """Adds a replica without records, on another live broker, to the ISR."""
+    broker.metadata.put_broker(BrokerInfo(1, {}))
     partition = broker.replica_manager.partition(T0)
-    partition.make_leader(partition.leader_epoch, (0, 1), (0, 1))
+    partition.make_leader(later(partition, 0, (0, 1), (0, 1), epochs=0))
 
 
 class TestProduce:
@@ -384,7 +386,7 @@ def _split(answer: Any) -> list[Any]:
 
 class TestFetchSessions:
     async def test_a_response_for_a_thousand_unchanged_partitions_has_a_few_dozen_bytes(self) -> None:
-        async with in_process_broker(files=HastyFiles()) as broker, client_of(broker) as client:
+        async with in_process_broker(files=UnsyncedFiles()) as broker, client_of(broker) as client:
             await self.count_bytes(broker, client)
 
     async def count_bytes(self, broker: Broker, client: Client) -> None:

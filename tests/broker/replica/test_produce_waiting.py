@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from typing import Any
 
 import pytest
@@ -9,130 +11,131 @@ import pytest
 from odradek.broker.replica.fetch_session import FetchTarget
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
-from tests.broker.replica.rooms import T0, Room
+from tests.broker.replica.harness import T0, ReplicaHarness, later
+from tests.storage.small_logs import truncate
 
 
-def follow(room: Room, replica_id: int, offset: int) -> None:
+def follow(harness: ReplicaHarness, replica_id: int, offset: int) -> None:
     """Sends a fetch of a follower whose log ends at `offset`."""
-    room.fetch(FetchTarget(T0, offset, 1 << 20, log_start_offset=0), replica_id=replica_id)
+    harness.fetch(FetchTarget(T0, offset, 1 << 20, log_start_offset=0), replica_id=replica_id)
 
 
-def test_a_produce_waits_until_both_followers_have_it(room: Room) -> None:
+def test_a_produce_waits_until_both_followers_have_it(harness: ReplicaHarness) -> None:
     """The followers' logs end at 950 and 960, the append at 1001."""
-    partition = room.lead(replicas=(0, 1, 2))
-    room.produce(room.batch(1000))
-    follow(room, 1, 950)
-    follow(room, 2, 960)
-    produced = room.produce(room.batch(1), acks=-1, timeout_ms=30_000)
+    partition = harness.lead(replicas=(0, 1, 2))
+    harness.produce(harness.batch(1000))
+    follow(harness, 1, 950)
+    follow(harness, 2, 960)
+    produced = harness.produce(harness.batch(1), acks=-1, timeout_ms=30_000)
     assert not produced.is_answered
     assert partition.log.high_watermark == 950
-    assert room.manager.produce_purgatory.watched == 1
-    assert room.manager.produce_purgatory.delayed == 1
+    assert harness.manager.produce_purgatory.watched == 1
+    assert harness.manager.produce_purgatory.delayed == 1
 
-    follow(room, 1, 1001)
+    follow(harness, 1, 1001)
     assert partition.log.high_watermark == 960
     assert not produced.is_answered
 
-    room.advance(29_999)
+    harness.advance(29_999)
     assert not produced.is_answered
-    follow(room, 2, 1001)
+    follow(harness, 2, 1001)
     assert produced.result.error is ErrorCode.NONE
     assert produced.result.base_offset == 1000
-    assert room.manager.produce_purgatory.delayed == 0
-    assert room.manager.produce_purgatory.watched == 0
+    assert harness.manager.produce_purgatory.delayed == 0
+    assert harness.manager.produce_purgatory.watched == 0
 
 
-def test_a_produce_that_is_not_replicated_in_time_times_out(room: Room) -> None:
-    room.lead(replicas=(0, 1))
-    produced = room.produce(acks=-1, timeout_ms=500)
-    room.advance(499)
+def test_a_produce_that_is_not_replicated_in_time_times_out(harness: ReplicaHarness) -> None:
+    harness.lead(replicas=(0, 1))
+    produced = harness.produce(acks=-1, timeout_ms=500)
+    harness.advance(499)
     assert not produced.is_answered
-    room.advance(1)
+    harness.advance(1)
     assert produced.result.error is ErrorCode.REQUEST_TIMED_OUT
-    assert room.manager.produce_purgatory.expired == 1
-    assert room.timer.size == 0
+    assert harness.manager.produce_purgatory.expired == 1
+    assert harness.timer.size == 0
 
 
-def test_acks_all_without_followers_completes_at_once(room: Room) -> None:
-    room.lead()
-    produced = room.produce(room.batch(2), acks=-1)
+def test_acks_all_without_followers_completes_at_once(harness: ReplicaHarness) -> None:
+    harness.lead()
+    produced = harness.produce(harness.batch(2), acks=-1)
     assert produced.operation is None
     assert (produced.result.base_offset, produced.result.last_offset) == (0, 1)
 
 
 @pytest.mark.parametrize("acks", [2, -2, 7])
-def test_acks_other_than_minus_1_0_and_1_are_refused(room: Room, acks: int) -> None:
-    partition = room.lead()
-    assert room.produce(acks=acks).result.error is ErrorCode.INVALID_REQUIRED_ACKS
+def test_acks_other_than_minus_1_0_and_1_are_refused(harness: ReplicaHarness, acks: int) -> None:
+    partition = harness.lead()
+    assert harness.produce(acks=acks).result.error is ErrorCode.INVALID_REQUIRED_ACKS
     assert partition.log.log_end_offset == 0
 
 
-def test_a_stopped_partition_completes_waiting_appends(room: Room) -> None:
-    room.lead(replicas=(0, 1))
-    produced = room.produce(acks=-1)
-    room.manager.stop_replica(T0, delete=True)
-    room.known.clear()
-    room.turn()
+def test_a_stopped_partition_completes_waiting_appends(harness: ReplicaHarness) -> None:
+    harness.lead(replicas=(0, 1))
+    produced = harness.produce(acks=-1)
+    harness.manager.stop_replica(T0, delete=True)
+    harness.known.clear()
+    harness.turn()
     assert produced.result.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_each_partition_has_its_own_result(room: Room) -> None:
-    room.lead()
+def test_each_partition_has_its_own_result(harness: ReplicaHarness) -> None:
+    harness.lead()
     elsewhere = TopicPartition("nowhere", 3)
-    results = room.manager.append_records(0, 1, {T0: room.batch(), elsewhere: room.batch()}, 9, lambda _: None)
+    results = harness.manager.append_records(0, 1, {T0: harness.batch(), elsewhere: harness.batch()}, 9, lambda _: None)
     assert isinstance(results, dict)
     assert results[T0].error is ErrorCode.NONE
     assert results[elsewhere].error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert "nowhere" not in room.manager.topic_stats.by_topic
+    assert "nowhere" not in harness.manager.topic_stats.by_topic
 
 
-def test_with_acks_all_a_failed_partition_does_not_wait_but_the_others_do(room: Room) -> None:
-    room.lead(replicas=(0, 1))
+def test_with_acks_all_a_failed_partition_does_not_wait_but_the_others_do(harness: ReplicaHarness) -> None:
+    harness.lead(replicas=(0, 1))
     elsewhere = TopicPartition("nowhere", 3)
     answers: list[Any] = []
-    room.manager.append_records(900, -1, {T0: room.batch(), elsewhere: room.batch()}, 9, answers.append)
-    room.turn()
+    harness.manager.append_records(900, -1, {T0: harness.batch(), elsewhere: harness.batch()}, 9, answers.append)
+    harness.turn()
     assert answers == []
-    follow(room, 1, 1)
+    follow(harness, 1, 1)
     (results,) = answers
     assert results[T0].error is ErrorCode.NONE
     assert results[elsewhere].error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_internal_topics_refuse_appends_of_ordinary_clients(room: Room) -> None:
+def test_internal_topics_refuse_appends_of_ordinary_clients(harness: ReplicaHarness) -> None:
     internal = TopicPartition("__consumer_offsets", 0)
-    room.lead(internal)
-    assert room.produce(key=internal).result.error is ErrorCode.INVALID_TOPIC_EXCEPTION
-    allowed = room.manager.append_records(
-        0, 1, {internal: room.batch()}, 9, lambda _: None, internal_topics_allowed=True
+    harness.lead(internal)
+    assert harness.produce(key=internal).result.error is ErrorCode.INVALID_TOPIC_EXCEPTION
+    allowed = harness.manager.append_records(
+        0, 1, {internal: harness.batch()}, 9, lambda _: None, internal_topics_allowed=True
     )
     assert isinstance(allowed, dict)
     assert allowed[internal].error is ErrorCode.NONE
 
 
-def test_a_duplicate_batch_returns_its_original_offset_and_counts_once(room: Room) -> None:
-    room.lead()
-    batch = room.batch(3, producer_id=7, producer_epoch=0, base_sequence=0)
-    room.produce(room.batch(5))
-    first = room.produce(batch).result
-    again = room.produce(batch).result
+def test_a_duplicate_batch_returns_its_original_offset_and_counts_once(harness: ReplicaHarness) -> None:
+    harness.lead()
+    batch = harness.batch(3, producer_id=7, producer_epoch=0, base_sequence=0)
+    harness.produce(harness.batch(5))
+    first = harness.produce(batch).result
+    again = harness.produce(batch).result
     assert (first.base_offset, again.base_offset) == (5, 5)
     assert again.error is ErrorCode.NONE
-    assert room.manager.topic_stats.of("t").messages_in == 8
+    assert harness.manager.topic_stats.of("t").messages_in == 8
 
 
-def test_a_refused_batch_names_its_records_and_the_log_start(room: Room) -> None:
-    room.lead(cleanup_policy="compact")
-    records = room.batch(2).replace(b"\x02k", b"\x01\x02")  # the checksum no longer matches
-    assert room.produce(records).result.error is ErrorCode.CORRUPT_MESSAGE
-    assert room.produce(records).result.log_start_offset == -1
+def test_a_refused_batch_names_its_records_and_the_log_start(harness: ReplicaHarness) -> None:
+    harness.lead(cleanup_policy="compact")
+    records = harness.batch(2).replace(b"\x02k", b"\x01\x02")  # the checksum no longer matches
+    assert harness.produce(records).result.error is ErrorCode.CORRUPT_MESSAGE
+    assert harness.produce(records).result.log_start_offset == -1
 
 
-def test_shutdown_answers_waiting_appends(room: Room) -> None:
-    room.lead(replicas=(0, 1))
-    produced = room.produce(acks=-1)
-    fetched = room.fetch(FetchTarget(T0, 0, 1000), max_wait_ms=10_000, min_bytes=1)
-    room.manager.shutdown()
+def test_shutdown_answers_waiting_appends(harness: ReplicaHarness) -> None:
+    harness.lead(replicas=(0, 1))
+    produced = harness.produce(acks=-1)
+    fetched = harness.fetch(FetchTarget(T0, 0, 1000), max_wait_ms=10_000, min_bytes=1)
+    harness.manager.shutdown()
     assert produced.result.error is ErrorCode.REQUEST_TIMED_OUT
     assert fetched.data.error_code == ErrorCode.NONE
 
@@ -140,96 +143,204 @@ def test_shutdown_answers_waiting_appends(room: Room) -> None:
 class TestFlushing:
     """flush.messages and flush.ms."""
 
-    def test_an_append_is_acknowledged_after_its_flush(self, room: Room) -> None:
-        partition = room.lead(flush_messages=1)
-        produced = room.produce(room.batch(2), acks=1)
+    def test_an_append_is_acknowledged_after_its_flush(self, harness: ReplicaHarness) -> None:
+        partition = harness.lead(flush_messages=1)
+        produced = harness.produce(harness.batch(2), acks=1)
         assert not produced.is_answered
         assert partition.log.high_watermark == 0
-        room.threads.run()
-        room.turn()
+        harness.threads.run()
+        harness.turn()
         assert produced.result.base_offset == 0
         assert partition.log.flushed_offset == partition.log.high_watermark == 2
 
-    def test_acks_all_waits_for_the_flush_too(self, room: Room) -> None:
-        room.lead(flush_messages=1)
-        produced = room.produce(acks=-1)
+    def test_acks_all_waits_for_the_flush_too(self, harness: ReplicaHarness) -> None:
+        harness.lead(flush_messages=1)
+        produced = harness.produce(acks=-1)
         assert not produced.is_answered
-        room.threads.run()
-        room.turn()
+        harness.threads.run()
+        harness.turn()
         assert produced.result.error is ErrorCode.NONE
 
-    def test_acks_0_waits_for_nothing(self, room: Room) -> None:
-        room.lead(flush_messages=1)
-        assert room.produce(acks=0).is_answered
-        room.threads.run()
+    def test_acks_0_waits_for_nothing(self, harness: ReplicaHarness) -> None:
+        harness.lead(flush_messages=1)
+        assert harness.produce(acks=0).is_answered
+        harness.threads.run()
 
-    def test_one_flush_covers_all_appends_made_during_the_previous_one(self, room: Room) -> None:
-        room.lead(flush_messages=1)
-        first = room.produce()
-        others = [room.produce() for _ in range(20)]
-        assert len(room.threads.waiting) == 1
-        room.threads.run_one()
-        room.turn()
+    def test_one_flush_covers_all_appends_made_during_the_previous_one(self, harness: ReplicaHarness) -> None:
+        harness.lead(flush_messages=1)
+        first = harness.produce()
+        others = [harness.produce() for _ in range(20)]
+        assert len(harness.threads.waiting) == 1
+        harness.threads.run_one()
+        harness.turn()
         assert first.is_answered
         assert not any(other.is_answered for other in others)
-        room.threads.run()
-        room.turn()
+        harness.threads.run()
+        harness.turn()
         assert all(other.is_answered for other in others)
-        assert room.manager.flusher.flushes == 2
+        assert harness.manager.flusher.flushes == 2
 
-    def test_only_the_append_that_reaches_flush_messages_waits(self, room: Room) -> None:
-        room.lead(flush_messages=3)
-        assert room.produce().is_answered
-        assert room.produce().is_answered
-        third = room.produce()
+    def test_only_the_append_that_reaches_flush_messages_waits(self, harness: ReplicaHarness) -> None:
+        harness.lead(flush_messages=3)
+        assert harness.produce().is_answered
+        assert harness.produce().is_answered
+        third = harness.produce()
         assert not third.is_answered
-        assert room.produce().is_answered  # the running flush does not cover it, and no other is requested
-        room.threads.run()
-        room.turn()
+        assert harness.produce().is_answered  # the running flush does not cover it, and no other is requested
+        harness.threads.run()
+        harness.turn()
         assert third.answers == 1
-        assert room.manager.flusher.flushes == 1
+        assert harness.manager.flusher.flushes == 1
 
-    def test_a_duplicate_waits_for_the_flush_of_the_first(self, room: Room) -> None:
-        room.lead(flush_messages=1)
-        batch = room.batch(1, producer_id=7, producer_epoch=0, base_sequence=0)
-        room.produce(batch)
-        again = room.produce(batch)
+    def test_a_duplicate_waits_for_the_flush_of_the_first(self, harness: ReplicaHarness) -> None:
+        harness.lead(flush_messages=1)
+        batch = harness.batch(1, producer_id=7, producer_epoch=0, base_sequence=0)
+        harness.produce(batch)
+        again = harness.produce(batch)
         assert not again.is_answered
-        room.threads.run()
-        room.turn()
+        harness.threads.run()
+        harness.turn()
         assert again.result.base_offset == 0
 
     def test_a_failed_flush_is_a_storage_error_for_waiting_and_later_appends(
-        self, room: Room, monkeypatch: pytest.MonkeyPatch
+        self, harness: ReplicaHarness, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        partition = room.lead(flush_messages=1)
-        waiting = [room.produce(acks=1), room.produce(acks=-1)]
+        partition = harness.lead(flush_messages=1)
+        waiting = [harness.produce(acks=1), harness.produce(acks=-1)]
 
         def fail(_: Any) -> None:
             raise OSError(5, "Input/output error")
 
         monkeypatch.setattr("odradek.storage.files.OsFile.sync", fail)
-        room.threads.run()
-        room.turn()
+        harness.threads.run()
+        harness.turn()
         assert [produced.result.error for produced in waiting] == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
-        assert room.produce(acks=1).result.error is ErrorCode.KAFKA_STORAGE_ERROR
+        assert harness.produce(acks=1).result.error is ErrorCode.KAFKA_STORAGE_ERROR
         assert partition.log.flushed_offset == 0
-        room.threads.run()
+        harness.threads.run()
 
-    def test_flush_ms_flushes_an_append_although_nothing_waits_for_it(self, room: Room) -> None:
-        partition = room.lead(flush_ms=200)
-        assert room.produce().is_answered
-        room.produce()
-        room.advance(199)
-        room.threads.run()
+    async def test_a_flush_that_the_policy_requires_can_be_awaited(self, harness: ReplicaHarness) -> None:
+        partition = harness.lead(flush_messages=2)
+        harness.produce()
+        assert harness.manager.flusher.until_flushed(partition) is None
+        harness.produce(acks=0)
+        ends = [harness.manager.flusher.until_flushed(partition) for _ in range(2)]
+        harness.produce(harness.batch(2), acks=0)
+        harness.threads.run_one()
+        assert [end is not None and end.done() for end in ends] == [False, False]
+        harness.threads.run()
+        assert [end is not None and end.done() for end in ends] == [True, True]
+        assert partition.log.flushed_offset == 4
+        assert not partition.needs_flush
+        assert harness.manager.flusher.until_flushed(partition) is None
+
+    async def test_the_wait_for_a_flush_ends_when_it_fails(
+        self, harness: ReplicaHarness, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        partition = harness.lead(flush_messages=1)
+        harness.produce(acks=0)
+        end = harness.manager.flusher.until_flushed(partition)
+        assert end is not None
+        monkeypatch.setattr("odradek.storage.files.OsFile.sync", disk_error(errno.EIO))
+        harness.threads.run()
+        assert end.done()
+        assert partition.has_failed
+        assert harness.manager.flusher.until_flushed(partition) is None
+
+    def test_a_partition_that_starts_again_flushes_first_what_its_log_has(self, harness: ReplicaHarness) -> None:
+        harness.lead(flush_messages=1)
+        produced = harness.produce()
+        assert not produced.is_answered
+        harness.manager.stop_replica(T0)
+        harness.turn()
+        assert produced.result.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        partition = harness.lead(flush_messages=1, epoch=1)
+        assert (partition.needs_flush, partition.log.high_watermark) == (True, 0)
+        harness.threads.run()
+        assert (partition.needs_flush, partition.log.high_watermark) == (False, 1)
+
+    def test_a_log_that_was_truncated_below_a_required_flush_needs_none(self, harness: ReplicaHarness) -> None:
+        partition = harness.lead(flush_messages=2)
+        harness.produce(harness.batch(2), acks=0)
+        partition.make_follower(later(partition, 1, (0, 1)))
+        truncate(partition.log, 0)
+        assert not partition.needs_flush
+        partition.make_leader(later(partition, 0, (0,), (0,)))
+        assert harness.produce(acks=0).is_answered
+        assert partition.log.high_watermark == 1
+        harness.threads.run()
+
+    def test_flush_ms_flushes_an_append_although_nothing_waits_for_it(self, harness: ReplicaHarness) -> None:
+        partition = harness.lead(flush_ms=200)
+        assert harness.produce().is_answered
+        harness.produce()
+        harness.advance(199)
+        harness.threads.run()
         assert partition.log.flushed_offset == 0
-        room.advance(1)
-        room.threads.run()
+        harness.advance(1)
+        harness.threads.run()
         assert partition.log.flushed_offset == 2
-        assert room.manager.flusher.flushes == 1
+        assert harness.manager.flusher.flushes == 1
 
-    def test_by_default_nothing_is_flushed(self, room: Room) -> None:
-        room.lead()
-        room.produce()
-        assert room.threads.waiting == []
-        assert room.timer.size == 0
+    def test_by_default_nothing_is_flushed(self, harness: ReplicaHarness) -> None:
+        harness.lead()
+        harness.produce()
+        assert harness.threads.waiting == []
+        assert harness.timer.size == 0
+
+
+def disk_error(number: int) -> Any:
+    """Returns a function that fails like a disk."""
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise OSError(number, os.strerror(number))
+
+    return fail
+
+
+class TestFailedLogs:
+    """A leader whose log cannot be written, while other replicas exist, should give up the leadership."""
+
+    @pytest.fixture
+    def given_up(self, harness: ReplicaHarness) -> list[tuple[TopicPartition, int]]:
+        """The partitions and leader epochs of the calls so far."""
+        calls: list[tuple[TopicPartition, int]] = []
+        harness.manager.on_log_failed = lambda partition: calls.append(
+            (partition.topic_partition, partition.leader_epoch)
+        )
+        return calls
+
+    @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
+    def test_a_failed_write_is_reported_once_per_leader_epoch(
+        self, harness: ReplicaHarness, given_up: list[Any], monkeypatch: pytest.MonkeyPatch, number: int
+    ) -> None:
+        harness.lead(replicas=(0, 1), epoch=3)
+        monkeypatch.setattr("odradek.storage.files.OsFile.write", disk_error(number))
+        for epoch in (3, 3, 4):
+            harness.lead(replicas=(0, 1), epoch=epoch)
+            assert harness.produce().result.error is ErrorCode.KAFKA_STORAGE_ERROR
+        assert given_up == [(T0, 3), (T0, 4)]
+
+    def test_a_failed_flush_is_reported(
+        self, harness: ReplicaHarness, given_up: list[Any], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        harness.lead(replicas=(0, 1), flush_messages=1)
+        produced = harness.produce(acks=-1)
+        monkeypatch.setattr("odradek.storage.files.OsFile.sync", disk_error(errno.EIO))
+        harness.threads.run()
+        harness.turn()
+        assert produced.result.error is ErrorCode.KAFKA_STORAGE_ERROR
+        assert given_up == [(T0, 0)]
+
+    def test_the_only_replica_stays_the_leader(
+        self, harness: ReplicaHarness, given_up: list[Any], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        harness.lead()
+        monkeypatch.setattr("odradek.storage.files.OsFile.write", disk_error(errno.ENOSPC))
+        assert harness.produce().result.error is ErrorCode.KAFKA_STORAGE_ERROR
+        assert given_up == []
+
+    def test_a_refused_batch_is_no_failure_of_the_log(self, harness: ReplicaHarness, given_up: list[Any]) -> None:
+        harness.lead(replicas=(0, 1))
+        assert harness.produce(b"nonsense").result.error is not ErrorCode.NONE
+        assert given_up == []

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+
 import pytest
 
+from odradek.broker.replica.verification import Question, TransactionVerification
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
-from tests.broker.replica.rooms import T0, Room
+from tests.broker.replica.harness import T0, ReplicaHarness, later
 
 T1 = TopicPartition("t", 1)
+
+
+async def answered(verification: TransactionVerification, question: Question) -> None:
+    """Asks the other broker."""
+    assert verification.ask is not None
+    verification.answered(question, await verification.ask(question))
 
 
 class Coordinator:
@@ -24,51 +34,51 @@ class Coordinator:
 
 
 @pytest.fixture
-def coordinator(room: Room) -> Coordinator:
-    coordinator = room.manager.verification.is_open_transaction = Coordinator()
+def coordinator(harness: ReplicaHarness) -> Coordinator:
+    coordinator = harness.manager.verification.is_open_transaction = Coordinator()
     return coordinator
 
 
-def transactional(room: Room, sequence: int = 0, producer_id: int = 7, epoch: int = 0) -> bytes:
-    return room.batch(producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence, is_transactional=True)
+def transactional(harness: ReplicaHarness, sequence: int = 0, producer_id: int = 7, epoch: int = 0) -> bytes:
+    return harness.batch(producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence, is_transactional=True)
 
 
-def refused(room: Room, entries: dict[TopicPartition, bytes]) -> dict[TopicPartition, ErrorCode]:
-    results = room.manager.verification.refused("copier", entries)
+def refused(harness: ReplicaHarness, entries: dict[TopicPartition, bytes]) -> dict[TopicPartition, ErrorCode]:
+    results = harness.manager.verification.refused("copier", entries)
     return {key: result.error for key, result in results.items()}
 
 
-def end(room: Room, committed: bool = True) -> None:
-    room.manager.append_end_transaction_marker(T0, 7, 0, 0, committed, lambda _: None)
-    room.turn()
+def end(harness: ReplicaHarness, committed: bool = True) -> None:
+    harness.manager.append_end_transaction_marker(T0, 7, 0, 0, committed, lambda _: None)
+    harness.turn()
 
 
-def test_only_the_first_batch_of_a_transaction_is_verified(room: Room, coordinator: Coordinator) -> None:
-    room.lead()
-    assert refused(room, {T0: transactional(room)}) == {}
+def test_only_the_first_batch_of_a_transaction_is_verified(harness: ReplicaHarness, coordinator: Coordinator) -> None:
+    harness.lead()
+    assert refused(harness, {T0: transactional(harness)}) == {}
     assert coordinator.asked == [("copier", 7, 0, T0)]
-    room.produce(transactional(room))
+    harness.produce(transactional(harness))
     coordinator.answer = ErrorCode.INVALID_TXN_STATE
-    assert refused(room, {T0: transactional(room, 1)}) == {}
+    assert refused(harness, {T0: transactional(harness, 1)}) == {}
     assert len(coordinator.asked) == 1
 
 
-def test_a_batch_after_the_end_of_its_transaction_is_refused(room: Room, coordinator: Coordinator) -> None:
-    room.lead()
-    room.produce(transactional(room))
-    end(room, committed=False)
+def test_a_batch_after_the_end_of_its_transaction_is_refused(harness: ReplicaHarness, coordinator: Coordinator) -> None:
+    harness.lead()
+    harness.produce(transactional(harness))
+    end(harness, committed=False)
     coordinator.answer = ErrorCode.INVALID_TXN_STATE
-    assert refused(room, {T0: transactional(room, 1)}) == {T0: ErrorCode.INVALID_TXN_STATE}
-    assert room.manager.verification.failures == 1
+    assert refused(harness, {T0: transactional(harness, 1)}) == {T0: ErrorCode.INVALID_TXN_STATE}
+    assert harness.manager.verification.failures == 1
 
 
-def test_each_partition_is_verified_separately(room: Room, coordinator: Coordinator) -> None:
-    room.lead()
-    room.lead(T1)
-    room.produce(transactional(room))
+def test_each_partition_is_verified_separately(harness: ReplicaHarness, coordinator: Coordinator) -> None:
+    harness.lead()
+    harness.lead(T1)
+    harness.produce(transactional(harness))
     coordinator.answer = ErrorCode.INVALID_TXN_STATE
-    batches = {T0: transactional(room, 1), T1: transactional(room)}
-    assert refused(room, batches) == {T1: ErrorCode.INVALID_TXN_STATE}
+    batches = {T0: transactional(harness, 1), T1: transactional(harness)}
+    assert refused(harness, batches) == {T1: ErrorCode.INVALID_TXN_STATE}
 
 
 @pytest.mark.parametrize(
@@ -84,79 +94,324 @@ def test_each_partition_is_verified_separately(room: Room, coordinator: Coordina
     ],
 )
 def test_coordinator_errors_are_mapped_to_errors_that_producers_know(
-    room: Room, coordinator: Coordinator, answer: ErrorCode, returned: ErrorCode
+    harness: ReplicaHarness, coordinator: Coordinator, answer: ErrorCode, returned: ErrorCode
 ) -> None:
-    room.lead()
+    harness.lead()
     coordinator.answer = answer
-    assert refused(room, {T0: transactional(room)}) == {T0: returned}
+    assert refused(harness, {T0: transactional(harness)}) == {T0: returned}
 
 
-def test_a_coordinator_writing_in_a_transaction_gets_the_error_unmapped(room: Room, coordinator: Coordinator) -> None:
-    room.lead()
+def test_a_coordinator_writing_in_a_transaction_gets_the_error_unmapped(
+    harness: ReplicaHarness, coordinator: Coordinator
+) -> None:
+    harness.lead()
     coordinator.answer = ErrorCode.CONCURRENT_TRANSACTIONS
-    assert room.manager.verification.verify("copier", 7, 0, T0) is ErrorCode.CONCURRENT_TRANSACTIONS
-    room.produce(transactional(room))
-    assert room.manager.verification.verify("copier", 7, 0, T0) is ErrorCode.NONE
+    assert harness.manager.verification.verify("copier", 7, 0, T0) is ErrorCode.CONCURRENT_TRANSACTIONS
+    harness.produce(transactional(harness))
+    assert harness.manager.verification.verify("copier", 7, 0, T0) is ErrorCode.NONE
 
 
 def test_after_refusing_an_unknown_producers_batch_later_sequences_are_refused_too(
-    room: Room, coordinator: Coordinator
+    harness: ReplicaHarness, coordinator: Coordinator
 ) -> None:
     """Otherwise the batch with sequence 0 could never be sent again."""
-    room.lead()
+    harness.lead()
     coordinator.answer = ErrorCode.CONCURRENT_TRANSACTIONS
-    refused(room, {T0: transactional(room, 5)})
-    refused(room, {T0: transactional(room, 0)})
-    refused(room, {T0: transactional(room, 9)})
+    refused(harness, {T0: transactional(harness, 5)})
+    refused(harness, {T0: transactional(harness, 0)})
+    refused(harness, {T0: transactional(harness, 9)})
     coordinator.answer = ErrorCode.NONE
-    assert refused(room, {T0: transactional(room, 5)}) == {T0: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER}
-    assert refused(room, {T0: transactional(room, 0)}) == {}
-    room.produce(transactional(room, 0))
-    end(room)
-    assert refused(room, {T0: transactional(room, 1)}) == {}, "its sequences are known from the log now"
+    assert refused(harness, {T0: transactional(harness, 5)}) == {T0: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER}
+    assert refused(harness, {T0: transactional(harness, 0)}) == {}
+    harness.produce(transactional(harness, 0))
+    end(harness)
+    assert refused(harness, {T0: transactional(harness, 1)}) == {}, "its sequences are known from the log now"
 
 
-def test_a_new_epoch_forgets_refused_batches_of_the_old_one(room: Room, coordinator: Coordinator) -> None:
-    room.lead()
+def test_a_new_epoch_forgets_refused_batches_of_the_old_one(harness: ReplicaHarness, coordinator: Coordinator) -> None:
+    harness.lead()
     coordinator.answer = ErrorCode.CONCURRENT_TRANSACTIONS
-    refused(room, {T0: transactional(room, 0, epoch=1)})
-    refused(room, {T0: transactional(room, 4, epoch=2)})
-    refused(room, {T0: transactional(room, 0, epoch=1)})
+    refused(harness, {T0: transactional(harness, 0, epoch=1)})
+    refused(harness, {T0: transactional(harness, 4, epoch=2)})
+    refused(harness, {T0: transactional(harness, 0, epoch=1)})
     coordinator.answer = ErrorCode.NONE
-    assert refused(room, {T0: transactional(room, 4, epoch=2)}) == {}
+    assert refused(harness, {T0: transactional(harness, 4, epoch=2)}) == {}
 
 
-def test_refused_batches_are_forgotten_when_producers_expire(room: Room, coordinator: Coordinator) -> None:
-    state = room.lead().log.producer_state
+def test_refused_batches_are_forgotten_when_producers_expire(harness: ReplicaHarness, coordinator: Coordinator) -> None:
+    state = harness.lead().log.producer_state
     coordinator.answer = ErrorCode.CONCURRENT_TRANSACTIONS
-    refused(room, {T0: transactional(room, 0)})
-    state.remove_expired(room.clock.wall_ms() + state.expiration_ms - 1)
+    refused(harness, {T0: transactional(harness, 0)})
+    state.remove_expired(harness.clock.wall_ms() + state.expiration_ms - 1)
     assert len(state.refused) == 1
-    state.remove_expired(room.clock.wall_ms() + state.expiration_ms)
+    state.remove_expired(harness.clock.wall_ms() + state.expiration_ms)
     assert len(state.refused) == 0
 
 
-def test_batches_of_two_producers_in_one_request_are_refused_whole(room: Room, coordinator: Coordinator) -> None:
-    room.lead()
-    room.lead(T1)
+def test_batches_of_two_producers_in_one_request_are_refused_whole(
+    harness: ReplicaHarness, coordinator: Coordinator
+) -> None:
+    harness.lead()
+    harness.lead(T1)
     with pytest.raises(ProtocolError) as error:
-        refused(room, {T0: transactional(room), T1: transactional(room, producer_id=8)})
+        refused(harness, {T0: transactional(harness), T1: transactional(harness, producer_id=8)})
     assert error.value.code is ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
 
 def test_nothing_is_verified_for_plain_batches_or_when_verification_is_disabled(
-    room: Room, coordinator: Coordinator
+    harness: ReplicaHarness, coordinator: Coordinator
 ) -> None:
-    room.lead()
+    harness.lead()
     coordinator.answer = ErrorCode.INVALID_TXN_STATE
-    assert refused(room, {T0: room.batch(), T1: b"no batch"}) == {}
-    room.manager.verification.is_enabled = False
-    assert refused(room, {T0: transactional(room)}) == {}
-    assert room.manager.verification.verify("copier", 7, 0, T0) is ErrorCode.NONE
+    assert refused(harness, {T0: harness.batch(), T1: b"no batch"}) == {}
+    harness.manager.verification.is_enabled = False
+    assert refused(harness, {T0: transactional(harness)}) == {}
+    assert harness.manager.verification.verify("copier", 7, 0, T0) is ErrorCode.NONE
     assert coordinator.asked == []
 
 
-def test_an_unknown_partition_is_left_to_the_append(room: Room, coordinator: Coordinator) -> None:
+def test_an_unknown_partition_is_left_to_the_append(harness: ReplicaHarness, coordinator: Coordinator) -> None:
     coordinator.answer = ErrorCode.INVALID_TXN_STATE
-    assert refused(room, {T0: transactional(room)}) == {}
+    assert refused(harness, {T0: transactional(harness)}) == {}
     assert coordinator.asked == []
+
+
+# The coordinator is another broker
+
+
+class OtherCoordinator:
+    """The coordinator on another broker. The test settles each question; `elsewhere` are the ids that it has."""
+
+    def __init__(self, harness: ReplicaHarness) -> None:
+        self.verification = harness.manager.verification
+        self.verification.ask = self.ask
+        self.verification.is_elsewhere = lambda name: name in self.elsewhere
+        self.elsewhere = {"copier"}
+        self.asked: list[tuple[Question, asyncio.Future[dict[TopicPartition, ErrorCode]]]] = []
+
+    async def ask(self, question: Question) -> dict[TopicPartition, ErrorCode]:
+        answer: asyncio.Future[dict[TopicPartition, ErrorCode]] = asyncio.get_running_loop().create_future()
+        self.asked.append((question, answer))
+        return await answer
+
+    async def answered(
+        self, question: Question | None, code: ErrorCode = ErrorCode.NONE, before: Callable[[], object] = lambda: None
+    ) -> Question:
+        """Asks the question. `before` is called while the answer is on its way."""
+        assert question is not None
+        asking = asyncio.ensure_future(answered(self.verification, question))
+        await asyncio.sleep(0)
+        before()
+        self.asked[-1][1].set_result(dict.fromkeys(question.partitions, code))
+        await asking
+        return question
+
+    def about(self, entries: dict[TopicPartition, bytes]) -> Question | None:
+        return self.verification.question("copier", entries)
+
+    def refused(self, entries: dict[TopicPartition, bytes], question: Question) -> dict[TopicPartition, ErrorCode]:
+        results = self.verification.refused("copier", entries, question)
+        return {key: result.error for key, result in results.items()}
+
+
+@pytest.fixture
+def other(harness: ReplicaHarness, coordinator: Coordinator) -> OtherCoordinator:
+    """This broker's coordinator then says that it is not the one."""
+    coordinator.answer = ErrorCode.NOT_COORDINATOR
+    return OtherCoordinator(harness)
+
+
+async def test_the_coordinator_elsewhere_is_asked_about_the_partitions_without_an_open_transaction(
+    harness: ReplicaHarness, coordinator: Coordinator, other: OtherCoordinator
+) -> None:
+    harness.lead()
+    harness.lead(T1)
+    harness.produce(transactional(harness))
+    batches = {T0: transactional(harness, 1), T1: transactional(harness)}
+    question = await other.answered(other.about(batches))
+    assert (question.transactional_id, question.producer_id, question.producer_epoch) == ("copier", 7, 0)
+    assert question.partitions == (T1,)
+    assert other.refused(batches, question) == {}
+    assert coordinator.asked == []
+
+
+async def test_nobody_is_asked_about_plain_batches_ids_of_this_broker_or_partitions_led_elsewhere(
+    harness: ReplicaHarness, other: OtherCoordinator
+) -> None:
+    partition = harness.lead()
+    batches = {T0: transactional(harness)}
+    assert other.about({T0: harness.batch(), T1: b"no batch"}) is None
+    assert other.about({T1: transactional(harness)}) is None
+    assert other.verification.question("of this broker", batches) is None
+    other.verification.is_enabled = False
+    assert other.about(batches) is None
+    other.verification.is_enabled = True
+    assert other.about(batches) is not None
+    partition.make_follower(later(partition, 1, (0, 1)))
+    assert other.about(batches) is None
+
+
+async def test_batches_of_two_producers_are_not_asked_about(harness: ReplicaHarness, other: OtherCoordinator) -> None:
+    harness.lead()
+    harness.lead(T1)
+    with pytest.raises(ProtocolError) as error:
+        other.about({T0: transactional(harness), T1: transactional(harness, producer_id=8)})
+    assert error.value.code is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+
+
+@pytest.mark.parametrize(
+    ("answer", "returned"),
+    [
+        (ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_TXN_STATE),
+        (ErrorCode.NETWORK_EXCEPTION, ErrorCode.NOT_ENOUGH_REPLICAS),
+        (ErrorCode.NOT_COORDINATOR, ErrorCode.NOT_ENOUGH_REPLICAS),
+        (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_ENOUGH_REPLICAS),
+        (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_EPOCH),
+    ],
+)
+async def test_errors_of_another_brokers_coordinator_are_mapped_as_those_of_ones_own(
+    harness: ReplicaHarness, other: OtherCoordinator, answer: ErrorCode, returned: ErrorCode
+) -> None:
+    harness.lead()
+    batches = {T0: transactional(harness)}
+    question = await other.answered(other.about(batches), answer)
+    assert other.refused(batches, question) == {T0: returned}
+    assert other.verification.failures == 1
+    assert other.verification.verify("copier", 7, 0, T0, question) is answer
+
+
+async def test_a_partition_that_the_answer_lacks_could_not_be_verified(
+    harness: ReplicaHarness, other: OtherCoordinator
+) -> None:
+    harness.lead()
+    batches = {T0: transactional(harness)}
+    question = other.about(batches)
+    assert question is not None
+    asking = asyncio.ensure_future(answered(other.verification, question))
+    await asyncio.sleep(0)
+    other.asked[-1][1].set_result({})
+    await asking
+    assert other.refused(batches, question) == {T0: ErrorCode.NOT_ENOUGH_REPLICAS}
+
+
+async def test_a_marker_between_the_question_and_its_answer_makes_the_answer_void(
+    harness: ReplicaHarness, other: OtherCoordinator
+) -> None:
+    """The transaction was aborted. Its late batch would begin one that nothing ever ends."""
+    harness.lead()
+    batches = {T0: transactional(harness)}
+    question = await other.answered(other.about(batches), before=lambda: end(harness, committed=False))
+    assert other.refused(batches, question) == {T0: ErrorCode.INVALID_TXN_STATE}
+
+
+async def test_a_marker_between_the_answer_and_the_append_makes_the_answer_void(
+    harness: ReplicaHarness, other: OtherCoordinator
+) -> None:
+    harness.lead()
+    batches = {T0: transactional(harness)}
+    question = await other.answered(other.about(batches))
+    end(harness)
+    assert other.refused(batches, question) == {T0: ErrorCode.INVALID_TXN_STATE}
+
+
+async def test_a_marker_of_another_producer_or_partition_changes_nothing(
+    harness: ReplicaHarness, other: OtherCoordinator
+) -> None:
+    harness.lead()
+    harness.lead(T1)
+    batches = {T0: transactional(harness)}
+    question = await other.answered(other.about(batches))
+    append = harness.manager.append_end_transaction_marker
+    append(T0, 8, 0, 0, True, lambda _: None)
+    append(T1, 7, 0, 0, True, lambda _: None)
+    assert other.refused(batches, question) == {}
+
+
+async def test_an_answer_is_void_after_a_change_of_leaders(
+    harness: ReplicaHarness, coordinator: Coordinator, other: OtherCoordinator
+) -> None:
+    """Another leader may have written the marker meanwhile. This broker's coordinator answers that it is not the one,
+    so the producer tries again.
+    """
+    partition = harness.lead(replicas=(0, 1))
+    batches = {T0: transactional(harness)}
+    question = await other.answered(other.about(batches))
+    partition.make_follower(later(partition, 1, (0, 1), (0, 1)))
+    assert other.refused(batches, question) == {}, "the append reports that"
+    partition.make_leader(later(partition, 0, (0, 1), (0, 1)))
+    assert other.refused(batches, question) == {T0: ErrorCode.NOT_ENOUGH_REPLICAS}
+    assert coordinator.asked == [("copier", 7, 0, T0)]
+
+
+async def test_an_answer_is_void_for_a_topic_that_was_created_again(
+    harness: ReplicaHarness, other: OtherCoordinator
+) -> None:
+    harness.lead()
+    batches = {T0: transactional(harness)}
+    question = await other.answered(other.about(batches))
+    harness.manager.stop_replica(T0, delete=True)
+    harness.lead()
+    assert other.refused(batches, question) == {T0: ErrorCode.NOT_ENOUGH_REPLICAS}
+
+
+async def test_a_batch_that_is_led_only_after_the_question_was_not_asked_about(
+    harness: ReplicaHarness, other: OtherCoordinator
+) -> None:
+    harness.lead()
+    batches = {T0: transactional(harness), T1: transactional(harness)}
+    question = await other.answered(other.about(batches))
+    harness.lead(T1)
+    assert other.refused(batches, question) == {T1: ErrorCode.NOT_ENOUGH_REPLICAS}
+
+
+async def test_an_open_transaction_needs_no_answer(harness: ReplicaHarness, other: OtherCoordinator) -> None:
+    """Two connections of a producer have asked; the batch of one has begun the transaction in the partition."""
+    harness.lead()
+    first, second = {T0: transactional(harness)}, {T0: transactional(harness, 1)}
+    begun, refused_one = other.about(first), other.about(second)
+    await other.answered(begun)
+    await other.answered(refused_one, ErrorCode.NETWORK_EXCEPTION)
+    assert begun is not None
+    assert refused_one is not None
+    assert other.refused(first, begun) == {}
+    harness.produce(first[T0])
+    assert other.refused(second, refused_one) == {}
+
+
+async def test_each_of_several_questions_about_a_producer_is_made_void_by_a_marker(
+    harness: ReplicaHarness, other: OtherCoordinator
+) -> None:
+    harness.lead()
+    batches = {T0: transactional(harness)}
+    questions = [await other.answered(other.about(batches)) for _ in range(3)]
+    other.verification.settle(questions[1])
+    end(harness)
+    assert other.refused(batches, questions[0]) == other.refused(batches, questions[2])
+    assert other.refused(batches, questions[0]) == {T0: ErrorCode.INVALID_TXN_STATE}
+
+
+async def test_settled_questions_are_forgotten(harness: ReplicaHarness, other: OtherCoordinator) -> None:
+    harness.lead()
+    harness.lead(T1)
+    batches = {T0: transactional(harness), T1: transactional(harness)}
+    questions = [await other.answered(other.about(batches)) for _ in range(2)]
+    end(harness)
+    for question in questions:
+        other.verification.settle(question)
+        other.verification.settle(question)
+    assert other.verification._questions == {}
+
+
+async def test_a_coordinator_elsewhere_is_asked_for_the_offsets_of_a_transaction(
+    harness: ReplicaHarness, other: OtherCoordinator
+) -> None:
+    harness.lead()
+    ask, verify = other.verification.question_of_group, other.verification.verify
+    assert ask("of this broker", 7, 0, T0) is None
+    assert ask("copier", 7, 0, T1) is None
+    question = await other.answered(ask("copier", 7, 0, T0))
+    assert verify("copier", 7, 0, T0, question) is ErrorCode.NONE
+    end(harness)
+    assert verify("copier", 7, 0, T0, question) is ErrorCode.INVALID_TXN_STATE
+    harness.produce(transactional(harness))
+    assert ask("copier", 7, 0, T0) is None

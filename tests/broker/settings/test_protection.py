@@ -12,7 +12,7 @@ from odradek.broker.settings.config import BrokerConfig, ConfigError, load_confi
 from odradek.broker.start_error import StartError
 from odradek.broker.testing import in_process_broker
 from odradek.protocol.errors import ErrorCode
-from tests.broker.controller.rooms import BROKER_ID
+from tests.broker.controller.harness import BROKER_ID
 from tests.broker.handlers.test_configs_handler import BROKER as BROKER_RESOURCE
 from tests.broker.handlers.test_configs_handler import SET, client
 
@@ -118,12 +118,12 @@ async def test_a_broker_with_an_unsupported_protection_setting_does_not_start(tm
 )
 async def test_a_password_of_a_listener_is_not_stored(name: str) -> None:
     ours = await client()
-    before = bytes(ours.room.files.read_file("/data/metadata.journal"))
+    before = bytes(ours.harness.files.read_file("/data/metadata.journal"))
     answer = await ours.modify(BROKER_RESOURCE, str(BROKER_ID), [[name, SET, "secret"]])
     assert answer.error_code == ErrorCode.INVALID_CONFIG
     assert name in answer.error_message
     assert "secret" not in answer.error_message
-    assert ours.room.files.read_file("/data/metadata.journal") == before
+    assert ours.harness.files.read_file("/data/metadata.journal") == before
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ async def test_changing_a_protection_setting_is_refused(name: str, value: str) -
     answer = await ours.modify(BROKER_RESOURCE, str(BROKER_ID), [[name, SET, value]])
     assert answer.error_code == ErrorCode.INVALID_CONFIG
     assert name in answer.error_message
-    assert name not in ours.room.config.given
+    assert name not in ours.harness.config.given
 
 
 def test_a_protection_setting_stored_by_an_older_release_is_ignored_and_logged() -> None:

@@ -12,11 +12,11 @@ import pytest
 
 from odradek.broker.controller.state import NewTopic
 from odradek.broker.network.connection_limits import ConnectionLimits
-from odradek.broker.network.network_client import NetworkClient
+from odradek.broker.peers.network_client import NetworkClient
 from odradek.broker.settings import BROKER, TOPIC
 from odradek.broker.settings.config import BrokerConfig
 from odradek.broker.testing import in_process_broker
-from tests.broker.controller.rooms import at_once
+from tests.broker.controller.harness import at_once
 
 
 def test_a_topic_default_takes_effect_if_and_only_if_the_topic_setting_does() -> None:
@@ -55,7 +55,7 @@ async def test_a_node_without_an_id_chooses_one_above_the_reserved_ids(given: st
 async def test_dynamic_limits_apply_to_new_connections_and_dynamic_expiry_to_open_logs() -> None:
     async with in_process_broker() as broker:
         await broker.controller.create_topics([NewTopic("t", 1, 1)], timeout_ms=5000)
-        await broker.controller.alter_broker_config(
+        await broker.cluster.configs.alter_broker_config(
             None, at_once(lambda _: {"max.connections": "3", "producer.id.expiration.ms": "5000"})
         )
         assert broker.socket_server.limits.max_connections == 3

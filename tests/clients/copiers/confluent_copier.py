@@ -29,7 +29,7 @@ class Copier:
             | {
                 "group.id": group,
                 "group.instance.id": transactional_id,
-                "session.timeout.ms": 6000,
+                "session.timeout.ms": 15_000,
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
                 "isolation.level": "read_committed",

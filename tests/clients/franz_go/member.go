@@ -17,6 +17,7 @@ import (
 
 const (
 	sessionTimeout   = 6 * time.Second
+	staticTimeout    = 30 * time.Second
 	rebalanceTimeout = 7 * time.Second
 	heartbeat        = 500 * time.Millisecond
 	metadataAge      = 2 * time.Second
@@ -55,7 +56,7 @@ func member(bootstrap, group, topic, strategy, instance string) error {
 		kgo.OnPartitionsAssigned(told("assigned")), kgo.OnPartitionsRevoked(told("revoked")), kgo.OnPartitionsLost(told("lost")),
 	}
 	if instance != "" {
-		options = append(options, kgo.InstanceID(instance))
+		options = append(options, kgo.InstanceID(instance), kgo.SessionTimeout(staticTimeout), kgo.RebalanceTimeout(staticTimeout))
 	}
 	client, err := kgo.NewClient(options...)
 	if err != nil {

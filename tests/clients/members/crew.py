@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.clients.members.orders import SETTINGS, Position
+from tests.clients.members.orders import SETTINGS, STATIC, Position
 
 ROOT = Path(__file__).parents[3]
 JAVA_ASSIGNORS = {
@@ -156,7 +156,7 @@ class Crew:
             **SETTINGS,
         }
         if instance:
-            settings["group.instance.id"] = instance
+            settings |= {**STATIC, "group.instance.id": instance}
         command = [*self.programs.java_tools, "org.apache.kafka.tools.consumer.ConsoleConsumer"]
         command += ["--bootstrap-server", self.bootstrap, "--topic", self.topic]
         for name, value in settings.items():

@@ -26,6 +26,8 @@ SETTINGS = {
     "auto.offset.reset": "earliest",
 }
 """Under Kafka's names. Members that commit by themselves have `enable.auto.commit` too."""
+STATIC = {"session.timeout.ms": 30_000, "max.poll.interval.ms": 30_000}
+"""What differs for static members: a JVM that is killed returns within the session, on a busy machine too."""
 POLL_S = 0.2
 BATCH = 100
 
@@ -46,7 +48,7 @@ class Membership:
     def settings(self) -> dict[str, object]:
         """A client's settings under Kafka's names, without the strategy."""
         who = {"bootstrap.servers": self.bootstrap, "group.id": self.group, "enable.auto.commit": False, **SETTINGS}
-        return who if self.instance is None else {**who, "group.instance.id": self.instance}
+        return who if self.instance is None else {**who, **STATIC, "group.instance.id": self.instance}
 
     def options(self) -> dict[str, object]:
         """`settings` under the names of the Python clients' arguments."""

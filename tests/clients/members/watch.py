@@ -47,12 +47,16 @@ class Seen:
 
 class Watch:
     def __init__(self, bootstrap: str, group: str, topic: str, partitions: int) -> None:
-        self.admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-        self.group, self.topic, self.partitions = group, topic, partitions
+        self.bootstrap, self.group, self.topic, self.partitions = bootstrap, group, topic, partitions
+
+    def _admin(self) -> AdminClient:
+        """A new one: librdkafka's asks a coordinator that was gone from the metadata for ever (see its issue 5511)."""
+        return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
 
     def look(self) -> Seen:
+        admin = self._admin()
         try:
-            described = self.admin.describe_consumer_groups([self.group])[self.group].result(20)
+            described = admin.describe_consumer_groups([self.group])[self.group].result(20)
         except confluent_kafka.KafkaException as failure:
             if failure.args[0].code() not in NOT_YET:
                 raise
@@ -70,17 +74,19 @@ class Watch:
         return until(self.look, lambda seen: seen.is_stable(members, self.partitions), f"{members} stable members")
 
     def committed(self) -> dict[int, int]:
-        request = ConsumerGroupTopicPartitions(self.group)
-        answer = self.admin.list_consumer_group_offsets([request])[self.group].result(20)
+        admin, request = self._admin(), ConsumerGroupTopicPartitions(self.group)
+        answer = admin.list_consumer_group_offsets([request])[self.group].result(20)
         return {p.partition: p.offset for p in answer.topic_partitions or [] if p.topic == self.topic}
 
     def ends(self) -> dict[int, int]:
+        admin = self._admin()
         wanted = {TopicPartition(self.topic, p): OffsetSpec.latest() for p in range(self.partitions)}
-        return {p.partition: future.result(20).offset for p, future in self.admin.list_offsets(wanted).items()}
+        return {p.partition: future.result(20).offset for p, future in admin.list_offsets(wanted).items()}
 
     def grow(self, partitions: int) -> None:
         """Gives the topic more partitions."""
-        self.admin.create_partitions([NewPartitions(self.topic, partitions)])[self.topic].result(20)
+        admin = self._admin()
+        admin.create_partitions([NewPartitions(self.topic, partitions)])[self.topic].result(20)
         self.partitions = partitions
 
     def until_all_is_committed(self) -> None:

@@ -85,10 +85,10 @@ def test_pyarrow_writes_through_the_proxy(faulty: FaultyStore) -> None:
     assert obstore.get(client(store), "file").bytes() == b"content"
 
 
-@pytest.mark.parametrize(("fault", "said"), [(SERVER_ERROR, "InternalError"), (SLOW_DOWN, "SlowDown")])
-def test_a_fault_before_the_store_leaves_the_store_unchanged(faulty: FaultyStore, fault: Fault, said: str) -> None:
+@pytest.mark.parametrize(("fault", "message"), [(SERVER_ERROR, "InternalError"), (SLOW_DOWN, "SlowDown")])
+def test_a_fault_before_the_store_leaves_the_store_unchanged(faulty: FaultyStore, fault: Fault, message: str) -> None:
     faulty.rule = nth(1, fault, method="PUT")
-    with pytest.raises(GenericError, match=said):
+    with pytest.raises(GenericError, match=message):
         obstore.put(client(faulty.store), "key", b"x")
     with pytest.raises(FileNotFoundError):
         obstore.get(client(faulty.store), "key")

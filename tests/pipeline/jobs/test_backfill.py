@@ -233,7 +233,7 @@ def test_the_ingest_reads_added_partitions_and_the_backfill_commits_its_offsets(
     assert [(row.rows_in, row.end_offsets) for row in rows_of(orders, "backfill")] == [(20, {topic: {0: 10, 1: 10}})]
     with admin_of(broker) as admin:
         shown = admin.list_group_offsets({orders.group: None})[orders.group]
-    assert {place.partition: told.offset for place, told in shown.items()} == {0: 10, 1: 10}
+    assert {place.partition: committed.offset for place, committed in shown.items()} == {0: 10, 1: 10}
     assert ingest.run(orders) == 0
     check_tables(spark, orders)
     assert offsets_in(orders) == {0: list(range(20)), 1: list(range(20)), 2: list(range(10))}

@@ -97,14 +97,14 @@ def test_settings_changed_between_two_attempts_lose_and_duplicate_no_record(
         check_every_record(second, len(values), f"round {number}: {point}, {before} then {after}")
 
 
-def check_every_record(settings: Settings, count: int, told: str) -> None:
+def check_every_record(settings: Settings, count: int, round_name: str) -> None:
     """Each offset is in one table once, or counted as duplicate or late; the windows count the good rows."""
     places, rows = Places.of(settings), check_ledger(settings)
-    assert sum(row.rows_in for row in rows) == count, told
+    assert sum(row.rows_in for row in rows) == count, round_name
     good = [tuple(row.values()) for row in read_by_arrow(places.rows, ["_topic", "_partition", "_offset"])]
     dead = [tuple(row.values()) for row in read_by_arrow(places.dead_letters, ["topic", "partition", "offset"])]
-    assert max(Counter([*good, *dead]).values()) == 1, told
-    assert (len(good), len(dead)) == (sum(row.good for row in rows), sum(row.dead for row in rows)), told
+    assert max(Counter([*good, *dead]).values()) == 1, round_name
+    assert (len(good), len(dead)) == (sum(row.good for row in rows), sum(row.dead for row in rows)), round_name
     left_out = sum(row.duplicates + row.late for row in rows)
-    assert len(good) + len(dead) + left_out == count, told
-    assert sum(row["count"] for row in read_by_arrow(places.windows, ["count"])) == len(good), told
+    assert len(good) + len(dead) + left_out == count, round_name
+    assert sum(row["count"] for row in read_by_arrow(places.windows, ["count"])) == len(good), round_name

@@ -88,8 +88,8 @@ def test_many_partitions_are_summarized(settings: Settings) -> None:
     name = settings.topics[0]
     write(settings, 0)
     enter(settings, batch(0, {name: {number: 10 * number for number in range(50)}}))
-    said = findings_of(settings, False)["state"][1]
-    assert said.endswith(f"{name}-0 0, {name}-1 10, {name}-2 20, {name}-3 30 and more, in 50 partitions")
+    message = findings_of(settings, False)["state"][1]
+    assert message.endswith(f"{name}-0 0, {name}-1 10, {name}-2 20, {name}-3 30 and more, in 50 partitions")
 
 
 @pytest.mark.parametrize(
@@ -100,9 +100,9 @@ def test_a_plan_without_any_commit_is_recreated(settings: Settings, mishap: Mish
     planned(settings, 2)
     if mishap:
         mishap(Places.of(settings))
-    state, said, remedy = findings_of(settings, False)["state"]
+    state, message, remedy = findings_of(settings, False)["state"]
     assert (state, remedy) == (WARNING, ITSELF)
-    assert says in said
+    assert says in message
     assert start(settings).unfinished is None
 
 

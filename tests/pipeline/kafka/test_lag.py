@@ -87,13 +87,13 @@ def test_an_aborted_transaction_is_lag_until_a_batch_has_passed_over_it(filled: 
 def test_deleted_and_recreated_topics_and_unread_deletions_are_reported(filled: Settings, topic: str) -> None:
     with admin_client(filled) as admin:
         admin.delete_records({TopicPartition(topic, 0): 6})
-    told = {
+    lags = {
         (one.topic, one.partition): (one.lag, one.problem)
         for one in partition_lags(filled, {topic: {0: 4, 1: 9}, f"not-{topic}": {0: 1}})
     }
-    assert told[topic, 0] == (3, "2 offsets were deleted before they were read")
-    assert told[topic, 1] == (0, "processed beyond the end of the log: the topic was deleted and recreated")
-    assert told[f"not-{topic}", 0] == (None, "the topic or the partition was deleted")
+    assert lags[topic, 0] == (3, "2 offsets were deleted before they were read")
+    assert lags[topic, 1] == (0, "processed beyond the end of the log: the topic was deleted and recreated")
+    assert lags[f"not-{topic}", 0] == (None, "the topic or the partition was deleted")
 
 
 def test_a_lag_query_creates_no_topic(orders: Settings, topic: str) -> None:

@@ -135,8 +135,8 @@ def test_a_log_without_a_topic_id_is_accepted(tmp_path: Path, text: str) -> None
 def test_the_topic_id_of_a_log_is_compared_in_kafkas_format(tmp_path: Path) -> None:
     one = uuid.uuid4()
     (tmp_path / "t-0").mkdir()
-    told = base64.urlsafe_b64encode(one.bytes).decode().rstrip("=")
-    (tmp_path / "t-0/partition.metadata").write_text(f"version: 0\ntopic_id: {told}\n")
+    topic_id = base64.urlsafe_b64encode(one.bytes).decode().rstrip("=")
+    (tmp_path / "t-0/partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}\n")
     assert of_segments(Session(), tmp_path, {"t": str(one)}) == "rows"
     with pytest.raises(PipelineError, match=f"its topic id is {one}, the brokers' is .*; set log-dirs to"):
         of_segments(Session(), tmp_path, {"t": str(uuid.uuid4())})

@@ -166,12 +166,12 @@ def _stop_at(point: str):  # type: ignore[no-untyped-def]
 def test_a_running_ingest_waits_for_a_topic_to_be_recreated(
     broker: BrokerThread, orders: Settings, topic: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    told = ""
+    logged = ""
 
     def is_missed() -> bool:
-        nonlocal told
-        told += capfd.readouterr().err
-        return f"{topic}: read before, but deleted now; waiting for it to be recreated" in told
+        nonlocal logged
+        logged += capfd.readouterr().err
+        return f"{topic}: read before, but deleted now; waiting for it to be recreated" in logged
 
     settings = replace(orders, trigger="0 seconds", on_recreated_topic="continue")
     send(broker.bootstrap, topic, [order(number, number) for number in range(20)])

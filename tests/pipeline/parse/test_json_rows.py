@@ -123,8 +123,8 @@ def settings() -> Settings:
 
 def test_json_values_become_typed_rows(spark: SparkSession, settings: Settings) -> None:
     rows = parsed_rows(spark, list(GOOD), settings)
-    told = [(row.reason, row.detail, json.loads(row.shown or "null")) for row in rows]
-    assert told == [(None, None, expected) for expected in GOOD.values()]
+    verdicts = [(row.reason, row.detail, json.loads(row.shown or "null")) for row in rows]
+    assert verdicts == [(None, None, expected) for expected in GOOD.values()]
 
 
 def test_each_dead_letter_has_a_reason_and_a_detail(spark: SparkSession, settings: Settings) -> None:

@@ -64,7 +64,7 @@ def found(
     places = repeated_places(rows_of(spark, events).repartition(3), known, ["id", "shop"], DELAY, few)
     assert places.columns == list(PLACE)
     content = [tuple(row) for row in places.collect()]
-    assert len(set(content)) == len(content), "a place is told once"
+    assert len(set(content)) == len(content), "a place is returned once"
     return set(content)
 
 

@@ -67,8 +67,8 @@ def test_sparks_archives_are_not_read_again_and_can_still_be_imported(
 )
 def test_a_worker_imports_only_a_few_protocol_modules_of_the_broker(module: str, of_the_protocol: set[str]) -> None:
     loaded = modules_after(f"import odradek.pipeline.segments.{module}")
-    rooms = {name.split(".")[1] for name in loaded if name.startswith("odradek.")}
-    assert rooms == ({"pipeline", "protocol"} if of_the_protocol else {"pipeline"})
+    packages = {name.split(".")[1] for name in loaded if name.startswith("odradek.")}
+    assert packages == ({"pipeline", "protocol"} if of_the_protocol else {"pipeline"})
     assert {name.split(".")[2] for name in loaded if name.startswith("odradek.protocol.")} == of_the_protocol
     assert "asyncio" not in loaded
 

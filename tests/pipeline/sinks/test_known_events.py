@@ -109,7 +109,7 @@ def test_files_of_other_times_are_skipped_by_their_statistics(spark: SparkSessio
     assert len(chosen.paths) == 2
     assert set(chosen.paths) < set(sink.place.sizes())
     DeltaTable(sink.place).create_checkpoint()
-    assert set(sink.files("at", [(NOON_US, NOON_US + 1)]).paths) < set(chosen.paths), "a checkpoint tells the same"
+    assert set(sink.files("at", [(NOON_US, NOON_US + 1)]).paths) < set(chosen.paths), "also after a checkpoint"
     assert sink.files("at", [(NOON_US - 1, NOON_US - 1)]).paths == []
 
 

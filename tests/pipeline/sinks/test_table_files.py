@@ -189,7 +189,7 @@ def test_a_retried_task_duplicates_nothing(tmp_path: Path) -> None:
     assert sorted(row["id"] for row in read_by_arrow(place, ["id"])) == sorted([*range(40_000)] * 2)
     named = pa.table(DeltaTable(place).get_add_actions()).num_rows
     assert named == 6
-    assert named < len(files_below(tmp_path)), "an attempt has left files that nobody was told of"
+    assert named < len(files_below(tmp_path)), "an attempt has left files that were not reported"
 
 
 def test_partition_values_are_read_from_directories_in_the_requested_order() -> None:

@@ -6,7 +6,7 @@ from odradek.pipeline.spark.errors import as_pipeline_error
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("message", "explanation"),
     [
         (
             "[JAVA_GATEWAY_EXITED] Java gateway process exited",
@@ -28,5 +28,5 @@ from odradek.pipeline.spark.errors import as_pipeline_error
         ("something else", "the ingest failed: something else"),
     ],
 )
-def test_sparks_short_errors_are_explained(said: str, told: str) -> None:
-    assert str(as_pipeline_error(RuntimeError(said), "the ingest failed")).startswith(told)
+def test_sparks_short_errors_are_explained(message: str, explanation: str) -> None:
+    assert str(as_pipeline_error(RuntimeError(message), "the ingest failed")).startswith(explanation)

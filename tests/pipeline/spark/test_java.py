@@ -53,8 +53,8 @@ def test_the_script_drops_one_flag_and_keeps_the_other_arguments(tmp_path: Path)
     program.write_text('#!/bin/sh\nfor one do echo "<$one>"; done\n')
     program.chmod(0o755)
     script = through_script(program, tmp_path / "home")
-    told = subprocess.run([script, "-Da=b c", LACKING, "", "*"], capture_output=True, text=True, check=True).stdout
-    assert told.splitlines() == ["<-Da=b c>", "<>", "<*>"]
+    output = subprocess.run([script, "-Da=b c", LACKING, "", "*"], capture_output=True, text=True, check=True).stdout
+    assert output.splitlines() == ["<-Da=b c>", "<>", "<*>"]
 
 
 def test_without_a_usable_java_the_error_lists_what_was_found_and_a_remedy(tmp_path: Path) -> None:

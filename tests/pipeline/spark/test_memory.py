@@ -53,9 +53,9 @@ def test_the_most_specific_setting_is_used() -> None:
     assert why.startswith("a quarter of ")
 
 
-@pytest.mark.parametrize("said", ["2", "2 GiB", "many", "0g"])
-def test_an_invalid_memory_size_is_refused_by_name(said: str) -> None:
-    with pytest.raises(PipelineError, match=f"driver-memory is '{said}', not a heap size"):
-        planned_memory(Settings(driver_memory=said), {}, {})
+@pytest.mark.parametrize("size", ["2", "2 GiB", "many", "0g"])
+def test_an_invalid_memory_size_is_refused_by_name(size: str) -> None:
+    with pytest.raises(PipelineError, match=f"driver-memory is '{size}', not a heap size"):
+        planned_memory(Settings(driver_memory=size), {}, {})
     with pytest.raises(PipelineError, match=r"\[spark\] spark\.driver\.memory is"):
-        planned_memory(Settings(spark={"spark.driver.memory": said}), {}, {})
+        planned_memory(Settings(spark={"spark.driver.memory": size}), {}, {})

@@ -39,8 +39,8 @@ def test_the_archive_has_every_import_of_the_pipeline_and_can_rebuild_itself(tmp
 
 def test_the_archive_has_only_what_executors_need() -> None:
     content = package_archive()
-    rooms = {name.split("/")[1] for name in zipfile.ZipFile(io.BytesIO(content)).namelist()}
-    assert rooms == {"__init__.py", "pipeline", "protocol"}
+    packages = {name.split("/")[1] for name in zipfile.ZipFile(io.BytesIO(content)).namelist()}
+    assert packages == {"__init__.py", "pipeline", "protocol"}
     assert len(content) < 1 << 20
 
 

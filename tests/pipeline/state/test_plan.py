@@ -196,14 +196,14 @@ def test_a_damaged_plan_is_reported_in_one_line_with_its_file(state: Location, d
 
 
 def test_one_of_many_jobs_plans_a_batch_and_the_others_fail(state: Location) -> None:
-    together, won, told = threading.Barrier(THREADS), [], []
+    together, won, errors = threading.Barrier(THREADS), [], []
 
     def plan(lost: int) -> None:
         together.wait()
         try:
             won.append(Plans(state).create(plan_of(settings_of(), lost=lost)))
         except PipelineError as error:
-            told.append(f"{error}")
+            errors.append(f"{error}")
 
     threads = [threading.Thread(target=plan, args=(number,)) for number in range(THREADS)]
     for one in threads:
@@ -212,4 +212,4 @@ def test_one_of_many_jobs_plans_a_batch_and_the_others_fail(state: Location) -> 
         one.join()
     assert len(won) == 1
     assert Plans(state).read(7) == won[0]
-    assert set(told) == {f"another ingest or backfill has planned batch 7 in {state}; let one of them run"}
+    assert set(errors) == {f"another ingest or backfill has planned batch 7 in {state}; let one of them run"}

@@ -18,7 +18,7 @@ def elect(b: Peer, named: Any, **more: Any) -> None:
 
 
 @CASES.of(range(3))
-def leaders_that_need_no_election(b: Peer) -> None:
+def elections_that_are_not_needed(b: Peer) -> None:
     topic = b.create("t", 2)
     elect(b, [(topic, [0, 1])])
     elect(b, [(topic, [0, 0, 1]), (topic, [0])])
@@ -30,13 +30,13 @@ def leaders_that_need_no_election(b: Peer) -> None:
 
 
 @CASES.of(range(3))
-def leaders_of_partitions_that_are_not_there(b: Peer) -> None:
+def elections_for_unknown_partitions(b: Peer) -> None:
     topic = b.create("t")
     elect(b, [(topic, [0, 7, -1]), (b.name("none"), [0, 1]), ("", [0]), ("bad name", [0])])
 
 
 @CASES.of([1, 2])
-def kinds_of_elections(b: Peer) -> None:
+def election_types(b: Peer) -> None:
     topic = b.create("t")
     for election_type in (0, 1, 2, -1):
         for named in ([(topic, [0, 7])], [], None):
@@ -52,7 +52,7 @@ def reassign(b: Peer, named: list[tuple[str, list[tuple[int, list[int] | None]]]
 
 
 @CASES.of([0])
-def reassignments_of_partitions_to_where_they_are(b: Peer) -> None:
+def reassignments_to_the_current_replicas(b: Peer) -> None:
     topic = b.create("t", 3)
     reassign(b, [(topic, [(0, [0])])])
     reassign(b, [(topic, [(0, [0]), (1, [0])])])
@@ -76,7 +76,7 @@ def note_leader_epochs(b: Peer, topic: str, expected: list[int]) -> None:
 
 
 @CASES.of([0])
-def reassignments_that_cannot_be(b: Peer) -> None:
+def invalid_reassignments(b: Peer) -> None:
     topic, none = b.create("t", 2), b.name("none")
     for replicas in ([1], [0, 1], [1, 0], [], [-1], [0, -1], [0, 0], [7, 7], [2**31 - 1], None):
         reassign(b, [(topic, [(0, replicas)])])
@@ -86,7 +86,7 @@ def reassignments_that_cannot_be(b: Peer) -> None:
 
 
 @CASES.of([0])
-def reassignments_that_are_named_twice(b: Peer) -> None:
+def a_partition_that_is_reassigned_twice(b: Peer) -> None:
     topic = b.create("t", 2)
     reassign(b, [(topic, [(0, [0]), (0, [1])])])
     reassign(b, [(topic, [(0, [1]), (0, [0])])])
@@ -94,7 +94,7 @@ def reassignments_that_are_named_twice(b: Peer) -> None:
 
 
 @CASES.of([0])
-def reassignments_of_nothing(b: Peer) -> None:
+def reassignments_of_no_partitions(b: Peer) -> None:
     topic = b.create("t")
     reassign(b, [])
     reassign(b, [(topic, [])])
@@ -170,7 +170,7 @@ def acls_without_an_authorizer(b: Peer) -> None:
 
 
 @CASES.of(range(3))
-def acls_of_kinds_that_are_none(b: Peer) -> None:
+def acls_with_unknown_operations_or_permissions(b: Peer) -> None:
     for fields in ({"operation": 0}, {"permission_type": 0}, {"operation": 99}, {"permission_type": -1}):
         b.ask(ApiKey.DESCRIBE_ACLS, acl_filter(**fields), about=str(fields))
         b.ask(ApiKey.CREATE_ACLS, {"creations": [acl(**fields)]}, about=str(fields))

@@ -1,4 +1,4 @@
-"""Requests to both brokers: each case is a function whose name is a sentence, and runs in each version of its API.
+"""Requests to both brokers: each case is a function that runs in each version of its API.
 
 `differences_of` runs one case against both and returns where the answers differ without a known reason.
 """
@@ -13,7 +13,7 @@ from tests.scenarios.same_as_kafka.peer import Peer, differences
 
 
 class Case(NamedTuple):
-    sentence: str
+    name: str
     versions: tuple[int, ...]
     run: Callable[[Peer], None]
 
@@ -35,11 +35,11 @@ def differences_of(case: Case, version: int, prefix: str, kafka: str, ours: str)
     unexplained: list[str] = []
     met: set[Known] = set()
     if [label for label, _ in expected] != [label for label, _ in found]:
-        unexplained.append("the two were not asked the same")
+        unexplained.append("the two brokers did not get the same requests")
     for number, ((label, one), (_, other)) in enumerate(zip(expected, found, strict=False)):
         for path, theirs, own in differences(one, other):
             where = label + path
-            reasons = {known for known in KNOWN if known.explains(case.sentence, where)}
+            reasons = {known for known in KNOWN if known.explains(case.name, where)}
             met |= reasons
             if not reasons and not is_a_kinder_text(where, theirs, own):
                 unexplained.append(f"{number} {where}: Kafka {_shown(theirs)}, ours {_shown(own)}")

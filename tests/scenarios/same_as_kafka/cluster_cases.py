@@ -13,7 +13,7 @@ CASES = Cases()
 
 
 @CASES.of([3])
-def names_of_client_software(b: Peer) -> None:
+def client_software_names_and_versions(b: Peer) -> None:
     for name, software in (
         ("", ""),
         ("a", "1"),
@@ -97,7 +97,7 @@ def producer_ids_without_a_transactional_id(b: Peer) -> None:
 
 
 @CASES.of(range(5))
-def producer_ids_with_bad_transactional_ids(b: Peer) -> None:
+def producer_ids_with_invalid_transactional_ids(b: Peer) -> None:
     b.ask(ApiKey.INIT_PRODUCER_ID, {"transactional_id": "", "transaction_timeout_ms": 60000})
     if b.version >= 3:
         for producer_id, epoch in ((5, -1), (-1, 5)):
@@ -106,12 +106,12 @@ def producer_ids_with_bad_transactional_ids(b: Peer) -> None:
 
 
 @CASES.of(range(2))
-def a_handshake_where_nothing_is_authenticated(b: Peer) -> None:
+def a_sasl_handshake_on_a_plaintext_listener(b: Peer) -> None:
     for mechanism in ("PLAIN", "", "NONE"):
         b.ask(ApiKey.SASL_HANDSHAKE, {"mechanism": mechanism})
 
 
 @CASES.of(range(3))
-def authentication_where_nothing_is_authenticated(b: Peer) -> None:
+def sasl_authentication_on_a_plaintext_listener(b: Peer) -> None:
     b.ask(ApiKey.SASL_AUTHENTICATE, {"auth_bytes": b"\x00user\x00password"})
     b.ask(ApiKey.SASL_AUTHENTICATE, {"auth_bytes": b""})

@@ -83,7 +83,7 @@ def synced(b: Peer, member_id: str, generation_id: int, group: str | None = None
 
 
 @CASES.of(COMMIT)
-def offsets_are_committed_by_nobody_in_particular(b: Peer) -> None:
+def offsets_are_committed_without_a_member(b: Peer) -> None:
     coordinator(b)
     topic = b.create("t", 3)
     commit(b, topic, {0: 5, 2: 2**62})
@@ -132,7 +132,7 @@ def offsets_of_several_groups_are_fetched(b: Peer) -> None:
 
 
 @CASES.of(COMMIT)
-def offsets_of_partitions_that_are_not_there(b: Peer) -> None:
+def committed_offsets_of_unknown_partitions(b: Peer) -> None:
     coordinator(b)
     topic = b.create("t", 1)
     commit(b, topic, {0: 5, 1: 6, -1: 7})
@@ -144,7 +144,7 @@ def offsets_of_partitions_that_are_not_there(b: Peer) -> None:
 
 
 @CASES.of(COMMIT)
-def texts_of_offsets_that_are_too_long(b: Peer) -> None:
+def commit_metadata_up_to_and_above_the_limit(b: Peer) -> None:
     coordinator(b)
     topic = b.create("t", 2)
     for text in ("x" * 4096, "x" * 4097, "\u4f60" * 4096, "\U0001f600" * 2048, "\U0001f600" * 2049):
@@ -158,7 +158,7 @@ def texts_of_offsets_that_are_too_long(b: Peer) -> None:
 
 
 @CASES.of(COORDINATED_COMMIT)
-def who_may_commit_for_a_group_without_members(b: Peer) -> None:
+def commits_to_a_group_without_members(b: Peer) -> None:
     coordinator(b)
     topic = b.create("t", 1)
     for generation, member in ((0, ""), (1, "m"), (-1, "m"), (-1, ""), (-2, ""), (0, ""), (0, "m"), (5, "")):
@@ -168,7 +168,7 @@ def who_may_commit_for_a_group_without_members(b: Peer) -> None:
 
 
 @CASES.of(COORDINATED_COMMIT)
-def who_may_commit_for_a_group_with_members(b: Peer) -> None:
+def commits_to_a_group_with_members(b: Peer) -> None:
     coordinator(b)
     topic = b.create("t", 1)
     member, generation = joined(b, topic)
@@ -189,7 +189,7 @@ def who_may_commit_for_a_group_with_members(b: Peer) -> None:
 
 
 @CASES.of(range(1, 5))
-def offsets_with_times_of_their_own(b: Peer) -> None:
+def offsets_with_retention_times_and_commit_timestamps(b: Peer) -> None:
     coordinator(b)
     topic = b.create("t", 1)
     times: list[dict[str, Any]] = [{"retention_time_ms": 0}, {"retention_time_ms": 86400000}, {"commit_timestamp": 0}]
@@ -223,7 +223,7 @@ def offsets_are_deleted(b: Peer) -> None:
 
 
 @CASES.of(DELETE)
-def offsets_of_members_are_deleted(b: Peer) -> None:
+def offsets_of_subscribed_topics_are_deleted(b: Peer) -> None:
     coordinator(b)
     topic, other = b.create("t", 2), b.create("o", 2)
 
@@ -304,7 +304,7 @@ def end(b: Peer, producer: tuple[int, int], *, committed: bool) -> None:
 
 
 @CASES.of(IN_TRANSACTION)
-def offsets_of_a_transaction(b: Peer) -> None:
+def offsets_committed_in_a_transaction(b: Peer) -> None:
     coordinator(b)
     topic, group = b.create("t", 3), b.name("group")
     commit(b, topic, {0: 1, 1: 1}, version=7)
@@ -321,7 +321,7 @@ def offsets_of_a_transaction(b: Peer) -> None:
 
 
 @CASES.of(IN_TRANSACTION)
-def transactions_whose_offsets_are_refused(b: Peer) -> None:
+def refused_offset_commits_in_a_transaction(b: Peer) -> None:
     coordinator(b)
     topic, group = b.create("t", 1), b.name("group")
     stranger = open_transaction(b)
@@ -341,7 +341,7 @@ def transactions_whose_offsets_are_refused(b: Peer) -> None:
 
 
 @CASES.of(IN_TRANSACTION)
-def transactions_of_members(b: Peer) -> None:
+def offset_commits_of_members_in_a_transaction(b: Peer) -> None:
     coordinator(b)
     topic, group = b.create("t", 1), b.name("group")
     member, generation = joined(b, topic)

@@ -58,7 +58,7 @@ def settings_of_a_topic(b: Peer) -> None:
 
 
 @CASES.of(DESCRIBE)
-def settings_of_what_does_not_exist(b: Peer) -> None:
+def settings_of_unknown_resources(b: Peer) -> None:
     for kind, name in (
         (TOPIC, b.name("none")),
         (TOPIC, ""),
@@ -149,7 +149,7 @@ def settings_of_a_topic_are_replaced(b: Peer) -> None:
 
 
 @CASES.of(REPLACE)
-def settings_to_replace_of_what_does_not_exist(b: Peer) -> None:
+def replaced_settings_of_unknown_resources(b: Peer) -> None:
     for kind, name in (
         (TOPIC, b.name("none")),
         (TOPIC, ""),
@@ -232,7 +232,7 @@ BROKER_SETTINGS: list[tuple[str, str | None]] = [
 
 
 @CASES.of(REPLACE)
-def which_settings_brokers_may_have(b: Peer) -> None:
+def replaced_broker_settings_are_validated(b: Peer) -> None:
     for name, value in BROKER_SETTINGS:
         for broker in ("0", ""):
             about = f"of {name}={value} for '{broker}'"
@@ -240,7 +240,7 @@ def which_settings_brokers_may_have(b: Peer) -> None:
 
 
 @CASES.of(CHANGE)
-def which_settings_of_brokers_may_change(b: Peer) -> None:
+def changed_broker_settings_are_validated(b: Peer) -> None:
     for name, value in BROKER_SETTINGS:
         for broker in ("0", ""):
             about = f"of {name}={value} for '{broker}'"
@@ -249,7 +249,7 @@ def which_settings_of_brokers_may_change(b: Peer) -> None:
 
 
 @CASES.of(CHANGE)
-def settings_of_the_broker_come_from_three_places(b: Peer) -> None:
+def broker_settings_by_broker_by_default_and_from_the_file(b: Peer) -> None:
     keys = ("log.retention.ms", "log.cleaner.threads", "max.connections")
     topic = b.create()
 
@@ -317,7 +317,7 @@ def single_settings_of_a_topic_change(b: Peer) -> None:
 
 
 @CASES.of(CHANGE)
-def settings_to_change_of_what_does_not_exist(b: Peer) -> None:
+def changed_settings_of_unknown_resources(b: Peer) -> None:
     for kind, name in (
         (TOPIC, b.name("none")),
         (TOPIC, ""),
@@ -346,7 +346,7 @@ def a_resource_that_is_changed_twice(b: Peer) -> None:
 
 
 @CASES.of(CHANGE)
-def levels_of_loggers_that_may_not_be_set(b: Peer) -> None:
+def valid_and_invalid_logger_levels(b: Peer) -> None:
     for items in (
         [("no.such.logger", SET, "INFO")],
         [("no.such.logger", REMOVE, None)],

@@ -48,7 +48,7 @@ def offsets_within_and_outside_the_log(b: Peer) -> None:
 
 
 @CASES.of(FETCH)
-def offsets_below_a_start_that_moved(b: Peer) -> None:
+def offsets_below_the_log_start_after_a_deletion(b: Peer) -> None:
     topic = some_batches(b)
     offsets = {"name": topic, "partitions": [{"partition_index": 0, "offset": 3}]}
     b.ask(ApiKey.DELETE_RECORDS, {"topics": [offsets], "timeout_ms": 5000}, 1)
@@ -78,7 +78,7 @@ def an_error_does_not_wait(b: Peer) -> None:
 
 
 @CASES.of(FETCH)
-def limits_of_bytes(b: Peer) -> None:
+def byte_limits(b: Peer) -> None:
     topic = some_batches(b, "t", 3)
     everything = [(0, 0), (1, 0), (2, 0)]
     for most in (0, 1, 200, 300, 700, -1):
@@ -100,28 +100,28 @@ def isolation_levels(b: Peer) -> None:
 
 
 @CASES.of(FETCH)
-def a_partition_that_is_asked_for_twice(b: Peer) -> None:
+def a_partition_that_is_fetched_twice(b: Peer) -> None:
     topic = some_batches(b)
     fetch(b, wanted(topic, (0, 0), (0, 4)))
     fetch(b, wanted(topic, (0, 4)), wanted(topic, (0, 0)))
 
 
 @CASES.of(FETCH)
-def replicas_that_are_none(b: Peer) -> None:
+def fetches_with_replica_ids(b: Peer) -> None:
     topic = some_batches(b)
     for replica in (0, 5, -2, -3):
         fetch(b, wanted(topic, (0, 0)), replica_id=replica)
 
 
 @CASES.of(range(9, 13))
-def epochs_that_the_leader_does_not_have(b: Peer) -> None:
+def current_leader_epochs(b: Peer) -> None:
     topic = some_batches(b)
     for epoch in (-1, 0, 1, 5, -2):
         fetch(b, wanted(topic, (0, 0), current_leader_epoch=epoch))
 
 
 @CASES.of([12])
-def logs_that_went_apart(b: Peer) -> None:
+def last_fetched_epochs(b: Peer) -> None:
     topic = some_batches(b)
     for epoch in (-1, 0, 1, 7, -2):
         for offset in (0, 3, 6, 9):
@@ -129,13 +129,13 @@ def logs_that_went_apart(b: Peer) -> None:
 
 
 @CASES.of([11, 12])
-def racks(b: Peer) -> None:
+def a_fetch_with_a_rack_id(b: Peer) -> None:
     topic = some_batches(b)
     fetch(b, wanted(topic, (0, 0)), rack_id="r")
 
 
 @CASES.of(SESSIONS)
-def a_session_tells_only_what_is_new(b: Peer) -> None:
+def a_session_returns_only_what_has_changed(b: Peer) -> None:
     topic = some_batches(b, "t", 2)
     other = some_batches(b, "u")
     session = fetch(b, wanted(topic, (0, 0), (1, 6)), session_epoch=0)["SessionId"]
@@ -169,7 +169,7 @@ def sessions_that_do_not_exist(b: Peer) -> None:
 
 
 @CASES.of(SESSIONS)
-def a_session_is_replaced_and_forgets(b: Peer) -> None:
+def a_session_is_replaced_and_forgets_partitions(b: Peer) -> None:
     topic = some_batches(b, "t", 2)
     session = fetch(b, wanted(topic, (0, 0), (1, 0)), session_epoch=0)["SessionId"]
     again = fetch(b, wanted(topic, (0, 6)), session_id=session, session_epoch=0)["SessionId"]
@@ -182,7 +182,7 @@ def a_session_is_replaced_and_forgets(b: Peer) -> None:
 
 
 @CASES.of(SESSIONS)
-def a_session_tells_of_changed_positions(b: Peer) -> None:
+def a_session_returns_a_changed_log_start_offset(b: Peer) -> None:
     topic = some_batches(b)
     session = fetch(b, wanted(topic, (0, 6)), session_epoch=0)["SessionId"]
     offsets = {"name": topic, "partitions": [{"partition_index": 0, "offset": 3}]}
@@ -194,7 +194,7 @@ def a_session_tells_of_changed_positions(b: Peer) -> None:
 
 
 @CASES.of(SESSIONS)
-def a_session_whose_topic_is_deleted_and_made_again(b: Peer) -> None:
+def a_session_whose_topic_is_recreated(b: Peer) -> None:
     topic = some_batches(b)
     session = fetch(b, wanted(topic, (0, 6)), session_epoch=0)["SessionId"]
     b.ask(ApiKey.DELETE_TOPICS, {"topic_names": [topic], "timeout_ms": 30000}, 5, is_noted=False)
@@ -223,7 +223,7 @@ def several_segments(b: Peer) -> None:
 
 
 @CASES.of(FETCH)
-def records_of_every_shape(b: Peer) -> None:
+def records_with_unusual_fields(b: Peer) -> None:
     topic = b.create()
     headers = [("h", b"x"), ("h", None), ("", b"")]
     for records in (
@@ -239,7 +239,7 @@ def records_of_every_shape(b: Peer) -> None:
 
 
 @CASES.of(FETCH)
-def a_topic_with_the_brokers_time(b: Peer) -> None:
+def fetches_from_a_topic_with_log_append_time(b: Peer) -> None:
     topic = b.create("t", 1, message_timestamp_type="LogAppendTime")
     b.produce(topic, batch(b"a", b"b"))
     fetch(b, wanted(topic, (0, 0)))

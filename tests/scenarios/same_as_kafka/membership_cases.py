@@ -1,7 +1,7 @@
 """JoinGroup, SyncGroup, Heartbeat, LeaveGroup, DescribeGroups, ListGroups, DeleteGroups.
 
 A case runs in each version of JoinGroup, or of the API that it is about; the other requests follow, each up to its own
-newest version. Members that wait for each other have separate connections (`Seat`).
+newest version. Members that wait for each other have separate connections (`MemberClient`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CONSUMER = {"protocol_type": "consumer", "session_timeout_ms": 10_000, "rebalanc
 RANGE = {"name": "range", "metadata": b"said"}
 
 
-class Seat:
+class MemberClient:
     """A group member with its own connection."""
 
     def __init__(self, b: Peer, who: str, group: str = "group", instance: str | None = None) -> None:
@@ -61,7 +61,7 @@ class Seat:
             answer = self._ask(ApiKey.JOIN_GROUP, self._joining(document))
         return self._joined(answer)
 
-    def given_id(self) -> None:
+    def get_member_id(self) -> None:
         """Gets a member id to join with, if the version requires one."""
         if self.peer.version >= 4 and self.instance is None:
             self.member_id = str(self._ask(ApiKey.JOIN_GROUP, self._joining({}))["MemberId"])
@@ -109,14 +109,14 @@ class Seat:
 
 
 @contextmanager
-def seats(b: Peer, *names: str, instances: bool = False) -> Iterator[list[Seat]]:
+def member_clients(b: Peer, *names: str, instances: bool = False) -> Iterator[list[MemberClient]]:
     coordinator(b)
-    found = [Seat(b, name, instance=b.name(name) if instances else None) for name in names]
+    found = [MemberClient(b, name, instance=b.name(name) if instances else None) for name in names]
     try:
         yield found
     finally:
-        for seat in found:
-            seat.peer.close()
+        for member in found:
+            member.peer.close()
 
 
 def described(b: Peer, *groups: str, **more: Any) -> Document:
@@ -124,30 +124,30 @@ def described(b: Peer, *groups: str, **more: Any) -> Document:
     return b.ask(ApiKey.DESCRIBE_GROUPS, {"groups": list(groups), **more}, version)
 
 
-def both_joined(one: Seat, two: Seat) -> None:
+def join_both(one: MemberClient, two: MemberClient) -> None:
     """The first has a generation; the second joins, and the first rejoins."""
     one.join()
     one.sync()
-    two.given_id()
+    two.get_member_id()
     two.begin_join()
-    until_it_prepares(one)
+    until_rebalancing(one)
     one.join()
     two.end(ApiKey.JOIN_GROUP)
 
 
-def until_it_prepares(seat: Seat) -> None:
+def until_rebalancing(member: MemberClient) -> None:
     """Sends heartbeats until the other's JoinGroup has arrived; only the last response is compared."""
     for _ in range(100):
-        document = {"group_id": seat.group, "generation_id": seat.generation_id, "member_id": seat.member_id}
-        if seat.peer.ask(ApiKey.HEARTBEAT, document, 0, is_noted=False)["ErrorCode"] == 27:
+        document = {"group_id": member.group, "generation_id": member.generation_id, "member_id": member.member_id}
+        if member.peer.ask(ApiKey.HEARTBEAT, document, 0, is_noted=False)["ErrorCode"] == 27:
             break
         time.sleep(0.02)
-    seat.heartbeat()
+    member.heartbeat()
 
 
 @CASES.of(JOIN)
-def a_member_lives_alone_in_its_group(b: Peer) -> None:
-    with seats(b, "one") as (one,):
+def a_group_with_one_member(b: Peer) -> None:
+    with member_clients(b, "one") as (one,):
         one.describe()
         one.join()
         one.describe()
@@ -167,9 +167,9 @@ def a_member_lives_alone_in_its_group(b: Peer) -> None:
 
 
 @CASES.of(JOIN)
-def two_members_share_a_group(b: Peer) -> None:
-    with seats(b, "one", "two") as (one, two):
-        both_joined(one, two)
+def a_group_with_two_members(b: Peer) -> None:
+    with member_clients(b, "one", "two") as (one, two):
+        join_both(one, two)
         one.describe()
         two.begin_sync()
         mine = [{"member_id": one.member_id, "assignment": b"a"}, {"member_id": two.member_id, "assignment": b"b"}]
@@ -179,7 +179,7 @@ def two_members_share_a_group(b: Peer) -> None:
         two.join()  # nothing new
         two.sync(assignments=[])
         two.leave()
-        until_it_prepares(one)
+        until_rebalancing(one)
         one.sync()
         one.join()
         one.sync()
@@ -188,8 +188,8 @@ def two_members_share_a_group(b: Peer) -> None:
 
 @CASES.of(JOIN)
 def the_leader_leaves(b: Peer) -> None:
-    with seats(b, "one", "two") as (one, two):
-        both_joined(one, two)
+    with member_clients(b, "one", "two") as (one, two):
+        join_both(one, two)
         two.begin_sync()
         one.leave()
         two.end(ApiKey.SYNC_GROUP)
@@ -199,33 +199,33 @@ def the_leader_leaves(b: Peer) -> None:
 
 
 @CASES.of(JOIN)
-def a_member_says_something_new(b: Peer) -> None:
-    with seats(b, "one", "two") as (one, two):
-        both_joined(one, two)
+def a_member_changes_its_protocols(b: Peer) -> None:
+    with member_clients(b, "one", "two") as (one, two):
+        join_both(one, two)
         one.sync()
         two.sync()
         two.begin_join(protocols=[{"name": "sticky", "metadata": b"new"}, {"name": "range", "metadata": b""}])
-        until_it_prepares(one)
+        until_rebalancing(one)
         one.describe()
         one.join(protocols=[{"name": "sticky", "metadata": b"s"}, {"name": "range", "metadata": b"r"}])
         two.end(ApiKey.JOIN_GROUP)
 
 
 @CASES.of(JOIN)
-def votes_of_two_members(b: Peer) -> None:
+def protocol_votes_of_two_members(b: Peer) -> None:
     names = ("sticky", "range", "roundrobin")
-    with seats(b, "one", "two") as (one, two):
+    with member_clients(b, "one", "two") as (one, two):
         one.join(protocols=[{"name": name, "metadata": b"1"} for name in names])
-        two.given_id()
+        two.get_member_id()
         two.begin_join(protocols=[{"name": name, "metadata": b"2"} for name in ("roundrobin", "range")])
-        until_it_prepares(one)
+        until_rebalancing(one)
         one.join(protocols=[{"name": name, "metadata": b"3"} for name in ("roundrobin", *names[:2])])
         two.end(ApiKey.JOIN_GROUP)
 
 
 @CASES.of(JOIN)
-def joins_that_are_refused(b: Peer) -> None:
-    with seats(b, "one", "two") as (one, two):
+def refused_joins(b: Peer) -> None:
+    with member_clients(b, "one", "two") as (one, two):
         for session_ms in (-1, 0, 999, 1_800_001, 2**31 - 1):
             two.join(session_timeout_ms=session_ms)
         two.join(group_id="")
@@ -243,22 +243,22 @@ def joins_that_are_refused(b: Peer) -> None:
 
 
 @CASES.of(JOIN)
-def members_that_may_not_join(b: Peer) -> None:
-    with seats(b, "one") as (one,):
+def an_empty_group_after_a_refused_join(b: Peer) -> None:
+    with member_clients(b, "one") as (one,):
         one.join(protocols=[])
         one.describe()
 
 
 @CASES.of(JOIN)
-def bounds_of_session_time_outs(b: Peer) -> None:
-    with seats(b, "one") as (one,):
+def session_timeout_bounds(b: Peer) -> None:
+    with member_clients(b, "one") as (one,):
         for session_ms in (1_000, 1_800_000):
             one.join(session_timeout_ms=session_ms)
 
 
 @CASES.of(JOIN)
-def long_and_odd_group_ids(b: Peer) -> None:
-    with seats(b, "one") as (one,):
+def long_and_unusual_group_ids(b: Peer) -> None:
+    with member_clients(b, "one") as (one,):
         for group in ("x" * 32_000, " ", 'ü/\\:*?"<>|🚀', "a\nb", "\x00"):
             one.member_id, one.group = "", f"{b.prefix}{group}"
             one.join()
@@ -268,16 +268,16 @@ def long_and_odd_group_ids(b: Peer) -> None:
 
 
 @CASES.of(JOIN)
-def odd_rebalance_time_outs(b: Peer) -> None:
-    with seats(b, "one") as (one,):
+def unusual_rebalance_timeouts(b: Peer) -> None:
+    with member_clients(b, "one") as (one,):
         for rebalance_ms in (0, -1, -(2**31), 2**31 - 1):
             one.member_id, one.group = "", b.name(str(rebalance_ms))
             one.join(rebalance_timeout_ms=rebalance_ms)
 
 
 @CASES.of(range(6))
-def syncs_that_are_refused(b: Peer) -> None:
-    with seats(b, "one") as (one,):
+def refused_syncs(b: Peer) -> None:
+    with member_clients(b, "one") as (one,):
         one.sync(member_id="nobody")
         one.join()
         one.sync(group_id="")
@@ -299,8 +299,8 @@ def syncs_that_are_refused(b: Peer) -> None:
 
 
 @CASES.of(range(5))
-def heartbeats_that_are_refused(b: Peer) -> None:
-    with seats(b, "one") as (one,):
+def refused_heartbeats(b: Peer) -> None:
+    with member_clients(b, "one") as (one,):
         one.heartbeat(member_id="nobody")
         one.join()
         one.heartbeat(group_id="")
@@ -313,8 +313,8 @@ def heartbeats_that_are_refused(b: Peer) -> None:
 
 
 @CASES.of(range(6))
-def leaves_that_are_refused(b: Peer) -> None:
-    with seats(b, "one") as (one,):
+def refused_leaves(b: Peer) -> None:
+    with member_clients(b, "one") as (one,):
         one.leave(member_id="nobody")
         one.join()
         one.leave(member_id="nobody")
@@ -332,9 +332,9 @@ def leaves_that_are_refused(b: Peer) -> None:
 
 
 @CASES.of(range(4, 10))
-def one_that_was_given_an_id_leaves(b: Peer) -> None:
-    with seats(b, "one") as (one,):
-        one.given_id()
+def a_pending_member_leaves(b: Peer) -> None:
+    with member_clients(b, "one") as (one,):
+        one.get_member_id()
         one.describe()
         one.heartbeat()
         one.sync()
@@ -344,30 +344,30 @@ def one_that_was_given_an_id_leaves(b: Peer) -> None:
 
 
 @CASES.of(STATIC)
-def static_members_come_back(b: Peer) -> None:
-    with seats(b, "one", "two", instances=True) as (one, two):
-        both_joined(one, two)
+def static_members_return(b: Peer) -> None:
+    with member_clients(b, "one", "two", instances=True) as (one, two):
+        join_both(one, two)
         one.sync()
         two.sync()
-        for seat in (two, one):
-            old_id, seat.member_id = seat.member_id, ""
-            seat.join()
-            seat.heartbeat()
-            seat.heartbeat(member_id=old_id)
-            seat.sync(member_id=old_id)
-            seat.join(member_id=old_id)
-            seat.leave(member_id=old_id)
-            seat.heartbeat(group_instance_id="no-such-instance")
-            seat.heartbeat(group_instance_id=None)
-            seat.describe()
+        for member in (two, one):
+            old_id, member.member_id = member.member_id, ""
+            member.join()
+            member.heartbeat()
+            member.heartbeat(member_id=old_id)
+            member.sync(member_id=old_id)
+            member.join(member_id=old_id)
+            member.leave(member_id=old_id)
+            member.heartbeat(group_instance_id="no-such-instance")
+            member.heartbeat(group_instance_id=None)
+            member.describe()
         one.leave(member_id="")
-        until_it_prepares(two)
+        until_rebalancing(two)
         two.join()
 
 
 @CASES.of(STATIC)
-def a_static_member_comes_back_with_another_protocol(b: Peer) -> None:
-    with seats(b, "one", instances=True) as (one,):
+def a_static_member_returns_with_another_protocol(b: Peer) -> None:
+    with member_clients(b, "one", instances=True) as (one,):
         one.join(protocols=[RANGE, {"name": "sticky", "metadata": b"s"}])
         one.sync()
         one.member_id = ""
@@ -376,12 +376,12 @@ def a_static_member_comes_back_with_another_protocol(b: Peer) -> None:
 
 
 @CASES.of(STATIC)
-def a_static_member_comes_back_while_the_group_completes(b: Peer) -> None:
-    with seats(b, "one", "two", instances=True) as (one, two):
-        both_joined(one, two)
+def a_static_member_returns_during_a_rebalance(b: Peer) -> None:
+    with member_clients(b, "one", "two", instances=True) as (one, two):
+        join_both(one, two)
         old_id, two.member_id = two.member_id, ""
         two.begin_join()
-        until_it_prepares(one)
+        until_rebalancing(one)
         one.describe()
         one.join()
         two.end(ApiKey.JOIN_GROUP)
@@ -391,7 +391,7 @@ def a_static_member_comes_back_while_the_group_completes(b: Peer) -> None:
 @CASES.of(range(6))
 def groups_are_described(b: Peer) -> None:
     topic = b.create()
-    with seats(b, "one") as (one,):
+    with member_clients(b, "one") as (one,):
         commit(b, topic, {0: 1}, group=b.name("commits"), version=7, is_noted=False)
         one.join()
         one.sync()
@@ -402,7 +402,7 @@ def groups_are_described(b: Peer) -> None:
 
 
 @CASES.of(range(6))
-def a_group_is_described_that_is_named_twice(b: Peer) -> None:
+def a_group_that_is_described_twice(b: Peer) -> None:
     coordinator(b)
     described(b, b.name("none"), b.name("none"))
 
@@ -410,7 +410,7 @@ def a_group_is_described_that_is_named_twice(b: Peer) -> None:
 @CASES.of(range(5))
 def groups_are_listed(b: Peer) -> None:
     topic = b.create()
-    with seats(b, "one") as (one,):
+    with member_clients(b, "one") as (one,):
         commit(b, topic, {0: 1}, group=b.name("commits"), version=7, is_noted=False)
         one.join()
         one.sync()
@@ -424,7 +424,7 @@ def groups_are_listed(b: Peer) -> None:
 @CASES.of(range(3))
 def groups_are_deleted(b: Peer) -> None:
     topic = b.create()
-    with seats(b, "one") as (one,):
+    with member_clients(b, "one") as (one,):
         commit(b, topic, {0: 1}, group=b.name("commits"), version=7, is_noted=False)
         one.join()
         one.sync()

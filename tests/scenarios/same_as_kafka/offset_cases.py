@@ -20,7 +20,7 @@ def list_offsets(b: Peer, topic: str, *times: int, partition: int = 0, replica_i
         b.ask(ApiKey.LIST_OFFSETS, {"replica_id": replica_id, "topics": [{"name": topic, "partitions": [asked]}]})
 
 
-def untidy_times(b: Peer) -> str:
+def unordered_timestamps(b: Peer) -> str:
     """Six records whose largest timestamp is not the last."""
     topic = b.create()
     for first in (T, T + 100, T + 50):
@@ -29,21 +29,21 @@ def untidy_times(b: Peer) -> str:
 
 
 @CASES.of(LIST)
-def special_times(b: Peer) -> None:
-    topic = untidy_times(b)
+def special_timestamps(b: Peer) -> None:
+    topic = unordered_timestamps(b)
     list_offsets(b, topic, -1, -2, -3, -4, -5, -6, -(2**63))
     empty = b.create("empty")
     list_offsets(b, empty, -1, -2, -3, 0, T)
 
 
 @CASES.of(LIST)
-def times_before_between_and_after_the_records(b: Peer) -> None:
-    topic = untidy_times(b)
+def timestamps_before_between_and_after_the_records(b: Peer) -> None:
+    topic = unordered_timestamps(b)
     list_offsets(b, topic, 0, T - 1, T, T + 1, T + 2, T + 51, T + 99, T + 101, T + 102, 2**63 - 1)
 
 
 @CASES.of(LIST)
-def times_of_the_broker(b: Peer) -> None:
+def log_append_times(b: Peer) -> None:
     topic = b.create("t", 1, message_timestamp_type="LogAppendTime")
     for _ in range(2):
         b.produce(topic, batch(b"a", b"b"))
@@ -52,7 +52,7 @@ def times_of_the_broker(b: Peer) -> None:
 
 
 @CASES.of(BY_TIME)
-def times_in_several_segments(b: Peer) -> None:
+def timestamps_in_several_segments(b: Peer) -> None:
     topic = b.create("t", 1, segment_bytes="300", index_interval_bytes="1")
     for number in range(6):
         b.produce(topic, batch(b"x" * 100, b"y", first_time=T + number * 1000))
@@ -60,7 +60,7 @@ def times_in_several_segments(b: Peer) -> None:
 
 
 @CASES.of(BY_TIME)
-def times_of_deleted_records(b: Peer) -> None:
+def timestamps_of_deleted_records(b: Peer) -> None:
     topic = b.create("t", 1, segment_bytes="300")
     for number in range(3):
         b.produce(topic, batch(b"x" * 100, b"y", first_time=T + number * 1000))
@@ -70,7 +70,7 @@ def times_of_deleted_records(b: Peer) -> None:
 
 
 @CASES.of([0])
-def how_many_offsets_of_segments(b: Peer) -> None:
+def max_num_offsets_of_version_0(b: Peer) -> None:
     topic = b.create("t", 1, segment_bytes="300")
     for _ in range(5):
         b.produce(topic, batch(b"x" * 150))
@@ -82,7 +82,7 @@ def how_many_offsets_of_segments(b: Peer) -> None:
 
 @CASES.of(LIST)
 def offsets_of_unknown_partitions(b: Peer) -> None:
-    topic = untidy_times(b)
+    topic = unordered_timestamps(b)
     list_offsets(b, topic, -1, T, partition=1)
     list_offsets(b, topic, -1, partition=-1)
     list_offsets(b, b.name("none"), -1)
@@ -90,8 +90,8 @@ def offsets_of_unknown_partitions(b: Peer) -> None:
 
 
 @CASES.of(LIST)
-def a_partition_that_is_asked_for_twice(b: Peer) -> None:
-    topic = untidy_times(b)
+def a_partition_whose_offset_is_listed_twice(b: Peer) -> None:
+    topic = unordered_timestamps(b)
     one = {"partition_index": 0, "timestamp": -1}
     other = {"partition_index": 0, "timestamp": -2}
     b.ask(ApiKey.LIST_OFFSETS, {"replica_id": -1, "topics": [{"name": topic, "partitions": [one, other]}]})
@@ -102,22 +102,22 @@ def a_partition_that_is_asked_for_twice(b: Peer) -> None:
 
 
 @CASES.of(range(4, 8))
-def epochs_with_times(b: Peer) -> None:
-    topic = untidy_times(b)
+def leader_epochs_with_timestamps(b: Peer) -> None:
+    topic = unordered_timestamps(b)
     for epoch in (-1, 0, 1, -2):
         list_offsets(b, topic, -1, -2, T, current_leader_epoch=epoch)
 
 
 @CASES.of(LIST)
-def who_asks_for_offsets(b: Peer) -> None:
-    topic = untidy_times(b)
+def offsets_for_replica_ids(b: Peer) -> None:
+    topic = unordered_timestamps(b)
     for replica in (-2, -3, 0, 5):
         list_offsets(b, topic, -1, -2, T, replica_id=replica)
 
 
 @CASES.of(range(2, 8))
 def isolation_levels_of_offsets(b: Peer) -> None:
-    topic = untidy_times(b)
+    topic = unordered_timestamps(b)
     asked = {"partition_index": 0, "timestamp": -1}
     for level in (0, 1, 2):
         document = {"replica_id": -1, "isolation_level": level, "topics": [{"name": topic, "partitions": [asked]}]}
@@ -125,8 +125,8 @@ def isolation_levels_of_offsets(b: Peer) -> None:
 
 
 @CASES.of(EPOCH)
-def ends_of_leader_epochs(b: Peer) -> None:
-    topic = untidy_times(b)
+def end_offsets_of_leader_epochs(b: Peer) -> None:
+    topic = unordered_timestamps(b)
     empty = b.create("empty")
 
     def asked(name: str, partition: int, epoch: int, current: int = -1) -> None:
@@ -154,28 +154,28 @@ def trim(b: Peer, topic: str, *offsets: int, partition: int = 0, timeout_ms: int
 
 @CASES.of(TRIM)
 def records_are_deleted_up_to_an_offset(b: Peer) -> None:
-    topic = untidy_times(b)
+    topic = unordered_timestamps(b)
     trim(b, topic, 0, 3, 2, 3, 7, -2, 6, -1, -1, 6)
     b.log_start_and_end(topic)
 
 
 @CASES.of(TRIM)
 def all_records_are_deleted(b: Peer) -> None:
-    topic = untidy_times(b)
+    topic = unordered_timestamps(b)
     trim(b, topic, -1, timeout_ms=0)
     b.log_start_and_end(topic)
     trim(b, b.create("empty"), -1, 0, 1)
 
 
 @CASES.of(TRIM)
-def records_that_may_not_be_deleted(b: Peer) -> None:
+def records_that_cannot_be_deleted(b: Peer) -> None:
     compacted = b.create("c", 1, cleanup_policy="compact")
     b.produce(compacted, batch())
     trim(b, compacted, 1)
     both = b.create("d", 1, cleanup_policy="compact,delete")
     b.produce(both, batch())
     trim(b, both, 1)
-    topic = untidy_times(b)
+    topic = unordered_timestamps(b)
     trim(b, topic, 1, partition=1)
     trim(b, b.name("none"), 1)
     trim(b, b.create_internal(), 0, partition=77)
@@ -184,8 +184,8 @@ def records_that_may_not_be_deleted(b: Peer) -> None:
 
 
 @CASES.of(TRIM)
-def deletions_named_twice(b: Peer) -> None:
-    topic = untidy_times(b)
+def a_partition_whose_records_are_deleted_twice(b: Peer) -> None:
+    topic = unordered_timestamps(b)
     twice = [{"partition_index": 0, "offset": 1}, {"partition_index": 0, "offset": 2}]
     b.ask(ApiKey.DELETE_RECORDS, {"topics": [{"name": topic, "partitions": twice}], "timeout_ms": 5000})
     b.ask(ApiKey.DELETE_RECORDS, {"topics": [], "timeout_ms": 5000})

@@ -37,7 +37,7 @@ def a_batch_is_appended_with_each_acks(b: Peer) -> None:
 
 
 @CASES.of(PRODUCE)
-def acks_that_do_not_exist(b: Peer) -> None:
+def invalid_acks(b: Peer) -> None:
     topic = b.create()
     for acks in (2, -2, 32767):
         produce(b, topic, batch(), acks=acks)
@@ -55,13 +55,13 @@ def unknown_topics_and_partitions(b: Peer) -> None:
 
 
 @CASES.of(PRODUCE)
-def nothing_to_produce(b: Peer) -> None:
+def a_produce_request_without_batches(b: Peer) -> None:
     b.ask(ApiKey.PRODUCE, {"acks": -1, "timeout_ms": 1000})
     b.ask(ApiKey.PRODUCE, {"acks": -1, "timeout_ms": 1000, "topic_data": [{"name": b.create()}]})
 
 
 @CASES.of(PRODUCE)
-def internal_topics_are_for_their_coordinators(b: Peer) -> None:
+def batches_for_an_internal_topic(b: Peer) -> None:
     topic = b.create_internal()
     produce(b, topic, batch())
     produce(b, topic, batch(), partition=77)
@@ -115,7 +115,7 @@ def codecs_by_version(b: Peer) -> None:
 
 
 @CASES.of(PRODUCE)
-def records_from_too_long_ago_or_too_far_ahead(b: Peer) -> None:
+def timestamps_too_far_in_the_past_or_the_future(b: Peer) -> None:
     now = int(time.time() * 1000)
     topic = b.create("t", 1, message_timestamp_before_max_ms="60000", message_timestamp_after_max_ms="60000")
     for first in (now, now - 120_000, now + 120_000, -1, 0):
@@ -141,7 +141,7 @@ def null_keys_on_a_compacted_topic(b: Peer) -> None:
 
 
 @CASES.of(PRODUCE)
-def a_topic_with_the_brokers_time(b: Peer) -> None:
+def a_topic_with_log_append_time(b: Peer) -> None:
     topic = b.create("t", 1, message_timestamp_type="LogAppendTime")
     produce(b, topic, batch(b"a", b"b"))
     produce(b, topic, batch(b"a", b"b", compression=Compression.GZIP))
@@ -149,7 +149,7 @@ def a_topic_with_the_brokers_time(b: Peer) -> None:
 
 
 @CASES.of(PRODUCE)
-def a_topic_with_a_codec_of_its_own(b: Peer) -> None:
+def a_topic_with_a_compression_type(b: Peer) -> None:
     topic = b.create("t", 1, compression_type="gzip")
     produce(b, topic, batch(b"x" * 300))
     produce(b, topic, batch(b"x" * 300, compression=Compression.LZ4))
@@ -157,7 +157,7 @@ def a_topic_with_a_codec_of_its_own(b: Peer) -> None:
 
 
 @CASES.of(PRODUCE)
-def several_partitions_fail_each_for_itself(b: Peer) -> None:
+def partitions_fail_independently(b: Peer) -> None:
     first, second = b.create("a", 2), b.create("b")
     broken = with_byte(batch(), 17, 1)
     data = [
@@ -170,7 +170,7 @@ def several_partitions_fail_each_for_itself(b: Peer) -> None:
 
 
 @CASES.of(PRODUCE)
-def one_batch_that_no_request_may_hold_spoils_the_others(b: Peer) -> None:
+def an_invalid_batch_fails_the_whole_request(b: Peer) -> None:
     topic = b.create("a", 2)
     for bad in (batch() + batch(), with_byte(batch(), 16, 1), b""):
         parts = [{"index": 0, "records": batch()}, {"index": 1, "records": bad}]
@@ -181,7 +181,7 @@ def one_batch_that_no_request_may_hold_spoils_the_others(b: Peer) -> None:
 
 
 @CASES.of(PRODUCE)
-def a_partition_that_is_named_twice(b: Peer) -> None:
+def a_partition_with_two_batches(b: Peer) -> None:
     topic = b.create()
     parts = [{"index": 0, "records": batch(b"a")}, {"index": 0, "records": batch(b"b")}]
     b.ask(ApiKey.PRODUCE, {"acks": -1, "timeout_ms": 1000, "topic_data": [{"name": topic, "partition_data": parts}]})
@@ -189,14 +189,14 @@ def a_partition_that_is_named_twice(b: Peer) -> None:
 
 
 @CASES.of(PRODUCE)
-def fewer_replicas_in_sync_than_asked_for(b: Peer) -> None:
+def fewer_in_sync_replicas_than_required(b: Peer) -> None:
     topic = b.create("t", 1, min_insync_replicas="2")
     produce(b, topic, batch(), acks=-1)
     produce(b, topic, batch(), acks=1)
 
 
 @CASES.of(PRODUCE)
-def producers_send_their_sequences_in_order(b: Peer) -> None:
+def sequences_in_and_out_of_order(b: Peer) -> None:
     topic = b.create()
     for sequence in (5, 0, 2, 1, 1, 0, 3):
         produce(b, topic, sequenced(sequence, b"a"))
@@ -204,7 +204,7 @@ def producers_send_their_sequences_in_order(b: Peer) -> None:
 
 
 @CASES.of(PRODUCE)
-def the_last_five_batches_are_known(b: Peer) -> None:
+def duplicates_of_the_last_five_batches(b: Peer) -> None:
     topic = b.create()
     for sequence in range(0, 14, 2):
         produce(b, topic, sequenced(sequence, b"a", b"b"))
@@ -217,7 +217,7 @@ def the_last_five_batches_are_known(b: Peer) -> None:
 
 
 @CASES.of(PRODUCE)
-def epochs_of_producers(b: Peer) -> None:
+def producer_epochs(b: Peer) -> None:
     topic = b.create()
     produce(b, topic, sequenced(0, b"a", epoch=3))
     produce(b, topic, sequenced(1, b"a", epoch=4))
@@ -231,7 +231,7 @@ def epochs_of_producers(b: Peer) -> None:
 
 
 @CASES.of(PRODUCE)
-def sequences_begin_again_after_the_last(b: Peer) -> None:
+def sequences_wrap_around(b: Peer) -> None:
     topic = b.create()
     last = 2**31 - 1
     produce(b, topic, sequenced(last - 1, b"a", b"b"))
@@ -243,7 +243,7 @@ def sequences_begin_again_after_the_last(b: Peer) -> None:
 
 
 @CASES.of(PRODUCE)
-def odd_producers(b: Peer) -> None:
+def negative_producer_ids_epochs_and_sequences(b: Peer) -> None:
     topic = b.create()
     produce(b, topic, sequenced(-1, b"a"))
     produce(b, topic, sequenced(0, b"a", epoch=-2))
@@ -253,7 +253,7 @@ def odd_producers(b: Peer) -> None:
 
 
 @CASES.of(PRODUCE)
-def a_topic_that_went_and_came_back_knows_no_producers(b: Peer) -> None:
+def a_recreated_topic_has_no_producers(b: Peer) -> None:
     topic = b.create()
     produce(b, topic, sequenced(0, b"a"))
     b.ask(ApiKey.DELETE_TOPICS, {"topic_names": [topic], "timeout_ms": 30000}, 5, is_noted=False)
@@ -263,7 +263,7 @@ def a_topic_that_went_and_came_back_knows_no_producers(b: Peer) -> None:
 
 
 @CASES.of(PRODUCE)
-def deleted_records_leave_their_producers_known(b: Peer) -> None:
+def producers_are_kept_when_their_records_are_deleted(b: Peer) -> None:
     topic = b.create()
     for sequence in range(3):
         produce(b, topic, sequenced(sequence, b"a"))
@@ -293,7 +293,7 @@ def settings_of_a_topic_change_between_batches(b: Peer) -> None:
 
 
 @CASES.of([0, 1, 2])
-def versions_of_old_message_formats_with_new_batches(b: Peer) -> None:
+def old_produce_versions_with_new_batches(b: Peer) -> None:
     topic = b.create()
     produce(b, topic, batch())
 

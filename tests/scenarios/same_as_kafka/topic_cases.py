@@ -51,7 +51,7 @@ def validate_only_creates_nothing(b: Peer) -> None:
 
 
 @CASES.of(CREATE)
-def names_that_no_topic_can_have(b: Peer) -> None:
+def invalid_topic_names(b: Peer) -> None:
     for name in (
         "",
         ".",
@@ -69,7 +69,7 @@ def names_that_no_topic_can_have(b: Peer) -> None:
 
 
 @CASES.of(CREATE)
-def names_that_collide(b: Peer) -> None:
+def colliding_topic_names(b: Peer) -> None:
     create(b, topic(b.name("a.b")))
     create(b, topic(b.name("a_b")))
 
@@ -114,7 +114,7 @@ def manual_assignments(b: Peer) -> None:
 
 
 @CASES.of(range(1, 8))
-def an_assignment_to_no_broker_that_is_there(b: Peer) -> None:
+def assignments_to_unknown_brokers(b: Peer) -> None:
     for name, brokers in (("unknown", (5,)), ("negative", (-1,)), ("none", ()), ("one-of-two", (0, 5))):
         create(b, topic(b.name(name), -1, -1, assignments=assigned(brokers)), validate_only=True)
 
@@ -157,19 +157,19 @@ def settings_of_new_topics(b: Peer) -> None:
 
 
 @CASES.of(CREATE)
-def a_setting_named_twice_for_a_new_topic(b: Peer) -> None:
+def a_topic_with_the_same_setting_twice(b: Peer) -> None:
     configs = [{"name": "retention.ms", "value": "1"}, {"name": "retention.ms", "value": "2"}]
     create(b, topic(b.name(), configs=configs))
 
 
 @CASES.of(CREATE)
-def topics_named_twice_beside_good_ones(b: Peer) -> None:
+def a_topic_that_is_created_twice_in_a_request(b: Peer) -> None:
     create(b, topic(b.name("a")), topic(b.name("b")), topic(b.name("a"), 2))
     metadata(b, b.name("a"), b.name("b"), version=7)
 
 
 @CASES.of(CREATE)
-def nothing_to_create(b: Peer) -> None:
+def a_request_to_create_no_topics(b: Peer) -> None:
     create(b)
 
 
@@ -179,7 +179,7 @@ def the_name_of_the_metadata_topic(b: Peer) -> None:
 
 
 @CASES.of(CREATE)
-def no_time_to_create_topics(b: Peer) -> None:
+def topic_creations_that_do_not_wait(b: Peer) -> None:
     create(b, topic(b.name("zero")), topic(b.name("zero-bad"), 0), timeout_ms=0)
     create(b, topic(b.name("negative")), timeout_ms=-1)
     if b.version:
@@ -196,7 +196,7 @@ def delete(b: Peer, *names: str, timeout_ms: int = 30000) -> None:
 
 
 @CASES.of(DELETE)
-def topics_are_deleted_beside_unknown_ones(b: Peer) -> None:
+def known_and_unknown_topics_are_deleted(b: Peer) -> None:
     b.create("a")
     b.create("b", 2)
     delete(b, b.name("a"), b.name("none"), b.name("b"))
@@ -205,19 +205,19 @@ def topics_are_deleted_beside_unknown_ones(b: Peer) -> None:
 
 
 @CASES.of(DELETE)
-def names_to_delete_that_no_topic_can_have(b: Peer) -> None:
+def invalid_names_are_deleted(b: Peer) -> None:
     delete(b, "", "a/b", "x" * 250, "..")
 
 
 @CASES.of(DELETE)
-def a_topic_to_delete_named_twice(b: Peer) -> None:
+def a_topic_that_is_deleted_twice_in_a_request(b: Peer) -> None:
     b.create("a")
     delete(b, b.name("a"), b.name("a"))
     delete(b, b.name("none"), b.name("none"))
 
 
 @CASES.of(DELETE)
-def nothing_to_delete(b: Peer) -> None:
+def a_request_to_delete_no_topics(b: Peer) -> None:
     delete(b)
 
 
@@ -240,7 +240,7 @@ def topics_are_deleted_by_id(b: Peer) -> None:
 
 
 @CASES.of(DELETE)
-def the_time_to_delete_topics_is_negative(b: Peer) -> None:
+def a_topic_deletion_with_a_negative_timeout(b: Peer) -> None:
     b.create("a")
     delete(b, b.name("a"), timeout_ms=-1)
 
@@ -258,7 +258,7 @@ def grow(b: Peer, *topics: dict[str, Any], timeout_ms: int = 30000, validate_onl
 
 
 @CASES.of(GROW)
-def partitions_become_more_never_fewer(b: Peer) -> None:
+def new_partition_counts(b: Peer) -> None:
     name = b.create("t", 2)
     for count in (1, 2, 0, -1, 3):
         grow(b, {"name": name, "count": count})
@@ -267,12 +267,12 @@ def partitions_become_more_never_fewer(b: Peer) -> None:
 
 
 @CASES.of(GROW)
-def partitions_of_unknown_topics(b: Peer) -> None:
+def new_partition_counts_of_unknown_topics(b: Peer) -> None:
     grow(b, {"name": b.name("none"), "count": 2}, {"name": "a/b", "count": 2}, {"name": "", "count": 2})
 
 
 @CASES.of(GROW)
-def assignments_of_more_partitions(b: Peer) -> None:
+def assignments_of_new_partitions(b: Peer) -> None:
     name = b.create()
 
     def with_brokers(count: int, *replicas: tuple[int, ...]) -> None:
@@ -292,19 +292,19 @@ def assignments_of_more_partitions(b: Peer) -> None:
 
 
 @CASES.of(GROW)
-def a_topic_to_grow_named_twice(b: Peer) -> None:
+def a_topic_whose_partitions_are_created_twice_in_a_request(b: Peer) -> None:
     b.create("a")
     b.create("b")
     grow(b, {"name": b.name("a"), "count": 2}, {"name": b.name("b"), "count": 2}, {"name": b.name("a"), "count": 3})
 
 
 @CASES.of(GROW)
-def nothing_to_grow(b: Peer) -> None:
+def a_request_to_create_no_partitions(b: Peer) -> None:
     grow(b)
 
 
 @CASES.of(GROW)
-def no_time_to_grow(b: Peer) -> None:
+def partition_creations_that_do_not_wait(b: Peer) -> None:
     name = b.create()
     grow(b, {"name": name, "count": 2}, timeout_ms=0)
     grow(b, {"name": name, "count": 9}, timeout_ms=-1, validate_only=True)
@@ -324,30 +324,30 @@ def known_and_unknown_topics_without_creation(b: Peer) -> None:
 
 
 @CASES.of(METADATA)
-def a_known_topic_and_all_that_is_told_of_it(b: Peer) -> None:
+def metadata_of_a_topic(b: Peer) -> None:
     b.create("a", 2)
     metadata(b, b.name("a"), allow_auto_topic_creation=True)
 
 
 @CASES.of(METADATA)
-def topics_are_created_because_they_are_asked_for(b: Peer) -> None:
+def topics_are_created_by_metadata_requests(b: Peer) -> None:
     metadata(b, b.name("new"), "a/b", allow_auto_topic_creation=True)
     time.sleep(0.5)
     metadata(b, b.name("new"), allow_auto_topic_creation=True)
 
 
 @CASES.of(METADATA)
-def no_topics_at_all(b: Peer) -> None:
+def metadata_of_no_topics(b: Peer) -> None:
     if b.version:
         metadata(b)
 
 
 @CASES.of(METADATA)
-def all_topics(b: Peer) -> None:
+def metadata_of_all_topics(b: Peer) -> None:
     b.create("a", 2)
     b.create("b")
     answer = b.ask(ApiKey.METADATA, {"topics": None if b.version else []}, is_noted=False)
-    answer["Topics"] = [told for told in answer["Topics"] if told["Name"].startswith(b.name(""))]
+    answer["Topics"] = [topic for topic in answer["Topics"] if topic["Name"].startswith(b.name(""))]
     b.note("METADATA", answer)
 
 
@@ -365,7 +365,7 @@ def authorized_operations(b: Peer) -> None:
 
 
 @CASES.of([10, 11])
-def topics_by_id(b: Peer) -> None:
+def metadata_by_topic_id(b: Peer) -> None:
     known = b.topic_id(b.create("a"))
     for entry in (
         {"topic_id": known, "name": None},

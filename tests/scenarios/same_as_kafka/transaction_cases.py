@@ -145,7 +145,7 @@ def producers_of_a_transactional_id(b: Peer) -> None:
 
 
 @CASES.of(range(5))
-def ids_and_time_outs_that_init_producer_id_refuses(b: Peer) -> None:
+def invalid_transactional_ids_and_timeouts(b: Peer) -> None:
     name = b.name("id")
     coordinator(b, name)
     for timeout_ms in (0, -1, 1, 900000, 900001, 2147483647, -2147483648):
@@ -183,7 +183,7 @@ def a_transactional_id_with_an_open_transaction(b: Peer) -> None:
 
 
 @CASES.of([3, 4])
-def producers_that_go_on(b: Peer) -> None:
+def a_producer_bumps_its_epoch(b: Peer) -> None:
     name = b.name("id")
     first = new_producer(b, name)
     second = init(b, name, expected=first, about="bumps")
@@ -197,7 +197,7 @@ def producers_that_go_on(b: Peer) -> None:
 
 
 @CASES.of([3, 4])
-def a_producer_that_goes_on_with_its_transaction_open(b: Peer) -> None:
+def a_producer_bumps_its_epoch_with_an_open_transaction(b: Peer) -> None:
     name, topic = b.name("id"), b.create()
     producer = new_producer(b, name)
     add(b, name, producer, [(topic, [0])], 3)
@@ -208,7 +208,7 @@ def a_producer_that_goes_on_with_its_transaction_open(b: Peer) -> None:
 
 
 @CASES.of([3, 4])
-def a_zombie_that_goes_on_while_its_successor_has_a_transaction_open(b: Peer) -> None:
+def a_zombie_bumps_its_epoch_while_its_successor_has_an_open_transaction(b: Peer) -> None:
     name, topic = b.name("id"), b.create()
     old = new_producer(b, name)
     producer = init(b, name)
@@ -235,7 +235,7 @@ def partitions_of_a_transaction(b: Peer) -> None:
 
 
 @CASES.of(range(4))
-def a_transaction_of_no_partitions(b: Peer) -> None:
+def a_transaction_without_partitions(b: Peer) -> None:
     name = b.name("id")
     producer = new_producer(b, name)
     add(b, name, producer, [])
@@ -246,7 +246,7 @@ def a_transaction_of_no_partitions(b: Peer) -> None:
 
 
 @CASES.of(range(4))
-def partitions_that_are_not_there(b: Peer) -> None:
+def unknown_partitions_are_added_to_a_transaction(b: Peer) -> None:
     name, topic = b.name("id"), b.create("t", 2)
     producer = new_producer(b, name)
     add(b, name, producer, [(topic, [0, 7]), (b.name("none"), [0])])
@@ -257,7 +257,7 @@ def partitions_that_are_not_there(b: Peer) -> None:
 
 
 @CASES.of(range(4))
-def partitions_of_producers_that_are_not_the_ids(b: Peer) -> None:
+def partitions_are_added_by_other_producers(b: Peer) -> None:
     name, topic = b.name("id"), b.create()
     producer = new_producer(b, name)
     add(b, b.name("nobody"), producer, [(topic, [0])])
@@ -267,7 +267,7 @@ def partitions_of_producers_that_are_not_the_ids(b: Peer) -> None:
 
 
 @CASES.of(range(4))
-def offsets_of_a_transaction(b: Peer) -> None:
+def offsets_are_added_to_a_transaction(b: Peer) -> None:
     name = b.name("id")
     producer = new_producer(b, name)
     add_offsets(b, b.name("nobody"), producer, "g")
@@ -285,7 +285,7 @@ def offsets_of_a_transaction(b: Peer) -> None:
 
 
 @CASES.of(range(4))
-def ends_of_transactions(b: Peer) -> None:
+def transactions_are_ended(b: Peer) -> None:
     name, topic = b.name("id"), b.create()
     producer = new_producer(b, name)
     for committed in (True, False):
@@ -300,7 +300,7 @@ def ends_of_transactions(b: Peer) -> None:
 
 
 @CASES.of(range(4))
-def ends_by_producers_that_are_not_the_ids(b: Peer) -> None:
+def transactions_are_ended_by_other_producers(b: Peer) -> None:
     name, topic = b.name("id"), b.create()
     producer = new_producer(b, name)
     add(b, name, producer, [(topic, [0])], 3)
@@ -324,7 +324,7 @@ def a_transaction_whose_topic_is_deleted(b: Peer) -> None:
 
 
 @CASES.of([3])
-def a_transaction_whose_time_is_over(b: Peer) -> None:
+def a_transaction_that_times_out(b: Peer) -> None:
     name, topic = b.name("id"), b.create()
     producer = new_producer(b, name, timeout_ms=500)
     add(b, name, producer, [(topic, [0])])
@@ -339,7 +339,7 @@ def a_transaction_whose_time_is_over(b: Peer) -> None:
 
 
 @CASES.of([3])
-def transactional_ids_of_odd_names(b: Peer) -> None:
+def unusual_transactional_ids(b: Peer) -> None:
     topic = b.create()
     for name in ("a b", "ünïcödé", "x" * 30000, "\u0000", "polygenelubricants"):
         coordinator(b, b.name(name))
@@ -354,7 +354,7 @@ def transactional_ids_of_odd_names(b: Peer) -> None:
 
 
 @CASES.of([0])
-def descriptions_of_transactional_ids(b: Peer) -> None:
+def transactional_ids_are_described(b: Peer) -> None:
     name, topic, other = b.name("id"), b.create("t", 3), b.create("u")
     producer = new_producer(b, name, timeout_ms=12345)
     add(b, name, producer, [(topic, [2, 0]), (other, [0])], 3)
@@ -366,7 +366,7 @@ def descriptions_of_transactional_ids(b: Peer) -> None:
 
 
 @CASES.of([0])
-def descriptions_of_an_id_whose_next_producer_has_begun(b: Peer) -> None:
+def a_transactional_id_is_described_after_its_next_producer_began(b: Peer) -> None:
     name, topic = b.name("id"), b.create()
     producer = new_producer(b, name)
     add(b, name, producer, [(topic, [0])], 3)
@@ -378,7 +378,7 @@ def descriptions_of_an_id_whose_next_producer_has_begun(b: Peer) -> None:
 
 
 @CASES.of([0])
-def lists_of_transactional_ids(b: Peer) -> None:
+def transactional_ids_are_listed(b: Peer) -> None:
     topic = b.create()
     producers = {}
     for kind in ("empty", "open", "committed", "aborted"):

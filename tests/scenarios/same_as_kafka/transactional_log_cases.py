@@ -167,7 +167,7 @@ def mark(
 
 
 @CASES.of([4, 8, 12])
-def a_transaction_that_is_aborted_and_one_that_is_committed(b: Peer) -> None:
+def an_aborted_and_a_committed_transaction(b: Peer) -> None:
     topic = b.create()
     producer = new_producer(b)
     b.produce(topic, batch(b"before"))
@@ -185,7 +185,7 @@ def a_transaction_that_is_aborted_and_one_that_is_committed(b: Peer) -> None:
 
 
 @CASES.of([8])
-def batches_that_belong_to_no_open_transaction(b: Peer) -> None:
+def batches_outside_an_open_transaction(b: Peer) -> None:
     topic = b.create(partitions=2)
     producer = new_producer(b)
     write(b, producer, topic, 0)
@@ -205,7 +205,7 @@ def batches_that_belong_to_no_open_transaction(b: Peer) -> None:
 
 
 @CASES.of([8])
-def a_sequence_behind_one_that_was_refused(b: Peer) -> None:
+def a_sequence_after_a_refused_batch(b: Peer) -> None:
     topic = b.create()
     producer = new_producer(b)
     write(b, producer, topic, 0)
@@ -239,7 +239,7 @@ def records_of_an_open_transaction_are_deleted(b: Peer) -> None:
 
 
 @CASES.of([1])
-def markers_of_coordinators_of_other_epochs(b: Peer) -> None:
+def markers_with_other_epochs(b: Peer) -> None:
     topic = b.create()
     producer = new_producer(b)
     add(b, producer, topic)
@@ -257,7 +257,7 @@ def markers_of_coordinators_of_other_epochs(b: Peer) -> None:
 
 
 @CASES.of([1])
-def a_transaction_that_hangs_is_ended_by_an_administrator(b: Peer) -> None:
+def a_hanging_transaction_is_aborted_by_an_administrator(b: Peer) -> None:
     """Does the same as Kafka's TransactionsCommand abort: the marker has the epochs that DescribeProducers returned."""
     topic = b.create()
     producer = new_producer(b)

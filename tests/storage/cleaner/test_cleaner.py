@@ -15,7 +15,7 @@ from odradek.storage.log import Log
 from odradek.timer import ManualClock
 from tests.memory_files import ForgetfulFiles
 from tests.storage.cleaner.clean_logs import batches, clean, contents, end_transaction, job_of, put, seal
-from tests.storage.small_logs import NOW, append, batch, bytes_of, open_small
+from tests.storage.small_logs import NOW, append, batch, bytes_of, open_small, truncate
 
 DAY = 86_400_000
 HOUR = 3_600_000
@@ -498,7 +498,7 @@ def test_a_truncated_log_is_cleaned_again_from_there(files: ForgetfulFiles) -> N
         seal(log)
     clean(log)
     assert log.cleaned_offset == 6
-    log.truncate_to(3)
+    truncate(log, 3)
     assert log.cleaned_offset == 3
 
 

@@ -19,7 +19,7 @@ PROTOCOL, FENCED, REQUIRED = "INCONSISTENT_GROUP_PROTOCOL", "FENCED_INSTANCE_ID"
 FULL, NON_EMPTY, NOT_FOUND = "GROUP_MAX_SIZE_REACHED", "NON_EMPTY_GROUP", "GROUP_ID_NOT_FOUND"
 
 
-class Wish(NamedTuple):
+class JoinRequest(NamedTuple):
     """The fields of a JoinGroup. Protocols: ((name, metadata), ...)."""
 
     instance: str | None
@@ -30,9 +30,9 @@ class Wish(NamedTuple):
     can_skip: bool
 
 
-class Person:
-    def __init__(self, wish: Wish) -> None:
-        self.wish, self.assignment = wish, b""
+class ReferenceMember:
+    def __init__(self, request: JoinRequest) -> None:
+        self.request, self.assignment = request, b""
         self.join: int | None = None
         self.sync: int | None = None
         self.due: int | None = None
@@ -44,14 +44,14 @@ class ReferenceGroup:
         self.delay_ms, self.max_size = delay_ms, max_size
         self.now, self.ids, self.tie, self.fails = 0, 0, False, False
         self.answers: dict[int, Any] = {}
-        self.saved: tuple[int, str | None, int | None, dict[int, Person]] | None = None
+        self.saved: tuple[int, str | None, int | None, dict[int, ReferenceMember]] | None = None
         self.clear()
 
     def clear(self) -> None:
         self.exists, self.state, self.generation = False, "Empty", 0
         self.protocol: str | None = None
         self.leader: int | None = None
-        self.people: dict[int, Person] = {}
+        self.members: dict[int, ReferenceMember] = {}
         self.pending: dict[int, int] = {}
         self.unsynced: set[int] = set()
         self.join_due: int | None = None
@@ -61,95 +61,93 @@ class ReferenceGroup:
 
     # --- requests: each returns or notes its answer -----------------------------------------------------------------
 
-    def join(self, number: int, who: int | None, wish: Wish) -> None:
-        person = self.people.get(who) if who is not None else None
+    def join(self, number: int, who: int | None, request: JoinRequest) -> None:
+        member = self.members.get(who) if who is not None else None
         if who is not None and not self.exists:
             self.answer(number, UNKNOWN, who)
             return
-        joined = sum(each.join is not None for each in self.people.values())
+        joined = sum(each.join is not None for each in self.members.values())
         if self.state == "PreparingRebalance":
-            room = (person is not None and person.join is not None) or joined < self.max_size
+            is_accepted = (member is not None and member.join is not None) or joined < self.max_size
         else:
-            room = self.state == "Empty" or person is not None or len(self.people) < self.max_size
-        if not room:
-            if person is not None and who is not None:
+            is_accepted = self.state == "Empty" or member is not None or len(self.members) < self.max_size
+        if not is_accepted:
+            if member is not None and who is not None:
                 self.drop(who)
             self.pending.pop(who, None) if who is not None else None
             self.answer(number, FULL, None)
             return
-        if not self.fits(wish):
+        if not self.fits(request):
             self.answer(number, PROTOCOL, who)
             return
         if who is None:
             self.exists = True
-            self.join_new(number, wish)
+            self.join_new(number, request)
             return
-        if who in self.pending and wish.instance is None:
+        if who in self.pending and request.instance is None:
             del self.pending[who]
-            self.add(number, who, wish)
+            self.add(number, who, request)
             return
-        error = self.check(who, wish.instance)
-        if error or person is None:
+        error = self.check(who, request.instance)
+        if error or member is None:
             self.answer(number, error or UNKNOWN, who)
             return
-        same = person.wish.protocols == wish.protocols
+        same = member.request.protocols == request.protocols
         if (self.state == "CompletingRebalance" and same) or (self.state == "Stable" and same and who != self.leader):
             self.answer_generation(number, who)
             return
-        self.answer_join(person, REBALANCE, who)
-        person.wish, person.join = wish._replace(instance=person.wish.instance), number
+        self.answer_join(member, REBALANCE, who)
+        member.request, member.join = request._replace(instance=member.request.instance), number
         self.prepare_if_possible()
 
-    def join_new(self, number: int, wish: Wish) -> None:
+    def join_new(self, number: int, request: JoinRequest) -> None:
         self.ids += 1
         who = self.ids
-        old = self.of_instance(wish.instance)
+        old = self.of_instance(request.instance)
         if old is not None:
-            self.replace(number, old, who, wish)
+            self.replace(number, old, who, request)
             return
-        if wish.known_ids and wish.instance is None:
-            self.pending[who] = self.now + wish.session_ms
+        if request.known_ids and request.instance is None:
+            self.pending[who] = self.now + request.session_ms
             self.answer(number, REQUIRED, who)
             return
-        self.add(number, who, wish)
+        self.add(number, who, request)
         return
 
-    def add(self, number: int, who: int, wish: Wish) -> None:
-        person = self.people[who] = Person(wish)
-        person.join, person.due = number, self.now + NEW_MS
+    def add(self, number: int, who: int, request: JoinRequest) -> None:
+        member = self.members[who] = ReferenceMember(request)
+        member.join, member.due = number, self.now + NEW_MS
         if self.leader is None:
             self.leader = who
         self.added |= self.state == "PreparingRebalance" and self.generation == 0
         self.prepare_if_possible()
 
-    def replace(self, number: int, old: int, who: int, wish: Wish) -> None:
-        person, old_leader, old_wish = self.people.pop(old), self.leader, self.wish_of(old)
-        self.answer_join(person, FENCED, old)
-        self.answer_sync(person, FENCED)
-        self.people[who] = person
+    def replace(self, number: int, old: int, who: int, request: JoinRequest) -> None:
+        member, old_leader = self.members.pop(old), self.leader
+        self.answer_join(member, FENCED, old)
+        self.answer_sync(member, FENCED)
+        self.members[who] = member
         self.unsynced = {who if each == old else each for each in self.unsynced}
         self.leader = who if self.leader == old else self.leader
-        old_wish, person.wish = person.wish, wish
-        person.due, person.join = self.now + (NEW_MS if person.is_new else wish.session_ms), number
+        old_request, member.request = member.request, request
+        member.due, member.join = self.now + (NEW_MS if member.is_new else request.session_ms), number
         if self.state == "CompletingRebalance" or (self.state == "Stable" and self.vote() != self.protocol):
             self.prepare()
             return
         if self.state == "Stable" and self.save():
-            person.join = None
+            member.join = None
             leads = self.leader == who
-            leader = self.leader if wish.can_skip else old_leader
-            members = self.said() if wish.can_skip and leads else ()
-            self.answers[number] = (OK, self.generation, self.protocol, leader, who, members, wish.can_skip and leads)
+            leader = self.leader if request.can_skip else old_leader
+            skips = request.can_skip and leads
+            members = self.subscriptions() if skips else ()
+            self.answers[number] = (OK, self.generation, self.protocol, leader, who, members, skips)
         elif self.state == "Stable":
-            person.join, person.wish = None, old_wish
-            self.people[old] = self.people.pop(who)
+            member.join, member.request = None, old_request
+            self.members[old] = self.members.pop(who)
             self.unsynced = {old if each == who else each for each in self.unsynced}
             self.leader = old if self.leader == who else self.leader
-            person.due = self.now + old_wish.session_ms
+            member.due = self.now + old_request.session_ms
             self.answer(number, COORD_NA, None)
-
-    def wish_of(self, who: int) -> Wish | None:
-        return self.people[who].wish if who in self.people else None
 
     def sync(self, number: int, who: int, instance: str | None, generation: int, given: Mapping[int, bytes]) -> None:
         error = self.check(who, instance)
@@ -160,14 +158,14 @@ class ReferenceGroup:
         if error:
             self.answers[number] = (error, b"")
             return
-        person = self.people[who]
+        member = self.members[who]
         self.synced(who)
         if self.state == "Stable":
-            person.due = self.now + person.wish.session_ms
-            self.answers[number] = (OK, person.assignment)
+            member.due = self.now + member.request.session_ms
+            self.answers[number] = (OK, member.assignment)
             return
-        self.answer_sync(person, REBALANCE)
-        person.sync = number
+        self.answer_sync(member, REBALANCE)
+        member.sync = number
         if who == self.leader:
             self.assign(given)
 
@@ -175,7 +173,7 @@ class ReferenceGroup:
         error = self.check(who, instance)
         if error or generation != self.generation:
             return error or GENERATION
-        self.people[who].due = self.now + self.people[who].wish.session_ms
+        self.members[who].due = self.now + self.members[who].request.session_ms
         return REBALANCE if self.state == "PreparingRebalance" else OK
 
     def leave(self, who: int | None, instance: str | None) -> str:
@@ -204,16 +202,16 @@ class ReferenceGroup:
         return OK
 
     def restart(self) -> None:
-        for who, person in self.people.items():
-            self.answer_join(person, NOT_COORD, who)
-            self.answer_sync(person, NOT_COORD)
+        for who, member in self.members.items():
+            self.answer_join(member, NOT_COORD, who)
+            self.answer_sync(member, NOT_COORD)
         self.clear()
         if self.saved is not None:
             self.exists = True
-            self.generation, self.protocol, self.leader, self.people = deepcopy(self.saved)
-            self.state = "Stable" if self.people else "Empty"
-            for person in self.people.values():
-                person.due = self.now + person.wish.session_ms
+            self.generation, self.protocol, self.leader, self.members = deepcopy(self.saved)
+            self.state = "Stable" if self.members else "Empty"
+            for member in self.members.values():
+                member.due = self.now + member.request.session_ms
 
     # --- time -------------------------------------------------------------------------------------------------------
 
@@ -222,7 +220,7 @@ class ReferenceGroup:
         while not self.tie:
             self.settle()
             due = [(self.join_due, "join", 0), (self.sync_due, "sync", 0)]
-            due += [(person.due, "session", who) for who, person in self.people.items()]
+            due += [(member.due, "session", who) for who, member in self.members.items()]
             due += [(at, "session", who) for who, at in self.pending.items()]
             coming = sorted((at, kind, who) for at, kind, who in due if at is not None and at <= end)
             if not coming:
@@ -236,7 +234,7 @@ class ReferenceGroup:
 
     def is_tie(self, due: list[tuple[int, str, int]]) -> bool:
         """Sessions of members that were in a generation may expire in any order."""
-        first = [who for _, _, who in due if who in self.pending or (who in self.people and self.people[who].is_new)]
+        first = [who for _, _, who in due if who in self.pending or (who in self.members and self.members[who].is_new)]
         return len({kind for _, kind, _ in due}) > 1 or (len(due) > 1 and bool(first))
 
     def join_over(self, _who: int) -> None:
@@ -256,9 +254,9 @@ class ReferenceGroup:
         if who in self.pending:
             del self.pending[who]
             return
-        person = self.people[who]
-        if not person.is_new and (person.join is not None or person.sync is not None):
-            person.due = None
+        member = self.members[who]
+        if not member.is_new and (member.join is not None or member.sync is not None):
+            member.due = None
         else:
             self.remove(who)
 
@@ -272,7 +270,7 @@ class ReferenceGroup:
         if self.state == "CompletingRebalance":
             self.refuse_syncs(REBALANCE)
         self.unsynced, self.sync_due, self.added = set(), None, False
-        longest = max((each.wish.rebalance_ms for each in self.people.values()), default=0)
+        longest = max((each.request.rebalance_ms for each in self.members.values()), default=0)
         if self.state == "Empty":
             self.join_due, self.initial_left = self.now + self.delay_ms, max(longest - self.delay_ms, 0)
         else:
@@ -281,30 +279,30 @@ class ReferenceGroup:
 
     def settle(self) -> None:
         waits = self.state != "PreparingRebalance" or self.initial_left is not None or self.pending
-        if not waits and all(person.join is not None for person in self.people.values()):
+        if not waits and all(member.join is not None for member in self.members.values()):
             self.complete()
 
     def complete(self) -> None:
-        for who in [who for who, each in self.people.items() if each.join is None and each.wish.instance is None]:
+        for who in [who for who, each in self.members.items() if each.join is None and each.request.instance is None]:
             self.drop(who)
-        joined = [who for who, each in self.people.items() if each.join is not None]
-        longest = max((each.wish.rebalance_ms for each in self.people.values()), default=0)
-        if self.people and not joined:
+        joined = [who for who, each in self.members.items() if each.join is not None]
+        longest = max((each.request.rebalance_ms for each in self.members.values()), default=0)
+        if self.members and not joined:
             self.join_due, self.initial_left = self.now + longest, None
             return
         self.generation += 1
         self.join_due = self.initial_left = None
-        if not self.people:
+        if not self.members:
             self.state, self.protocol = "Empty", None
             self.save()
             return
         self.leader = self.leader if self.leader in joined else joined[0]
         self.state, self.protocol = "CompletingRebalance", self.vote()
-        self.unsynced, self.sync_due = set(self.people), self.now + longest
-        for who, person in self.people.items():
-            if person.join is not None:
-                self.answer_generation(person.join, who)
-            person.join, person.is_new, person.due = None, False, self.now + person.wish.session_ms
+        self.unsynced, self.sync_due = set(self.members), self.now + longest
+        for who, member in self.members.items():
+            if member.join is not None:
+                self.answer_generation(member.join, who)
+            member.join, member.is_new, member.due = None, False, self.now + member.request.session_ms
 
     def assign(self, given: Mapping[int, bytes]) -> None:
         if not self.save(given):
@@ -312,16 +310,16 @@ class ReferenceGroup:
             self.prepare()
             return
         self.state = "Stable"
-        for who, person in self.people.items():
-            person.assignment = given.get(who, b"")
-            if self.answer_sync(person, OK):
-                person.due = self.now + person.wish.session_ms
+        for who, member in self.members.items():
+            member.assignment = given.get(who, b"")
+            if self.answer_sync(member, OK):
+                member.due = self.now + member.request.session_ms
 
     def refuse_syncs(self, error: str) -> None:
-        for person in self.people.values():
-            person.assignment = b""
-            if self.answer_sync(person, error):
-                person.due = self.now + person.wish.session_ms
+        for member in self.members.values():
+            member.assignment = b""
+            if self.answer_sync(member, error):
+                member.due = self.now + member.request.session_ms
 
     def synced(self, who: int) -> None:
         self.unsynced.discard(who)
@@ -332,13 +330,13 @@ class ReferenceGroup:
         self.prepare_if_possible()
 
     def drop(self, who: int) -> None:
-        person = self.people[who]
-        self.answer_join(person, UNKNOWN, None)
-        self.answer_sync(person, UNKNOWN)
-        del self.people[who]
+        member = self.members[who]
+        self.answer_join(member, UNKNOWN, None)
+        self.answer_sync(member, UNKNOWN)
+        del self.members[who]
         self.synced(who)
         if self.leader == who:
-            self.leader = next(iter(self.people), None)
+            self.leader = next(iter(self.members), None)
 
     # --- looking ----------------------------------------------------------------------------------------------------
 
@@ -350,27 +348,29 @@ class ReferenceGroup:
                 return UNKNOWN
             if current != who:
                 return FENCED
-        return "" if who in self.people else UNKNOWN
+        return "" if who in self.members else UNKNOWN
 
     def of_instance(self, instance: str | None) -> int | None:
-        found = [who for who, each in self.people.items() if instance is not None and each.wish.instance == instance]
+        found = [
+            who for who, each in self.members.items() if instance is not None and each.request.instance == instance
+        ]
         return found[0] if found else None
 
     def common(self) -> set[str]:
-        return set.intersection(*({name for name, _ in each.wish.protocols} for each in self.people.values()))
+        return set.intersection(*({name for name, _ in each.request.protocols} for each in self.members.values()))
 
-    def fits(self, wish: Wish) -> bool:
-        if self.state == "Empty" or not self.people:
-            return bool(wish.protocols)
-        return bool(self.common() & {name for name, _ in wish.protocols})
+    def fits(self, request: JoinRequest) -> bool:
+        if self.state == "Empty" or not self.members:
+            return bool(request.protocols)
+        return bool(self.common() & {name for name, _ in request.protocols})
 
     def vote(self) -> str:
         common = self.common()
-        votes = [next(name for name, _ in each.wish.protocols if name in common) for each in self.people.values()]
+        votes = [next(name for name, _ in each.request.protocols if name in common) for each in self.members.values()]
         return Counter(votes).most_common(1)[0][0]
 
-    def said(self) -> tuple[tuple[int, bytes], ...]:
-        return tuple((who, dict(each.wish.protocols)[self.protocol or ""]) for who, each in self.people.items())
+    def subscriptions(self) -> tuple[tuple[int, bytes], ...]:
+        return tuple((who, dict(each.request.protocols)[self.protocol or ""]) for who, each in self.members.items())
 
     # --- answering and saving ---------------------------------------------------------------------------------------
 
@@ -378,28 +378,28 @@ class ReferenceGroup:
         self.answers[number] = (error, -1, None, None, who, (), False)
 
     def answer_generation(self, number: int, who: int) -> None:
-        members = self.said() if who == self.leader else ()
+        members = self.subscriptions() if who == self.leader else ()
         self.answers[number] = (OK, self.generation, self.protocol, self.leader, who, members, False)
 
-    def answer_join(self, person: Person, error: str, who: int | None) -> None:
-        if person.join is not None:
-            self.answer(person.join, error, who)
-            person.join = None
+    def answer_join(self, member: ReferenceMember, error: str, who: int | None) -> None:
+        if member.join is not None:
+            self.answer(member.join, error, who)
+            member.join = None
 
-    def answer_sync(self, person: Person, error: str) -> bool:
-        number, person.sync = person.sync, None
+    def answer_sync(self, member: ReferenceMember, error: str) -> bool:
+        number, member.sync = member.sync, None
         if number is not None:
-            self.answers[number] = (error, person.assignment if error == OK else b"")
+            self.answers[number] = (error, member.assignment if error == OK else b"")
         return number is not None
 
     def save(self, given: Mapping[int, bytes] | None = None) -> bool:
         """Stores the state that a restart finds. Of a member's protocols only the chosen one is kept."""
         if self.fails:
             return False
-        people = {}
-        for who, each in self.people.items():
-            said = dict(each.wish.protocols)[self.protocol or ""]
-            kept = people[who] = Person(each.wish._replace(protocols=((self.protocol or "", said),)))
+        members = {}
+        for who, each in self.members.items():
+            metadata = dict(each.request.protocols)[self.protocol or ""]
+            kept = members[who] = ReferenceMember(each.request._replace(protocols=((self.protocol or "", metadata),)))
             kept.is_new, kept.assignment = False, each.assignment if given is None else given.get(who, b"")
-        self.saved = (self.generation, self.protocol, self.leader, people)
+        self.saved = (self.generation, self.protocol, self.leader, members)
         return True

@@ -5,15 +5,15 @@ import json
 from structlog.testing import capture_logs
 
 from odradek.broker.coordinator.group.state import TRANSITIONS
-from tests.broker.coordinator.group.group_room import GROUP, SESSION_MS, GroupRoom
+from tests.broker.coordinator.group.harness import GROUP, SESSION_MS, GroupHarness
 
 
 def test_every_state_change_of_a_group_is_logged() -> None:
-    room = GroupRoom()
+    harness = GroupHarness()
     with capture_logs() as lines:
-        (member_id,) = room.stable()
-        room.leave(member_id)
-        room.shard.delete(GROUP, lambda _: None)
+        (member_id,) = harness.stable()
+        harness.leave(member_id)
+        harness.shard.delete(GROUP, lambda _: None)
     changes = [line for line in lines if line["event"] == "group state changed"]
     moves = [(line["old"], line["new"]) for line in changes]
     assert moves == [
@@ -33,18 +33,18 @@ def test_every_state_change_of_a_group_is_logged() -> None:
 
 
 def test_removed_members_are_named_in_the_log() -> None:
-    room = GroupRoom()
-    _, silent = room.stable(2)
+    harness = GroupHarness()
+    _, silent = harness.stable(2)
     with capture_logs() as lines:
-        room.advance(SESSION_MS)
+        harness.advance(SESSION_MS)
     removed = [line for line in lines if line["event"] == "group members removed"]
     assert silent in [member for line in removed for member in line["members"]]
     assert {line["reason"] for line in removed} == {"session timed out"}
 
 
 def test_an_overlong_name_is_cut_in_the_log() -> None:
-    room = GroupRoom()
+    harness = GroupHarness()
     with capture_logs() as lines:
-        room.join(group_id="x" * 32_767, client_id="y" * 32_767)
+        harness.join(group_id="x" * 32_767, client_id="y" * 32_767)
     assert lines
     assert max(len(json.dumps(line)) for line in lines) < 2_000

@@ -17,8 +17,8 @@ import structlog
 
 from odradek.broker.coordinator.group.settings import GroupSettings
 from odradek.protocol.errors import ErrorCode, ProtocolError
-from tests.broker.coordinator.group.group_room import GROUP, Asked, GroupRoom
-from tests.broker.coordinator.group.reference_group import ReferenceGroup, Wish
+from tests.broker.coordinator.group.harness import GROUP, GroupHarness, SentRequest
+from tests.broker.coordinator.group.reference_group import JoinRequest, ReferenceGroup
 from tests.soak import rounds
 
 STEPS = rounds(10_000, in_soak=100_000)
@@ -52,16 +52,16 @@ class CountingRandom(Random):
 
 
 class Life:
-    """Drives a `GroupRoom` and the reference with the same random requests and compares them."""
+    """Drives a `GroupHarness` and the reference with the same random requests and compares them."""
 
     def __init__(self, source: Random, done: Counter[str]) -> None:
         self.random, self.done = source, done
         delay_ms = source.choice(DELAYS)
-        self.room = GroupRoom(GroupSettings(initial_rebalance_delay_ms=delay_ms, max_size=MAX_SIZE))
-        self.room.random = CountingRandom()
-        self.room.restart()
+        self.harness = GroupHarness(GroupSettings(initial_rebalance_delay_ms=delay_ms, max_size=MAX_SIZE))
+        self.harness.random = CountingRandom()
+        self.harness.restart()
         self.model = ReferenceGroup(delay_ms, MAX_SIZE)
-        self.asked: dict[int, Asked] = {}
+        self.waiting: dict[int, SentRequest] = {}
         self.requests = 0
         self.story: list[str] = []
 
@@ -84,7 +84,7 @@ class Life:
         names = self.random.choices(PROTOCOLS, (8, 8, 4, 4, 2, 1))[0]
         protocols = tuple((name, b"%d" % self.random.randrange(2)) for name in names)
         instance = self.instance_of(who)
-        wish = Wish(
+        request = JoinRequest(
             instance,
             protocols,
             self.random.choice(SESSIONS),
@@ -92,57 +92,57 @@ class Life:
             self.random.random() < 0.5,
             self.random.random() < 0.5,
         )
-        number = self.log_step("join", who, wish)
-        self.model.join(number, who, wish)
-        self.asked[number] = self.room.join(
+        number = self.log_step("join", who, request)
+        self.model.join(number, who, request)
+        self.waiting[number] = self.harness.join(
             self.name(who),
-            instance=wish.instance,
-            protocols=dict(wish.protocols),
-            session_ms=wish.session_ms,
-            rebalance_ms=wish.rebalance_ms,
-            known_ids=wish.known_ids,
-            can_skip=wish.can_skip,
+            instance=request.instance,
+            protocols=dict(request.protocols),
+            session_ms=request.session_ms,
+            rebalance_ms=request.rebalance_ms,
+            known_ids=request.known_ids,
+            can_skip=request.can_skip,
         )
 
     def sync(self) -> None:
         who = self.somebody()
         instance, generation = self.instance_of(who), self.some_generation()
-        given = {each: b"%d" % self.requests for each in self.model.people if self.random.random() < 0.9}
+        given = {each: b"%d" % self.requests for each in self.model.members if self.random.random() < 0.9}
         number = self.log_step("sync", who, instance, generation, given)
         self.model.sync(number, who or 0, instance, generation, given)
         assignments = {self.name(each): assignment for each, assignment in given.items()}
-        self.asked[number] = self.room.sync(self.name(who or 0), generation, assignments, instance=instance)
+        self.waiting[number] = self.harness.sync(self.name(who or 0), generation, assignments, instance=instance)
 
     def beat(self) -> None:
         who, generation = self.somebody(), self.some_generation()
         instance = self.instance_of(who)
         self.log_step("heartbeat", who, instance, generation)
         expected = self.model.heartbeat(who or 0, instance, generation)
-        assert self.room.heartbeat(self.name(who or 0), generation, instance).name == expected
+        assert self.harness.heartbeat(self.name(who or 0), generation, instance).name == expected
 
     def leave(self) -> None:
         who = self.somebody(newcomers=0.1)
         instance = self.instance_of(who)
         self.log_step("leave", who, instance)
         expected = self.model.leave(who, instance)
-        assert self.room.leave(self.name(who), instance).name == expected
+        assert self.harness.leave(self.name(who), instance).name == expected
 
     def wait(self) -> None:
         ms = self.random.choice((1, 400, 2_500, 6_000, 40_000)) + self.random.randrange(400)
         self.log_step("wait", ms)
         self.model.advance(ms)
         if not self.model.tie:
-            self.room.advance(ms)
+            self.harness.advance(ms)
 
     def restart(self) -> None:
         self.log_step("restart")
         self.model.restart()
-        self.room.restart()
+        self.harness.restart()
 
     def disk(self) -> None:
         """Toggles whether the log accepts appends."""
         self.model.fails = not self.model.fails and self.random.random() < 0.3
-        self.room.log.failure = ErrorCode.NOT_ENOUGH_REPLICAS if self.model.fails else None
+        self.harness.log.failure = ErrorCode.NOT_ENOUGH_REPLICAS if self.model.fails else None
         self.log_step("the log fails" if self.model.fails else "the log is well")
 
     def delete(self) -> None:
@@ -150,10 +150,10 @@ class Life:
         expected = self.model.delete()
         found: list[ErrorCode] = []
         try:
-            self.room.shard.delete(GROUP, found.append)
+            self.harness.shard.delete(GROUP, found.append)
         except ProtocolError as error:
             found.append(error.code)
-        self.room.settled()
+        self.harness.settled()
         assert [code.name for code in found] == [expected]
 
     # --- choosing -------------------------------------------------------------------------------------------------
@@ -162,23 +162,23 @@ class Life:
         """Returns a member, a pending member, seldom a former member, or None for a member without an id."""
         if self.random.random() < newcomers:
             return None
-        known = [*self.model.people, *self.model.pending]
+        known = [*self.model.members, *self.model.pending]
         if not known or self.random.random() < 0.03:
             return self.random.randrange(self.model.ids + 1)
         return self.random.choice(known)
 
     def instance_of(self, who: int | None) -> str | None:
         """Returns mostly the member's own instance id."""
-        person = self.model.people.get(who or 0)
+        member = self.model.members.get(who or 0)
         if who is None or self.random.random() < 0.05:
             return self.random.choice(INSTANCES)
-        return None if person is None else person.wish.instance
+        return None if member is None else member.request.instance
 
     def some_generation(self) -> int:
         return self.model.generation - (self.random.random() < 0.05)
 
     def name(self, who: int | None) -> str:
-        """Returns the member id that the room uses."""
+        """Returns the member id in the group under test."""
         if who is None:
             return ""
         return self.names.get(who) or f"client-{UUID(int=who, version=4)}"
@@ -188,7 +188,7 @@ class Life:
         return {_number(member.member_id): member.member_id for member in self._members()}
 
     def _members(self) -> list[Any]:
-        group = self.room.shard.groups.get(GROUP)
+        group = self.harness.shard.groups.get(GROUP)
         return [] if group is None else list(group.members)
 
     def log_step(self, *what: object) -> int:
@@ -202,34 +202,34 @@ class Life:
     def compare(self) -> None:
         if self.model.tie:
             return
-        answered = {number: each for number, each in self.asked.items() if each.is_answered}
-        assert set(answered) == set(self.model.answers) & set(self.asked), self.history()
-        for number, asked in answered.items():
-            assert _fields_of(asked.response) == self.model.answers[number], f"{number}\n{self.history()}"
-            self.done[f"answered {asked.error.name}"] += 1
-            del self.asked[number]
+        answered = {number: each for number, each in self.waiting.items() if each.is_answered}
+        assert set(answered) == set(self.model.answers) & set(self.waiting), self.history()
+        for number, request in answered.items():
+            assert _fields_of(request.response) == self.model.answers[number], f"{number}\n{self.history()}"
+            self.done[f"answered {request.error.name}"] += 1
+            del self.waiting[number]
         assert self._state() == self._expected(), self.history()
 
     def _state(self) -> tuple[Any, ...]:
-        group = self.room.shard.groups.get(GROUP)
+        group = self.harness.shard.groups.get(GROUP)
         if group is None:
             return ("none",)
         members = [(_number(member.member_id), member.assignment) for member in group.members]
         pending = sorted(_number(member_id) for member_id in group.pending)
         leader = None if group.leader_id is None else _number(group.leader_id)
-        waits = self.room.waits.rebalance.delayed
+        waits = self.harness.waits.rebalance.delayed
         return (group.state.value, group.generation_id, group.protocol_name, leader, members, pending, waits)
 
     def _expected(self) -> tuple[Any, ...]:
         model = self.model
         if not model.exists:
             return ("none",)
-        members = [(who, person.assignment) for who, person in model.people.items()]
+        members = [(who, member.assignment) for who, member in model.members.items()]
         waits = sum(due is not None for due in (model.join_due, model.sync_due))
         return (model.state, model.generation, model.protocol, model.leader, members, sorted(model.pending), waits)
 
     def history(self) -> str:
-        return "\n".join([*self.story[-40:], f"room  {self._state()}", f"model {self._expected()}"])
+        return "\n".join([*self.story[-40:], f"group {self._state()}", f"model {self._expected()}"])
 
 
 def _number(member_id: str) -> int:

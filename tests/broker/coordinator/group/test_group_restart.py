@@ -13,7 +13,7 @@ from odradek.broker.coordinator.record import CoordinatorRecord
 from odradek.protocol.errors import ErrorCode, MalformedMessage
 from odradek.protocol.messages.group_records import GroupMetadataValue
 from odradek.timer import ManualClock
-from tests.broker.coordinator.group.group_room import GROUP, SESSION_MS, GroupRoom, subscription
+from tests.broker.coordinator.group.harness import GROUP, SESSION_MS, GroupHarness, subscription
 
 VECTORS = Path(__file__).parents[3] / "vectors" / "coordinator_records"
 
@@ -23,98 +23,100 @@ def vectors(name: str) -> list[dict[str, object]]:
 
 
 def test_a_group_is_written_when_it_becomes_stable_or_empty_and_at_no_other_time() -> None:
-    room = GroupRoom()
-    member_id = room.join().response.member_id
-    assert room.log.records == []
-    room.sync(member_id, 1)
-    assert len(room.log.records) == 1
-    room.heartbeat(member_id, 1)
-    room.leave(member_id)
-    assert len(room.log.records) == 2
-    assert {read_group_id(record) for record in room.log.records} == {GROUP}
-    generations = [read_group(GROUP, record.value or b"", room.clock).generation_id for record in room.log.records]
+    harness = GroupHarness()
+    member_id = harness.join().response.member_id
+    assert harness.log.records == []
+    harness.sync(member_id, 1)
+    assert len(harness.log.records) == 1
+    harness.heartbeat(member_id, 1)
+    harness.leave(member_id)
+    assert len(harness.log.records) == 2
+    assert {read_group_id(record) for record in harness.log.records} == {GROUP}
+    generations = [
+        read_group(GROUP, record.value or b"", harness.clock).generation_id for record in harness.log.records
+    ]
     assert generations == [1, 2]
 
 
 def test_a_restart_restores_a_stable_group_with_its_members_and_their_assignments() -> None:
-    room = GroupRoom()
-    leader, follower = room.stable(2, protocols={"range": subscription("orders", "bills")})
-    room.restart()
-    assert (room.state, room.group.generation_id, room.group.leader_id) == (GroupState.STABLE, 2, leader)
-    assert (room.group.protocol_type, room.group.protocol_name) == ("consumer", "range")
-    assert room.heartbeat(follower, 2) is ErrorCode.NONE
-    assert room.sync(follower, 2).response.assignment == b"1"
-    assert room.group.subscribed_topics == frozenset({"orders", "bills"})
+    harness = GroupHarness()
+    leader, follower = harness.stable(2, protocols={"range": subscription("orders", "bills")})
+    harness.restart()
+    assert (harness.state, harness.group.generation_id, harness.group.leader_id) == (GroupState.STABLE, 2, leader)
+    assert (harness.group.protocol_type, harness.group.protocol_name) == ("consumer", "range")
+    assert harness.heartbeat(follower, 2) is ErrorCode.NONE
+    assert harness.sync(follower, 2).response.assignment == b"1"
+    assert harness.group.subscribed_topics == frozenset({"orders", "bills"})
 
 
 def test_members_have_a_full_session_timeout_after_a_restart() -> None:
-    room = GroupRoom()
-    leader, _ = room.stable(2)
-    room.advance(SESSION_MS - 1)
-    room.restart()
-    room.advance(SESSION_MS - 1)
-    assert room.heartbeat(leader, 2) is ErrorCode.NONE
-    room.advance(1)
-    assert [member.member_id for member in room.group.members] == [leader]
-    assert room.state is GroupState.PREPARING_REBALANCE
+    harness = GroupHarness()
+    leader, _ = harness.stable(2)
+    harness.advance(SESSION_MS - 1)
+    harness.restart()
+    harness.advance(SESSION_MS - 1)
+    assert harness.heartbeat(leader, 2) is ErrorCode.NONE
+    harness.advance(1)
+    assert [member.member_id for member in harness.group.members] == [leader]
+    assert harness.state is GroupState.PREPARING_REBALANCE
 
 
 def test_a_restart_during_a_rebalance_restores_the_previous_generation() -> None:
-    room = GroupRoom()
-    leader, follower = room.stable(2)
-    new = room.join()
-    again = room.join(leader)
-    room.restart()
+    harness = GroupHarness()
+    leader, follower = harness.stable(2)
+    new = harness.join()
+    again = harness.join(leader)
+    harness.restart()
     assert {new.error, again.error} == {ErrorCode.NOT_COORDINATOR}
     assert (again.response.member_id, new.response.member_id.startswith("client-")) == (leader, True)
-    assert (room.state, room.group.size) == (GroupState.STABLE, 2)
-    assert room.heartbeat(follower, 2) is ErrorCode.NONE
-    assert room.waiting == (2, 0)
+    assert (harness.state, harness.group.size) == (GroupState.STABLE, 2)
+    assert harness.heartbeat(follower, 2) is ErrorCode.NONE
+    assert harness.waiting == (2, 0)
 
 
 def test_syncs_interrupted_by_a_restart_are_refused_with_not_coordinator() -> None:
-    room = GroupRoom()
-    leader, follower = room.stable(2)
-    room.rejoined([leader, follower])
-    asked = room.sync(follower, 3)
-    room.restart()
-    assert asked.error is ErrorCode.NOT_COORDINATOR
-    assert room.sync(leader, 3).error is ErrorCode.ILLEGAL_GENERATION
-    assert room.heartbeat(leader, 2) is ErrorCode.NONE
+    harness = GroupHarness()
+    leader, follower = harness.stable(2)
+    harness.rejoined([leader, follower])
+    request = harness.sync(follower, 3)
+    harness.restart()
+    assert request.error is ErrorCode.NOT_COORDINATOR
+    assert harness.sync(leader, 3).error is ErrorCode.ILLEGAL_GENERATION
+    assert harness.heartbeat(leader, 2) is ErrorCode.NONE
 
 
 def test_a_restart_forgets_a_first_generation_that_was_not_stable_yet() -> None:
-    room = GroupRoom()
-    member_id = room.join().response.member_id
-    room.restart()
-    assert room.shard.groups == {}
-    assert room.heartbeat(member_id, 1) is ErrorCode.UNKNOWN_MEMBER_ID
+    harness = GroupHarness()
+    member_id = harness.join().response.member_id
+    harness.restart()
+    assert harness.shard.groups == {}
+    assert harness.heartbeat(member_id, 1) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_a_restart_restores_an_empty_group_and_its_next_generation_id_is_higher() -> None:
-    room = GroupRoom()
-    (member_id,) = room.stable()
-    room.leave(member_id)
-    empty_since = room.group.current_state_timestamp_ms
-    room.advance(1_000_000)
-    room.restart()
-    assert (room.state, room.group.current_state_timestamp_ms) == (GroupState.EMPTY, empty_since)
-    assert room.join().response.generation_id == 3
+    harness = GroupHarness()
+    (member_id,) = harness.stable()
+    harness.leave(member_id)
+    empty_since = harness.group.current_state_timestamp_ms
+    harness.advance(1_000_000)
+    harness.restart()
+    assert (harness.state, harness.group.current_state_timestamp_ms) == (GroupState.EMPTY, empty_since)
+    assert harness.join().response.generation_id == 3
 
 
 def test_unloading_leaves_no_waiting_operation_and_no_group() -> None:
-    room = GroupRoom(GroupSettings(initial_rebalance_delay_ms=3_000))
-    room.stable(3)
-    room.join()
-    room.join(known_ids=True, group_id="other")
-    room.join(group_id="third")
-    groups = list(room.shard.groups.values())
-    room.shard.unload()
-    room.settled()
-    assert room.waiting == (0, 0)
+    harness = GroupHarness(GroupSettings(initial_rebalance_delay_ms=3_000))
+    harness.stable(3)
+    harness.join()
+    harness.join(known_ids=True, group_id="other")
+    harness.join(group_id="third")
+    groups = list(harness.shard.groups.values())
+    harness.shard.unload()
+    harness.settled()
+    assert harness.waiting == (0, 0)
     assert {group.state for group in groups} == {GroupState.DEAD}
-    assert room.shard.groups == {}
-    room.advance(1_000_000)
+    assert harness.shard.groups == {}
+    harness.advance(1_000_000)
 
 
 @pytest.mark.parametrize("vector", vectors("GroupMetadataValue"), ids=lambda v: f"{v['version']}-{v['style']}")
@@ -172,44 +174,44 @@ def test_an_undecodable_value_is_malformed(damage: bytes) -> None:
 
 
 def test_a_value_cut_at_any_length_is_malformed() -> None:
-    room = GroupRoom()
-    room.stable(2)
-    value = room.log.records[-1].value
+    harness = GroupHarness()
+    harness.stable(2)
+    value = harness.log.records[-1].value
     assert value is not None
     for length in range(len(value)):
         with pytest.raises(MalformedMessage):
-            read_group(GROUP, value[:length], room.clock)
+            read_group(GROUP, value[:length], harness.clock)
 
 
 def test_a_record_with_an_undecodable_key_is_malformed_and_the_others_load() -> None:
-    room = GroupRoom()
-    room.stable(2)
-    shard = room.shard
+    harness = GroupHarness()
+    harness.stable(2)
+    shard = harness.shard
     for key in (b"\x00\x03\x00\x01g", b"\x00\x02\x00\xffg", b"\x00", b""):
         with pytest.raises(MalformedMessage):
             shard.replay(
                 CoordinatorRecord(key, b"\x00\x00"), offset=9, timestamp_ms=0, producer_id=-1, producer_epoch=-1
             )
-    assert room.state is GroupState.STABLE
+    assert harness.state is GroupState.STABLE
 
 
 def test_future_subscription_versions_decode_and_an_undecodable_one_keeps_all_topics() -> None:
-    room = GroupRoom()
+    harness = GroupHarness()
     newer = b"\x00\x63" + subscription("orders")[2:] + b"something that is not known yet"
-    (member_id,) = room.stable(protocols={"range": newer})
-    assert (room.group.is_subscribed_to("orders"), room.group.is_subscribed_to("bills")) == (True, False)
-    room.join(member_id, protocols={"range": b"\xff"})
-    assert room.group.is_subscribed_to("bills")
+    (member_id,) = harness.stable(protocols={"range": newer})
+    assert (harness.group.is_subscribed_to("orders"), harness.group.is_subscribed_to("bills")) == (True, False)
+    harness.join(member_id, protocols={"range": b"\xff"})
+    assert harness.group.is_subscribed_to("bills")
 
 
 def test_a_group_state_changes_only_as_the_table_allows() -> None:
-    room = GroupRoom()
-    room.stable()
+    harness = GroupHarness()
+    harness.stable()
     for new in GroupState:
         if (GroupState.STABLE, new) not in TRANSITIONS:
             with pytest.raises(IllegalTransition, match="cannot go from Stable"):
-                room.group.transition_to(new, "a test")
-    assert room.state is GroupState.STABLE
+                harness.group.transition_to(new, "a test")
+    assert harness.state is GroupState.STABLE
 
 
 def test_the_table_of_state_changes_equals_kafkas() -> None:

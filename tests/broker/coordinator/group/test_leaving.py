@@ -2,132 +2,132 @@
 
 from odradek.broker.coordinator.group.state import GroupState
 from odradek.protocol.errors import ErrorCode, ProtocolError
-from tests.broker.coordinator.group.group_room import GROUP, GroupRoom
+from tests.broker.coordinator.group.harness import GROUP, GroupHarness
 
 
 def test_a_member_that_leaves_makes_the_others_rebalance_at_once() -> None:
-    room = GroupRoom()
-    leader, follower = room.stable(2)
-    assert room.leave(leader) is ErrorCode.NONE
-    assert room.heartbeat(follower, 2) is ErrorCode.REBALANCE_IN_PROGRESS
-    assert room.join(follower).response.leader == follower
+    harness = GroupHarness()
+    leader, follower = harness.stable(2)
+    assert harness.leave(leader) is ErrorCode.NONE
+    assert harness.heartbeat(follower, 2) is ErrorCode.REBALANCE_IN_PROGRESS
+    assert harness.join(follower).response.leader == follower
 
 
 def test_a_member_that_leaves_during_a_rebalance_lets_it_complete() -> None:
-    room = GroupRoom()
-    leader, follower = room.stable(2)
-    asked = room.join(leader)
-    assert not asked.is_answered
-    room.leave(follower)
-    assert asked.response.generation_id == 3
+    harness = GroupHarness()
+    leader, follower = harness.stable(2)
+    request = harness.join(leader)
+    assert not request.is_answered
+    harness.leave(follower)
+    assert request.response.generation_id == 3
 
 
 def test_a_waiting_join_or_sync_is_answered_when_its_member_leaves() -> None:
-    room = GroupRoom()
-    leader, follower = room.stable(2)
-    joining = room.join(follower, protocols={"range": b"new"})
-    room.leave(follower)
+    harness = GroupHarness()
+    leader, follower = harness.stable(2)
+    joining = harness.join(follower, protocols={"range": b"new"})
+    harness.leave(follower)
     assert joining.error is ErrorCode.UNKNOWN_MEMBER_ID
-    room.join(leader)
-    new = room.join()
-    room.join(leader)
-    syncing = room.sync(new.response.member_id, room.group.generation_id)
-    room.leave(new.response.member_id)
+    harness.join(leader)
+    new = harness.join()
+    harness.join(leader)
+    syncing = harness.sync(new.response.member_id, harness.group.generation_id)
+    harness.leave(new.response.member_id)
     assert syncing.error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_a_group_whose_last_member_leaves_is_written_as_empty() -> None:
-    room = GroupRoom()
-    (member_id,) = room.stable()
-    written = len(room.log.records)
-    room.leave(member_id)
-    assert (room.state, room.group.protocol_name, room.group.leader_id) == (GroupState.EMPTY, None, None)
-    assert len(room.log.records) == written + 1
-    assert room.waiting == (0, 0)
+    harness = GroupHarness()
+    (member_id,) = harness.stable()
+    written = len(harness.log.records)
+    harness.leave(member_id)
+    assert (harness.state, harness.group.protocol_name, harness.group.leader_id) == (GroupState.EMPTY, None, None)
+    assert len(harness.log.records) == written + 1
+    assert harness.waiting == (0, 0)
 
 
 def test_a_pending_member_can_leave_before_it_joins() -> None:
-    room = GroupRoom()
-    member_id = room.join(known_ids=True).response.member_id
-    assert room.leave(member_id) is ErrorCode.NONE
-    assert room.leave(member_id) is ErrorCode.UNKNOWN_MEMBER_ID
-    assert room.waiting == (0, 0)
+    harness = GroupHarness()
+    member_id = harness.join(known_ids=True).response.member_id
+    assert harness.leave(member_id) is ErrorCode.NONE
+    assert harness.leave(member_id) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert harness.waiting == (0, 0)
 
 
 def test_unknown_members_cannot_leave() -> None:
-    room = GroupRoom()
-    assert room.leave("nobody") is ErrorCode.UNKNOWN_MEMBER_ID
-    (member_id,) = room.stable()
-    assert room.leave("nobody") is ErrorCode.UNKNOWN_MEMBER_ID
-    assert room.leave("") is ErrorCode.UNKNOWN_MEMBER_ID
-    assert room.leave("", "no such instance") is ErrorCode.UNKNOWN_MEMBER_ID
-    assert room.leave(member_id, "no such instance") is ErrorCode.UNKNOWN_MEMBER_ID
-    assert room.state is GroupState.STABLE
+    harness = GroupHarness()
+    assert harness.leave("nobody") is ErrorCode.UNKNOWN_MEMBER_ID
+    (member_id,) = harness.stable()
+    assert harness.leave("nobody") is ErrorCode.UNKNOWN_MEMBER_ID
+    assert harness.leave("") is ErrorCode.UNKNOWN_MEMBER_ID
+    assert harness.leave("", "no such instance") is ErrorCode.UNKNOWN_MEMBER_ID
+    assert harness.leave(member_id, "no such instance") is ErrorCode.UNKNOWN_MEMBER_ID
+    assert harness.state is GroupState.STABLE
 
 
 def test_an_administrator_removes_a_static_member_by_its_instance() -> None:
-    room = GroupRoom()
-    room.stable(instance="one")
-    assert room.leave("", "one") is ErrorCode.NONE
-    assert room.state is GroupState.EMPTY
+    harness = GroupHarness()
+    harness.stable(instance="one")
+    assert harness.leave("", "one") is ErrorCode.NONE
+    assert harness.state is GroupState.EMPTY
 
 
 def test_a_static_member_that_was_replaced_cannot_leave_for_its_successor() -> None:
-    room = GroupRoom()
-    (member_id,) = room.stable(instance="one")
-    room.join(instance="one")
-    assert room.leave(member_id, "one") is ErrorCode.FENCED_INSTANCE_ID
-    assert room.group.size == 1
+    harness = GroupHarness()
+    (member_id,) = harness.stable(instance="one")
+    harness.join(instance="one")
+    assert harness.leave(member_id, "one") is ErrorCode.FENCED_INSTANCE_ID
+    assert harness.group.size == 1
 
 
-def deleted(room: GroupRoom) -> ErrorCode | None:
+def deleted(harness: GroupHarness) -> ErrorCode | None:
     """Deletes the group and returns the error, None while the tombstone is not replicated."""
     found: list[ErrorCode] = []
     try:
-        room.shard.delete(GROUP, found.append)
+        harness.shard.delete(GROUP, found.append)
     except ProtocolError as error:
         return error.code
     return found[0] if found else None
 
 
 def test_only_an_empty_group_can_be_deleted_and_its_deletion_survives_a_restart() -> None:
-    room = GroupRoom()
-    assert deleted(room) is ErrorCode.GROUP_ID_NOT_FOUND
-    (member_id,) = room.stable()
-    assert deleted(room) is ErrorCode.NON_EMPTY_GROUP
-    room.leave(member_id)
-    assert deleted(room) is ErrorCode.NONE
-    assert deleted(room) is ErrorCode.GROUP_ID_NOT_FOUND
-    assert room.log.records[-1].value is None
-    room.restart()
-    assert room.shard.groups == {}
+    harness = GroupHarness()
+    assert deleted(harness) is ErrorCode.GROUP_ID_NOT_FOUND
+    (member_id,) = harness.stable()
+    assert deleted(harness) is ErrorCode.NON_EMPTY_GROUP
+    harness.leave(member_id)
+    assert deleted(harness) is ErrorCode.NONE
+    assert deleted(harness) is ErrorCode.GROUP_ID_NOT_FOUND
+    assert harness.log.records[-1].value is None
+    harness.restart()
+    assert harness.shard.groups == {}
 
 
 def test_a_group_whose_tombstone_cannot_be_written_is_kept() -> None:
-    room = GroupRoom()
-    (member_id,) = room.stable()
-    room.leave(member_id)
-    room.log.failure = ErrorCode.NOT_ENOUGH_REPLICAS
-    assert deleted(room) is ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert room.state is GroupState.EMPTY
+    harness = GroupHarness()
+    (member_id,) = harness.stable()
+    harness.leave(member_id)
+    harness.log.failure = ErrorCode.NOT_ENOUGH_REPLICAS
+    assert deleted(harness) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert harness.state is GroupState.EMPTY
 
 
 def test_a_group_that_was_never_written_is_deleted_without_a_record() -> None:
-    room = GroupRoom()
-    member_id = room.join(known_ids=True).response.member_id
-    room.leave(member_id)
-    assert deleted(room) is ErrorCode.NONE
-    assert room.log.records == []
-    assert room.shard.groups == {}
+    harness = GroupHarness()
+    member_id = harness.join(known_ids=True).response.member_id
+    harness.leave(member_id)
+    assert deleted(harness) is ErrorCode.NONE
+    assert harness.log.records == []
+    assert harness.shard.groups == {}
 
 
 def test_a_group_created_while_its_deletion_is_being_written_is_a_new_group() -> None:
-    room = GroupRoom()
-    (member_id,) = room.stable()
-    room.leave(member_id)
-    room.log.is_held = True
-    assert deleted(room) is None
-    asked = room.join()
-    assert asked.response.generation_id == 1
-    room.log.settle()
-    assert room.state is GroupState.COMPLETING_REBALANCE
+    harness = GroupHarness()
+    (member_id,) = harness.stable()
+    harness.leave(member_id)
+    harness.log.is_held = True
+    assert deleted(harness) is None
+    request = harness.join()
+    assert request.response.generation_id == 1
+    harness.log.settle()
+    assert harness.state is GroupState.COMPLETING_REBALANCE

@@ -2,17 +2,17 @@
 
 import pytest
 
-from tests.broker.coordinator.group.group_room import GroupRoom
+from tests.broker.coordinator.group.harness import GroupHarness
 
 R, RR, S = "range", "roundrobin", "sticky"
 
 
 def chosen(*members: list[str]) -> str:
-    room = GroupRoom()
-    asked = [room.join(protocols=protocols) for protocols in members]
+    harness = GroupHarness()
+    requests = [harness.join(protocols=protocols) for protocols in members]
     if len(members) > 1:
-        asked[0] = room.join(asked[0].response.member_id, protocols=members[0])
-    (protocol,) = {each.response.protocol_name for each in asked}
+        requests[0] = harness.join(requests[0].response.member_id, protocols=members[0])
+    (protocol,) = {each.response.protocol_name for each in requests}
     return str(protocol)
 
 
@@ -35,9 +35,9 @@ def test_every_member_votes_for_its_first_choice_among_the_common_protocols(
 
 
 def test_a_protocol_becomes_a_candidate_when_the_member_without_it_leaves() -> None:
-    room = GroupRoom()
-    first = room.join(protocols=[S, R]).response.member_id
-    other = room.join(protocols=[R])
-    assert room.join(first, protocols=[S, R]).response.protocol_name == R
-    room.leave(other.response.member_id)
-    assert room.join(first, protocols=[S, R]).response.protocol_name == S
+    harness = GroupHarness()
+    first = harness.join(protocols=[S, R]).response.member_id
+    other = harness.join(protocols=[R])
+    assert harness.join(first, protocols=[S, R]).response.protocol_name == R
+    harness.leave(other.response.member_id)
+    assert harness.join(first, protocols=[S, R]).response.protocol_name == S

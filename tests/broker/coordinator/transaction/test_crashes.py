@@ -13,7 +13,7 @@ from odradek.broker.coordinator.transaction.timeouts import abort_timed_out, exp
 from odradek.broker.coordinator.transaction.transaction import ProducerIdAndEpoch
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
-from tests.broker.coordinator.transaction.rooms import MINUTE_MS, ORDERS, RETURNS, TransactionRoom
+from tests.broker.coordinator.transaction.harness import MINUTE_MS, ORDERS, RETURNS, TransactionHarness
 
 WEEK_MS = 7 * 24 * 60 * MINUTE_MS
 MOST_STEPS = 200
@@ -27,8 +27,8 @@ class Killed(BaseException):
 class Story:
     """The requests of a client and their responses until the process is killed."""
 
-    def __init__(self, room: TransactionRoom) -> None:
-        self.room = room
+    def __init__(self, harness: TransactionHarness) -> None:
+        self.harness = harness
         self.producers: dict[str, ProducerIdAndEpoch] = {}
         """By id: the last producer that was returned."""
         self.added: dict[str, frozenset[TopicPartition]] = {}
@@ -40,7 +40,7 @@ class Story:
 
     def init(self, name: str, times: int = 3) -> ProducerIdAndEpoch:
         for _ in range(times):
-            answer = self.room.init(name)
+            answer = self.harness.init(name)
             if answer is ErrorCode.CONCURRENT_TRANSACTIONS:
                 self.added.pop(name, None)
                 continue
@@ -50,12 +50,12 @@ class Story:
         raise AssertionError(f"{name} is never free")
 
     def add(self, name: str, *partitions: TopicPartition) -> None:
-        assert self.room.add(self.producers[name], *partitions, name=name) is ErrorCode.NONE
+        assert self.harness.add(self.producers[name], *partitions, name=name) is ErrorCode.NONE
         self.added[name] = self.added.get(name, frozenset()) | frozenset(partitions)
 
     def end(self, name: str, committed: bool) -> None:
         self.asked[name] = committed
-        assert self.room.end(self.producers[name], committed, name) is ErrorCode.NONE
+        assert self.harness.end(self.producers[name], committed, name) is ErrorCode.NONE
         del self.asked[name]
         self.ended.append((self.producers[name], self.added.pop(name), committed))
 
@@ -73,19 +73,19 @@ class Story:
         self.add("b", RETURNS)
         self.init("b")  # aborts the open transaction
         self.add("a", ORDERS, RETURNS)
-        self.room.clock.advance(MINUTE_MS + 1)
+        self.harness.clock.advance(MINUTE_MS + 1)
         self.late = True
-        abort_timed_out(self.room.coordinator, self.room.clock.wall_ms())
+        abort_timed_out(self.harness.coordinator, self.harness.clock.wall_ms())
         self.added.pop("a")
         self.init("a")
-        self.room.clock.advance(WEEK_MS)
+        self.harness.clock.advance(WEEK_MS)
         self.expired = True
-        list(expiry_steps(self.room.coordinator, self.room.clock.wall_ms(), WEEK_MS))
+        list(expiry_steps(self.harness.coordinator, self.harness.clock.wall_ms(), WEEK_MS))
 
     late = expired = False
 
 
-def killed_after(room: TransactionRoom, steps: int) -> None:
+def killed_after(harness: TransactionHarness, steps: int) -> None:
     """Kills the process after `steps` durable steps."""
     left = steps
 
@@ -95,73 +95,73 @@ def killed_after(room: TransactionRoom, steps: int) -> None:
         if left < 0:
             raise Killed
 
-    room.on_step = count
+    harness.on_step = count
 
 
-def run_until_killed(room: TransactionRoom, steps: int) -> tuple[Story, bool]:
-    story = Story(room)
-    killed_after(room, steps)
+def run_until_killed(harness: TransactionHarness, steps: int) -> tuple[Story, bool]:
+    story = Story(harness)
+    killed_after(harness, steps)
     try:
         story.run()
     except Killed:
-        room.crash()
+        harness.crash()
         return story, True
     return story, False
 
 
-def revive(room: TransactionRoom) -> None:
-    room.on_step = lambda step: None
-    room.crash()
-    room.start()
+def revive(harness: TransactionHarness) -> None:
+    harness.on_step = lambda step: None
+    harness.crash()
+    harness.start()
 
 
-def check(room: TransactionRoom, story: Story) -> None:
+def check(harness: TransactionHarness, story: Story) -> None:
     """Checks that all acknowledged requests hold."""
-    for transaction in room.shard.transactions.values():
+    for transaction in harness.shard.transactions.values():
         assert not transaction.state.is_prepared
         assert transaction.pending is None
     for producer, partitions, committed in story.ended:
         for key in partitions:
-            assert (producer, committed) in markers_of(room, key)
+            assert (producer, committed) in markers_of(harness, key)
     for name, partitions in story.added.items():
-        if name not in story.asked and not story.late and not is_fenced(room, story, name):
-            assert all(room.verify(story.producers[name], key, name) is ErrorCode.NONE for key in partitions)
-    check_one_ending(room)
+        if name not in story.asked and not story.late and not is_fenced(harness, story, name):
+            assert all(harness.verify(story.producers[name], key, name) is ErrorCode.NONE for key in partitions)
+    check_one_ending(harness)
     if not story.expired:
         for name, producer in story.producers.items():
-            assert newer(room, name, producer)
+            assert newer(harness, name, producer)
 
 
-def is_fenced(room: TransactionRoom, story: Story, name: str) -> bool:
-    return room.transaction(name).producer_epoch > story.producers[name].producer_epoch
+def is_fenced(harness: TransactionHarness, story: Story, name: str) -> bool:
+    return harness.transaction(name).producer_epoch > story.producers[name].producer_epoch
 
 
-def newer(room: TransactionRoom, name: str, producer: ProducerIdAndEpoch) -> bool:
+def newer(harness: TransactionHarness, name: str, producer: ProducerIdAndEpoch) -> bool:
     """Whether the next producer of the id fences the one that was returned."""
     for _ in range(2):
-        answer: Any = room.init(name)
+        answer: Any = harness.init(name)
         if isinstance(answer, ProducerIdAndEpoch):
             return answer.producer_id == producer.producer_id and answer.producer_epoch > producer.producer_epoch
     return False
 
 
-def markers_of(room: TransactionRoom, key: TopicPartition) -> list[tuple[ProducerIdAndEpoch, bool]]:
-    return [(marker.producer, marker.committed) for marker in room.markers.get(key, [])]
+def markers_of(harness: TransactionHarness, key: TopicPartition) -> list[tuple[ProducerIdAndEpoch, bool]]:
+    return [(marker.producer, marker.committed) for marker in harness.markers.get(key, [])]
 
 
-def check_one_ending(room: TransactionRoom) -> None:
+def check_one_ending(harness: TransactionHarness) -> None:
     """Transactions of the story with the same producer are a commit, then an abort, both of two partitions. So
     each partition has the same markers in the same order, except markers that are written again after a crash.
     """
 
     def endings(key: TopicPartition, producer: ProducerIdAndEpoch) -> list[bool]:
         found: list[bool] = []
-        for other, committed in markers_of(room, key):
+        for other, committed in markers_of(harness, key):
             if other == producer and (not found or found[-1] != committed):
                 found.append(committed)
         return found
 
-    for producer in {producer for key in BOTH for producer, _ in markers_of(room, key)}:
+    for producer in {producer for key in BOTH for producer, _ in markers_of(harness, key)}:
         if endings(ORDERS, producer):
             assert endings(ORDERS, producer) == endings(RETURNS, producer)
 
@@ -170,7 +170,7 @@ def steps() -> Iterator[int]:
     """Yields each number of steps after which the process can be killed."""
     for count in range(MOST_STEPS):
         yield count
-        if not run_until_killed(TransactionRoom(), count)[1]:
+        if not run_until_killed(TransactionHarness(), count)[1]:
             return
     raise AssertionError("the story does not end")
 
@@ -178,10 +178,10 @@ def steps() -> Iterator[int]:
 def test_acknowledged_requests_survive_a_kill_at_every_step() -> None:
     walked = 0
     for count in steps():
-        room = TransactionRoom()
-        story, killed = run_until_killed(room, count)
-        revive(room)
-        check(room, story)
+        harness = TransactionHarness()
+        story, killed = run_until_killed(harness, count)
+        revive(harness)
+        check(harness, story)
         walked += killed
     assert walked >= 30
 
@@ -190,75 +190,75 @@ def test_acknowledged_requests_survive_further_kills_during_completion() -> None
     walked = 0
     for count in steps():
         for further in range(4):
-            room = TransactionRoom()
-            story, _ = run_until_killed(room, count)
+            harness = TransactionHarness()
+            story, _ = run_until_killed(harness, count)
             for _ in range(3):
-                killed_after(room, further)
+                killed_after(harness, further)
                 try:
-                    room.start()
+                    harness.start()
                 except Killed:
                     walked += 1
-                room.crash()
-            revive(room)
-            check(room, story)
+                harness.crash()
+            revive(harness)
+            check(harness, story)
     assert walked >= 30
 
 
 def test_a_commit_decision_in_the_log_is_completed_although_it_was_not_acknowledged() -> None:
     outcomes = set()
     for count in range(8):
-        room = TransactionRoom()
-        story = Story(room)
+        harness = TransactionHarness()
+        story = Story(harness)
         story.init("a")
         story.add("a", ORDERS, RETURNS)
-        killed_after(room, count)
+        killed_after(harness, count)
         try:
             story.end("a", True)
         except Killed:
             pass
-        revive(room)
-        state = room.state("a")
+        revive(harness)
+        state = harness.state("a")
         outcomes.add(state)
-        assert room.end(story.producers["a"], True, "a") is ErrorCode.NONE
+        assert harness.end(story.producers["a"], True, "a") is ErrorCode.NONE
         for key in BOTH:
-            assert set(markers_of(room, key)) == {(story.producers["a"], True)}
+            assert set(markers_of(harness, key)) == {(story.producers["a"], True)}
     assert outcomes == {"CompleteCommit"}
 
 
 def test_a_record_whose_append_timed_out_takes_effect_after_a_restart() -> None:
-    room = TransactionRoom()
-    producer = room.init()
-    room.add(producer, ORDERS, RETURNS)
-    room.append_failure, room.written_though_failed = ErrorCode.REQUEST_TIMED_OUT, True
-    assert room.end(producer) is ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert (room.state(), room.markers) == ("Ongoing", {})
-    room.append_failure = None
-    room.restart()
-    assert room.state() == "CompleteCommit"
-    assert room.end(producer) is ErrorCode.NONE
+    harness = TransactionHarness()
+    producer = harness.init()
+    harness.add(producer, ORDERS, RETURNS)
+    harness.append_failure, harness.written_though_failed = ErrorCode.REQUEST_TIMED_OUT, True
+    assert harness.end(producer) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert (harness.state(), harness.markers) == ("Ongoing", {})
+    harness.append_failure = None
+    harness.restart()
+    assert harness.state() == "CompleteCommit"
+    assert harness.end(producer) is ErrorCode.NONE
 
 
 def test_the_last_record_wins_over_one_whose_append_timed_out() -> None:
-    room = TransactionRoom()
-    producer = room.init()
-    room.add(producer, ORDERS, RETURNS)
-    room.append_failure, room.written_though_failed = ErrorCode.REQUEST_TIMED_OUT, True
-    assert room.end(producer, True) is ErrorCode.COORDINATOR_NOT_AVAILABLE
-    room.append_failure = None
-    assert room.end(producer, False) is ErrorCode.NONE
-    room.restart()
-    assert room.state() == "CompleteAbort"
-    assert markers_of(room, ORDERS) == [(producer, False)]
+    harness = TransactionHarness()
+    producer = harness.init()
+    harness.add(producer, ORDERS, RETURNS)
+    harness.append_failure, harness.written_though_failed = ErrorCode.REQUEST_TIMED_OUT, True
+    assert harness.end(producer, True) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    harness.append_failure = None
+    assert harness.end(producer, False) is ErrorCode.NONE
+    harness.restart()
+    assert harness.state() == "CompleteAbort"
+    assert markers_of(harness, ORDERS) == [(producer, False)]
 
 
 @pytest.mark.parametrize("committed", [True, False])
 def test_a_new_coordinator_writes_markers_with_its_own_epoch(committed: bool) -> None:
-    room = TransactionRoom()
-    producer = room.init()
-    room.add(producer, ORDERS, RETURNS)
-    room.markers_held = True
-    room.end(producer, committed)
-    room.crash()
-    room.markers_held = False
-    room.start()
-    assert room.markers == {key: [(producer, committed, 1)] for key in BOTH}
+    harness = TransactionHarness()
+    producer = harness.init()
+    harness.add(producer, ORDERS, RETURNS)
+    harness.markers_held = True
+    harness.end(producer, committed)
+    harness.crash()
+    harness.markers_held = False
+    harness.start()
+    assert harness.markers == {key: [(producer, committed, 1)] for key in BOTH}

@@ -19,7 +19,7 @@ from odradek.broker.coordinator.transaction.timeouts import abort_timed_out, exp
 from odradek.broker.coordinator.transaction.transaction import ProducerIdAndEpoch
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
-from tests.broker.coordinator.transaction.rooms import TransactionRoom
+from tests.broker.coordinator.transaction.harness import TransactionHarness
 from tests.soak import rounds
 
 STEPS = rounds(10_000, in_soak=100_000)
@@ -178,8 +178,8 @@ class Comparison:
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
-        self.room = TransactionRoom()
-        self.room.existing = set(PARTITIONS)
+        self.harness = TransactionHarness()
+        self.harness.existing = set(PARTITIONS)
         self.reference = Reference()
         self.known: dict[str, list[ProducerIdAndEpoch]] = {name: [ProducerIdAndEpoch(5, 0)] for name in NAMES}
         self.answers: dict[str, int] = {}
@@ -213,7 +213,7 @@ class Comparison:
     def init(self) -> None:
         name, timeout = self.random.choice(NAMES), self.random.choice((500, 5000))
         expected = self.producer(name) if self.random.random() < 0.4 else None
-        ours = self.room.init(name, expected, timeout)
+        ours = self.harness.init(name, expected, timeout)
         self.answered("init", ours, self.reference.init(name, expected, timeout))
         if isinstance(ours, ProducerIdAndEpoch):
             self.known[name].append(ours)
@@ -221,49 +221,49 @@ class Comparison:
     def add(self) -> None:
         name = self.random.choice(NAMES)
         producer, partitions = self.producer(name), frozenset(self.random.sample(PARTITIONS, self.random.randint(1, 3)))
-        ours = self.room.add(producer, *partitions, name=name)
+        ours = self.harness.add(producer, *partitions, name=name)
         self.answered("add", ours, self.reference.add(name, producer, partitions))
 
     def end(self) -> None:
         name = self.random.choice(NAMES)
         producer, committed = self.producer(name), self.random.random() < 0.7
-        ours = self.room.end(producer, committed, name)
+        ours = self.harness.end(producer, committed, name)
         self.answered("end", ours, self.reference.end(name, producer, committed))
 
     def time(self) -> None:
         passed = self.random.choice((1, 50, 600, 6000) * 5 + (EXPIRATION_MS,))
-        self.room.clock.advance(passed)
+        self.harness.clock.advance(passed)
 
     def late(self) -> None:
         self.sync()
-        abort_timed_out(self.room.coordinator, self.room.clock.wall_ms())
+        abort_timed_out(self.harness.coordinator, self.harness.clock.wall_ms())
         self.reference.abort_late()
 
     def expire(self) -> None:
         self.sync()
-        list(expiry_steps(self.room.coordinator, self.room.clock.wall_ms(), EXPIRATION_MS))
+        list(expiry_steps(self.harness.coordinator, self.harness.clock.wall_ms(), EXPIRATION_MS))
         self.reference.expire()
 
     def restart(self) -> None:
-        self.room.log = list({record.key: record for record in self.room.log}.values())
-        self.room.restart()
+        self.harness.log = list({record.key: record for record in self.harness.log}.values())
+        self.harness.restart()
         self.reference.restart()
 
     def hold(self) -> None:
-        self.room.markers_held = self.reference.held = True
+        self.harness.markers_held = self.reference.held = True
 
     def fail(self) -> None:
-        self.room.append_failure = ErrorCode.NOT_ENOUGH_REPLICAS
+        self.harness.append_failure = ErrorCode.NOT_ENOUGH_REPLICAS
         self.reference.failing = True
 
     def settle(self) -> None:
-        self.room.markers_held, self.room.append_failure = False, None
-        self.room.release_markers()
-        self.room.run_delayed_calls()
+        self.harness.markers_held, self.harness.append_failure = False, None
+        self.harness.release_markers()
+        self.harness.run_delayed_calls()
         self.reference.settle()
 
     def sync(self) -> None:
-        self.reference.now = self.room.clock.wall_ms()
+        self.reference.now = self.harness.clock.wall_ms()
 
     def compare(self) -> None:
         self.sync()
@@ -273,18 +273,18 @@ class Comparison:
                 ProducerIdAndEpoch(found.producer_id, found.producer_epoch),
                 found.partitions if found.state.label == "Ongoing" else None,
             )
-            for name, found in self.room.shard.transactions.items()
+            for name, found in self.harness.shard.transactions.items()
         }
         theirs = {
             name: (found.label, found.producer, found.partitions if found.open else None)
             for name, found in self.reference.ids.items()
         }
         assert ours == theirs
-        assert set(self.room.shard.open) == {name for name, found in self.reference.ids.items() if found.open}
+        assert set(self.harness.shard.open) == {name for name, found in self.reference.ids.items() if found.open}
 
     def compare_markers(self) -> None:
         ours: dict[tuple[TopicPartition, int], list[tuple[ProducerIdAndEpoch, bool]]] = {}
-        for key, markers in self.room.markers.items():
+        for key, markers in self.harness.markers.items():
             for producer, committed, _ in markers:
                 ours.setdefault((key, producer.producer_id), []).append((producer, committed))
         assert ours == self.reference.markers

@@ -14,195 +14,195 @@ from odradek.broker.coordinator.transaction.timeouts import (
 )
 from odradek.broker.coordinator.transaction.transaction import ProducerIdAndEpoch
 from odradek.protocol.errors import ErrorCode
-from tests.broker.coordinator.transaction.rooms import MINUTE_MS, ORDERS, TransactionRoom
+from tests.broker.coordinator.transaction.harness import MINUTE_MS, ORDERS, TransactionHarness
 
 WEEK_MS = 7 * 24 * 60 * MINUTE_MS
 
 
 @pytest.fixture
-def room() -> TransactionRoom:
-    return TransactionRoom()
+def harness() -> TransactionHarness:
+    return TransactionHarness()
 
 
-def abort_late(room: TransactionRoom) -> int:
-    return abort_timed_out(room.coordinator, room.clock.wall_ms())
+def abort_late(harness: TransactionHarness) -> int:
+    return abort_timed_out(harness.coordinator, harness.clock.wall_ms())
 
 
-def expire(room: TransactionRoom) -> int:
-    return sum(expiry_steps(room.coordinator, room.clock.wall_ms(), WEEK_MS))
+def expire(harness: TransactionHarness) -> int:
+    return sum(expiry_steps(harness.coordinator, harness.clock.wall_ms(), WEEK_MS))
 
 
 # Timeouts
 
 
-def test_a_transaction_is_aborted_when_its_timeout_expires(room: TransactionRoom) -> None:
-    producer = room.init()
-    room.add(producer)
-    room.clock.advance(MINUTE_MS)
-    assert abort_late(room) == 0
-    room.clock.advance(1)
-    assert abort_late(room) == 1
-    assert room.state() == "CompleteAbort"
-    (marker,) = room.markers[ORDERS]
+def test_a_transaction_is_aborted_when_its_timeout_expires(harness: TransactionHarness) -> None:
+    producer = harness.init()
+    harness.add(producer)
+    harness.clock.advance(MINUTE_MS)
+    assert abort_late(harness) == 0
+    harness.clock.advance(1)
+    assert abort_late(harness) == 1
+    assert harness.state() == "CompleteAbort"
+    (marker,) = harness.markers[ORDERS]
     assert (marker.producer, marker.committed) == (producer._replace(producer_epoch=1), False)
 
 
-def test_many_expired_transactions_are_aborted_a_few_at_a_time(room: TransactionRoom) -> None:
+def test_many_expired_transactions_are_aborted_a_few_at_a_time(harness: TransactionHarness) -> None:
     names = [f"late-{number}" for number in range(ABORTS_PER_STEP + 2)]
-    producers = {name: room.init(name) for name in names}
+    producers = {name: harness.init(name) for name in names}
     for name, producer in producers.items():
-        room.add(producer, name=name)
-    room.clock.advance(MINUTE_MS + 1)
-    steps = abort_steps(room.coordinator, room.clock.wall_ms())
+        harness.add(producer, name=name)
+    harness.clock.advance(MINUTE_MS + 1)
+    steps = abort_steps(harness.coordinator, harness.clock.wall_ms())
     assert next(steps) == ABORTS_PER_STEP
     last = names[-1]
-    room.end(producers[last], name=last)  # between two steps
+    harness.end(producers[last], name=last)  # between two steps
     assert list(steps) == [1]
-    assert room.state(last) == "CompleteCommit"
+    assert harness.state(last) == "CompleteCommit"
 
 
-def test_the_timeout_runs_from_the_first_partition_on(room: TransactionRoom) -> None:
-    producer = room.init()
-    room.clock.advance(10 * MINUTE_MS)
-    assert abort_late(room) == 0
-    room.add(producer)
-    room.clock.advance(MINUTE_MS)
-    room.existing.add(ORDERS._replace(partition=1))
-    room.add(producer, ORDERS._replace(partition=1))
-    room.clock.advance(1)
-    assert abort_late(room) == 1
+def test_the_timeout_runs_from_the_first_partition_on(harness: TransactionHarness) -> None:
+    producer = harness.init()
+    harness.clock.advance(10 * MINUTE_MS)
+    assert abort_late(harness) == 0
+    harness.add(producer)
+    harness.clock.advance(MINUTE_MS)
+    harness.existing.add(ORDERS._replace(partition=1))
+    harness.add(producer, ORDERS._replace(partition=1))
+    harness.clock.advance(1)
+    assert abort_late(harness) == 1
 
 
-def test_the_producer_of_an_expired_transaction_is_fenced(room: TransactionRoom) -> None:
-    producer = room.init()
-    room.add(producer)
-    room.clock.advance(MINUTE_MS + 1)
-    abort_late(room)
-    assert room.end(producer) is ErrorCode.PRODUCER_FENCED
-    assert room.add(producer) is ErrorCode.PRODUCER_FENCED
-    assert room.init() == producer._replace(producer_epoch=2)
+def test_the_producer_of_an_expired_transaction_is_fenced(harness: TransactionHarness) -> None:
+    producer = harness.init()
+    harness.add(producer)
+    harness.clock.advance(MINUTE_MS + 1)
+    abort_late(harness)
+    assert harness.end(producer) is ErrorCode.PRODUCER_FENCED
+    assert harness.add(producer) is ErrorCode.PRODUCER_FENCED
+    assert harness.init() == producer._replace(producer_epoch=2)
 
 
-def test_a_transaction_that_is_being_committed_is_not_aborted(room: TransactionRoom) -> None:
-    producer = room.init()
-    room.add(producer)
-    room.markers_held = True
-    room.end(producer)
-    room.clock.advance(WEEK_MS)
-    assert abort_late(room) == 0
-    assert room.transaction().state == PREPARE_COMMIT
-    room.release_markers()
-    assert room.state() == "CompleteCommit"
+def test_a_transaction_that_is_being_committed_is_not_aborted(harness: TransactionHarness) -> None:
+    producer = harness.init()
+    harness.add(producer)
+    harness.markers_held = True
+    harness.end(producer)
+    harness.clock.advance(WEEK_MS)
+    assert abort_late(harness) == 0
+    assert harness.transaction().state == PREPARE_COMMIT
+    harness.release_markers()
+    assert harness.state() == "CompleteCommit"
 
 
-def test_a_commit_whose_record_is_not_replicated_yet_is_not_aborted(room: TransactionRoom) -> None:
-    producer = room.init()
-    room.add(producer)
-    room.appends_held = True
-    room.end(producer)
-    room.clock.advance(WEEK_MS)
-    assert abort_late(room) == 0
+def test_a_commit_whose_record_is_not_replicated_yet_is_not_aborted(harness: TransactionHarness) -> None:
+    producer = harness.init()
+    harness.add(producer)
+    harness.appends_held = True
+    harness.end(producer)
+    harness.clock.advance(WEEK_MS)
+    assert abort_late(harness) == 0
 
 
-def test_an_abort_that_cannot_be_written_is_retried_at_the_next_check(room: TransactionRoom) -> None:
-    producer = room.init()
-    room.add(producer)
-    room.clock.advance(MINUTE_MS + 1)
-    room.append_failure = ErrorCode.NOT_ENOUGH_REPLICAS
-    abort_late(room)
-    assert room.state() == "Ongoing"
-    room.append_failure = None
-    abort_late(room)
-    assert (room.state(), room.transaction().producer_epoch) == ("CompleteAbort", 1)
+def test_an_abort_that_cannot_be_written_is_retried_at_the_next_check(harness: TransactionHarness) -> None:
+    producer = harness.init()
+    harness.add(producer)
+    harness.clock.advance(MINUTE_MS + 1)
+    harness.append_failure = ErrorCode.NOT_ENOUGH_REPLICAS
+    abort_late(harness)
+    assert harness.state() == "Ongoing"
+    harness.append_failure = None
+    abort_late(harness)
+    assert (harness.state(), harness.transaction().producer_epoch) == ("CompleteAbort", 1)
 
 
-def test_a_transaction_open_across_a_restart_is_aborted_when_its_timeout_expires(room: TransactionRoom) -> None:
-    producer = room.init()
-    room.add(producer)
-    room.restart()
-    assert abort_late(room) == 0
-    room.clock.advance(MINUTE_MS + 1)
-    assert abort_late(room) == 1
-    assert [marker.committed for marker in room.markers[ORDERS]] == [False]
+def test_a_transaction_open_across_a_restart_is_aborted_when_its_timeout_expires(harness: TransactionHarness) -> None:
+    producer = harness.init()
+    harness.add(producer)
+    harness.restart()
+    assert abort_late(harness) == 0
+    harness.clock.advance(MINUTE_MS + 1)
+    assert abort_late(harness) == 1
+    assert [marker.committed for marker in harness.markers[ORDERS]] == [False]
 
 
 # Expiry
 
 
-def test_an_id_expires_a_week_after_its_last_use(room: TransactionRoom) -> None:
-    room.init()
-    room.clock.advance(WEEK_MS - 1)
-    assert expire(room) == 0
-    room.clock.advance(1)
-    assert expire(room) == 1
-    assert room.shard.transactions == {}
-    assert room.log[-1].value is None
+def test_an_id_expires_a_week_after_its_last_use(harness: TransactionHarness) -> None:
+    harness.init()
+    harness.clock.advance(WEEK_MS - 1)
+    assert expire(harness) == 0
+    harness.clock.advance(1)
+    assert expire(harness) == 1
+    assert harness.shard.transactions == {}
+    assert harness.log[-1].value is None
 
 
-def test_an_expired_id_is_not_loaded_after_a_restart(room: TransactionRoom) -> None:
-    producer = room.init()
-    room.clock.advance(WEEK_MS)
-    expire(room)
-    room.restart()
-    assert room.shard.transactions == {}
-    assert room.add(producer) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    assert room.init() == ProducerIdAndEpoch(producer.producer_id + 1, 0)
+def test_an_expired_id_is_not_loaded_after_a_restart(harness: TransactionHarness) -> None:
+    producer = harness.init()
+    harness.clock.advance(WEEK_MS)
+    expire(harness)
+    harness.restart()
+    assert harness.shard.transactions == {}
+    assert harness.add(producer) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert harness.init() == ProducerIdAndEpoch(producer.producer_id + 1, 0)
 
 
-def test_ids_expire_after_ended_transactions_but_not_during_open_ones(room: TransactionRoom) -> None:
+def test_ids_expire_after_ended_transactions_but_not_during_open_ones(harness: TransactionHarness) -> None:
     for name in ("committed", "aborted", "open", "prepared"):
-        room.add(room.init(name), name=name)
-    room.end(ProducerIdAndEpoch(1001, 0), True, "committed")
-    room.end(ProducerIdAndEpoch(1002, 0), False, "aborted")
-    room.markers_held = True
-    room.end(ProducerIdAndEpoch(1004, 0), True, "prepared")
-    room.clock.advance(WEEK_MS)
-    assert expire(room) == 2
-    assert set(room.shard.transactions) == {"open", "prepared"}
+        harness.add(harness.init(name), name=name)
+    harness.end(ProducerIdAndEpoch(1001, 0), True, "committed")
+    harness.end(ProducerIdAndEpoch(1002, 0), False, "aborted")
+    harness.markers_held = True
+    harness.end(ProducerIdAndEpoch(1004, 0), True, "prepared")
+    harness.clock.advance(WEEK_MS)
+    assert expire(harness) == 2
+    assert set(harness.shard.transactions) == {"open", "prepared"}
 
 
-def test_an_id_refuses_requests_while_its_tombstone_waits(room: TransactionRoom) -> None:
-    producer = room.init()
-    room.clock.advance(WEEK_MS)
-    room.appends_held = True
-    assert expire(room) == 1
-    assert room.init() is ErrorCode.CONCURRENT_TRANSACTIONS
-    assert room.add(producer) is ErrorCode.CONCURRENT_TRANSACTIONS
-    assert expire(room) == 0
-    room.release_appends()
-    assert room.shard.transactions == {}
+def test_an_id_refuses_requests_while_its_tombstone_waits(harness: TransactionHarness) -> None:
+    producer = harness.init()
+    harness.clock.advance(WEEK_MS)
+    harness.appends_held = True
+    assert expire(harness) == 1
+    assert harness.init() is ErrorCode.CONCURRENT_TRANSACTIONS
+    assert harness.add(producer) is ErrorCode.CONCURRENT_TRANSACTIONS
+    assert expire(harness) == 0
+    harness.release_appends()
+    assert harness.shard.transactions == {}
 
 
-def test_an_id_whose_tombstone_cannot_be_written_is_kept(room: TransactionRoom) -> None:
-    producer = room.init()
-    room.clock.advance(WEEK_MS)
-    room.append_failure = ErrorCode.KAFKA_STORAGE_ERROR
-    expire(room)
-    room.append_failure = None
-    assert room.add(producer) is ErrorCode.NONE
+def test_an_id_whose_tombstone_cannot_be_written_is_kept(harness: TransactionHarness) -> None:
+    producer = harness.init()
+    harness.clock.advance(WEEK_MS)
+    harness.append_failure = ErrorCode.KAFKA_STORAGE_ERROR
+    expire(harness)
+    harness.append_failure = None
+    assert harness.add(producer) is ErrorCode.NONE
 
 
-def test_many_ids_expire_in_steps_and_in_batches_that_fit(room: TransactionRoom) -> None:
+def test_many_ids_expire_in_steps_and_in_batches_that_fit(harness: TransactionHarness) -> None:
     for number in range(2500):
-        room.init(f"id-{number:04}")
-    room.clock.advance(WEEK_MS)
+        harness.init(f"id-{number:04}")
+    harness.clock.advance(WEEK_MS)
     batches: list[int] = []
-    act = room.act
+    act = harness.act
 
     def counted(shard: TransactionShard, decision: Decision) -> None:
         batches.append(sum(len(record.key) for record in decision.records))
         act(shard, decision)
 
-    room.act = counted  # type: ignore[method-assign]
-    assert list(expiry_steps(room.coordinator, room.clock.wall_ms(), WEEK_MS)) == [1000, 1000, 500]
+    harness.act = counted  # type: ignore[method-assign]
+    assert list(expiry_steps(harness.coordinator, harness.clock.wall_ms(), WEEK_MS)) == [1000, 1000, 500]
     assert max(batches) <= BYTES_PER_BATCH
-    assert room.shard.transactions == {}
+    assert harness.shard.transactions == {}
 
 
-def test_an_id_of_maximum_length_expires(room: TransactionRoom) -> None:
+def test_an_id_of_maximum_length_expires(harness: TransactionHarness) -> None:
     name = "x" * 32767
-    room.init(name)
-    room.init("short")
-    room.clock.advance(WEEK_MS)
-    assert expire(room) == 2
-    assert room.shard.transactions == {}
+    harness.init(name)
+    harness.init("short")
+    harness.clock.advance(WEEK_MS)
+    assert expire(harness) == 2
+    assert harness.shard.transactions == {}

@@ -37,7 +37,7 @@ public final class Copier {
         this.target = target;
         consumer = new KafkaConsumer<>(Map.of(
             "bootstrap.servers", bootstrap, "group.id", group, "group.instance.id", transactionalId,
-            "session.timeout.ms", 6000, "enable.auto.commit", false, "auto.offset.reset", "earliest",
+            "session.timeout.ms", 15000, "enable.auto.commit", false, "auto.offset.reset", "earliest",
             "isolation.level", "read_committed", "max.poll.records", 100, "reconnect.backoff.max.ms", 200L),
             new StringDeserializer(), new StringDeserializer());
         producer = new KafkaProducer<>(Map.of(

@@ -39,7 +39,8 @@ public final class Member implements ConsumerRebalanceListener {
         settings.put("metadata.max.age.ms", 2000);
         settings.put("partition.assignment.strategy", "org.apache.kafka.clients.consumer." + ASSIGNORS.get(args[3]));
         if (args.length == 6) {
-            settings.put("group.instance.id", args[5]);
+            settings.putAll(Map.of(
+                "group.instance.id", args[5], "session.timeout.ms", 30000, "max.poll.interval.ms", 30000));
         }
         consumer = new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer());
         consumer.subscribe(List.of(args[2]), this);

@@ -1,0 +1,292 @@
+"""Rows of three brokers: acks=all, a thousand partitions of three replicas, failover, a follower's visits.
+
+The brokers are processes (benchmarks.clusters), and the session time-out of their metadata store is six seconds. After
+a kill, nothing happens before the session has expired. ZooKeeper counts from the last ping, in ticks of two seconds;
+the store of Odradek's tests counts from the end of the connection.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+
+from benchmarks import wire
+from benchmarks.clusters import BROKERS, SESSION_TIMEOUT_MS, Cluster, cluster_like
+from benchmarks.contestants import Contestant, Odradek
+from benchmarks.measurement import LESS, MORE, Metric, Reading, Row, TakesNoPart
+from benchmarks.processes import cpu_seconds
+from odradek.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from odradek.protocol.messages.metadata import MetadataResponse
+from odradek.protocol.messages.topics import CreateTopicsRequest, CreateTopicsResponse
+from odradek.protocol.schema import Message
+
+MEGABYTE = 1024 * 1024
+TOPIC = "replicated"
+LIST_OFFSETS_VERSION = 4
+LATEST = -1
+GIVE_UP_S = 180
+PAUSE_S = 0.02
+SETTLE_S = 5
+
+Leaders = dict[int, int]
+"""The leader of each partition."""
+
+
+class ReplicatedProduce(Row):
+    """One producer with acks=all (benchmarks.acknowledged) into one partition of three replicas, and of one to compare.
+
+    The CPU time is that of all three brokers.
+    """
+
+    name = "cluster acks=all"
+    needs_fresh_broker = True
+    needs_warm_memory = True
+    rate = 1000
+    """Records per second when the latency is measured."""
+
+    def __init__(self, records: int, paced: int) -> None:
+        """`paced`: how many records measure the latency."""
+        self.records = records
+        self.paced = paced
+        self.metrics = (
+            Metric("3 brokers, 1 KB acks=all", "MB/s", MORE),
+            Metric("3 brokers, 1 KB acks=all: CPU of the leader", "us/record", LESS),
+            Metric("3 brokers, 1 KB acks=all, 1,000/s: p50", "us", LESS),
+            Metric("3 brokers, 1 KB acks=all, 1,000/s: p99", "us", LESS),
+            Metric("3 brokers, 1 KB acks=all, one replica", "MB/s", MORE, None),
+        )
+
+    def measure(self, contestant: Contestant) -> dict[str, Reading]:
+        with cluster_like(contestant) as cluster:
+            cluster.start()
+            create_topic(cluster, TOPIC, 1)
+            create_topic(cluster, "single", 1, replicas=1)
+            fast, leader_s = self._load(cluster, TOPIC, self.records, 0)
+            paced, _ = self._load(cluster, TOPIC, self.paced, self.rate)
+            single, _ = self._load(cluster, "single", self.records, 0)
+        readings = (
+            fast["MB/s"],
+            Reading(leader_s * 1e6 / self.records),
+            paced["p50_us"],
+            paced["p99_us"],
+            single["MB/s"],
+        )
+        return {metric.name: reading for metric, reading in zip(self.metrics, readings, strict=True)}
+
+    def _load(self, cluster: Cluster, topic: str, records: int, rate: int) -> tuple[dict[str, Reading], float]:
+        """Returns readings by their units or percentiles, and the CPU time of the leader."""
+        leader = cluster.pids[leaders(cluster.live_ports[0], topic)[0]]
+        arguments = (cluster.bootstrap, topic, str(records), str(rate))
+        command = [sys.executable, "-m", "benchmarks.acknowledged", *arguments]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as client:
+            assert client.stdout is not None
+            client.stdout.readline()
+            before = {pid: cpu_seconds(pid) for pid in cluster.pids.values()}
+            line = client.stdout.readline()
+            used = {pid: cpu_seconds(pid) - earlier for pid, earlier in before.items()}
+        if not line:
+            raise RuntimeError("the producer failed")
+        done = json.loads(line)
+        values = {
+            "MB/s": done["bytes"] / MEGABYTE / done["seconds"],
+            "p50_us": done["p50_us"],
+            "p99_us": done["p99_us"],
+        }
+        total = sum(used.values())
+        return {name: Reading(value, total, done["seconds"], records) for name, value in values.items()}, used[leader]
+
+
+class ThousandPartitions(Row):
+    """Three brokers with partitions of three replicas: creating them, idling, two kills, and the start with them.
+
+    A partition is served when its leader, as the live brokers name it, answers ListOffsets.
+    """
+
+    name = "cluster partitions"
+    needs_fresh_broker = True
+
+    def __init__(
+        self, partitions: int = 1000, idle_s: float = 20, session_timeout_ms: int = SESSION_TIMEOUT_MS
+    ) -> None:
+        self.partitions = partitions
+        self.idle_s = idle_s
+        self.session_timeout_ms = session_timeout_ms
+        beginning = f"3 brokers, {partitions:,d} partitions"
+        self.metrics = (
+            Metric(f"{beginning}: create them", "s", LESS),
+            Metric(f"{beginning}: CPU of a broker while idle", "ms/s", LESS),
+            Metric(f"{beginning}: kill a broker, until all are led", "s", LESS),
+            Metric(f"{beginning}: kill a broker, until all are served", "s", LESS),
+            Metric(f"{beginning}: all are served, after the session time-out", "s", LESS, None),
+            Metric(f"{beginning}: start it again, until all are in sync", "s", LESS),
+            Metric(f"{beginning}: kill the controller, until a topic is created", "s", LESS),
+            Metric(f"{beginning}: a topic is created, after the session time-out", "s", LESS, None),
+            Metric(f"{beginning}: start all brokers, until all are in sync", "s", LESS),
+        )
+
+    def measure(self, contestant: Contestant) -> dict[str, Reading]:
+        with cluster_like(contestant, self.session_timeout_ms) as cluster:
+            cluster.start()
+            readings = [
+                Reading(self._created(cluster)),
+                self._idle(cluster),
+                *map(Reading, self._failover(cluster)),
+                *map(Reading, self._controller_failover(cluster)),
+                Reading(self._started(cluster)),
+            ]
+        return {metric.name: reading for metric, reading in zip(self.metrics, readings, strict=True)}
+
+    def _created(self, cluster: Cluster) -> float:
+        begin = time.perf_counter()
+        create_topic(cluster, TOPIC, self.partitions)
+        until_in_sync(cluster, self.partitions)
+        return time.perf_counter() - begin
+
+    def _idle(self, cluster: Cluster) -> Reading:
+        """The broker that uses most."""
+        time.sleep(SETTLE_S)
+        before = {pid: cpu_seconds(pid) for pid in cluster.pids.values()}
+        time.sleep(self.idle_s)
+        return Reading(max(cpu_seconds(pid) - used for pid, used in before.items()) * 1000 / self.idle_s)
+
+    def _failover(self, cluster: Cluster) -> tuple[float, float, float, float]:
+        """Kills a broker that is not the controller."""
+        victim = next(broker_id for broker_id in BROKERS if broker_id != controller(cluster))
+        begin = time.perf_counter()
+        cluster.kill(victim)
+        until(cluster, lambda answer: not {victim, -1} & set(leaders_in(answer).values()))
+        led = time.perf_counter() - begin
+        until_served(cluster)
+        served = time.perf_counter() - begin
+        begin = time.perf_counter()
+        cluster.launch(victim)
+        until_in_sync(cluster, self.partitions)
+        return led, served, self._after_the_time_out(served), time.perf_counter() - begin
+
+    def _controller_failover(self, cluster: Cluster) -> tuple[float, float]:
+        victim = controller(cluster)
+        begin = time.perf_counter()
+        cluster.kill(victim)
+        topic = CreateTopicsRequest.CreatableTopic(name="afterwards", num_partitions=1, replication_factor=1)
+        request = CreateTopicsRequest(topics=[topic], timeout_ms=GIVE_UP_S * 1000)
+        until_accepted(
+            lambda: cluster.ports[controller(cluster)], request, CreateTopicsResponse, wire.CREATE_TOPICS_VERSION
+        )
+        seconds = time.perf_counter() - begin
+        cluster.launch(victim)
+        until_in_sync(cluster, self.partitions)
+        return seconds, self._after_the_time_out(seconds)
+
+    def _after_the_time_out(self, seconds: float) -> float:
+        return max(seconds - self.session_timeout_ms / 1000, 0)
+
+    def _started(self, cluster: Cluster) -> float:
+        for broker_id in BROKERS:
+            cluster.stop(broker_id)
+        begin = time.perf_counter()
+        cluster.launch(*BROKERS)
+        until_in_sync(cluster, self.partitions)
+        return time.perf_counter() - begin
+
+
+class VisitsPerFetch(Row):
+    """How many partitions a leader visits for a follower's fetch if one of a thousand is busy (benchmarks.visits)."""
+
+    name = "cluster visits"
+    metrics = (Metric("3 brokers, 1 of 1,000 partitions busy: visits", "1/fetch", LESS, None),)
+    needs_broker = False
+
+    def measure(self, contestant: Contestant) -> dict[str, Reading]:
+        if not isinstance(contestant, Odradek):
+            raise TakesNoPart("only Odradek's visits can be counted")
+        if not (contestant.checkout.directory / "benchmarks" / "visits.py").exists():
+            raise TakesNoPart("this version does not count visits")
+        done = subprocess.run(
+            contestant.checkout.command("benchmarks.visits"),
+            cwd=contestant.checkout.directory,
+            capture_output=True,
+            text=True,
+            timeout=GIVE_UP_S,
+            check=True,
+        )
+        counted = json.loads(done.stdout)
+        return {self.metrics[0].name: Reading(counted["visits"] / counted["fetches"])}
+
+
+def create_topic(cluster: Cluster, name: str, partitions: int, replicas: int = len(BROKERS)) -> None:
+    """Creates a topic with the controller, as soon as it can. Raises RuntimeError, TimeoutError."""
+    wire.create_topic(
+        cluster.ports[controller(cluster)], name, partitions, settings={}, replicas=replicas, timeout_s=GIVE_UP_S
+    )
+
+
+def controller(cluster: Cluster) -> int:
+    """Returns the controller as a live broker names it."""
+    return until(cluster, lambda answer: answer.controller_id in cluster.pids).controller_id
+
+
+def leaders(port: int, topic: str) -> Leaders:
+    return leaders_in(wire.metadata(port, [topic]))
+
+
+def leaders_in(answer: MetadataResponse) -> Leaders:
+    """Returns the leaders of the topic, -1 for a partition without one."""
+    return {part.partition_index: part.leader_id for part in answer.topics[0].partitions}
+
+
+def until(cluster: Cluster, condition: Callable[[MetadataResponse], bool]) -> MetadataResponse:
+    """Waits until what each live broker shows of the topic meets a condition; returns the last one's answer."""
+    give_up = time.monotonic() + GIVE_UP_S
+    while True:
+        answers = [wire.metadata(port, [TOPIC]) for port in cluster.live_ports]
+        if all(map(condition, answers)):
+            return answers[-1]
+        if time.monotonic() > give_up:
+            raise TimeoutError(f"the brokers' metadata is not as wanted after {GIVE_UP_S} s")
+        time.sleep(PAUSE_S)
+
+
+def until_in_sync(cluster: Cluster, partitions: int) -> None:
+    """Waits until all brokers show all partitions led and with all replicas in sync."""
+
+    def are_in_sync(answer: MetadataResponse) -> bool:
+        shown = answer.topics[0].partitions
+        return len(shown) == partitions and all(
+            part.leader_id in part.isr_nodes and len(part.isr_nodes) == len(BROKERS) for part in shown
+        )
+
+    until(cluster, are_in_sync)
+
+
+def until_served(cluster: Cluster) -> None:
+    """Waits until the leaders of all partitions answer for them."""
+    by_leader: dict[int, list[int]] = {}
+    for partition, leader in leaders(cluster.live_ports[0], TOPIC).items():
+        by_leader.setdefault(leader, []).append(partition)
+    for leader, partitions in by_leader.items():
+        wanted = [ListOffsetsRequest.ListOffsetsPartition(partition_index=one, timestamp=LATEST) for one in partitions]
+        topics = [ListOffsetsRequest.ListOffsetsTopic(name=TOPIC, partitions=wanted)]
+        request = ListOffsetsRequest(replica_id=-1, topics=topics)
+        until_accepted(partial(cluster.ports.__getitem__, leader), request, ListOffsetsResponse, LIST_OFFSETS_VERSION)
+
+
+def until_accepted(port: Callable[[], int], request: Message, response: type[Message], version: int) -> None:
+    """Repeats a request until its response has no error. Raises TimeoutError."""
+    give_up = time.monotonic() + GIVE_UP_S
+    while errors := wire.errors_in(wire.call(port(), request, response, version, GIVE_UP_S)):
+        if time.monotonic() > give_up:
+            raise TimeoutError(f"refused for {GIVE_UP_S} s: {errors}")
+        time.sleep(PAUSE_S)
+
+
+def cluster_rows(scale: float) -> list[Row]:
+    """Returns the rows in the order of the table. `scale` is the fraction of the full number of records."""
+    return [
+        ReplicatedProduce(max(int(200_000 * scale), 1000), max(int(10_000 * scale), 1000)),
+        ThousandPartitions(),
+        VisitsPerFetch(),
+    ]

@@ -1,0 +1,307 @@
+"""The settings of topics and brokers in the metadata store: any broker changes them, and every broker applies them.
+
+(A) A change reads the current settings from the store, passes them through the caller's function, and writes the result
+    if nothing else has changed the entry meanwhile; otherwise it starts over. In the same transaction it adds an entry
+    below `/config/changes`, which names what has changed.
+(B) Every broker watches `/config/changes`. It reads the settings that a new entry names, puts them into the metadata
+    cache and applies them. The broker that made the change does so before the change returns.
+(C) Entries of `/config/changes` that this broker has known for 15 minutes are removed.
+(D) Settings of a topic are read before the topic is served (`load`, `ensure`). If the store is unavailable then, they
+    are read when it is back. After a lost session, changes may have been missed: everything known is read again.
+    Damaged settings of a topic are logged, and the defaults apply.
+
+Source: Kafka's `DynamicConfigManager`, `ZkConfigManager`, `ZkNodeChangeNotificationListener`, `ZkAdminManager`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from itertools import takewhile
+
+import structlog
+
+from odradek.broker.background.stepwise import Steps, others_between
+from odradek.broker.background.tasks import Spawn
+from odradek.broker.background.turns import Turns
+from odradek.broker.controller import znodes
+from odradek.broker.controller.metadata_store import (
+    BadVersion,
+    Check,
+    Create,
+    Entry,
+    EntryExists,
+    MetadataStore,
+    MetadataStoreError,
+    NoEntry,
+    Operation,
+    SessionState,
+    Set,
+    StoreDamaged,
+    StoreUnavailable,
+)
+from odradek.broker.controller.state import check_config, encoded_config
+from odradek.broker.metadata.metadata_cache import MetadataCache
+from odradek.broker.settings.config import BrokerConfig
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.storage.log_config import LogConfig
+from odradek.timer import Clock
+
+ConfigChange = Callable[[Mapping[str, str]], Steps[dict[str, str]]]
+"""Maps the current settings to the new ones. Raises ProtocolError if the change is refused."""
+
+CHANGE_EXPIRATION_MS = 15 * 60 * 1000
+COST = 10
+"""The cost of applying the settings of one topic, in items of a step."""
+TOPICS_PER_READ = 100
+
+log = structlog.get_logger("broker.cluster")
+
+
+class DynamicConfigs:
+    """`apply_topic(name, config)` applies a topic's settings to its logs. Call `load` before anything else, after the
+    store was opened.
+    """
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        cache: MetadataCache,
+        config: BrokerConfig,
+        *,
+        apply_topic: Callable[[str, LogConfig], object],
+        clock: Clock,
+        spawn: Spawn,
+        turns: Turns,
+    ) -> None:
+        self._store = store
+        self._cache = cache
+        self._config = config
+        self._apply_topic = apply_topic
+        self._clock = clock
+        self._spawn = spawn
+        self._turns = turns
+        self._known_topics: dict[str, None] = {}
+        self._unread_topics: dict[str, None] = {}
+        """Those that are served with the defaults, because the store was unavailable."""
+        self._changes: dict[str, int] = {}
+        """The entries of /config/changes that have been applied, and when this broker saw them first, oldest first."""
+        self._applying = asyncio.Lock()
+        """Held by a change from before its write, whose event comes first, until it is noted: it is applied once."""
+        self._read_in_session = 0
+        """The session epoch in which everything was read; 0 before `load`."""
+        store.add_session_listener(self._session_changed)
+
+    # Reading
+
+    async def load(self) -> None:
+        """Reads the settings of all topics and of this broker, and applies the broker's. Raises StoreDamaged,
+        StoreUnavailable.
+        """
+        await self._read_everything(await self._store.children(znodes.TOPIC_CONFIGS))
+        self._apply_broker_config()
+
+    async def ensure(self, topics: Iterable[str]) -> None:
+        """Reads the settings of those topics that are not known yet, before they are served (D)."""
+        unknown = [name for name in topics if name not in self._known_topics]
+        try:
+            await self._read_topics(unknown)
+        except StoreUnavailable as error:
+            log.warning("topic settings not read", topics=unknown, reason=str(error))
+            self._unread_topics |= dict.fromkeys(unknown)
+
+    def forget(self, topic: str) -> None:
+        """After a topic was deleted: a new topic of this name has other settings."""
+        self._known_topics.pop(topic, None)
+        self._unread_topics.pop(topic, None)
+
+    def log_config(self, topic: str) -> LogConfig:
+        """Returns the log settings of a topic. An unusable stored setting (of another release, say) is logged, and the
+        defaults are returned.
+        """
+        config = self._cache.topic_config(topic)
+        try:
+            return self._config.log_config(config)
+        except ValueError as error:
+            log.error("stored topic settings ignored", topic=topic, config=dict(config), reason=str(error))
+            return self._config.log_config({})
+
+    async def _read_everything(self, topics: Iterable[str]) -> None:
+        session_epoch = self._store.session_epoch
+        for name in await self._store.children(znodes.CONFIG_CHANGES, self._changed):
+            self._changes.setdefault(name, self._clock.now_ms())
+        for broker_id in (None, self._cache.broker_id):
+            await self._read_broker(broker_id)
+        await self._read_topics(topics)
+        self._read_in_session = session_epoch
+
+    async def _read_topics(self, names: Iterable[str]) -> None:
+        names = list(names)
+        for start in range(0, len(names), TOPICS_PER_READ):
+            some = names[start : start + TOPICS_PER_READ]
+            entries = await self._store.entries([znodes.topic_config_path(name) for name in some])
+            for name, entry in zip(some, entries, strict=True):
+                self._cache.put_topic_config(name, {} if entry is None else _topic_config(name, entry))
+                self._known_topics[name] = None
+                self._unread_topics.pop(name, None)
+
+    async def _read_broker(self, broker_id: int | None) -> None:
+        self._cache.put_broker_config(broker_id, await self._read(znodes.broker_config_path(broker_id)))
+
+    async def _read(self, path: str) -> dict[str, str]:
+        entry = await self._store.exists(path)
+        return {} if entry is None else znodes.parse_config(path, entry.data)
+
+    # Changing
+
+    async def alter_topic_config(self, topic: str, change: ConfigChange, *, validate_only: bool = False) -> None:
+        """Changes the topic's own settings (A) and applies the result to the topic's logs.
+
+        Raises UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG, POLICY_VIOLATION, KAFKA_STORAGE_ERROR, and what `change`
+        raises.
+        """
+        async with self._applying:
+            if self._cache.topic(topic) is None:
+                raise _unknown(topic)
+            path = znodes.topic_config_path(topic)
+            after = await self._alter(path, change, validate_only, self._check_topic, Check(znodes.topic_path(topic)))
+            if after is not None:
+                self._cache.put_topic_config(topic, after)
+                self._apply_topic(topic, self.log_config(topic))
+                log.info("topic settings changed", topic=topic, config=after)
+
+    async def alter_broker_config(
+        self, broker_id: int | None, change: ConfigChange, *, validate_only: bool = False
+    ) -> None:
+        """Changes a broker's dynamic settings (`broker_id` None: the cluster-wide defaults); `change` validates them.
+
+        Then applies the settings to this broker and the resulting defaults to all logs.
+        """
+        async with self._applying:
+            after = await self._alter(znodes.broker_config_path(broker_id), change, validate_only)
+            if after is not None:
+                self._cache.put_broker_config(broker_id, after)
+                await self._apply_everywhere()
+                log.info("broker settings changed", broker=znodes.DEFAULT_BROKER if broker_id is None else broker_id)
+
+    async def _alter(
+        self,
+        path: str,
+        change: ConfigChange,
+        validate_only: bool,
+        check: Callable[[Mapping[str, str]], None] = lambda _: None,
+        *conditions: Operation,
+    ) -> dict[str, str] | None:
+        """Returns the new settings, or None if nothing was written."""
+        try:
+            while True:
+                entry = await self._store.exists(path)
+                before = {} if entry is None else znodes.parse_config(path, entry.data)
+                after = await self._turns.take(change(before))
+                check(after)
+                data = encoded_config(after)
+                if validate_only or after == before:
+                    return None
+                write = Create(path, data) if entry is None else Set(path, data, entry.version)
+                notice = Create(znodes.CONFIG_CHANGE_PREFIX, znodes.encode_config_change(path), sequential=True)
+                try:
+                    results = await self._store.multi([*conditions, write, notice])
+                except (BadVersion, EntryExists):
+                    continue
+                self._note_applied(str(results[-1]))
+                return after
+        except NoEntry as error:
+            raise _unknown(path.rpartition("/")[2]) from error
+        except (StoreUnavailable, StoreDamaged) as error:
+            raise ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+
+    def _check_topic(self, config: Mapping[str, str]) -> None:
+        check_config(config, self._config.check_topic_config)
+
+    # Following the changes of all brokers
+
+    def _note_applied(self, path: str) -> None:
+        self._changes[path.rpartition("/")[2]] = self._clock.now_ms()
+
+    def _changed(self, _event: object) -> None:
+        self._spawn(self._follow(), "changes of settings")
+
+    def _session_changed(self, state: SessionState) -> None:
+        if state is SessionState.CONNECTED and self._read_in_session:
+            self._spawn(self._follow(), "settings after a lost connection")
+
+    async def _follow(self) -> None:
+        """If the store is unavailable, the next connection tries again."""
+        async with self._applying:
+            try:
+                if self._read_in_session != self._store.session_epoch:
+                    await self._read_everything(list(self._known_topics | self._unread_topics))
+                    await self._apply_everywhere()
+                else:
+                    await self._read_unread_topics()
+                    await self._apply_new_changes()
+            except MetadataStoreError as error:
+                log.warning("changes of settings not read", reason=str(error))
+
+    async def _read_unread_topics(self) -> None:
+        unread = list(self._unread_topics)
+        await self._read_topics(unread)
+        for name in unread:
+            self._apply_topic(name, self.log_config(name))
+
+    async def _apply_new_changes(self) -> None:
+        """Applies the changes that this broker has not applied yet (B), and removes old entries (C)."""
+        names = await self._store.children(znodes.CONFIG_CHANGES, self._changed)
+        for name in names:
+            if name not in self._changes:
+                await self._apply_change(name)
+                self._note_applied(name)
+        if len(self._changes) > len(names):
+            self._changes = {name: self._changes[name] for name in names}
+        expired_ms = self._clock.now_ms() - CHANGE_EXPIRATION_MS
+        for name in takewhile(lambda name: self._changes[name] <= expired_ms, list(self._changes)):
+            try:
+                await self._store.delete(f"{znodes.CONFIG_CHANGES}/{name}")
+            except NoEntry:
+                pass  # another broker has removed it
+
+    async def _apply_change(self, name: str) -> None:
+        path = f"{znodes.CONFIG_CHANGES}/{name}"
+        entry = await self._store.exists(path)
+        if entry is None:
+            return
+        try:
+            changed = znodes.parse_config_change(path, entry.data)
+            if changed.kind == znodes.TOPIC_ENTITY:
+                await self._read_topics([changed.name])
+                self._apply_topic(changed.name, self.log_config(changed.name))
+            elif changed.kind == znodes.BROKER_ENTITY:
+                broker_id = None if changed.name == znodes.DEFAULT_BROKER else int(changed.name)
+                if broker_id in (None, self._cache.broker_id):
+                    await self._read_broker(broker_id)
+                    await self._apply_everywhere()
+        except (StoreDamaged, ValueError) as error:
+            log.error("change of settings ignored", change=name, reason=str(error))
+
+    # Applying
+
+    def _apply_broker_config(self) -> None:
+        cache = self._cache
+        self._config.apply_dynamic(cache.broker_config(None), cache.broker_config(cache.broker_id))
+
+    async def _apply_everywhere(self) -> None:
+        self._apply_broker_config()
+        async for topic in others_between(self._cache.topic_names(), COST):
+            self._apply_topic(topic, self.log_config(topic))
+
+
+def _topic_config(topic: str, entry: Entry) -> dict[str, str]:
+    try:
+        return znodes.parse_config(znodes.topic_config_path(topic), entry.data)
+    except StoreDamaged as error:
+        log.error("stored topic settings ignored", topic=topic, reason=str(error))
+        return {}
+
+
+def _unknown(topic: str) -> ProtocolError:
+    return ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{topic}'")

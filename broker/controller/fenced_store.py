@@ -1,0 +1,115 @@
+"""The metadata store as an active controller uses it. Each write contains a check that the controller epoch is still
+this controller's own, so that nothing is written once another controller has been elected.
+
+    (A) If the check fails, or the session with the store has ended, this controller is out of office: ControllerMoved.
+    (B) While the connection is lost, calls wait. A write whose answer is lost is sent again and read back
+        (`read_back.py`).
+    (C) Any other error is the caller's. BadVersion and EntryExists mean that the state it decided on was old: it reads
+        the entry and decides again. After StoreUnavailable nothing was written.
+
+Source: Kafka's `KafkaZkClient` (`wrapRequestWithControllerEpochCheck`, `retryRequestUntilConnected`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TypeVar
+
+from odradek.broker.background.stepwise import Pace
+from odradek.broker.controller import znodes
+from odradek.broker.controller.metadata_store import (
+    BadVersion,
+    Check,
+    ConnectionLost,
+    Entry,
+    MetadataStore,
+    MetadataStoreError,
+    NoEntry,
+    Operation,
+    Outcome,
+    Result,
+    Watch,
+)
+from odradek.broker.controller.read_back import pipeline_or_read_back
+
+COST = 2
+"""The cost of an operation, which may be encoded only now, in items of a step."""
+
+T = TypeVar("T")
+
+
+class ControllerMoved(Exception):
+    """This broker is no longer the controller."""
+
+
+class FencedStore:
+    """`epoch_version` is the version of `/controller_epoch` since this controller was elected. `in_office` returns
+    False once the session has ended or the controller has resigned.
+    """
+
+    def __init__(self, store: MetadataStore, epoch_version: int, in_office: Callable[[], bool]) -> None:
+        self._store = store
+        self._check = Check(znodes.CONTROLLER_EPOCH, epoch_version)
+        self._in_office = in_office
+
+    async def entries(self, paths: Sequence[str]) -> list[Entry | None]:
+        """See MetadataStore."""
+        return await self._connected(lambda: self._store.entries(paths)) if paths else []
+
+    async def exists(self, path: str, watch: Watch | None = None) -> Entry | None:
+        """See MetadataStore."""
+        return await self._connected(lambda: self._store.exists(path, watch))
+
+    async def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        """See MetadataStore."""
+        return await self._connected(lambda: self._store.children(path, watch))
+
+    async def multi(self, operations: Iterable[Operation]) -> list[Result]:
+        """Applies all operations or none, and returns their results. Raises ControllerMoved and MetadataStoreError."""
+        (outcome,) = await self.pipeline([operations])
+        if isinstance(outcome, MetadataStoreError):
+            raise outcome
+        return outcome
+
+    async def pipeline(self, groups: Sequence[Iterable[Operation]]) -> list[Outcome]:
+        """Applies each group as `multi` does, all sent together. Returns, per group, the results or the error.
+
+        Raises ControllerMoved.
+        """
+        self._check_office()
+        if not groups:
+            return []
+        checked: list[list[Operation]] = []
+        pace = Pace()
+        for group in groups:
+            checked.append([self._check])
+            for operation in group:
+                checked[-1].append(operation)
+                if pace.step_ends(COST):
+                    await asyncio.sleep(0)
+        outcomes = await pipeline_or_read_back(self._store, checked)
+        self._check_office()
+        return [self._seen(outcome) for outcome in outcomes]
+
+    async def _connected(self, read: Callable[[], Awaitable[T]]) -> T:
+        """Reads as soon as the store is connected (B)."""
+        while True:
+            self._check_office()
+            try:
+                return await read()
+            except ConnectionLost:
+                await self._store.connected()
+
+    def _check_office(self) -> None:
+        if not self._in_office():
+            raise ControllerMoved("the session with the metadata store has ended")
+
+    def _seen(self, outcome: Outcome) -> Outcome:
+        """Returns the outcome without that of the check. Raises ControllerMoved (A)."""
+        if not isinstance(outcome, MetadataStoreError):
+            return outcome[1:]
+        if outcome.path == self._check.path and isinstance(outcome, BadVersion | NoEntry):
+            raise ControllerMoved(f"another controller was elected: {outcome}")
+        outcome.index -= 1
+        return outcome

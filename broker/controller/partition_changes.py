@@ -1,0 +1,189 @@
+"""Stores new states of partitions: decided, written, and then known to the controller.
+
+    (A) Each partition is written by itself, all of them together in one pipeline: a conflict of one does not hold up
+        the others. Changes of the assignment are written by topic, because all partitions of a topic share its entry.
+    (B) A partition that was changed by someone else (BadVersion) is read again and decided again.
+    (C) If the store cannot write, the partition keeps its state, and the outcome is KAFKA_STORAGE_ERROR.
+
+Source: Kafka's `KafkaZkClient.updateLeaderAndIsr`, `PartitionStateMachine.electLeaderForPartitions`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import NamedTuple
+
+import structlog
+
+from odradek.broker.background.stepwise import others_between
+from odradek.broker.controller import znodes
+from odradek.broker.controller.controller_context import ControllerContext
+from odradek.broker.controller.fenced_store import ControllerMoved, FencedStore
+from odradek.broker.controller.metadata_store import (
+    BadVersion,
+    Create,
+    EntryExists,
+    MetadataStoreError,
+    NoEntry,
+    Operation,
+    Set,
+    StoreDamaged,
+    StoreUnavailable,
+)
+from odradek.broker.controller.partition_states import is_new
+from odradek.broker.metadata.metadata_cache import PartitionState
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.topic_partition import TopicPartition
+
+ATTEMPTS = 3
+COST = 5
+"""The cost of deciding and encoding a partition, in items of a step."""
+
+Decision = Callable[[TopicPartition, PartitionState], PartitionState | None]
+"""Returns the next state, or None if nothing changes. Raises ProtocolError."""
+Outcome = PartitionState | ProtocolError | None
+
+log = structlog.get_logger("controller")
+
+
+class _Group(NamedTuple):
+    """What is written together: partitions of one topic."""
+
+    states: dict[TopicPartition, PartitionState]
+    operations: list[Operation]
+
+
+class PartitionChanges:
+    """Changes the partitions in `context`."""
+
+    def __init__(self, store: FencedStore, context: ControllerContext) -> None:
+        self._store = store
+        self._context = context
+
+    async def change(
+        self,
+        keys: Iterable[TopicPartition],
+        decide: Decision,
+        *,
+        assignments: Mapping[TopicPartition, PartitionState] | None = None,
+    ) -> dict[TopicPartition, Outcome]:
+        """Decides and stores. Returns, per partition, its new state, None if it did not change, or the error.
+
+        With `assignments`, the topics' entries are written, too (A). A decision may enter a partition there, if the
+        assignment to be stored is not that of its new state.
+        """
+        outcomes: dict[TopicPartition, Outcome] = {}
+        remaining: Collection[TopicPartition] = list(keys)
+        for attempt in range(ATTEMPTS):
+            groups = await self._groups(remaining, decide, assignments, outcomes, attempt)
+            results = await self._store.pipeline([group.operations for group in groups])
+            stale: list[TopicPartition] = []
+            async for group, result in others_between(zip(groups, results, strict=True), COST):
+                if isinstance(result, BadVersion | EntryExists | NoEntry):
+                    stale += group.states
+                    outcomes.update(dict.fromkeys(group.states, storage_error(result)))
+                elif isinstance(result, MetadataStoreError):
+                    outcomes.update(dict.fromkeys(group.states, storage_error(result)))
+                else:
+                    self._stored(group, result, outcomes)
+            if not stale:
+                break
+            remaining = await self._read_again(stale)
+        for key, outcome in outcomes.items():
+            if isinstance(outcome, ProtocolError) and outcome.code is ErrorCode.KAFKA_STORAGE_ERROR:
+                log.error("partition not changed", partition=str(key), reason=str(outcome))
+        return outcomes
+
+    async def _groups(
+        self,
+        keys: Iterable[TopicPartition],
+        decide: Decision,
+        assignments: Mapping[TopicPartition, PartitionState] | None,
+        outcomes: dict[TopicPartition, Outcome],
+        attempt: int,
+    ) -> list[_Group]:
+        groups: dict[str | TopicPartition, _Group] = {}
+        async for key in others_between(keys, COST):
+            before = self._context.state(key)
+            if before is None:
+                message = f"There is no partition {key}"
+                outcomes[key] = ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
+                continue
+            outcomes[key] = None
+            try:
+                after = decide(key, before)
+            except ProtocolError as refusal:
+                outcomes[key] = refusal
+                continue
+            if after is None:
+                continue
+            group = groups.setdefault(key if assignments is None else key.topic, _Group({}, []))
+            group.states[key] = after
+            if is_new(before):
+                group.operations.extend(await self._creation(key, after, look=attempt > 0))
+            else:
+                path = znodes.state_path(key.topic, key.partition)
+                group.operations.append(Set(path, znodes.encode_state(after), before.partition_epoch))
+        for name, group in groups.items() if assignments is not None else ():
+            assert assignments is not None
+            states = {state.partition: state for state in self._context.stored_states(str(name))}
+            for key, after in group.states.items():
+                states[key.partition] = assignments.get(key, after)
+            group.operations.append(self.assignment(str(name), states.values()))
+        return list(groups.values())
+
+    def assignment(self, name: str, states: Iterable[PartitionState]) -> Operation:
+        """Stores the replicas of a topic's partitions."""
+        topic = self._context.topic(name)
+        assert topic is not None, "its partitions are in the context"
+        return Set(znodes.topic_path(name), znodes.encode_topic(topic.topic_id, states))
+
+    async def _creation(self, key: TopicPartition, state: PartitionState, *, look: bool) -> list[Operation]:
+        """Creates the state's entry and its parent. `look`: some of the parents exist, others not. A partition that
+        remains without leader has no entry.
+        """
+        if is_new(state):
+            return []
+        parents = [znodes.partitions_path(key.topic), znodes.partition_path(key.topic, key.partition)]
+        missing = parents[1:]
+        if look:
+            found = await self._store.entries(parents)
+            missing = [path for path, entry in zip(parents, found, strict=True) if entry is None]
+        path = znodes.state_path(key.topic, key.partition)
+        return [*(Create(parent) for parent in missing), Create(path, znodes.encode_state(state))]
+
+    def _stored(self, group: _Group, results: list[str | int | None], outcomes: dict[TopicPartition, Outcome]) -> None:
+        by_path = {operation.path: result for operation, result in zip(group.operations, results, strict=True)}
+        for key, state in group.states.items():
+            version = by_path.get(znodes.state_path(key.topic, key.partition))
+            stored = state._replace(partition_epoch=version) if isinstance(version, int) else state
+            self._context.put_state(key, stored)
+            outcomes[key] = stored
+
+    async def _read_again(self, keys: list[TopicPartition]) -> list[TopicPartition]:
+        """Reads the states of partitions (B). Returns those that could be read."""
+        try:
+            entries = await self._store.entries([znodes.state_path(key.topic, key.partition) for key in keys])
+        except StoreUnavailable:
+            return []
+        found = []
+        for key, entry in zip(keys, entries, strict=True):
+            known = self._context.state(key)
+            if known is None or (entry is None and not is_new(known)):
+                continue
+            if entry is not None:
+                try:
+                    state = znodes.parse_state(key.topic, key.partition, known.replicas, entry.data, entry.version)
+                except StoreDamaged as error:
+                    log.error("partition left alone", partition=str(key), reason=str(error))
+                    continue
+                if state.controller_epoch > self._context.epoch:
+                    raise ControllerMoved(f"{key} was changed by the controller of epoch {state.controller_epoch}")
+                self._context.put_state(key, state._replace(adding=known.adding, removing=known.removing))
+            found.append(key)
+        return found
+
+
+def storage_error(error: Exception) -> ProtocolError:
+    """The error returned to a client when the store fails."""
+    return ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))

@@ -1,0 +1,282 @@
+"""Reassigns replicas, over several events; `reassignment.py` decides.
+
+    begin        the new assignment is stored with the partition's state; all its replicas get LeaderAndIsr, and those
+                 that are added start to fetch
+    complete     when the leader has added them to the in-sync replicas (AlterPartition): the new leader and the reduced
+                 in-sync replicas are stored, and the removed replicas are deleted
+    finish       when the brokers of the removed replicas have answered, or are dead: the target is stored as the
+                 assignment. Until then the next controller would complete the reassignment once more.
+
+A reassignment whose target is in sync at once is completed in its first step, and finished in the same transaction if
+nothing is removed. Each new controller, and each start of a broker of the target, tries to go on.
+
+Reassignments may also be requested in `/admin/reassign_partitions`, where Kafka's tools put them before KIP-455. The
+entry is deleted when the last of them is complete or refused (`stored_requests.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+import structlog
+
+from odradek.broker.controller import reassignment, znodes
+from odradek.broker.controller.control_requests import ControlRequests
+from odradek.broker.controller.controller_context import ControllerContext, Finishing
+from odradek.broker.controller.fenced_store import FencedStore
+from odradek.broker.controller.metadata_store import (
+    Delete,
+    MetadataStoreError,
+    NoEntry,
+    Operation,
+    Set,
+    StoreDamaged,
+    Watch,
+)
+from odradek.broker.controller.partition_changes import PartitionChanges
+from odradek.broker.controller.partition_states import is_new
+from odradek.broker.controller.replica_states import ReplicaPhase
+from odradek.broker.metadata.metadata_cache import PartitionState
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.topic_partition import TopicPartition
+
+Outcomes = dict[TopicPartition, ProtocolError | None]
+
+log = structlog.get_logger("controller")
+
+
+class Reassignments:
+    """Reassigns the partitions in `context`. `try_later` calls `finish_all` again after a while."""
+
+    def __init__(
+        self,
+        store: FencedStore,
+        context: ControllerContext,
+        changes: PartitionChanges,
+        requests: ControlRequests,
+        try_later: Callable[[], object],
+    ) -> None:
+        self._store = store
+        self._context = context
+        self._changes = changes
+        self._requests = requests
+        self._try_later = try_later
+        self._requested: dict[TopicPartition, tuple[int, ...]] = {}
+
+    async def reassign(self, targets: Mapping[TopicPartition, Sequence[int] | None]) -> Outcomes:
+        """Starts or cancels reassignments. Returns, per partition, None if the reassignment has started (or is
+        complete), otherwise INVALID_REPLICA_ASSIGNMENT, NO_REASSIGNMENT_IN_PROGRESS (a target of None cancels),
+        UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR.
+        """
+        await self._finish([key for key in targets if key in self._context.finishing])
+        outcomes: Outcomes = {}
+        valid: dict[TopicPartition, Sequence[int] | None] = {}
+        for key, target in targets.items():
+            fault = self._fault(key, target)
+            if fault is None:
+                valid[key] = target
+            outcomes[key] = fault
+        outcomes.update(await self._step(valid, lambda key, state: self._begun(key, state, valid[key])))
+        await self._forget_requested(key for key, error in outcomes.items() if error is None)
+        return outcomes
+
+    async def advance(self, keys: Iterable[TopicPartition]) -> None:
+        """Completes the reassignments among these partitions whose target is in sync."""
+        ready = [key for key in keys if self._is_ready(key)]
+        await self._step(ready, self._next)
+
+    async def resume(self, brokers: Collection[int] | None = None) -> None:
+        """Goes on with all reassignments, or with those that have one of these brokers in their target."""
+        under_way = self._context.reassigning()
+        concerned = [
+            key
+            for key, state in under_way.items()
+            if brokers is None or any(broker in brokers for broker in reassignment.target_of(state))
+        ]
+        for key in concerned:
+            if key not in self._context.finishing:
+                self._requests.lead(under_way[key].adding, key, is_new=True)
+        await self.advance(concerned)
+
+    async def start_requested(self, watch: Watch | None) -> None:
+        """Starts the reassignments that tools have requested in the store, and watches for others."""
+        entry = await self._store.exists(znodes.REASSIGN_PARTITIONS, watch)
+        if entry is None:
+            return
+        try:
+            targets = znodes.parse_reassignments(entry.data)
+        except StoreDamaged as error:
+            log.error("requested reassignments left alone", reason=str(error))
+            return
+        outcomes = await self.reassign(
+            {key: target for key, target in targets.items() if self._requested.get(key) != target}
+        )
+        for key, refusal in outcomes.items():
+            if refusal is not None:
+                log.warning("reassignment refused", partition=str(key), reason=str(refusal))
+        under_way = self._context.reassigning()
+        self._requested = {key: target for key, target in targets.items() if key in under_way}
+        if self._requested != targets:
+            await self._store_requested()
+
+    async def stopped(self, broker_id: int, keys: Iterable[TopicPartition]) -> None:
+        """Notes that a broker has answered the request to delete these replicas."""
+        for key in keys:
+            finishing = self._context.finishing.get(key)
+            if finishing is not None and broker_id in finishing.awaited:
+                del finishing.awaited[broker_id]
+                self._dropped(key, broker_id)
+        await self.finish_all()
+
+    async def brokers_died(self, brokers: Collection[int]) -> None:
+        """No longer waits for these brokers: their replicas will not be deleted."""
+        for key, finishing in self._context.finishing.items():
+            for broker in [broker for broker in finishing.awaited if broker in brokers]:
+                del finishing.awaited[broker]
+                self._dropped(key, broker)
+        await self.finish_all()
+
+    async def finish_all(self) -> None:
+        """Finishes the reassignments that wait for no broker."""
+        await self._finish([key for key, each in self._context.finishing.items() if not each.awaited])
+
+    # Steps
+
+    def _fault(self, key: TopicPartition, target: Sequence[int] | None) -> ProtocolError | None:
+        """An invalid target is reported before a partition that does not exist."""
+        state = self._context.state(key)
+        if target is None:
+            return ProtocolError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS) if state is None else None
+        live = [broker for broker in self._context.brokers if broker not in self._context.shutting_down]
+        try:
+            reassignment.check_target(target, () if state is None else reassignment.origin_of(state), live)
+        except ProtocolError as refusal:
+            return refusal
+        if state is None or key.topic in self._context.deletions:
+            return ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {key}")
+        if key in self._context.finishing:
+            return ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, "The last reassignment could not be stored")
+        return None
+
+    def _begun(self, key: TopicPartition, state: PartitionState, target: Sequence[int] | None) -> PartitionState:
+        electable, epoch = self._context.electable(key, state), self._context.epoch
+        if target is None:
+            return reassignment.cancelled(state, electable, epoch)
+        return reassignment.begun(state, target, electable, epoch)
+
+    def _next(self, _key: TopicPartition, state: PartitionState) -> PartitionState:
+        return state._replace(leader_epoch=state.leader_epoch + 1)
+
+    def _is_ready(self, key: TopicPartition) -> bool:
+        state = self._context.state(key)
+        return state is not None and reassignment.is_being_reassigned(state) and self._is_complete(key, state)
+
+    def _is_complete(self, key: TopicPartition, state: PartitionState) -> bool:
+        present, electable = self._context.present(key, state), self._context.electable(key, state)
+        return is_new(state) or reassignment.is_complete(state, present, electable)
+
+    async def _step(
+        self,
+        keys: Iterable[TopicPartition],
+        begin: Callable[[TopicPartition, PartitionState], PartitionState],
+    ) -> Outcomes:
+        """Changes partitions to what `begin` returns, and completes them at once where possible."""
+        context = self._context
+        before: dict[TopicPartition, PartitionState] = {}
+        assignments: dict[TopicPartition, PartitionState] = {}
+
+        def decide(key: TopicPartition, state: PartitionState) -> PartitionState:
+            before[key] = state
+            assignments.pop(key, None)
+            begun = begin(key, state)
+            if not self._is_complete(key, begun):
+                return begun
+            present, electable = context.present(key, begun), context.electable(key, begun)
+            if any(broker in present for broker in begun.removing):
+                assignments[key] = begun
+            return reassignment.completed(begun, present, electable, context.epoch)
+
+        outcomes: Outcomes = {}
+        for key, outcome in (await self._changes.change(keys, decide, assignments=assignments)).items():
+            outcomes[key] = outcome if isinstance(outcome, ProtocolError) else None
+            if isinstance(outcome, PartitionState):
+                self._carry_out(key, before[key], assignments.get(key), outcome)
+        return outcomes
+
+    def _carry_out(
+        self, key: TopicPartition, before: PartitionState, stored: PartitionState | None, after: PartitionState
+    ) -> None:
+        context, requests = self._context, self._requests
+        if stored is not None:
+            awaited = dict.fromkeys(broker for broker in stored.removing if context.is_present(broker, key))
+            context.finishing[key] = Finishing(stored, awaited)
+        for broker in before.replicas:
+            if broker not in after.replicas:
+                self._remove_replica(key, broker, is_awaited=stored is not None and broker in stored.removing)
+        context.update_phases(key, after)
+        for broker in after.replicas:
+            requests.lead([broker], key, is_new=broker not in before.replicas)
+        requests.publish(key)
+        log.info(
+            "reassignment completed" if not after.adding and not after.removing else "reassignment started",
+            partition=str(key),
+            leader=after.leader,
+            leader_epoch=after.leader_epoch,
+            replicas=after.replicas,
+            adding=after.adding,
+            removing=after.removing,
+        )
+
+    def _remove_replica(self, key: TopicPartition, broker_id: int, *, is_awaited: bool) -> None:
+        context = self._context
+        if context.replica_phase(key, broker_id) is not ReplicaPhase.OFFLINE:
+            context.move_replica(key, broker_id, ReplicaPhase.OFFLINE)
+        context.move_replica(key, broker_id, ReplicaPhase.DELETION_STARTED)
+        self._requests.stop(broker_id, key, delete=True)
+        if not is_awaited or not context.is_present(broker_id, key):
+            self._dropped(key, broker_id)
+
+    def _dropped(self, key: TopicPartition, broker_id: int) -> None:
+        self._context.move_replica(key, broker_id, ReplicaPhase.DELETION_SUCCESSFUL)
+        self._context.move_replica(key, broker_id, ReplicaPhase.NON_EXISTENT)
+
+    async def _finish(self, keys: Sequence[TopicPartition]) -> None:
+        """Stores the targets as assignments. If the store cannot write, that is tried again later."""
+        context = self._context
+        topics: dict[str, list[TopicPartition]] = {}
+        kept = {key: context.finishing.pop(key) for key in keys}
+        for key in keys:
+            topics.setdefault(key.topic, []).append(key)
+        groups = [[self._changes.assignment(name, context.stored_states(name))] for name in topics]
+        for finished, outcome in zip(topics.values(), await self._store.pipeline(groups), strict=True):
+            for key in finished:
+                if isinstance(outcome, MetadataStoreError):
+                    context.finishing[key] = kept[key]
+                    log.error("reassignment not finished", partition=str(key), reason=str(outcome))
+                    self._try_later()
+                    continue
+                for broker in kept[key].awaited:
+                    self._dropped(key, broker)
+                self._requests.publish(key)
+                log.info("reassignment finished", partition=str(key))
+        await self._forget_requested(keys)
+
+    # The entry of Kafka's old tools
+
+    async def _forget_requested(self, keys: Iterable[TopicPartition]) -> None:
+        done = [key for key in keys if key in self._requested and key not in self._context.finishing]
+        for key in done:
+            del self._requested[key]
+        if done:
+            await self._store_requested()
+
+    async def _store_requested(self) -> None:
+        operation: Operation = Delete(znodes.REASSIGN_PARTITIONS)
+        if self._requested:
+            operation = Set(znodes.REASSIGN_PARTITIONS, znodes.encode_reassignments(self._requested))
+        try:
+            await self._store.multi([operation])
+        except NoEntry:
+            return
+        except MetadataStoreError as error:
+            log.error("requested reassignments not updated", reason=str(error))

@@ -1,0 +1,212 @@
+"""Creates topics and adds partitions: planned (`state.py`), stored in one transaction, then announced to the brokers.
+
+    (A) The settings, the assignment and the states of all partitions of the topics are written in one transaction. If
+        it conflicts (an entry of a topic that is damaged or was created by other tools), each topic is written by
+        itself.
+    (B) A partition none of whose replicas is alive gets its state when one of them starts.
+    (C) A broker that cannot create its log reports the replica as offline. The topic stays, as in Kafka.
+
+Source: Kafka's `AdminZkClient`, `KafkaController.onNewPartitionCreation`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+
+import structlog
+
+from odradek.broker.background.stepwise import others_between
+from odradek.broker.controller import znodes
+from odradek.broker.controller.control_requests import ControlRequests
+from odradek.broker.controller.controller_context import ControllerContext
+from odradek.broker.controller.fenced_store import FencedStore
+from odradek.broker.controller.metadata_store import (
+    BadVersion,
+    EntryExists,
+    MetadataStoreError,
+    NoEntry,
+    Operation,
+    Set,
+)
+from odradek.broker.controller.partition_changes import storage_error
+from odradek.broker.controller.partition_states import PartitionPhase, first_state, is_new, unled
+from odradek.broker.controller.replica_states import ReplicaPhase
+from odradek.broker.controller.state import (
+    PARTITIONS_AT_A_TIME,
+    NewPartitions,
+    NewTopic,
+    PlannedTopic,
+    Planner,
+    partition_addition_operations,
+    topic_creation_operations,
+)
+from odradek.broker.metadata.kafka_uuid import random_uuid, uuid_text
+from odradek.broker.metadata.metadata_cache import PartitionState, TopicMetadata
+from odradek.broker.metadata.topic_names import unified_name
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.topic_partition import TopicPartition
+
+PLANNING_COST = 10
+"""The cost of planning one topic, in items of a step."""
+
+log = structlog.get_logger("controller")
+
+
+class TopicChanges:
+    """Creates the topics and partitions that `planner` plans."""
+
+    def __init__(
+        self,
+        store: FencedStore,
+        context: ControllerContext,
+        requests: ControlRequests,
+        planner: Planner,
+        source: random.Random,
+    ) -> None:
+        self._store = store
+        self._context = context
+        self._requests = requests
+        self._planner = planner
+        self._random = source
+
+    # Topics
+
+    async def plan(self, topics: Iterable[NewTopic]) -> list[PlannedTopic | ProtocolError]:
+        """Returns, per topic in order, its plan or the error."""
+        results: list[PlannedTopic | ProtocolError] = []
+        names: dict[str, str] = {}
+        async for topic in others_between(topics, PLANNING_COST):
+            try:
+                results.append(self._planner.topic(topic, names))
+                names[unified_name(topic.name)] = topic.name
+            except ProtocolError as error:
+                results.append(error)
+        return results
+
+    async def create(self, topics: Sequence[NewTopic]) -> list[PlannedTopic | ProtocolError]:
+        """Creates topics. Returns, per topic in order, its plan, or why it was not created."""
+        results = await self.plan(topics)
+        created = {plan.name: (plan, self._first_metadata(plan)) for plan in results if isinstance(plan, PlannedTopic)}
+        failures = await self._store_topics(list(created.values())) if created else {}
+        for name, (plan, metadata) in created.items():
+            if name not in failures:
+                await self._announce(metadata)
+                topic_id, partitions = uuid_text(metadata.topic_id), len(plan.replicas)
+                log.info("topic created", topic=name, topic_id=topic_id, partitions=partitions, config={**plan.config})
+        # If a topic is named twice, only the first has a plan; the second keeps its own error.
+        return [
+            failures.get(topic.name, result) if isinstance(result, PlannedTopic) else result
+            for topic, result in zip(topics, results, strict=True)
+        ]
+
+    def _first_metadata(self, plan: PlannedTopic) -> TopicMetadata:
+        states = {
+            partition: self._first_state(plan.name, partition, replicas)
+            for partition, replicas in plan.replicas.items()
+        }
+        return TopicMetadata(plan.name, random_uuid(self._random), states)
+
+    def _first_state(self, name: str, partition: int, replicas: tuple[int, ...]) -> PartitionState:
+        epoch = self._context.epoch
+        state = unled(partition, replicas, epoch)
+        return first_state(state, self._context.electable(TopicPartition(name, partition), state), epoch) or state
+
+    async def _store_topics(self, created: Sequence[tuple[PlannedTopic, TopicMetadata]]) -> dict[str, ProtocolError]:
+        operations = (topic_creation_operations(metadata, plan.config) for plan, metadata in created)
+        try:
+            await self._store.multi(chain.from_iterable(operations))
+        except (BadVersion, EntryExists, NoEntry):
+            return await self._store_each(created)
+        except MetadataStoreError as error:
+            return {plan.name: storage_error(error) for plan, _ in created}
+        return {}
+
+    async def _store_each(self, created: Sequence[tuple[PlannedTopic, TopicMetadata]]) -> dict[str, ProtocolError]:
+        """Settings that an earlier topic has left behind are replaced (A)."""
+        left = await self._store.entries([znodes.topic_config_path(plan.name) for plan, _ in created])
+        groups = []
+        for (plan, metadata), entry in zip(created, left, strict=True):
+            settings, *others = topic_creation_operations(metadata, plan.config)
+            if entry is not None:
+                settings = Set(settings.path, znodes.encode_config(plan.config))
+            groups.append([settings, *others])
+        failures = {}
+        for (plan, _), outcome in zip(created, await self._store.pipeline(groups), strict=True):
+            if isinstance(outcome, EntryExists):
+                message = f"Topic '{plan.name}' is already in the metadata store: {outcome}"
+                failures[plan.name] = ProtocolError(ErrorCode.TOPIC_ALREADY_EXISTS, message)
+            elif isinstance(outcome, MetadataStoreError):
+                failures[plan.name] = storage_error(outcome)
+        return failures
+
+    async def _announce(self, topic: TopicMetadata) -> None:
+        self._context.put_topic(topic)
+        async for state in others_between(topic.partitions.values()):
+            self._announce_partition(TopicPartition(topic.name, state.partition), state)
+
+    def _announce_partition(self, key: TopicPartition, state: PartitionState) -> None:
+        context = self._context
+        context.move_partition(key, PartitionPhase.NEW)
+        for broker in state.replicas:
+            context.move_replica(key, broker, ReplicaPhase.NEW)
+        context.update_phases(key, state)
+        if not is_new(state):
+            self._requests.lead(state.isr, key, is_new=True)
+            self._requests.publish(key)
+
+    # Partitions
+
+    async def plan_partitions(self, additions: Iterable[NewPartitions]) -> list[ProtocolError | None]:
+        """Returns, per topic in order, None or why no partitions can be added."""
+        return [
+            error if isinstance(error := self._planned(addition), ProtocolError) else None
+            async for addition in others_between(additions, PLANNING_COST)
+        ]
+
+    async def add_partitions(self, additions: Sequence[NewPartitions]) -> list[ProtocolError | None]:
+        """Adds partitions. Returns, per topic in order, None or why no partitions were added."""
+        results: list[ProtocolError | None] = []
+        planned: dict[str, dict[int, PartitionState]] = {}
+        failures: dict[int, ProtocolError] = {}
+        places: dict[str, int] = {}
+        for index, addition in enumerate(additions):
+            if addition.topic in planned or sum(map(len, planned.values())) >= PARTITIONS_AT_A_TIME:
+                failures.update((places[name], error) for name, error in (await self._add(planned)).items())
+                planned, places = {}, {}
+            plan = self._planned(addition)
+            results.append(plan if isinstance(plan, ProtocolError) else None)
+            if not isinstance(plan, ProtocolError):
+                places[addition.topic] = index
+                planned[addition.topic] = {
+                    partition: self._first_state(addition.topic, partition, replicas)
+                    for partition, replicas in plan.items()
+                }
+        failures.update((places[name], error) for name, error in (await self._add(planned)).items())
+        return [failures.get(index, result) for index, result in enumerate(results)]
+
+    def _planned(self, addition: NewPartitions) -> dict[int, tuple[int, ...]] | ProtocolError:
+        try:
+            return self._planner.partitions(addition)
+        except ProtocolError as error:
+            return error
+
+    async def _add(self, planned: Mapping[str, Mapping[int, PartitionState]]) -> dict[str, ProtocolError]:
+        context = self._context
+        groups: list[list[Operation]] = []
+        for name, added in planned.items():
+            topic = context.topic(name)
+            assert topic is not None, "the planner has checked that the topic exists"
+            groups.append(list(partition_addition_operations(topic, context.stored_states(name), added)))
+        failures = {}
+        for (name, added), outcome in zip(planned.items(), await self._store.pipeline(groups), strict=True):
+            if isinstance(outcome, MetadataStoreError):
+                failures[name] = storage_error(outcome)
+                continue
+            for partition, state in added.items():
+                key = TopicPartition(name, partition)
+                context.put_state(key, state)
+                self._announce_partition(key, state)
+            log.info("partitions added", topic=name, partitions=len(context.partitions_of(name)))
+        return failures

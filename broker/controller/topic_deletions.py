@@ -1,0 +1,242 @@
+"""Deletes topics, over several events.
+
+    (A) A topic to be deleted is marked in the store first (`/admin/delete_topics/T`), so that the next controller
+        completes its deletion.
+    (B) All brokers hear that the topic is gone (leader -2), and those with a replica are asked to delete it. When all
+        have answered, everything about the topic is removed from the store, and its name is free. Nobody could tell a
+        broker of the deletion later.
+    (C) A replica whose broker is dead, or that could not be deleted, halts the deletion. It is tried again when a
+        broker with a replica of the topic starts. A topic whose deletion is halted is gone for clients all the same.
+    (D) A reassignment of the topic ends with its deletion, which concerns all its replicas, old and new ones.
+
+    replica      ONLINE, NEW, DELETION_INELIGIBLE -> OFFLINE -> DELETION_STARTED -> DELETION_SUCCESSFUL
+                                                             -> DELETION_INELIGIBLE (C)
+
+Source: Kafka's `TopicDeletionManager`; but Kafka halts a deletion during a reassignment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+import structlog
+
+from odradek.broker.background.stepwise import others_between
+from odradek.broker.controller import znodes
+from odradek.broker.controller.control_requests import ControlRequests
+from odradek.broker.controller.controller_context import ControllerContext, Deletion
+from odradek.broker.controller.fenced_store import FencedStore
+from odradek.broker.controller.metadata_store import (
+    Create,
+    Delete,
+    EntryExists,
+    HasChildren,
+    MetadataStoreError,
+    NoEntry,
+    Operation,
+)
+from odradek.broker.controller.partition_changes import storage_error
+from odradek.broker.controller.partition_states import PartitionPhase, is_new
+from odradek.broker.controller.replica_states import ReplicaPhase
+from odradek.broker.controller.state import topic_removal_operations
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.topic_partition import TopicPartition
+
+STARTED, SUCCESSFUL = ReplicaPhase.DELETION_STARTED, ReplicaPhase.DELETION_SUCCESSFUL
+INELIGIBLE, OFFLINE = ReplicaPhase.DELETION_INELIGIBLE, ReplicaPhase.OFFLINE
+
+log = structlog.get_logger("controller")
+
+
+class TopicDeletions:
+    """Deletes topics of `context`. `try_later` calls `resume` again after a while, when the store could not write."""
+
+    def __init__(
+        self,
+        store: FencedStore,
+        context: ControllerContext,
+        requests: ControlRequests,
+        try_later: Callable[[], object],
+    ) -> None:
+        self._store = store
+        self._context = context
+        self._requests = requests
+        self._try_later = try_later
+        self._waiting: list[tuple[list[str], asyncio.Future[bool]]] = []
+
+    async def mark(self, names: Iterable[str]) -> dict[str, ProtocolError]:
+        """Marks topics (A) and starts deleting them. Returns the topics that cannot be deleted, and why."""
+        context = self._context
+        refused = {
+            name: ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{name}'")
+            for name in names
+            if context.topic(name) is None
+        }
+        marked = [name for name in dict.fromkeys(names) if name not in refused and name not in context.deletions]
+        outcomes = await self._store.pipeline([[Create(znodes.deletion_path(name))] for name in marked])
+        for name, outcome in zip(marked, outcomes, strict=True):
+            if isinstance(outcome, MetadataStoreError) and not isinstance(outcome, EntryExists):
+                refused[name] = storage_error(outcome)
+            else:
+                self.enqueue(name)
+        await self.resume()
+        return refused
+
+    def enqueue(self, name: str) -> None:
+        """Notes a topic that is marked, with all its replicas (D)."""
+        for state in self._context.stored_states(name):
+            key = TopicPartition(name, state.partition)
+            self._context.put_state(key, state)
+            self._context.finishing.pop(key, None)
+            for broker in state.replicas:
+                if self._context.replica_phase(key, broker) is ReplicaPhase.NON_EXISTENT:
+                    self._context.move_replica(key, broker, ReplicaPhase.NEW)
+        self._context.deletions[name] = Deletion()
+
+    async def resume(self) -> None:
+        """Completes the deletions whose replicas are all deleted, and starts those that are not halted."""
+        deleted, startable = [], []
+        async for name, deletion in others_between(list(self._context.deletions.items())):
+            phases = set(self._phases(name))
+            if phases <= {SUCCESSFUL} and not deletion.untold:
+                deleted.append(name)
+            elif STARTED not in phases and not deletion.is_halted and not deletion.untold:
+                startable.append(name)
+        await self._remove(deleted)
+        async for name in others_between(startable):
+            self._start(name)
+        self._notify()
+
+    async def told(self, broker_id: int, names: Iterable[str]) -> None:
+        """Notes that a broker knows of these deletions (B)."""
+        found = [deletion for name in names if (deletion := self._context.deletions.get(name)) is not None]
+        for deletion in found:
+            deletion.untold.pop(broker_id, None)
+        if not all(deletion.untold for deletion in found):
+            await self.resume()
+
+    async def brokers_died(self, brokers: Collection[int]) -> None:
+        """Halts the deletions that wait for these brokers (C)."""
+        for name, deletion in self._context.deletions.items():
+            for broker in brokers:
+                deletion.untold.pop(broker, None)
+            for key, broker in self._context.replicas_in(name, STARTED):
+                if broker in brokers:
+                    self._context.move_replica(key, broker, INELIGIBLE)
+                    deletion.is_halted = True
+        await self.resume()
+
+    async def brokers_started(self, brokers: Collection[int]) -> None:
+        """Tries the deletions again that were halted for these brokers (C)."""
+        for name, deletion in self._context.deletions.items():
+            replicas = (state.replicas for state in self._context.stored_states(name))
+            if any(broker in brokers for assigned in replicas for broker in assigned):
+                deletion.is_halted = False
+        await self.resume()
+
+    async def stopped(self, broker_id: int, errors: dict[TopicPartition, ErrorCode]) -> None:
+        """Notes what a broker has answered to the request to delete replicas."""
+        is_concerned = False
+        for key, error in errors.items():
+            deletion = self._context.deletions.get(key.topic)
+            if deletion is None or self._context.replica_phase(key, broker_id) is not STARTED:
+                continue
+            is_concerned = True
+            self._context.move_replica(key, broker_id, INELIGIBLE if error else SUCCESSFUL)
+            if error:
+                deletion.is_halted = True
+                log.error("replica not deleted", partition=str(key), broker=broker_id, error=error.name)
+        if is_concerned:
+            await self.resume()
+
+    async def ended(self, names: Iterable[str]) -> bool:
+        """Returns True when these topics are deleted, or their deletion is halted (C); False if another controller has
+        to complete it.
+        """
+        left = self._left(names)
+        if left:
+            future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+            self._waiting.append((left, future))
+            return await future
+        return True
+
+    def close(self) -> None:
+        """Ends the waiting."""
+        for _, future in self._waiting:
+            if not future.done():
+                future.set_result(False)
+
+    def _left(self, names: Iterable[str]) -> list[str]:
+        deletions = self._context.deletions
+        return [name for name in names if name in deletions and not deletions[name].is_halted]
+
+    def _notify(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for names, future in waiting:
+            left = self._left(names)
+            if left:
+                self._waiting.append((left, future))
+            elif not future.done():
+                future.set_result(True)
+
+    def _phases(self, name: str) -> Iterable[ReplicaPhase]:
+        for key in self._context.partitions_of(name):
+            state = self._context.state(key)
+            for broker in () if state is None else state.replicas:
+                yield self._context.replica_phase(key, broker)
+
+    def _start(self, name: str) -> None:
+        context, deletion = self._context, self._context.deletions[name]
+        if not all(map(is_new, context.stored_states(name))):  # otherwise no broker ever heard of it
+            deletion.untold = dict.fromkeys(context.brokers)
+        for key in context.partitions_of(name):
+            if not deletion.is_started:
+                context.move_partition(key, PartitionPhase.OFFLINE)
+                context.move_partition(key, PartitionPhase.NON_EXISTENT)
+            self._requests.publish(key)
+            state = context.state(key)
+            for broker in () if state is None else state.replicas:
+                if context.replica_phase(key, broker) is SUCCESSFUL:
+                    continue
+                if context.replica_phase(key, broker) is not OFFLINE:
+                    context.move_replica(key, broker, OFFLINE)
+                if context.is_present(broker, key):
+                    context.move_replica(key, broker, STARTED)
+                    self._requests.stop(broker, key, delete=True)
+                else:
+                    context.move_replica(key, broker, INELIGIBLE)
+                    deletion.is_halted = True
+        deletion.is_started = True
+        log.info("topic deletion started", topic=name, is_halted=deletion.is_halted)
+
+    async def _remove(self, names: Sequence[str]) -> None:
+        """Removes topics from the store and the context (B). If the store cannot write, they are removed later."""
+        configs = await self._store.entries([znodes.topic_config_path(name) for name in names])
+        groups = []
+        for name, config in zip(names, configs, strict=True):
+            with_state = [state.partition for state in self._context.stored_states(name) if not is_new(state)]
+            groups.append(list(topic_removal_operations(name, with_state, has_config=config is not None)))
+        for name, outcome in zip(names, await self._store.pipeline(groups), strict=True):
+            if isinstance(outcome, NoEntry | HasChildren):
+                (outcome,) = await self._store.pipeline([await self._all_entries_of(name)])
+            if isinstance(outcome, MetadataStoreError):
+                log.error("topic deletion postponed", topic=name, reason=str(outcome))
+                self._try_later()
+                continue
+            for key, broker in self._context.replicas_in(name, SUCCESSFUL):
+                self._context.move_replica(key, broker, ReplicaPhase.NON_EXISTENT)
+            partitions = len(self._context.partitions_of(name))
+            self._context.remove_topic(name)
+            log.info("topic deleted", topic=name, partitions=partitions)
+
+    async def _all_entries_of(self, name: str) -> list[Operation]:
+        """Deletes whatever the store has of a topic that other tools have changed."""
+        paths = [znodes.topic_path(name)]
+        for path in paths:
+            entry = await self._store.exists(path)
+            if entry is not None:
+                paths += [f"{path}/{child}" for child in await self._store.children(path)]
+        paths = [*reversed(paths), znodes.topic_config_path(name), znodes.deletion_path(name)]
+        found = await self._store.entries(paths)
+        return [Delete(path) for path, entry in zip(paths, found, strict=True) if entry is not None]

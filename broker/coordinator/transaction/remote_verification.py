@@ -1,0 +1,177 @@
+"""Asks the transaction coordinators on other brokers whether a producer may write to partitions. (KIP-890)
+
+Questions that wait for the same broker go into one AddPartitionsToTxn request (version 4, `verify_only`); one request
+is in flight to a broker at a time. A request has one question about a transactional id; later ones wait. If the broker
+cannot be reached, or its response lacks a partition, the answer is NETWORK_EXCEPTION, which the producer retries. A
+broker that does not know the request (Kafka before 3.5) cannot be asked: its producers' batches are appended without
+verification, as that release does.
+
+Source: Kafka's `AddPartitionsToTxnManager`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+import structlog
+
+from odradek.broker.background.tasks import Spawn
+from odradek.broker.coordinator.transaction.coordinator import PRODUCE_CODES
+from odradek.broker.peers.network_client import NetworkError, UnsupportedVersion
+from odradek.broker.replica.verification import Question
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.transactions import AddPartitionsToTxnRequest
+from odradek.protocol.schema import Message
+from odradek.protocol.topic_partition import TopicPartition
+
+VERSION = 4
+PARTITIONS_PER_REQUEST = 1000
+"""Of several questions together. One question may have more, as many as a Produce request."""
+
+log = structlog.get_logger("coordinator.transaction")
+
+Codes = dict[TopicPartition, ErrorCode]
+
+
+class CoordinatorPeer(Protocol):
+    """The connection to the coordinator's broker: `Peer`."""
+
+    broker_id: int
+
+    async def send(self, request: Message, *, version: int | None = None) -> Any:
+        """Returns the response. Raises NetworkError."""
+
+
+class _Waiting(NamedTuple):
+    question: Question
+    answer: asyncio.Future[Codes]
+
+
+class _OneBroker:
+    """The questions to one broker."""
+
+    def __init__(self, peer: CoordinatorPeer, spawn: Spawn) -> None:
+        self._peer = peer
+        self._spawn = spawn
+        self._waiting: deque[_Waiting] = deque()
+        self._is_sending = False
+
+    async def ask(self, question: Question) -> Codes:
+        answer: asyncio.Future[Codes] = asyncio.get_running_loop().create_future()
+        self._waiting.append(_Waiting(question, answer))
+        if not self._is_sending:
+            self._is_sending = True
+            self._spawn(self._send_all(), f"verification by broker {self._peer.broker_id}")
+        return await answer
+
+    async def _send_all(self) -> None:
+        try:
+            while self._waiting:
+                await self._send(self._take())
+        finally:
+            self._is_sending = False
+
+    def _take(self) -> dict[str, _Waiting]:
+        """Takes the questions of the next request: the first ones, without a second one about a transactional id."""
+        taken: dict[str, _Waiting] = {}
+        left: deque[_Waiting] = deque()
+        partitions = 0
+        for each in self._waiting:
+            name, size = each.question.transactional_id, len(each.question.led)
+            if name in taken or (taken and partitions + size > PARTITIONS_PER_REQUEST):
+                left.append(each)
+            else:
+                taken[name] = each
+                partitions += size
+        self._waiting = left
+        return taken
+
+    async def _send(self, taken: Mapping[str, _Waiting]) -> None:
+        codes: dict[str, Codes] = {}
+        otherwise = ErrorCode.NETWORK_EXCEPTION
+        try:
+            transactions = [_transaction(each.question) for each in taken.values()]
+            response = await self._peer.send(AddPartitionsToTxnRequest(transactions=transactions), version=VERSION)
+            otherwise = ErrorCode.of(response.error_code) or ErrorCode.NETWORK_EXCEPTION
+            codes = {result.transactional_id: _codes(result) for result in response.results_by_transaction}
+        except UnsupportedVersion:
+            otherwise = ErrorCode.NONE
+        except NetworkError:
+            pass  # the peer has logged it
+        except Exception:
+            log.exception("transactions not verified", broker_id=self._peer.broker_id)
+            otherwise = ErrorCode.UNKNOWN_SERVER_ERROR
+        finally:
+            for transactional_id, each in taken.items():
+                answers = codes.get(transactional_id, {})
+                if not each.answer.done():
+                    each.answer.set_result({key: answers.get(key, otherwise) for key in each.question.partitions})
+
+
+class RemoteVerification:
+    """`coordinator_of(transactional_id)` returns the broker that coordinates an id; None or a negative number if there
+    is none now. `peer_to(broker_id)` returns the connection to it.
+    """
+
+    def __init__(
+        self,
+        coordinator_of: Callable[[str], int | None],
+        peer_to: Callable[[int], CoordinatorPeer],
+        *,
+        broker_id: int,
+        spawn: Spawn,
+    ) -> None:
+        self._coordinator_of = coordinator_of
+        self._peer_to = peer_to
+        self._broker_id = broker_id
+        self._spawn = spawn
+        self._brokers: dict[int, _OneBroker] = {}
+
+    def is_elsewhere(self, transactional_id: str) -> bool:
+        """Whether another broker coordinates the id."""
+        coordinator = self._coordinator_of(transactional_id)
+        return coordinator is not None and coordinator >= 0 and coordinator != self._broker_id
+
+    async def ask(self, question: Question) -> Codes:
+        """Returns NONE or an error for each partition of the question."""
+        coordinator = self._coordinator_of(question.transactional_id)
+        if coordinator is None or coordinator < 0:
+            return dict.fromkeys(question.partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if coordinator == self._broker_id:  # it moved here meanwhile: the producer tries again
+            return dict.fromkeys(question.partitions, ErrorCode.NOT_COORDINATOR)
+        broker = self._brokers.get(coordinator)
+        if broker is None:
+            broker = self._brokers[coordinator] = _OneBroker(self._peer_to(coordinator), self._spawn)
+        return await broker.ask(question)
+
+
+def _transaction(question: Question) -> AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction:
+    topics: dict[str, list[int]] = {}
+    for topic, partition in question.partitions:
+        topics.setdefault(topic, []).append(partition)
+    return AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction(
+        transactional_id=question.transactional_id,
+        producer_id=question.producer_id,
+        producer_epoch=question.producer_epoch,
+        verify_only=True,
+        topics=[
+            AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=name, partitions=partitions)
+            for name, partitions in topics.items()
+        ],
+    )
+
+
+def _codes(result: Any) -> Codes:
+    return {
+        TopicPartition(topic.name, partition.partition_index): _code(partition.partition_error_code)
+        for topic in result.topic_results
+        for partition in topic.results_by_partition
+    }
+
+
+def _code(code: int) -> ErrorCode:
+    error = ErrorCode.of(code)
+    return PRODUCE_CODES.get(error, error)

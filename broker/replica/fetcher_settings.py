@@ -1,0 +1,26 @@
+"""The settings that fetchers read, under Kafka's names; sizes in bytes, times in milliseconds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from odradek.broker.settings.config import BrokerConfig
+
+
+class FetcherSettings(NamedTuple):
+    """`broker_id` is this broker's; the other fields are settings."""
+
+    broker_id: int = 0
+    num_replica_fetchers: int = 1
+    replica_fetch_backoff_ms: int = 1000
+    replica_fetch_max_bytes: int = 1 << 20
+    replica_fetch_min_bytes: int = 1
+    replica_fetch_response_max_bytes: int = 10 << 20
+    replica_fetch_wait_max_ms: int = 500
+    replica_socket_timeout_ms: int = 30_000
+
+    @classmethod
+    def from_config(cls, config: BrokerConfig) -> FetcherSettings:
+        """Reads the settings named by the fields."""
+        return cls(**{name: config[name.replace("_", ".")] for name in cls._fields})

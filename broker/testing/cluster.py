@@ -1,0 +1,338 @@
+"""A cluster of brokers inside the process, for tests: real brokers, sockets, logs and elections, on one event loop.
+
+    async with in_process_cluster(brokers=3) as cluster:
+        await cluster.create_topic("orders")
+        producer = AIOKafkaProducer(bootstrap_servers=cluster.bootstrap, acks="all")
+        ...
+        leader = cluster.leader("orders", 0)
+        cluster.kill(leader)
+        await cluster.wait_for_isr("orders", 0, {1, 2, 3} - {leader})
+        await cluster.start(leader)
+        await cluster.wait_until_stable()
+
+The brokers 1 to N are on free ports of 127.0.0.1, which they keep when they start again, and store their data below a
+temporary directory, which is removed afterwards. The metadata store is in memory. Settings are given as to
+`in_process_broker` and are the same for all brokers; in_process_cluster.py says which differ from a broker's own
+defaults, and why.
+
+What can be done to a broker:
+
+    stop          it moves its leaderships, and stops as when it is asked to
+    kill          as kill -9: nothing is written, its connections end, its session is left to expire
+    pause         as SIGSTOP; its session expires after the session time-out. See node_loop.py for what differs
+    cut           two brokers hear nothing of each other. See network.py
+    cut_off       the same from all other brokers, and from the metadata store
+    freeze_replication    as a follower, it receives nothing
+
+Each broker has an event loop of its own above the running one, so its coroutines run only with `cluster.run`.
+Whatever is not a coroutine may be called, and everything may be read, at any time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from functools import partial
+from random import Random
+from typing import Any, TypeVar
+
+from odradek.broker.admin.client import AdminClient
+from odradek.broker.controller.shared_store import SharedStore
+from odradek.broker.controller.state import NewTopic
+from odradek.broker.server import Broker
+from odradek.broker.settings.config import BrokerConfig
+from odradek.broker.testing.cluster_view import ENDED, BrokerStatus, ClusterView, Member
+from odradek.broker.testing.conditions import why_no_leader, why_not_in_sync, why_not_stable
+from odradek.broker.testing.network import Network
+from odradek.broker.testing.node_loop import node_loop
+from odradek.broker.testing.setting_texts import setting_texts
+from odradek.timer import Clock
+
+T = TypeVar("T")
+Condition = Callable[[], object]
+"""Whether it holds; it may be a coroutine function."""
+
+SESSION_TIMEOUT = "zookeeper.session.timeout.ms"
+CONNECTION_TIMEOUT_MS = 30_000
+"""How long a broker that starts waits for the store, which is only ever slow because the machine is."""
+TIMEOUT_S = 20.0
+"""How long the `wait_...` methods wait at most, unless told otherwise."""
+FIRST_POLL_S = 0.001
+LONGEST_POLL_S = 0.02
+SHARE_OF_POLLS = 0.3
+"""A condition that takes long to evaluate is evaluated less often."""
+
+
+class NotReached(AssertionError):
+    """A state of the cluster was not reached in time. The message shows the state instead."""
+
+
+class Cluster(ClusterView):
+    """See the head of this file. Made by `in_process_cluster`."""
+
+    def __init__(
+        self,
+        members: Sequence[Member],
+        *,
+        clock: Clock | None,
+        random: Random | None,
+        open_files: int,
+        keeps_data: bool,
+    ) -> None:
+        session_timeout_ms = BrokerConfig.single_node(members[0].settings)[SESSION_TIMEOUT]
+        super().__init__(
+            {member.broker_id: member for member in members},
+            SharedStore(
+                session_timeout_ms=session_timeout_ms,
+                connection_timeout_ms=CONNECTION_TIMEOUT_MS,
+                loop=asyncio.get_running_loop(),
+            ),
+            Network(),
+        )
+        self._clock = clock
+        self._random = random
+        self._open_files = open_files // len(members)
+        self._keeps_data = keeps_data
+
+    # --- starting and stopping ----------------------------------------------------------------------------------
+
+    async def start(self, broker_id: int) -> None:
+        """Starts a broker that was stopped or killed, with its data. Returns when it serves clients. After a kill, its
+        old session must expire first. Raises StartError.
+        """
+        member = self._expect(broker_id, *ENDED)
+        if member.loop is not None:
+            await member.loop.all_gone()
+        session = self.store.session(member.name)
+        if not member.is_cut_from_store:
+            self.store.heal(member.name)
+        loop = member.loop = node_loop(broker_id, self.network)
+        member.broker = Broker(
+            BrokerConfig.single_node(member.settings),
+            clock=self._clock,
+            random=None if self._random is None else Random(self._random.getrandbits(64)),
+            metadata_store=session,
+            connect=self.network.connect,
+            open_files=self._open_files,
+        )
+        member.status = BrokerStatus.STARTING
+        try:
+            await loop.run(member.broker.start())
+        except BaseException:
+            if member.loop is loop and not loop.has_ended:
+                loop.end()
+                member.broker.kill()
+                member.status = BrokerStatus.STOPPED
+            raise
+        member.status = BrokerStatus.RUNNING
+
+    async def stop(self, broker_id: int) -> None:
+        """Stops a broker, which hands its leaderships over before. Returns when it has stopped."""
+        await self._stop(broker_id, hand_over=True)
+
+    async def _stop(self, broker_id: int, *, hand_over: bool) -> None:
+        member = self._expect(broker_id, BrokerStatus.RUNNING)
+        assert member.broker is not None
+        assert member.loop is not None
+        member.status = BrokerStatus.STOPPING
+        await member.loop.run(member.broker.stop(hand_over=hand_over))
+        member.loop.end()
+        member.status = BrokerStatus.STOPPED
+
+    def kill(self, broker_id: int) -> None:
+        """Ends a broker as kill -9 does, whatever it is doing. Its session with the store is left to expire."""
+        member = self._expect(broker_id, *(status for status in BrokerStatus if status not in ENDED))
+        assert member.broker is not None
+        assert member.loop is not None
+        member.status = BrokerStatus.KILLED
+        self.store.cut(member.name)
+        member.loop.end()
+        member.broker.kill()
+
+    async def restart(self, broker_id: int) -> None:
+        """Stops a broker if it runs, and starts it."""
+        if self.status(broker_id) is BrokerStatus.RUNNING:
+            await self.stop(broker_id)
+        await self.start(broker_id)
+
+    def pause(self, broker_id: int) -> None:
+        """Stops a broker as SIGSTOP does. If it lasts, its session with the store expires."""
+        member = self._expect(broker_id, BrokerStatus.RUNNING)
+        assert member.loop is not None
+        member.status = BrokerStatus.PAUSED
+        member.loop.pause()
+        self.store.silence(member.name)
+
+    def resume(self, broker_id: int) -> None:
+        """Lets a paused broker go on, as SIGCONT does."""
+        member = self._expect(broker_id, BrokerStatus.PAUSED)
+        assert member.loop is not None
+        member.status = BrokerStatus.RUNNING
+        self.store.end_silence(member.name)
+        member.loop.resume()
+
+    async def run(self, broker_id: int, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Runs a coroutine of a broker, as that broker, and returns its result. Raises NodeEnded if it ends before."""
+        loop = self.members[broker_id].loop
+        assert loop is not None, f"broker {broker_id} was never started"
+        return await loop.run(coroutine)
+
+    def _expect(self, broker_id: int, *statuses: BrokerStatus) -> Member:
+        member = self.members[broker_id]
+        if member.status not in statuses:
+            raise ValueError(f"broker {broker_id} is {member.status.value}")
+        return member
+
+    async def open(self) -> None:
+        """Starts all brokers. Returns when they all know each other."""
+        await asyncio.gather(*map(self.start, self.members))
+        await self.wait_until_stable()
+
+    async def close(self) -> None:
+        """Ends all brokers. If their data is kept, those that can stop do so, but nobody hands anything over."""
+        can_stop = self.running if self._keeps_data else []
+        for broker_id in self.members:
+            self.heal(broker_id)
+            self.thaw(broker_id)
+            if broker_id not in can_stop and self.status(broker_id) not in ENDED:
+                self.kill(broker_id)
+        await asyncio.gather(*(self._stop(broker_id, hand_over=False) for broker_id in can_stop))
+        for member in self.members.values():
+            if member.loop is not None:
+                await member.loop.all_gone()
+            if member.status is BrokerStatus.KILLED:
+                self.store.expire(member.name)
+            member.reserved.close()
+
+    # --- breaking the network -----------------------------------------------------------------------------------
+
+    def cut(self, a: int, b: int) -> None:
+        """Cuts two brokers off from each other."""
+        self.network.cut(a, b)
+
+    def cut_from_store(self, broker_id: int, *, lost_answers: Random | None = None) -> None:
+        """Cuts a broker off from the metadata store: its session expires if that lasts. With `lost_answers`, some of
+        its changes are carried out all the same (see shared_store.py).
+        """
+        self.members[broker_id].is_cut_from_store = True
+        if self.members[broker_id].loop is not None:
+            self.store.cut(self.members[broker_id].name, lost_answers=lost_answers)
+
+    def cut_off(self, broker_id: int) -> None:
+        """Cuts a broker off from all others and from the metadata store. Clients still reach it."""
+        for other in self.members:
+            if other != broker_id:
+                self.network.cut(broker_id, other)
+        self.cut_from_store(broker_id)
+
+    def heal(self, broker_id: int, other: int | None = None) -> None:
+        """Ends all cuts of a broker, or the one between two brokers."""
+        for each in self.network.cuts_of(broker_id) if other is None else [other]:
+            self.network.heal(broker_id, each)
+        member = self.members[broker_id]
+        if other is None and member.is_cut_from_store:
+            member.is_cut_from_store = False
+            if member.status is not BrokerStatus.KILLED:
+                self.store.heal(member.name)
+
+    def freeze_replication(self, broker_id: int) -> None:
+        """The broker's fetchers receive nothing from now on; it serves clients and other brokers as before."""
+        self.network.freeze(broker_id)
+
+    def thaw(self, broker_id: int) -> None:
+        """Ends `freeze_replication`."""
+        self.network.thaw(broker_id)
+
+    # --- topics -------------------------------------------------------------------------------------------------
+
+    async def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        *,
+        replication_factor: int | None = None,
+        assignments: Mapping[int, Sequence[int]] | None = None,
+        configs: Mapping[str, object] | None = None,
+        timeout_s: float = TIMEOUT_S,
+    ) -> None:
+        """Creates a topic and waits until all partitions have leaders. Without `replication_factor` the cluster's
+        default applies; `assignments` gives the replicas of each partition instead. Raises ProtocolError, NotReached.
+        """
+        is_assigned = assignments is not None
+        topic = NewTopic(
+            name,
+            -1 if is_assigned else partitions,
+            -1 if is_assigned or replication_factor is None else replication_factor,
+            {partition: tuple(brokers) for partition, brokers in (assignments or {}).items()},
+            dict(setting_texts(configs or {}, {})),
+        )
+        running = ",".join(map(self.bootstrap_of, self.running))
+        async with AdminClient(running, timeout_ms=round(1000 * timeout_s)) as admin:
+            await admin.create_topic(topic)
+        numbers = range(partitions) if assignments is None else assignments
+        await self._reach(
+            lambda: next(filter(None, (why_no_leader(self, name, number) for number in numbers)), ""),
+            f"leaders of the new topic {name}",
+            timeout_s=timeout_s,
+        )
+
+    # --- waiting ------------------------------------------------------------------------------------------------
+
+    async def wait_until(self, condition: Condition, *, timeout_s: float = TIMEOUT_S, what: str = "") -> None:
+        """Waits until `condition()` holds; it may be a coroutine function. `what` names it. Raises NotReached."""
+
+        async def missing() -> str:
+            holds = condition()
+            if isinstance(holds, Awaitable):
+                holds = await holds
+            return "" if holds else "the condition does not hold"
+
+        await self._reach(missing, what or getattr(condition, "__name__", "a condition"), timeout_s=timeout_s)
+
+    async def wait_for_leader(
+        self, topic: str, partition: int, leader: int | None = None, *, timeout_s: float = TIMEOUT_S
+    ) -> int:
+        """Waits until the partition has a leader, or the given one, that knows of it and is known to all brokers in
+        touch. Returns the leader. Raises NotReached.
+        """
+        who = "a leader" if leader is None else f"broker {leader} as the leader"
+        why_not = partial(why_no_leader, self, topic, partition, leader)
+        await self._reach(why_not, f"{who} of {topic}-{partition}", timeout_s=timeout_s)
+        found = self.leader(topic, partition)
+        assert found is not None
+        return found
+
+    async def wait_for_isr(
+        self, topic: str, partition: int, isr: Collection[int], *, timeout_s: float = TIMEOUT_S
+    ) -> None:
+        """Waits until these are the in-sync replicas of the partition: for its leader, and for all brokers in touch.
+        Raises NotReached.
+        """
+        why_not = partial(why_not_in_sync, self, topic, partition, set(isr))
+        await self._reach(why_not, f"ISR {sorted(isr)} of {topic}-{partition}", timeout_s=timeout_s)
+
+    async def wait_until_stable(self, *, timeout_s: float = TIMEOUT_S) -> None:
+        """Waits until nothing is left to be done: there is a controller; all running brokers know it and each other and
+        all partitions; each partition that has a running replica has a leader, and all its running replicas are in
+        sync; no reassignment is under way. Raises NotReached.
+        """
+        await self._reach(partial(why_not_stable, self), "a stable cluster", timeout_s=timeout_s)
+
+    async def _reach(
+        self, missing: Callable[[], str] | Callable[[], Awaitable[str]], what: str, *, timeout_s: float = TIMEOUT_S
+    ) -> None:
+        """Waits until `missing()` returns nothing."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        pause = FIRST_POLL_S
+        while True:
+            asked = loop.time()
+            answer = missing()
+            reason = answer if isinstance(answer, str) else await answer
+            if not reason:
+                return
+            now = loop.time()
+            if now - began >= timeout_s:
+                raise NotReached(f"{what}: not in {timeout_s:g} s: {reason}\n{self.describe()}")
+            pause = min(2 * pause, LONGEST_POLL_S)
+            await asyncio.sleep(max(pause, (now - asked) / SHARE_OF_POLLS))

@@ -1,0 +1,232 @@
+"""A cluster on an event loop in a thread of its own, for blocking clients.
+
+    with ClusterThread(brokers=3) as cluster:
+        cluster.create_topic("orders")
+        producer = KafkaProducer(bootstrap_servers=cluster.bootstrap, acks="all")
+        ...
+        cluster.kill(cluster.leader("orders", 0))
+
+Its methods are those of `Cluster` and block until they are done. The pytest fixture `odradek_cluster` is one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, ParamSpec, TypeVar
+
+from odradek.broker.testing.cluster import (
+    LONGEST_POLL_S,
+    TIMEOUT_S,
+    Cluster,
+    NotReached,
+)
+from odradek.broker.testing.cluster_view import BrokerStatus
+from odradek.broker.testing.in_process_cluster import in_process_cluster
+from odradek.broker.testing.loop_thread import LoopThread
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+class ClusterThread:
+    """Use it as a context manager, or call `open` and `close`. Arguments as for `in_process_cluster`."""
+
+    def __init__(
+        self,
+        brokers: int = 3,
+        settings: Mapping[str, object] | None = None,
+        *,
+        data_dir: str | Path | None = None,
+        settings_of: Mapping[int, Mapping[str, object]] | None = None,
+        loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
+        **more_settings: object,
+    ) -> None:
+        """`loop_factory`: uvloop's by default, if installed."""
+        arguments: dict[str, Any] = {"data_dir": data_dir, "settings_of": settings_of, **more_settings}
+        self._thread: LoopThread[Cluster] = LoopThread(
+            lambda: in_process_cluster(brokers, settings, **arguments),
+            name="odradek-cluster",
+            loop_factory=loop_factory,
+        )
+
+    def open(self) -> None:
+        """Returns when all brokers serve clients. Raises StartError."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Returns when all brokers have stopped and the thread has ended. May be called again."""
+        self._thread.stop()
+
+    def __enter__(self) -> ClusterThread:
+        self.open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster itself, whose methods must run in its thread: use `call` and `run`."""
+        return self._thread.inside
+
+    def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Calls a function in the cluster's thread and returns its result."""
+
+        async def in_thread() -> T:
+            return function(*args, **kwargs)
+
+        return self._thread.call(in_thread())
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Runs a coroutine of the cluster in its thread and returns its result."""
+        return self._thread.call(coroutine)
+
+    # What there is
+
+    @property
+    def ids(self) -> list[int]:
+        """See Cluster."""
+        return self.cluster.ids
+
+    @property
+    def bootstrap(self) -> str:
+        """See Cluster."""
+        return self.cluster.bootstrap
+
+    def bootstrap_of(self, broker_id: int) -> str:
+        """See Cluster."""
+        return self.cluster.bootstrap_of(broker_id)
+
+    def data_dir(self, broker_id: int) -> Path:
+        """See Cluster."""
+        return self.cluster.data_dir(broker_id)
+
+    @property
+    def running(self) -> list[int]:
+        """See Cluster."""
+        return self.call(lambda: self.cluster.running)
+
+    @property
+    def controller(self) -> int | None:
+        """See Cluster."""
+        return self.call(lambda: self.cluster.controller)
+
+    def status(self, broker_id: int) -> BrokerStatus:
+        """See Cluster."""
+        return self.cluster.status(broker_id)
+
+    def leader(self, topic: str, partition: int) -> int | None:
+        """See Cluster."""
+        return self.call(self.cluster.leader, topic, partition)
+
+    def isr(self, topic: str, partition: int) -> set[int]:
+        """See Cluster."""
+        return self.call(self.cluster.isr, topic, partition)
+
+    def describe(self) -> str:
+        """See Cluster."""
+        return self.call(self.cluster.describe)
+
+    # What can be done to it
+
+    def start(self, broker_id: int) -> None:
+        """See Cluster."""
+        self.run(self.cluster.start(broker_id))
+
+    def stop(self, broker_id: int) -> None:
+        """See Cluster."""
+        self.run(self.cluster.stop(broker_id))
+
+    def restart(self, broker_id: int) -> None:
+        """See Cluster."""
+        self.run(self.cluster.restart(broker_id))
+
+    def kill(self, broker_id: int) -> None:
+        """See Cluster."""
+        self.call(self.cluster.kill, broker_id)
+
+    def pause(self, broker_id: int) -> None:
+        """See Cluster."""
+        self.call(self.cluster.pause, broker_id)
+
+    def resume(self, broker_id: int) -> None:
+        """See Cluster."""
+        self.call(self.cluster.resume, broker_id)
+
+    def cut(self, a: int, b: int) -> None:
+        """See Cluster."""
+        self.call(self.cluster.cut, a, b)
+
+    def cut_from_store(self, broker_id: int) -> None:
+        """See Cluster."""
+        self.call(self.cluster.cut_from_store, broker_id)
+
+    def cut_off(self, broker_id: int) -> None:
+        """See Cluster."""
+        self.call(self.cluster.cut_off, broker_id)
+
+    def heal(self, broker_id: int, other: int | None = None) -> None:
+        """See Cluster."""
+        self.call(self.cluster.heal, broker_id, other)
+
+    def freeze_replication(self, broker_id: int) -> None:
+        """See Cluster."""
+        self.call(self.cluster.freeze_replication, broker_id)
+
+    def thaw(self, broker_id: int) -> None:
+        """See Cluster."""
+        self.call(self.cluster.thaw, broker_id)
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        *,
+        replication_factor: int | None = None,
+        assignments: Mapping[int, Sequence[int]] | None = None,
+        configs: Mapping[str, object] | None = None,
+        timeout_s: float = TIMEOUT_S,
+    ) -> None:
+        """See Cluster."""
+        self.run(
+            self.cluster.create_topic(
+                name,
+                partitions,
+                replication_factor=replication_factor,
+                assignments=assignments,
+                configs=configs,
+                timeout_s=timeout_s,
+            )
+        )
+
+    # Waiting
+
+    def wait_until(self, condition: Callable[[], object], *, timeout_s: float = TIMEOUT_S, what: str = "") -> None:
+        """Waits until `condition()` holds. It is called in the caller's thread, so it may use a blocking client. Raises
+        NotReached.
+        """
+        give_up = time.monotonic() + timeout_s
+        while not condition():
+            if time.monotonic() >= give_up:
+                raise NotReached(f"{what or 'a condition'}: not in {timeout_s:g} s\n{self.describe()}")
+            time.sleep(LONGEST_POLL_S)
+
+    def wait_for_leader(
+        self, topic: str, partition: int, leader: int | None = None, *, timeout_s: float = TIMEOUT_S
+    ) -> int:
+        """See Cluster."""
+        return self.run(self.cluster.wait_for_leader(topic, partition, leader, timeout_s=timeout_s))
+
+    def wait_for_isr(self, topic: str, partition: int, isr: Collection[int], *, timeout_s: float = TIMEOUT_S) -> None:
+        """See Cluster."""
+        self.run(self.cluster.wait_for_isr(topic, partition, isr, timeout_s=timeout_s))
+
+    def wait_until_stable(self, *, timeout_s: float = TIMEOUT_S) -> None:
+        """See Cluster."""
+        self.run(self.cluster.wait_until_stable(timeout_s=timeout_s))

@@ -1,0 +1,272 @@
+"""What stands between the event loop of the process and the connections of one node: a node that is paused or cut off
+is not read, and what happens to its connections waits until it runs again (see node_loop.py).
+
+A `Gate` is the protocol of the real transport; the node's protocol gets a `GatedTransport`. The bytes that the node
+writes go straight to the real transport.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol, TypeVar, TypeVarTuple, cast
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+
+class Ways(Protocol):
+    """What a gate asks the network between the nodes (see network.py)."""
+
+    def is_blocked(self, gate: Gate) -> bool:
+        """Whether nothing may come in through this gate now."""
+
+    def opened(self, gate: Gate) -> None:
+        """A connection has begun."""
+
+
+class OwnLoop(Protocol):
+    """What the gates need of the loop of their node (see node_loop.py)."""
+
+    node_id: int
+    has_ended: bool
+    gates: dict[Gate, None]
+    servers: dict[GatedServer, None]
+
+    @property
+    def network(self) -> Ways: ...
+
+    @property
+    def is_held(self) -> bool: ...
+
+    def call(self, function: Callable[[*Ts], T], *args: *Ts) -> T: ...
+
+    def notify(self, callback: Callable[[*Ts], object], *args: *Ts) -> None: ...
+
+    def soon_below(self, callback: Callable[[], object]) -> None: ...
+
+    def below(self, awaitable: Awaitable[T]) -> asyncio.Future[T]: ...
+
+    def create_future(self) -> asyncio.Future[Any]: ...
+
+    def connection_closed(self, gate: Gate) -> None: ...
+
+    def process_ended(self, gate: SubprocessGate) -> None: ...
+
+
+class GatedTransport:
+    """The transport that the node sees. It notes whether the node wants to read."""
+
+    def __init__(self, real: asyncio.Transport, gate: Gate) -> None:
+        self._real = real
+        self._gate = gate
+        self.write: Callable[[Any], None] = real.write
+        self.writelines: Callable[[Any], None] = real.writelines
+        self.get_write_buffer_size: Callable[[], int] = real.get_write_buffer_size
+
+    def __getattr__(self, name: str) -> Any:
+        """Everything else is the real transport's."""
+        return getattr(self._real, name)
+
+    def pause_reading(self) -> None:
+        """See asyncio.ReadTransport."""
+        self._gate.is_wanted = False
+        self._gate.refresh()
+
+    def resume_reading(self) -> None:
+        """See asyncio.ReadTransport."""
+        self._gate.is_wanted = True
+        self._gate.refresh()
+
+    def is_reading(self) -> bool:
+        """See asyncio.ReadTransport."""
+        return self._gate.is_wanted
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        """See asyncio.BaseTransport."""
+        protocol: asyncio.BaseProtocol = self._gate.protocol
+        return protocol
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        """See asyncio.BaseTransport."""
+        self._gate.protocol = protocol
+
+
+class Gate(asyncio.BufferedProtocol):
+    """One connection of the node. `purpose` and `is_outgoing` are for the network: see there."""
+
+    def __init__(
+        self, loop: OwnLoop, protocol: asyncio.BaseProtocol, *, purpose: str = "", is_outgoing: bool = False
+    ) -> None:
+        self.loop = loop
+        self.protocol: Any = protocol
+        self.purpose = purpose
+        self.is_outgoing = is_outgoing
+        self.is_wanted = True
+        """Whether the node wants to read."""
+        self.transport: GatedTransport | None = None
+        self._real: asyncio.Transport | None = None
+        self._is_settled = False
+        """Whether the real transport has begun to read, and can be made to cease."""
+        self._is_reading = True
+        self._scratch = b"" if hasattr(protocol, "get_buffer") else bytearray(65536)
+        """For a protocol that has no buffer of its own."""
+
+    def refresh(self) -> None:
+        """Begins or ceases to read, as the node, its state and the network have it."""
+        loop, real = self.loop, self._real
+        is_open = self.is_wanted and not loop.is_held and not loop.network.is_blocked(self)
+        if is_open != self._is_reading and self._is_settled and real is not None and not real.is_closing():
+            self._is_reading = is_open
+            if is_open:
+                real.resume_reading()
+            else:
+                real.pause_reading()
+
+    def abort(self) -> None:
+        """Ends the connection at once."""
+        if self._real is not None:
+            self._real.abort()
+
+    def get_extra_info(self, name: str) -> Any:
+        """See asyncio.BaseTransport."""
+        return None if self._real is None else self._real.get_extra_info(name)
+
+    # Called by the real transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See asyncio.BaseProtocol."""
+        real = self._real = cast(asyncio.Transport, transport)
+        if self.loop.has_ended:
+            real.abort()
+            return
+        self.transport = GatedTransport(real, self)
+        self.loop.gates[self] = None
+        self.loop.network.opened(self)
+        self.loop.soon_below(self._settle)
+        self.loop.notify(self.protocol.connection_made, self.transport)
+
+    def _settle(self) -> None:
+        """Before the first read: transports begin to read after this call, whatever happens within it."""
+        self._is_settled = True
+        self.refresh()
+
+    def get_buffer(self, sizehint: int) -> Any:
+        """See asyncio.BufferedProtocol."""
+        return self._scratch or self.protocol.get_buffer(sizehint)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """See asyncio.BufferedProtocol. The gate is open: otherwise nothing is read."""
+        if self._scratch:
+            self.loop.call(self.protocol.data_received, bytes(self._scratch[:nbytes]))
+        else:
+            self.loop.call(self.protocol.buffer_updated, nbytes)
+
+    def eof_received(self) -> bool | None:
+        """See asyncio.BufferedProtocol."""
+        return bool(self.loop.call(self.protocol.eof_received))
+
+    def pause_writing(self) -> None:
+        """See asyncio.BaseProtocol."""
+        self.loop.notify(self.protocol.pause_writing)
+
+    def resume_writing(self) -> None:
+        """See asyncio.BaseProtocol."""
+        self.loop.notify(self.protocol.resume_writing)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See asyncio.BaseProtocol."""
+        self.loop.connection_closed(self)
+        self.loop.notify(self.protocol.connection_lost, exc)
+
+
+class GatedServer(asyncio.AbstractServer):
+    """A listening server of the node."""
+
+    def __init__(self, loop: OwnLoop, server: asyncio.Server) -> None:
+        self._loop = loop
+        self._server = server
+
+    @property
+    def sockets(self) -> tuple[Any, ...]:
+        """See asyncio.Server."""
+        return tuple(self._server.sockets)
+
+    def close(self) -> None:
+        """See asyncio.Server."""
+        self._loop.servers.pop(self, None)
+        self._server.close()
+
+    def get_loop(self) -> asyncio.AbstractEventLoop:
+        """See asyncio.Server."""
+        return cast(asyncio.AbstractEventLoop, self._loop)
+
+    def is_serving(self) -> bool:
+        """See asyncio.Server."""
+        return self._server.is_serving()
+
+    async def start_serving(self) -> None:
+        """See asyncio.Server."""
+        await self._loop.below(self._server.start_serving())
+
+    async def serve_forever(self) -> None:
+        """See asyncio.Server."""
+        await self._loop.below(self._server.serve_forever())
+
+    async def wait_closed(self) -> None:
+        """See asyncio.Server."""
+        await self._loop.below(self._server.wait_closed())
+
+
+class _Child:
+    """A subprocess's transport, as the node sees it."""
+
+    def __init__(self, real: Any, loop: OwnLoop) -> None:
+        self._real = real
+        self._loop = loop
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+    async def _wait(self) -> int:
+        """asyncio's Process waits here for the end."""
+        status: int = await self._loop.below(self._real._wait())
+        return status
+
+
+class SubprocessGate(asyncio.SubprocessProtocol):
+    """A child process of the node."""
+
+    def __init__(self, loop: OwnLoop, protocol: asyncio.SubprocessProtocol) -> None:
+        self.loop = loop
+        self.protocol = protocol
+        self.transport: _Child | None = None
+        self._real: asyncio.SubprocessTransport | None = None
+
+    def kill(self) -> None:
+        """Ends the child process."""
+        if self._real is not None:
+            self._real.close()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See asyncio.BaseProtocol."""
+        self._real = cast(asyncio.SubprocessTransport, transport)
+        self.transport = _Child(transport, self.loop)
+        self.loop.notify(self.protocol.connection_made, cast(asyncio.BaseTransport, self.transport))
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        """See asyncio.SubprocessProtocol."""
+        self.loop.notify(self.protocol.pipe_data_received, fd, data)
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        """See asyncio.SubprocessProtocol."""
+        self.loop.notify(self.protocol.pipe_connection_lost, fd, exc)
+
+    def process_exited(self) -> None:
+        """See asyncio.SubprocessProtocol."""
+        self.loop.notify(self.protocol.process_exited)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See asyncio.BaseProtocol."""
+        self.loop.process_ended(self)
+        self.loop.notify(self.protocol.connection_lost, exc)

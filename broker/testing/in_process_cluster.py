@@ -1,0 +1,99 @@
+"""Starts and ends a cluster (cluster.py) with settings that make sense for tests."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import tempfile
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from random import Random
+
+from odradek.broker.network.open_files import open_files_limit
+from odradek.broker.testing.cluster import SESSION_TIMEOUT, Cluster
+from odradek.broker.testing.cluster_view import HOST, Member
+from odradek.broker.testing.quiet_logs import WARNINGS_ONLY
+from odradek.broker.testing.setting_texts import setting_texts
+from odradek.timer import Clock
+
+CHOSEN_BY_THE_CLUSTER = ("broker.id", "listeners", "advertised.listeners", "log.dir", "log.dirs")
+DEFAULTS: Mapping[str, object] = {
+    SESSION_TIMEOUT: 500,
+    "replica.lag.time.max.ms": 2000,
+    "replica.fetch.backoff.ms": 50,
+    "replica.socket.timeout.ms": 2000,
+    "controlled.shutdown.retry.backoff.ms": 100,
+    "offsets.topic.num.partitions": 5,
+    "transaction.state.log.num.partitions": 5,
+}
+"""A failure is noticed, and repaired, within a second or two. Nothing expires only because the machine is slow: the
+sessions of the store in memory need no heartbeats."""
+
+
+@contextlib.asynccontextmanager
+async def in_process_cluster(
+    brokers: int = 3,
+    settings: Mapping[str, object] | None = None,
+    *,
+    data_dir: str | Path | None = None,
+    settings_of: Mapping[int, Mapping[str, object]] | None = None,
+    clock: Clock | None = None,
+    random: Random | None = None,
+    open_files: int | None = None,
+    **more_settings: object,
+) -> AsyncIterator[Cluster]:
+    """Yields a cluster of running brokers that know each other; see cluster.py.
+
+    With `data_dir`, the brokers' data is kept there, in broker-1 and so on. `settings_of` gives settings to single
+    brokers, by id, such as a rack. `open_files`: how many files the process may have open (default: the system's
+    limit). Raises StartError.
+    """
+    keeps_data = data_dir is not None
+    if brokers < 1:
+        raise ValueError("a cluster has at least one broker")
+    common = setting_texts({**DEFAULTS, **_replication(brokers), **(settings or {})}, more_settings)
+    with contextlib.ExitStack() as stack:
+        if data_dir is None:
+            data_dir = stack.enter_context(tempfile.TemporaryDirectory(prefix="odradek-"))
+        stack.enter_context(WARNINGS_ONLY)
+        members = []
+        for broker_id in range(1, brokers + 1):
+            reserved = stack.enter_context(contextlib.closing(_reserved_port()))
+            texts = common | setting_texts((settings_of or {}).get(broker_id, {}), {})
+            for name in CHOSEN_BY_THE_CLUSTER:
+                if name in texts:
+                    raise ValueError(f"{name} is chosen by the cluster")
+            texts["broker.id"] = str(broker_id)
+            texts["listeners"] = f"PLAINTEXT://{HOST}:{reserved.getsockname()[1]}"
+            texts["log.dirs"] = str(Path(data_dir, f"broker-{broker_id}"))
+            members.append(Member(broker_id, texts, reserved))
+        most_open = open_files_limit() if open_files is None else open_files
+        cluster = Cluster(members, clock=clock, random=random, open_files=most_open, keeps_data=keeps_data)
+        try:
+            await cluster.open()
+            yield cluster
+        finally:
+            await cluster.close()
+
+
+def _replication(brokers: int) -> dict[str, object]:
+    """Three replicas where there are three brokers, two of which acknowledge: one broker may fail."""
+    replicas = min(brokers, 3)
+    least = max(replicas - 1, 1)
+    return {
+        "default.replication.factor": replicas,
+        "offsets.topic.replication.factor": replicas,
+        "transaction.state.log.replication.factor": replicas,
+        "min.insync.replicas": least,
+        "transaction.state.log.min.isr": least,
+    }
+
+
+def _reserved_port() -> socket.socket:
+    """Returns a socket that is bound to a free port and does not listen. A broker can listen on the port, time and
+    again; meanwhile the system gives it to nobody else.
+    """
+    reserved = socket.socket()
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    reserved.bind((HOST, 0))
+    return reserved

@@ -1,0 +1,119 @@
+"""A broker inside the process, for tests: on a free port and in a temporary directory, removed afterwards.
+
+    async with in_process_broker() as broker:
+        producer = AIOKafkaProducer(bootstrap_servers=broker.bootstrap)
+
+Settings are Kafka's and override the single-node server.properties: `in_process_broker(log_segment_bytes=10_000)` or
+`in_process_broker({"log.segment.bytes": "10000"})`. `BrokerThread` runs the broker in a thread of its own, for blocking
+clients; the pytest fixture `odradek_broker` uses it. If the program has not configured structlog, only warnings and
+errors are logged, to stderr.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import tempfile
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from pathlib import Path
+from random import Random
+from types import TracebackType
+from typing import Any, TypeVar
+
+from odradek.broker.network.open_files import open_files_limit
+from odradek.broker.server import Broker
+from odradek.broker.settings.config import BrokerConfig
+from odradek.broker.testing.loop_thread import LoopThread
+from odradek.broker.testing.quiet_logs import WARNINGS_ONLY
+from odradek.broker.testing.setting_texts import setting_texts
+from odradek.storage.files import Files
+from odradek.timer import Clock
+
+T = TypeVar("T")
+
+ANY_PORT = "PLAINTEXT://127.0.0.1:0"
+
+
+@contextlib.asynccontextmanager
+async def in_process_broker(
+    settings: Mapping[str, object] | None = None,
+    *,
+    data_dir: str | Path | None = None,
+    clock: Clock | None = None,
+    random: Random | None = None,
+    files: Files | None = None,
+    open_files: int | None = None,
+    **more_settings: object,
+) -> AsyncIterator[Broker]:
+    """Yields a running broker; `.bootstrap` is its HOST:PORT. With `data_dir`, or log.dirs, its data is kept.
+
+    `open_files`: how many files the process may have open (default: the system's limit). Raises StartError."""
+    with contextlib.ExitStack() as stack:
+        texts = {"listeners": ANY_PORT, **setting_texts(settings or {}, more_settings)}
+        if data_dir is None and not texts.keys() & {"log.dir", "log.dirs"}:
+            data_dir = stack.enter_context(tempfile.TemporaryDirectory(prefix="odradek-"))
+        if data_dir is not None:
+            texts["log.dirs"] = str(data_dir)
+        stack.enter_context(WARNINGS_ONLY)
+        config = BrokerConfig.single_node(texts)
+        most_open = open_files_limit() if open_files is None else open_files
+        broker = Broker(config, clock=clock, random=random, files=files, open_files=most_open)
+        await broker.start()
+        try:
+            yield broker
+        finally:
+            await broker.stop()
+
+
+class BrokerThread:
+    """A broker on an event loop in a thread of its own. Use it as a context manager, or call `start` and `stop`."""
+
+    def __init__(
+        self,
+        settings: Mapping[str, object] | None = None,
+        *,
+        data_dir: str | Path | None = None,
+        loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
+        **more_settings: object,
+    ) -> None:
+        """Arguments as for `in_process_broker`. `loop_factory`: uvloop's by default, if installed."""
+        arguments: dict[str, Any] = {"data_dir": data_dir, **more_settings}
+        self._thread: LoopThread[Broker] = LoopThread(
+            lambda: in_process_broker(settings, **arguments),
+            name="odradek-broker",
+            loop_factory=loop_factory,
+        )
+
+    @property
+    def broker(self) -> Broker:
+        """The broker, for read access only: change it with `call`."""
+        return self._thread.inside
+
+    @property
+    def bootstrap(self) -> str:
+        return self.broker.bootstrap
+
+    @property
+    def data_dir(self) -> Path:
+        return Path(self.broker.config.log_dirs[0])
+
+    def start(self) -> None:
+        """Returns when clients are served. Raises StartError."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Returns when the broker has stopped and the thread has ended. May be called again."""
+        self._thread.stop()
+
+    def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Runs a coroutine on the broker's loop and returns its result."""
+        return self._thread.call(coroutine)
+
+    def __enter__(self) -> BrokerThread:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()

@@ -1,0 +1,114 @@
+"""`odradek cluster`: show brokers, controller, leaders, in-sync replicas and reassignments, once or as they change."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING, Any
+
+from odradek.cli.cluster_lines import cluster_lines
+from odradek.cli.errors import CommandError
+from odradek.cli.options import add_bootstrap_server, command, positive, with_admin
+
+if TYPE_CHECKING:
+    from odradek.broker.admin.overview import ClusterOverview, PartitionOverview
+
+EXAMPLES = """  odradek cluster describe
+  odradek cluster describe --problems
+  odradek cluster watch
+"""
+PATIENCE_S = 2.0
+"""How long `describe` waits for a controller that reports reassignments."""
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds `cluster` and its actions."""
+    parser = command(subparsers, "cluster", "show brokers, leaders and in-sync replicas", _help, examples=EXAMPLES)
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", title="actions", required=True)
+    _add_describe(actions)
+    _add_watch(actions)
+
+
+def _help(arguments: argparse.Namespace) -> int:
+    raise CommandError("cluster needs an action: describe or watch")
+
+
+def _add_describe(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    examples = "  odradek cluster describe\n  odradek cluster describe --problems\n  odradek cluster describe --json\n"
+    description = "Show all brokers, the controller, and each partition with its leader and its in-sync replicas."
+    parser = command(actions, "describe", "show the cluster", describe, description=description, examples=examples)
+    parser.add_argument(
+        "--problems",
+        action="store_true",
+        help="only the partitions that are offline, under-replicated or being reassigned",
+    )
+    parser.add_argument("--json", action="store_true", help="print a JSON object")
+    add_bootstrap_server(parser)
+
+
+def describe(arguments: argparse.Namespace) -> None:
+    """Prints the state of the cluster."""
+    from odradek.broker.admin.overview import overview
+
+    found = with_admin(arguments, lambda admin: overview(admin, patience_s=PATIENCE_S))
+    partitions = [one for one in found.partitions.values() if one.problems or not arguments.problems]
+    if arguments.json:
+        print(json.dumps(_as_json(found, partitions), indent=2))
+        return
+    for line in cluster_lines(found, partitions):
+        print(line)
+
+
+def _add_watch(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    examples = (
+        "  odradek cluster watch\n  odradek cluster watch --interval-ms 200\n  odradek cluster watch > changes.txt\n"
+    )
+    description = (
+        "Show the cluster, and what changes in it, until it is interrupted. On a terminal, brokers and the partitions\n"
+        "with problems stay in sight above the last changes; elsewhere, each change is a line."
+    )
+    parser = command(
+        actions, "watch", "show the cluster as it changes", watch, description=description, examples=examples
+    )
+    parser.add_argument(
+        "--interval-ms", type=positive, default=1000, metavar="MS", help="how often to look (default 1000)"
+    )
+    parser.add_argument("--times", type=positive, metavar="N", help="look N times, then end")
+    add_bootstrap_server(parser)
+
+
+def watch(arguments: argparse.Namespace) -> None:
+    """Shows changes until it is interrupted."""
+    import sys
+
+    from odradek.cli.cluster_watch import Lines, Screen, look_again
+
+    display = Screen(sys.stdout) if sys.stdout.isatty() else Lines(sys.stdout)
+    with_admin(arguments, lambda admin: look_again(admin, display, arguments.interval_ms / 1000, arguments.times))
+
+
+def _as_json(found: ClusterOverview, partitions: list[PartitionOverview]) -> dict[str, Any]:
+    return {
+        "cluster_id": found.cluster_id,
+        "controller": None if found.controller < 0 else found.controller,
+        "topics": found.topics,
+        "partition_count": len(found.partitions),
+        "offline": found.offline,
+        "under_replicated": found.under_replicated,
+        "reassigned": found.reassigned if found.knows_reassignments else None,
+        "brokers": [broker._asdict() for broker in found.brokers.values()],
+        "partitions": [
+            {
+                "topic": partition.key.topic,
+                "partition": partition.key.partition,
+                "leader": None if partition.is_offline else partition.leader,
+                "leader_epoch": partition.leader_epoch,
+                "replicas": list(partition.replicas),
+                "isr": list(partition.isr),
+                "adding": list(partition.adding),
+                "removing": list(partition.removing),
+                "problems": partition.problems,
+            }
+            for partition in partitions
+        ],
+    }

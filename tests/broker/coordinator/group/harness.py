@@ -1,0 +1,267 @@
+"""A group shard without a broker, with a manual clock, restarts, and a log whose appends a test completes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from random import Random
+from typing import Any
+
+from odradek.broker.coordinator.group.group import Group
+from odradek.broker.coordinator.group.join import Joining
+from odradek.broker.coordinator.group.membership import GroupWaits, Membership, Syncing
+from odradek.broker.coordinator.group.offsets import GroupOffsets
+from odradek.broker.coordinator.group.responses import join_refused
+from odradek.broker.coordinator.group.settings import GroupSettings
+from odradek.broker.coordinator.group.shard import GroupShard
+from odradek.broker.coordinator.group.state import GroupState
+from odradek.broker.coordinator.record import CoordinatorRecord
+from odradek.broker.coordinator.shard import AppendFailed, Decision
+from odradek.protocol.compiler import encode_versioned
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
+from odradek.protocol.messages.groups import JoinGroupResponse, SyncGroupResponse
+from odradek.purgatory import CompletionQueue, DelayedOperationPurgatory
+from odradek.timer import ManualClock, SystemTimer
+
+GROUP = "g"
+SESSION_MS = 10_000
+REBALANCE_MS = 60_000
+Protocols = Mapping[str, bytes] | Iterable[str]
+
+
+def subscription(*topics: str) -> bytes:
+    """Encodes the subscription of a consumer to these topics."""
+    return encode_versioned(ConsumerProtocolSubscription(topics=list(topics)), 1)
+
+
+class SentRequest:
+    """A waiting or answered request. A second answer fails the test."""
+
+    def __init__(self) -> None:
+        self._response: Any = None
+
+    def answer(self, response: JoinGroupResponse | SyncGroupResponse) -> None:
+        assert self._response is None, f"answered twice: {self._response} and {response}"
+        self._response = response
+
+    @property
+    def is_answered(self) -> bool:
+        return self._response is not None
+
+    @property
+    def response(self) -> Any:
+        assert self._response is not None, "not answered yet"
+        return self._response
+
+    @property
+    def error(self) -> ErrorCode:
+        return ErrorCode(self.response.error_code)
+
+
+class GroupLog:
+    """The log of the shard's partition. While `is_held`, appends wait for the high watermark."""
+
+    def __init__(self) -> None:
+        self.records: list[CoordinatorRecord] = []
+        self.is_held = False
+        self.failure: ErrorCode | None = None
+        self.waiting: list[Decision] = []
+
+    def act(self, shard: GroupShard, decision: Decision) -> None:
+        if self.failure is not None and decision.records:
+            decision.done(AppendFailed(self.failure))
+            return
+        for record in decision.records:
+            offset = len(self.records)
+            self.records.append(record)
+            if decision.replay:
+                shard.replay(record, offset=offset, timestamp_ms=0, producer_id=-1, producer_epoch=-1)
+        if self.is_held and decision.records:
+            self.waiting.append(decision)
+        else:
+            decision.done(None)
+
+    def settle(self, cause: ErrorCode | None = None) -> None:
+        """Completes the waiting appends, or fails them with `cause`."""
+        waiting, self.waiting = self.waiting, []
+        for decision in waiting:
+            decision.done(None if cause is None else AppendFailed(cause))
+
+
+class GroupHarness:
+    """`member_id` of `join` is empty for a new member; `known_ids` False is a client before version 4."""
+
+    def __init__(self, settings: GroupSettings | None = None, *, seed: int = 0, tick_ms: int = 1) -> None:
+        self.settings = settings or GroupSettings(initial_rebalance_delay_ms=0)
+        self.clock = ManualClock()
+        self.random = Random(seed)
+        self.timer = SystemTimer(self.clock, tick_ms=tick_ms)
+        self.completions = CompletionQueue(lambda _: None)
+        self.waits = GroupWaits(
+            DelayedOperationPurgatory("Heartbeat", self.timer, self.clock, self.completions),
+            DelayedOperationPurgatory("Rebalance", self.timer, self.clock, self.completions),
+        )
+        self.log = GroupLog()
+        self.rebalances = 0
+        self.shard = self._new_shard()
+        self.shard.loaded()
+
+    def _new_shard(self) -> GroupShard:
+        return GroupShard(
+            0,
+            clock=self.clock,
+            act=self.log.act,
+            membership=self._membership,
+            offsets=lambda _: GroupOffsets(),
+        )
+
+    def _membership(self, groups: dict[str, Group], act: Callable[[Decision], object]) -> Membership:
+        return Membership(groups, self.waits, self.settings, act, self.clock, self.random, self._rebalanced)
+
+    def _rebalanced(self) -> None:
+        self.rebalances += 1
+
+    def restart(self, records: int | None = None) -> None:
+        """Unloads the shard and loads it again from the log, or from the log's first records."""
+        self.shard.unload()
+        self.settled()
+        self.log.waiting.clear()
+        self.shard = self._new_shard()
+        del self.log.records[len(self.log.records) if records is None else records :]
+        for offset, record in enumerate(self.log.records):
+            self.shard.replay(record, offset=offset, timestamp_ms=0, producer_id=-1, producer_epoch=-1)
+        self.shard.loaded()
+        self.settled()
+
+    # --- time ---------------------------------------------------------------------------------------------------
+
+    def settled(self) -> None:
+        """Runs the deferred calls of the running handler and the due timers."""
+        self.timer.advance_clock()
+        while not self.completions.is_empty:
+            self.completions.drain()
+            self.timer.advance_clock()
+
+    def advance(self, ms: int) -> None:
+        """Advances the clock and stops wherever a timer is due."""
+        end_ms = self.clock.now_ms() + ms
+        while (due_ms := self.timer.next_expiration_ms) is not None and due_ms <= end_ms:
+            self.clock.advance(max(due_ms - self.clock.now_ms(), 0))
+            self.settled()
+        self.clock.advance(end_ms - self.clock.now_ms())
+
+    # --- requests -----------------------------------------------------------------------------------------------
+
+    def join(
+        self,
+        member_id: str = "",
+        *,
+        group_id: str = GROUP,
+        instance: str | None = None,
+        protocols: Protocols = ("range",),
+        protocol_type: str = "consumer",
+        session_ms: int = SESSION_MS,
+        rebalance_ms: int = REBALANCE_MS,
+        known_ids: bool = False,
+        can_skip: bool = False,
+        client_id: str = "client",
+    ) -> SentRequest:
+        request = SentRequest()
+        metadata = protocols if isinstance(protocols, Mapping) else {name: subscription("t") for name in protocols}
+        joining = Joining(
+            member_id=member_id,
+            group_instance_id=instance,
+            client_id=client_id,
+            client_host="/127.0.0.1",
+            rebalance_timeout_ms=rebalance_ms,
+            session_timeout_ms=session_ms,
+            protocol_type=protocol_type,
+            protocols=tuple(metadata.items()),
+            needs_known_id=known_ids,
+            can_skip_assignment=can_skip,
+            reason="test",
+            answer=request.answer,
+        )
+        try:
+            self.shard.membership.join(group_id, joining)
+        except ProtocolError as error:
+            request.answer(join_refused(error.code, member_id))
+        self.settled()
+        return request
+
+    def sync(
+        self,
+        member_id: str,
+        generation_id: int,
+        assignments: Mapping[str, bytes] | None = None,
+        *,
+        instance: str | None = None,
+        protocol_type: str | None = None,
+        protocol_name: str | None = None,
+    ) -> SentRequest:
+        request = SentRequest()
+        syncing = Syncing(
+            generation_id, member_id, instance, protocol_type, protocol_name, assignments or {}, request.answer
+        )
+        try:
+            self.shard.membership.sync(GROUP, syncing)
+        except ProtocolError as error:
+            request.answer(SyncGroupResponse(error_code=error.code))
+        self.settled()
+        return request
+
+    def heartbeat(self, member_id: str, generation_id: int, instance: str | None = None) -> ErrorCode:
+        try:
+            return self.shard.membership.heartbeat(GROUP, member_id, instance, generation_id)
+        except ProtocolError as error:
+            return error.code
+        finally:
+            self.settled()
+
+    def leave(self, member_id: str = "", instance: str | None = None) -> ErrorCode:
+        try:
+            self.shard.membership.leave(GROUP, member_id, instance, "test")
+        except ProtocolError as error:
+            return error.code
+        finally:
+            self.settled()
+        return ErrorCode.NONE
+
+    # --- scenarios ----------------------------------------------------------------------------------------------
+
+    @property
+    def group(self) -> Group:
+        return self.shard.groups[GROUP]
+
+    @property
+    def state(self) -> GroupState:
+        return self.group.state
+
+    @property
+    def waiting(self) -> tuple[int, int]:
+        """The numbers of operations that wait for heartbeats and for rebalances."""
+        return self.waits.heartbeat.delayed, self.waits.rebalance.delayed
+
+    def stable(self, count: int = 1, **joining: Any) -> list[str]:
+        """Makes a Stable group and returns its members, the leader first. Each is assigned its own number."""
+        requests = [self.join(**joining) for _ in range(count)]
+        self.advance(2 * self.settings.initial_rebalance_delay_ms)
+        answered = [each for each in requests if each.is_answered]
+        if len(answered) < count:  # the first began a generation of its own
+            for each in answered:
+                requests[requests.index(each)] = self.join(each.response.member_id, **joining)
+        ids = [each.response.member_id for each in requests]
+        leader = requests[0].response.leader
+        ids.sort(key=lambda member_id: member_id != leader)
+        self.sync_all(ids, requests[0].response.generation_id)
+        return ids
+
+    def sync_all(self, ids: list[str], generation_id: int) -> list[SentRequest]:
+        """All members send their SyncGroup; the leader, which is the first id, sends its request last."""
+        assignments = {member_id: b"%d" % number for number, member_id in enumerate(ids)}
+        requests = [self.sync(member_id, generation_id) for member_id in ids[1:]]
+        return [self.sync(ids[0], generation_id, assignments), *requests]
+
+    def rejoined(self, ids: list[str], **joining: Any) -> list[SentRequest]:
+        """All members rejoin."""
+        return [self.join(member_id, **joining) for member_id in ids]

@@ -1,0 +1,356 @@
+"""Transactional requests over sockets that wait for the answer of another broker's transaction coordinator."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from odradek.broker.replica.verification import Question
+from odradek.broker.server import Broker
+from odradek.broker.testing import in_process_broker
+from odradek.protocol.append_allowance import TURN_BYTES
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
+from odradek.protocol.messages.list_offsets import ListOffsetsRequest
+from odradek.protocol.messages.offsets import OffsetFetchRequest
+from odradek.protocol.messages.produce import ProduceRequest
+from odradek.protocol.messages.transactions import TxnOffsetCommitRequest, WriteTxnMarkersRequest
+from odradek.protocol.topic_partition import TopicPartition
+from tests.broker.replica.test_over_sockets import Client, batch, client_of, create
+from tests.patience import until
+
+T0 = TopicPartition("t", 0)
+Codes = dict[TopicPartition, ErrorCode]
+
+
+class Elsewhere:
+    """The coordinator on another broker, for all transactional ids. The test answers the questions."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.asked: list[tuple[Question, asyncio.Future[Codes]]] = []
+        self.verification = broker.replica_manager.verification
+        self.verification.is_elsewhere = lambda _: True
+        self.verification.ask = self._ask
+
+    async def _ask(self, question: Question) -> Codes:
+        answer: asyncio.Future[Codes] = asyncio.get_running_loop().create_future()
+        self.asked.append((question, answer))
+        return await answer
+
+    async def questions(self, count: int) -> list[Question]:
+        """Waits until so many questions have been asked."""
+        await until(lambda: len(self.asked) >= count)
+        return [question for question, _ in self.asked]
+
+    async def answer(self, number: int, code: ErrorCode = ErrorCode.NONE) -> None:
+        """Answers the question with this number."""
+        await self.questions(number + 1)
+        question, answer = self.asked[number]
+        answer.set_result(dict.fromkeys(question.partitions, code))
+
+    @property
+    def is_settled(self) -> bool:
+        return not self.verification._questions
+
+
+@pytest.fixture
+async def broker() -> AsyncIterator[Broker]:
+    async with in_process_broker(offsets_topic_num_partitions=1) as broker:
+        yield broker
+
+
+@pytest.fixture
+async def client(broker: Broker) -> AsyncIterator[Client]:
+    async with client_of(broker) as client:
+        await create(client, partitions=2)
+        yield client
+
+
+@pytest.fixture
+def elsewhere(broker: Broker) -> Iterator[Elsewhere]:
+    elsewhere = Elsewhere(broker)
+    yield elsewhere
+    assert elsewhere.is_settled
+
+
+def produce(sequence: int = 0, *, acks: int = -1, partitions: tuple[int, ...] = (0,), **options: Any) -> ProduceRequest:
+    options = {"producer_id": 7, "producer_epoch": 0, "is_transactional": True, **options}
+    data = [
+        ProduceRequest.PartitionProduceData(index=number, records=batch(base_sequence=sequence, **options))
+        for number in partitions
+    ]
+    topics = [ProduceRequest.TopicProduceData(name="t", partition_data=data)]
+    return ProduceRequest(transactional_id="copier", acks=acks, timeout_ms=30_000, topic_data=topics)
+
+
+def plain(acks: int = 1) -> ProduceRequest:
+    data = ProduceRequest.PartitionProduceData(index=1, records=batch())
+    topics = [ProduceRequest.TopicProduceData(name="t", partition_data=[data])]
+    return ProduceRequest(acks=acks, timeout_ms=30_000, topic_data=topics)
+
+
+def outcomes(response: Any) -> list[tuple[int, int]]:
+    """The error code and the base offset of each partition."""
+    return [(each.error_code, each.base_offset) for topic in response.responses for each in topic.partition_responses]
+
+
+async def end_offset(client: Client, partition: int = 0) -> int:
+    asked = ListOffsetsRequest.ListOffsetsPartition(partition_index=partition, timestamp=-1)
+    topic = ListOffsetsRequest.ListOffsetsTopic(name="t", partitions=[asked])
+    response = await client.ask(ListOffsetsRequest(replica_id=-1, topics=[topic]), 5)
+    return int(response.topics[0].partitions[0].offset)
+
+
+async def abort(client: Client, topic: str = "t") -> None:
+    """Writes a marker to the topic's first partition."""
+    topics = [WriteTxnMarkersRequest.WritableTxnMarkerTopic(name=topic, partition_indexes=[0])]
+    marker = WriteTxnMarkersRequest.WritableTxnMarker(
+        producer_id=7, producer_epoch=0, transaction_result=False, topics=topics
+    )
+    response = await client.ask(WriteTxnMarkersRequest(markers=[marker]), 1)
+    assert response.markers[0].topics[0].partitions[0].error_code == 0
+
+
+# Produce
+
+
+async def test_a_batch_is_appended_after_the_other_brokers_answer(client: Client, elsewhere: Elsewhere) -> None:
+    client.send(produce(), 9)
+    (question,) = await elsewhere.questions(1)
+    assert (question.transactional_id, question.producer_id, question.partitions) == ("copier", 7, (T0,))
+    assert await client.is_silent()
+    await elsewhere.answer(0)
+    assert outcomes(await client.receive()) == [(0, 0)]
+
+
+async def test_later_produce_requests_of_the_connection_stay_behind_the_one_that_waits(
+    client: Client, elsewhere: Elsewhere
+) -> None:
+    client.send(produce(0), 9)
+    client.send(plain(), 9)
+    for sequence in (1, 2, 3):
+        client.send(produce(sequence), 9)
+    await elsewhere.answer(0)
+    assert [outcomes(await client.receive()) for _ in range(5)] == [[(0, n)] for n in (0, 0, 1, 2, 3)]
+    assert len(elsewhere.asked) == 1, "the transaction was open then"
+
+
+async def test_the_order_is_kept_if_the_first_batch_is_refused(client: Client, elsewhere: Elsewhere) -> None:
+    """The producer sends all of them again, in their order."""
+    client.send(produce(0), 9)
+    client.send(produce(1), 9)
+    await elsewhere.answer(0, ErrorCode.NETWORK_EXCEPTION)
+    assert outcomes(await client.receive()) == [(ErrorCode.NOT_ENOUGH_REPLICAS, -1)]
+    await elsewhere.answer(1)
+    assert outcomes(await client.receive()) == [(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)]
+    assert await end_offset(client) == 0
+
+
+async def test_other_requests_of_the_connection_and_other_connections_do_not_wait(
+    broker: Broker, client: Client, elsewhere: Elsewhere
+) -> None:
+    client.send(produce(0), 9)
+    await elsewhere.questions(1)
+    async with client_of(broker) as another:
+        assert outcomes(await another.ask(plain(), 9)) == [(0, 0)]
+    client.send(FindCoordinatorRequest(key="g"), 3)
+    await until(lambda: broker.metadata.topic("__consumer_offsets") is not None)
+    await elsewhere.answer(0)
+    assert outcomes(await client.receive()) == [(0, 0)]
+    assert (await client.receive()).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+async def test_each_partition_gets_its_own_answer(client: Client, elsewhere: Elsewhere) -> None:
+    client.send(produce(0, partitions=(0, 1)), 9)
+    (question,) = await elsewhere.questions(1)
+    second = TopicPartition("t", 1)
+    elsewhere.asked[0][1].set_result({T0: ErrorCode.NONE, second: ErrorCode.INVALID_TXN_STATE})
+    assert question.partitions == (T0, second)
+    assert sorted(outcomes(await client.receive())) == [(0, 0), (ErrorCode.INVALID_TXN_STATE, -1)]
+
+
+async def test_a_marker_that_is_written_meanwhile_refuses_the_batch(
+    broker: Broker, client: Client, elsewhere: Elsewhere
+) -> None:
+    client.send(produce(0), 9)
+    await elsewhere.questions(1)
+    async with client_of(broker) as coordinator:
+        await abort(coordinator)
+        await elsewhere.answer(0)
+        assert outcomes(await client.receive()) == [(ErrorCode.INVALID_TXN_STATE, -1)]
+        assert await end_offset(coordinator) == 1, "the marker only"
+
+
+async def test_a_request_without_acknowledgment_is_appended_in_order_and_not_answered(
+    client: Client, elsewhere: Elsewhere
+) -> None:
+    client.send(produce(0, acks=0), 9)
+    client.send(produce(1, acks=0), 9)
+    client.send(produce(2, acks=1), 9)
+    await elsewhere.answer(0)
+    assert outcomes(await client.receive()) == [(0, 2)]
+
+
+async def test_a_refused_request_without_acknowledgment_ends_the_connection(
+    client: Client, elsewhere: Elsewhere
+) -> None:
+    with capture_logs() as lines:
+        client.send(produce(0, acks=0), 9)
+        client.send(produce(1, acks=0), 9)
+        await elsewhere.answer(0, ErrorCode.INVALID_TXN_STATE)
+        assert await client.is_closed()
+    assert [line["event"] for line in lines] == ["produce with acks=0 failed"]
+    assert len(elsewhere.asked) == 1, "the second request was not handled"
+
+
+async def test_a_batch_is_appended_although_its_client_has_left(
+    broker: Broker, client: Client, elsewhere: Elsewhere
+) -> None:
+    async with client_of(broker) as leaving:
+        leaving.send(produce(0), 9)
+        leaving.send(produce(1), 9)
+        await elsewhere.questions(1)
+    await until(lambda: len(broker.socket_server.connections) == 1)
+    await elsewhere.answer(0)
+    await until(lambda: elsewhere.is_settled)
+    assert await end_offset(client) == 1
+
+
+async def test_large_batches_keep_the_answer_until_they_are_appended(
+    broker: Broker, client: Client, elsewhere: Elsewhere
+) -> None:
+    await create(client, "large", max_message_bytes=str(100 << 20))
+    client.send(produce_large(), 9)
+    client.send(plain(), 9)
+    await elsewhere.answer(0)
+    assert outcomes(await client.receive()) == [(0, 0)]
+    assert outcomes(await client.receive()) == [(0, 0)]
+    assert len(elsewhere.asked) == 1
+
+
+async def test_a_marker_during_the_checks_of_a_large_batch_refuses_it(
+    broker: Broker, client: Client, elsewhere: Elsewhere, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager = broker.replica_manager
+    is_before, checked = asyncio.Event(), manager.large_appends._checked
+
+    async def held(*arguments: Any) -> Any:
+        is_before.set()
+        await may_go_on.wait()
+        return await checked(*arguments)
+
+    may_go_on = asyncio.Event()
+    monkeypatch.setattr(manager.large_appends, "_checked", held)
+    await create(client, "large", max_message_bytes=str(100 << 20))
+    client.send(produce_large(), 9)
+    await elsewhere.answer(0)
+    await is_before.wait()
+    async with client_of(broker) as coordinator:
+        await abort(coordinator, "large")
+        may_go_on.set()
+        assert outcomes(await client.receive()) == [(ErrorCode.INVALID_TXN_STATE, -1)]
+
+
+def produce_large() -> ProduceRequest:
+    records = batch(size=2 * TURN_BYTES, producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
+    data = [ProduceRequest.PartitionProduceData(index=0, records=records)]
+    topics = [ProduceRequest.TopicProduceData(name="large", partition_data=data)]
+    return ProduceRequest(transactional_id="copier", acks=-1, timeout_ms=30_000, topic_data=topics)
+
+
+async def test_a_stopping_broker_answers_nothing_that_waits_and_stops(elsewhere_is_silent: Broker) -> None:
+    async with client_of(elsewhere_is_silent) as client:
+        await create(client)
+        elsewhere = Elsewhere(elsewhere_is_silent)
+        client.send(produce(0), 9)
+        await elsewhere.questions(1)
+        await elsewhere_is_silent.stop()
+        assert await client.is_closed()
+
+
+@pytest.fixture
+async def elsewhere_is_silent() -> AsyncIterator[Broker]:
+    async with in_process_broker() as broker:
+        yield broker
+
+
+# TxnOffsetCommit
+
+
+def commit(offset: int, group: str = "g") -> TxnOffsetCommitRequest:
+    partition = TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
+    topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(name="t", partitions=[partition])
+    return TxnOffsetCommitRequest(
+        transactional_id="copier", group_id=group, producer_id=7, producer_epoch=0, topics=[topic]
+    )
+
+
+def code_of(response: Any) -> int:
+    return int(response.topics[0].partitions[0].error_code)
+
+
+async def coordinated(broker: Broker, client: Client) -> None:
+    async def is_found() -> bool:
+        return bool((await client.ask(FindCoordinatorRequest(key="g"), 3)).error_code == 0)
+
+    await until(is_found)
+
+
+async def test_offsets_are_committed_after_the_other_brokers_answer_in_the_order_of_the_requests(
+    broker: Broker, client: Client, elsewhere: Elsewhere
+) -> None:
+    await coordinated(broker, client)
+    client.send(commit(5), 3)
+    client.send(commit(9), 3)
+    (question,) = await elsewhere.questions(1)
+    assert question.partitions == (TopicPartition("__consumer_offsets", 0),)
+    assert await client.is_silent()
+    await elsewhere.answer(0)
+    assert [code_of(await client.receive()) for _ in range(2)] == [0, 0]
+    assert len(elsewhere.asked) == 1
+    shard: Any = broker.coordinators.groups.shard_of("g")
+    shard.replay_end_transaction(7, 0, True)
+    response = await client.ask(OffsetFetchRequest(group_id="g", topics=None), 7)
+    assert response.topics[0].partitions[0].committed_offset == 9
+
+
+@pytest.mark.parametrize(
+    ("answer", "version", "returned"),
+    [
+        (ErrorCode.INVALID_TXN_STATE, 3, ErrorCode.INVALID_TXN_STATE),
+        (ErrorCode.CONCURRENT_TRANSACTIONS, 3, ErrorCode.CONCURRENT_TRANSACTIONS),
+        (ErrorCode.NETWORK_EXCEPTION, 3, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+        (ErrorCode.NETWORK_EXCEPTION, 1, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+    ],
+)
+async def test_offsets_that_were_not_verified_are_not_committed(
+    broker: Broker, client: Client, elsewhere: Elsewhere, answer: ErrorCode, version: int, returned: ErrorCode
+) -> None:
+    await coordinated(broker, client)
+    client.send(commit(5), version)
+    await elsewhere.answer(0, answer)
+    assert code_of(await client.receive()) == returned
+    response = await client.ask(OffsetFetchRequest(group_id="g", topics=None), 7)
+    assert response.topics == []
+
+
+async def test_nobody_is_asked_about_a_group_that_another_broker_coordinates(
+    broker: Broker, client: Client, elsewhere: Elsewhere
+) -> None:
+    assert code_of(await client.ask(commit(5), 3)) == ErrorCode.NOT_COORDINATOR
+    assert elsewhere.asked == []
+
+
+async def test_a_group_that_moves_while_another_broker_is_asked_is_not_committed_here(
+    broker: Broker, client: Client, elsewhere: Elsewhere
+) -> None:
+    await coordinated(broker, client)
+    client.send(commit(5), 3)
+    await elsewhere.questions(1)
+    broker.replica_manager.stop_replica(TopicPartition("__consumer_offsets", 0))
+    await elsewhere.answer(0)
+    assert code_of(await client.receive()) == ErrorCode.NOT_COORDINATOR

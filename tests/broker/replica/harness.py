@@ -1,0 +1,339 @@
+"""A replica manager with real logs, timer and purgatories. The test advances time, threads and the event loop by
+hand.
+"""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from pathlib import Path
+from typing import Any
+
+from odradek.broker.background.stepwise import finished
+from odradek.broker.background.turns import Turns
+from odradek.broker.metadata.metadata_cache import PartitionState
+from odradek.broker.replica.append_result import PartitionAppendResult
+from odradek.broker.replica.fetch_context import FetchContext
+from odradek.broker.replica.fetch_params import FetchParams
+from odradek.broker.replica.fetch_session import FetchTarget
+from odradek.broker.replica.fetch_session_cache import FetchSessionCache
+from odradek.broker.replica.partition import Partition
+from odradek.broker.replica.replica_manager import ReplicaManager, ReplicaSettings
+from odradek.protocol.messages.fetch import FetchResponse
+from odradek.protocol.records import Record, build_batch
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.purgatory import CompletionQueue
+from odradek.storage.files import Buffer, OsFiles
+from odradek.storage.log import Log
+from odradek.storage.log_checkpoints import LogCheckpoints
+from odradek.storage.log_config import LogConfig
+from odradek.storage.log_moves import LogMoves
+from odradek.storage.log_offsets import TimestampOffset
+from odradek.storage.log_registry import LogRegistry
+from odradek.storage.recovery import open_log
+from odradek.timer import ManualClock, SystemTimer
+
+T0 = TopicPartition("t", 0)
+
+
+def later(
+    partition: Partition, leader: int, replicas: Sequence[int], isr: Sequence[int] = (), *, epochs: int = 1
+) -> PartitionState:
+    """Returns an assignment that follows the partition's current one, `epochs` leader epochs later."""
+    return PartitionState(
+        partition.topic_partition.partition,
+        leader,
+        partition.leader_epoch + epochs,
+        tuple(replicas),
+        tuple(isr),
+        partition_epoch=partition.partition_epoch + 1,
+    )
+
+
+class ThreadCall:
+    """The result of `run_in_thread`. When awaited, it yields itself to the driver of the coroutine."""
+
+    def __init__(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+        self.function = function
+        self.arguments = arguments
+
+    def __await__(self) -> Generator[ThreadCall, Any, Any]:
+        return (yield self)
+
+
+class ManualThreads:
+    """Thread calls wait until `run` makes them, one after another."""
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[Coroutine[Any, Any, Any], ThreadCall]] = []
+        self.calls = 0
+        self.turns = Turns()
+
+    def run_in_thread(self, function: Callable[..., Any], /, *arguments: Any) -> ThreadCall:
+        return ThreadCall(function, arguments)
+
+    def spawn(self, coroutine: Coroutine[Any, Any, Any], name: str) -> None:
+        self._go_on(coroutine, lambda: coroutine.send(None))
+
+    def _go_on(self, coroutine: Coroutine[Any, Any, Any], step: Callable[[], ThreadCall | None]) -> None:
+        """Runs the coroutine to its next thread call; turns of the loop pass at once."""
+        try:
+            call = step()
+            while call is None:
+                call = coroutine.send(None)
+            self.waiting.append((coroutine, call))
+        except StopIteration:
+            pass
+
+    def run_one(self) -> None:
+        coroutine, call = self.waiting.pop(0)
+        self.calls += 1
+        try:
+            result = call.function(*call.arguments)
+        except Exception as error:
+            failure = error
+            self._go_on(coroutine, lambda: coroutine.throw(failure))
+        else:
+            self._go_on(coroutine, lambda: coroutine.send(result))
+
+    def run(self) -> None:
+        while self.waiting:
+            self.run_one()
+
+
+class UnsyncedFiles(OsFiles):
+    """A disk that does not sync directories and checkpoints: a thousand logs open in a second. Records are
+    synced.
+    """
+
+    def replace_file(self, path: str, data: bytes, *, sync: bool = True) -> None:
+        super().replace_file(path, data, sync=False)
+
+    def sync_file(self, path: str) -> None:
+        pass
+
+    def sync_directory(self, path: str) -> None:
+        pass
+
+
+class RealLogs:
+    """The part of LogManager that the replica manager uses. Each partition's log has its own directory. `is_clean`: the
+    logs were closed cleanly, or are new.
+    """
+
+    is_clean = True
+
+    def __init__(self, root: Path, clock: ManualClock) -> None:
+        self.files = UnsyncedFiles()
+        self.directories = [str(root)]
+        registry = LogRegistry(self.files, self.directories, clock, random.Random(0))
+        self.moves = LogMoves(registry, LogCheckpoints(registry), lambda: 0)
+        self._clock = clock
+        self._logs = registry.logs
+
+    def get(self, topic_partition: TopicPartition) -> Log | None:
+        return self._logs.get(topic_partition)
+
+    def get_or_create(self, topic_partition: TopicPartition, topic_id: uuid.UUID, config: LogConfig) -> Log:
+        if topic_partition not in self._logs:
+            directory = f"{self.directories[0]}/{topic_partition}"
+            self._logs[topic_partition] = open_log(
+                self.files, directory, topic_partition, config, self._clock, clean=self.is_clean
+            )
+        return self._logs[topic_partition]
+
+    def delete(self, topic_partition: TopicPartition, *, sync: bool = True) -> None:
+        self._logs.pop(topic_partition).close_files()
+
+    @staticmethod
+    def directory_of(log: Log) -> str:
+        return log.directory.rpartition("/")[0]
+
+    def close(self) -> None:
+        for log in self._logs.values():
+            log.close_files()
+
+
+class ReplicaHarness:
+    """The replica manager and its dependencies."""
+
+    def __init__(self, root: Path) -> None:
+        self.clock = ManualClock(now_ms=1_000)
+        self.timer = SystemTimer(self.clock)
+        self.soon: list[Callable[[], None]] = []
+        self.completions = CompletionQueue(self.soon.append)
+        self.threads = ManualThreads()
+        self.logs = RealLogs(root, self.clock)
+        self.known: set[TopicPartition] = set()
+        self.dead: set[int] = set()
+        self.sessions = FetchSessionCache(1000, self.clock, random.Random(1))
+        self.manager = ReplicaManager(
+            ReplicaSettings(),
+            log_manager=self.logs,  # type: ignore[arg-type]
+            clock=self.clock,
+            timer=self.timer,
+            completions=self.completions,
+            background=self.threads,
+            is_known=self.known.__contains__,
+            is_alive=lambda broker_id: broker_id not in self.dead,
+        )
+
+    def look(self, key: TopicPartition, timestamp: int, **asker: Any) -> TimestampOffset:
+        """Returns the result of ListOffsets."""
+        return finished(self.manager.offset_for_timestamp(key, timestamp, **asker))
+
+    def lead(
+        self,
+        key: TopicPartition = T0,
+        *,
+        replicas: Sequence[int] = (0,),
+        isr: Sequence[int] | None = None,
+        epoch: int = 0,
+        **settings: Any,
+    ) -> Partition:
+        """Makes this broker, 0, the partition's leader. Settings are property names with underscores."""
+        self.known.add(key)
+        config = LogConfig({name.replace("_", "."): value for name, value in settings.items()})
+        isr = replicas if isr is None else isr
+        known = self.manager.partitions.get(key)
+        partition_epoch = 0 if known is None else known.partition_epoch + 1
+        state = PartitionState(key.partition, 0, epoch, tuple(replicas), tuple(isr), partition_epoch=partition_epoch)
+        return self.manager.become_leader(key, uuid.UUID(int=1), state, config)
+
+    def turn(self) -> None:
+        """Runs one turn of the event loop."""
+        while self.soon:
+            self.soon.pop(0)()
+
+    def advance(self, ms: int) -> None:
+        """Advances the clock and stops at each millisecond at which a timer is due."""
+        self.clock.advance(ms)
+        self.timer.advance_clock()
+        self.turn()
+
+    def batch(self, count: int = 1, size: int = 10, **options: Any) -> bytes:
+        """Returns a client's batch of `count` records with values of `size` bytes."""
+        now = self.clock.wall_ms()
+        records = [Record(offset=n, timestamp=now, key=b"k", value=b"v" * size, headers=[]) for n in range(count)]
+        return build_batch(records, **options)
+
+    def batch_of_bytes(self, total: int) -> bytes:
+        """Returns a batch of exactly `total` bytes."""
+        size = total - len(self.batch(1, 0)) - 8
+        while (length := len(self.batch(1, size))) != total:
+            size += total - length
+        return self.batch(1, size)
+
+    def produce(
+        self, records: bytes | None = None, key: TopicPartition = T0, *, acks: int = 1, timeout_ms: int = 30_000
+    ) -> Produced:
+        """Requests one append, then runs a turn of the loop."""
+        produced = Produced()
+        outcome = self.manager.append_records(
+            timeout_ms, acks, {key: self.batch() if records is None else records}, 9, produced.take
+        )
+        if isinstance(outcome, dict):
+            produced.take(outcome)
+        else:
+            produced.operation = outcome
+        self.turn()
+        return produced
+
+    def fetch(
+        self,
+        *targets: FetchTarget,
+        session: tuple[int, int] = (0, -1),
+        forgotten: Sequence[TopicPartition] = (),
+        version: int = 12,
+        **parameters: Any,
+    ) -> Fetched:
+        """Fetches the targets as the Fetch handler does, then runs a turn of the loop."""
+        params = FetchParams(version, **parameters)
+        wanted = {target.topic_partition: target for target in targets}
+        fetched = Fetched(self.sessions.context(*session, params, wanted, forgotten))
+        outcome = self.manager.fetch_messages(params, fetched.context, fetched.take)
+        if isinstance(outcome, list):
+            fetched.take(outcome)
+        else:
+            fetched.operation = outcome
+        self.turn()
+        return fetched
+
+
+class Produced:
+    """A produce request, answered or waiting."""
+
+    def __init__(self) -> None:
+        self.results: dict[TopicPartition, PartitionAppendResult] | None = None
+        self.operation: Any = None
+        self.answers = 0
+
+    def take(self, results: dict[TopicPartition, PartitionAppendResult]) -> None:
+        self.results = results
+        self.answers += 1
+
+    @property
+    def is_answered(self) -> bool:
+        return self.answers > 0
+
+    @property
+    def result(self) -> PartitionAppendResult:
+        assert self.results is not None
+        assert self.answers == 1
+        (result,) = self.results.values()
+        return result
+
+
+class Fetched:
+    """A fetch request, answered or waiting."""
+
+    def __init__(self, context: FetchContext) -> None:
+        self.context = context
+        self._response: FetchResponse | None = None
+        self.operation: Any = None
+        self.answers = 0
+
+    def take(self, results: Any) -> None:
+        self._response = self.context.answer(results)
+        self.answers += 1
+
+    @property
+    def is_answered(self) -> bool:
+        return self.answers > 0
+
+    @property
+    def response(self) -> FetchResponse:
+        assert self._response is not None
+        assert self.answers == 1
+        return self._response
+
+    @property
+    def partitions(self) -> dict[TopicPartition, FetchResponse.PartitionData]:
+        """The returned partitions in the response's order."""
+        return {
+            TopicPartition(topic.topic, data.partition_index): data
+            for topic in self.response.responses
+            for data in topic.partitions
+        }
+
+    @property
+    def data(self) -> FetchResponse.PartitionData:
+        (data,) = self.partitions.values()
+        return data
+
+    @property
+    def records(self) -> bytes:
+        """The records of the only partition."""
+        return records_of(self.data)
+
+    @property
+    def session(self) -> tuple[int, int]:
+        """The session id and the epoch of the first incremental fetch."""
+        return self.response.session_id, 1
+
+
+def records_of(data: FetchResponse.PartitionData) -> bytes:
+    """Returns a partition's records, which are not a file slice here."""
+    assert isinstance(data.records, Buffer)
+    return bytes(data.records)

@@ -1,0 +1,160 @@
+"""A cluster of brokers that are processes, on a store that is a process too.
+
+Each broker keeps its port and its data over restarts. Its log goes to a file beside its data.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+from tests.cluster.cluster import SETTINGS, Cluster, Node
+from tests.spawned_broker import free_port
+
+ROOT = Path(__file__).parents[2]
+SESSION_TIMEOUT_MS = 1500
+END_S = 30
+SHOWN_OF_LOGS = 20_000
+
+
+class ProcessCluster(Cluster):
+    """Started by `process_cluster`."""
+
+    def __init__(self, directory: Path, settings: Mapping[str, str], brokers: int) -> None:
+        self.session_timeout_ms = SESSION_TIMEOUT_MS
+        self.nodes = {
+            broker_id: Node(f"127.0.0.1:{free_port()}", directory / f"broker-{broker_id}")
+            for broker_id in range(1, brokers + 1)
+        }
+        self._directory = directory
+        self._settings = {**settings, "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS)}
+        self._processes: dict[int, subprocess.Popen[str]] = {}
+        """Those of the brokers that are up."""
+        self._stopped: set[int] = set()
+        command = [sys.executable, "-m", "tests.cluster.store_server", str(SESSION_TIMEOUT_MS)]
+        with (directory / "store-log").open("ab") as log:
+            self._store = _spawn(command, log)
+        self._store_address = ""
+
+    def start(self) -> None:
+        """Starts all brokers together, and waits until they know each other."""
+        self._store_address = _ready(self._store, self._directory / "store-log")
+        for broker_id in self.nodes:
+            self._processes[broker_id] = self._spawned(broker_id)
+        for broker_id, process in self._processes.items():
+            _ready(process, self._log(broker_id))
+        self.until(lambda view: len(view.brokers) == len(self.nodes) and view.controller in view.brokers)
+
+    def _spawned(self, broker_id: int) -> subprocess.Popen[str]:
+        node = self.nodes[broker_id]
+        command = [sys.executable, "-m", "tests.cluster.broker_process", "--store", self._store_address]
+        command += ["--session-timeout-ms", str(self.session_timeout_ms)]
+        command += ["--port", node.address.partition(":")[2], "--data-dir", str(node.data)]
+        settings = {"broker.id": str(broker_id), **self._settings}
+        command += [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
+        with self._log(broker_id).open("ab") as log:
+            return _spawn(command, log)
+
+    def _log(self, broker_id: int) -> Path:
+        return self._directory / f"broker-{broker_id}-log"
+
+    def log_tail(self, broker_id: int) -> str:
+        """The last lines that a broker has logged."""
+        log = self._log(broker_id)
+        return log.read_text()[-SHOWN_OF_LOGS:] if log.exists() else ""
+
+    @property
+    def running(self) -> list[int]:
+        return [one for one in self.nodes if one in self._processes and one not in self._stopped]
+
+    @property
+    def stopped(self) -> Collection[int]:
+        return self._stopped
+
+    def launch(self, broker_id: int) -> None:
+        assert broker_id not in self._processes, f"broker {broker_id} is up"
+        process = self._processes[broker_id] = self._spawned(broker_id)
+        _ready(process, self._log(broker_id))
+
+    def kill(self, broker_id: int) -> None:
+        self._signal(broker_id, signal.SIGKILL)
+        self._stopped.discard(broker_id)
+        self._ended(broker_id)
+
+    def terminate(self, broker_id: int) -> None:
+        self._signal(broker_id, signal.SIGTERM)
+        assert self._ended(broker_id) == 0, self.log_tail(broker_id)
+
+    def stop(self, broker_id: int) -> None:
+        self._signal(broker_id, signal.SIGSTOP)
+        self._stopped.add(broker_id)
+
+    def go_on(self, broker_id: int) -> None:
+        self._signal(broker_id, signal.SIGCONT)
+        self._stopped.discard(broker_id)
+
+    def _signal(self, broker_id: int, number: int) -> None:
+        process = self._processes[broker_id]
+        assert process.poll() is None, f"broker {broker_id} has ended by itself: {self.log_tail(broker_id)}"
+        os.killpg(process.pid, number)
+
+    def _ended(self, broker_id: int) -> int:
+        """Waits for a broker's end; returns the exit status."""
+        return _waited(self._processes.pop(broker_id))
+
+    def close(self) -> None:
+        """Ends all processes."""
+        for process in [*self._processes.values(), self._store]:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            _waited(process)
+
+
+@contextlib.contextmanager
+def process_cluster(
+    directory: Path, settings: Mapping[str, str] | None = None, *, brokers: int = 3
+) -> Iterator[ProcessCluster]:
+    """A running cluster. Prints the brokers' logs in the end: pytest shows them if the test has failed."""
+    cluster = ProcessCluster(directory, {**SETTINGS, **(settings or {})}, brokers)
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.close()
+        for broker_id in cluster.nodes:
+            print(f"--- broker {broker_id}\n{cluster.log_tail(broker_id)}")
+
+
+def _spawn(command: Sequence[str], log: IO[bytes]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True, cwd=ROOT, env=_environment()
+    )
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT)}
+
+
+def _ready(process: subprocess.Popen[str], log: Path) -> str:
+    """Waits for the ready line; returns its address."""
+    assert process.stdout is not None
+    words = process.stdout.readline().split()
+    if len(words) != 2 or words[0] != "ready":
+        process.kill()
+        process.wait()
+        raise RuntimeError(f"not started: {log.read_text()[-SHOWN_OF_LOGS:]}")
+    return words[1]
+
+
+def _waited(process: subprocess.Popen[str]) -> int:
+    """Waits for its end; returns the exit status."""
+    status = process.wait(END_S)
+    assert process.stdout is not None
+    process.stdout.close()
+    return status

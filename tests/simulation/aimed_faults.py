@@ -1,0 +1,231 @@
+"""Faults that are aimed at replication and at the controller. Each is a story around a change in the metadata store:
+what happens a moment before or after, and what does not arrive.
+
+    the in-sync replicas grow, but the leader learns of it late, and hears nothing of the one that has joined
+    the leader is parted from the controller for so long that it proposes other in-sync replicas, and then lost
+    an election is stored, but the controller gets no answer
+    requests of a controller arrive when another one is in office
+    the controller loses its office while a change is on its way to the store
+    the controller is lost and back before another one is in office
+    all brokers are lost at once, and start again
+
+In each, a session with the store ends and begins anew at once, so that none takes long. The broker `fault.broker_id` is
+the leader or the one that makes the controller work; `fault.other` is another broker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from odradek.broker.controller import znodes
+from tests.simulation.final_state import Stored
+from tests.simulation.store_links import CUT, StoreLinks
+
+if TYPE_CHECKING:
+    from tests.simulation.faults import Fault
+    from tests.simulation.world import World
+
+PATIENCE_S = 1.5
+REJOIN_S = 0.5
+SLOW, VERY_SLOW = 200.0, 1000.0
+"""How many times as long the messages between a controller and the store take."""
+
+
+def _links(world: World) -> StoreLinks:
+    assert world.store_links is not None
+    return world.store_links
+
+
+def _name(fault: Fault) -> str:
+    return f"broker-{fault.broker_id}"
+
+
+def _id(name: str) -> int:
+    return int(name.rpartition("-")[2])
+
+
+def _cut_both(world: World, one: str, other: str) -> None:
+    if one != other:
+        world.network.cut(one, other)
+        world.network.cut(other, one)
+
+
+def _heal_both(world: World, one: str, other: str) -> None:
+    if one != other:
+        world.network.heal(one, other)
+        world.network.heal(other, one)
+
+
+def _other_than(world: World, *names: str | None) -> str:
+    """Returns the first broker that does not have one of these names; if all have, the first broker."""
+    brokers = [machine.name for machine in world.machines.values()]
+    return next((name for name in brokers if name not in names), brokers[0])
+
+
+async def _at_change(
+    world: World, trigger: Callable[[], object], is_it: Callable[[Stored, Stored], bool], act: Callable[[], object]
+) -> bool:
+    """Calls `trigger`, then `act` at the first change that `is_it`, before the store answers. Returns whether there was
+    one in time."""
+    changed: asyncio.Future[None] = world.loop.create_future()
+
+    def look(before: Stored, after: Stored) -> bool:
+        if not is_it(before, after):
+            return False
+        act()
+        changed.set_result(None)
+        return True
+
+    stop = _links(world).at_change(look)
+    trigger()
+    await asyncio.wait([changed], timeout=PATIENCE_S)
+    stop()
+    world.trace.note("moment", "came" if changed.done() else "did not come")
+    return changed.done()
+
+
+async def _move_leaders(world: World, fault: Fault) -> None:
+    """Takes the leaderships from a broker that is not the controller, which is back in sync at once."""
+    links = _links(world)
+    links.expire(fault.other if links.controller == _name(fault) else _name(fault))
+    await asyncio.sleep(REJOIN_S)
+
+
+def _is_election(before: Stored, after: Stored) -> bool:
+    return before.leader_epoch != after.leader_epoch
+
+
+async def join_unheard(world: World, fault: Fault) -> None:
+    """The other broker joins the in-sync replicas of a leader, but the store's answer to the controller takes long, and
+    no fetch reaches the leader, which is then lost."""
+    links, leader, joiner = _links(world), _name(fault), fault.other
+    slow: list[str] = []
+
+    def joins(before: Stored, after: Stored) -> bool:
+        return after.leader_id == fault.broker_id and _id(joiner) in {*after.in_sync} - {*before.in_sync}
+
+    def part() -> None:
+        world.network.cut(joiner, leader)
+        if links.controller is not None:
+            slow.append(links.controller)
+            links.slowness[slow[0]] = VERY_SLOW
+
+    if await _at_change(world, lambda: links.expire(joiner), joins, part):
+        await asyncio.sleep(0.4 + 0.4 * fault.amount)
+        await _at_change(world, lambda: links.expire(leader), _is_election, lambda: None)
+    for name in slow:
+        links.slowness.pop(name, None)
+
+
+async def lose_parted_leader(world: World, fault: Fault) -> None:
+    """The leader hears nothing of the controller for so long that it proposes to do without it. Then it is lost."""
+    links, leader = _links(world), _name(fault)
+    controller = links.controller or fault.other
+    _cut_both(world, leader, fault.other if controller == leader else controller)
+    await asyncio.sleep(3.2 + fault.amount)
+    links.expire(leader)
+
+
+async def lose_answer(world: World, fault: Fault) -> None:
+    """The controller is cut from the store when an election is stored, before it gets the answer."""
+    links = _links(world)
+    cut: list[str] = []
+
+    def part() -> None:
+        if links.controller is not None:
+            cut.append(links.controller)
+            links.begin(cut[0], CUT)
+
+    await _move_leaders(world, fault)
+    if links.controller is not None:
+        await _at_change(world, lambda: world.elect_preferred_leaders(_id(str(links.controller))), _is_election, part)
+    await asyncio.sleep(fault.seconds)
+    for name in cut:
+        links.end(name, CUT)
+
+
+async def delay_requests(world: World, fault: Fault) -> None:
+    """What the controller has sent to one broker arrives when another controller is in office and has changed it."""
+    links = _links(world)
+    controller = links.controller
+    if controller is None:
+        return
+    target = fault.other if fault.other != controller else _name(fault)
+    stopped = world.machines[_id(_other_than(world, controller, target))]
+    world.network.cut(controller, target)
+    loses = partial(world.restart_gently, stopped) if fault.amount < 0.7 else partial(links.expire, stopped.name)
+    await _at_change(world, loses, _is_election, lambda: None)
+    await asyncio.sleep(0.05)
+    links.expire(controller)
+    await asyncio.sleep(0.5 + 0.5 * fault.amount)
+    _heal_both(world, controller, target)
+
+
+async def depose_controller(world: World, fault: Fault) -> None:
+    """An operator takes the office from the controller, whose messages to the store take long, while it elects."""
+    links = _links(world)
+    await _move_leaders(world, fault)
+    controller = links.controller
+    if controller is None:
+        return
+    links.slowness[controller] = SLOW
+    world.elect_preferred_leaders(_id(controller))
+    await asyncio.sleep(0.01 + 0.02 * fault.amount)
+    await links.delete(znodes.CONTROLLER)
+    await asyncio.sleep(0.5)
+    links.slowness.pop(controller, None)
+
+
+async def restart_controller(world: World, fault: Fault) -> None:
+    """The controller is lost, and starts again so soon that no other controller sees it missing. If its power fails,
+    its disk was slow before: the followers have records that its own log loses."""
+    links = _links(world)
+    controller = links.controller
+    if controller is None:
+        return
+    machine = world.machines[_id(controller)]
+    entry = links.store.entry(znodes.broker_path(_id(controller)))
+    if world.is_durable:
+        world.thread_times.slowness[controller] = SLOW
+        await asyncio.sleep(0.1 + 0.2 * fault.amount)
+        machine.cut_power()
+        world.thread_times.slowness.pop(controller, None)
+    else:
+        machine.kill()
+    machine.start()
+    await asyncio.sleep(0.2 + 0.2 * fault.amount)
+    if entry is not None:
+        links.store.expire_session(entry.owner)
+
+
+async def restart_all(world: World, fault: Fault) -> None:
+    """All brokers are lost while their requests to each other take long, so that much is half done, and start again."""
+    machines = list(world.machines.values())
+    pairs = [(one.name, other.name) for one in machines for other in machines if one is not other]
+    for pair in pairs:
+        world.network.slow_down(*pair, SLOW)
+    await asyncio.sleep(0.2 + 0.2 * fault.amount)
+    owners = [_links(world).store.entry(znodes.broker_path(machine.broker_id)) for machine in machines]
+    for machine in machines:
+        if world.is_durable and fault.amount < 0.5:
+            machine.cut_power()
+        else:
+            machine.kill()
+    for pair in pairs:
+        world.network.slow_down(*pair, 1.0)
+    for machine in machines:
+        machine.start()
+    await asyncio.sleep(0.3)
+    for entry in owners:
+        if entry is not None:
+            _links(world).store.expire_session(entry.owner)
+
+
+def heal(world: World, fault: Fault) -> None:
+    """Ends what a story leaves behind."""
+    names = [machine.name for machine in world.machines.values()]
+    for name in names:
+        _heal_both(world, _name(fault), name)

@@ -1,0 +1,462 @@
+"""Judges a history against the cluster's final state. Each invariant is a function that yields violations.
+
+    kept          a record acknowledged with acks=all is in the log, where the leader said; a refused one is not
+    once          a record of an idempotent producer is in the log once
+    in order      the records of an idempotent producer are in each partition in the order of its sends
+    stable        a consumer never sees the high watermark of a leader move back (another leader, or the restarted one,
+                  may begin with an older one); no log is truncated below a consumer's position; what was once read at
+                  an offset stays there
+    complete      a consumer gets every record between two of its positions; with read_committed, none of an aborted
+                  transaction
+    one leader    only one broker accepts requests as the leader of an epoch
+    atomic        of a transaction, consumers with read_committed get all records or none, as its end was answered
+    offsets       a committed offset is never lost, and no offset appears that was not committed
+    groups        every record below the committed offset of a group was read by one of its members
+    replicas      the replicas of a partition have the same batches in the same epochs up to the high watermark
+    convergence   all brokers agree in the end, among them and with the metadata store; every partition has a leader,
+                  and all its replicas are in sync
+    answered      no operation and no parked request waits for ever, and no transaction stays open
+    quiet         when there is nothing to do, brokers and consumers wait instead of asking without end
+
+The fault budget is not here: what a run may lose by Kafka's own rules must not be asked for. Each check assumes topics
+without compaction, retention and unclean elections, and groups whose committed offsets never go back.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from itertools import pairwise
+from typing import NamedTuple
+
+from odradek.protocol.topic_partition import TopicPartition
+from tests.simulation.final_state import FinalState, ReplicaLog
+from tests.simulation.history import (
+    Commit,
+    Committed,
+    History,
+    Operation,
+    Outcome,
+    Read,
+    Send,
+    Started,
+    Transaction,
+    Truncated,
+)
+
+OVERDUE_MS = 1000
+BUSY = 300.0
+"""Messages a second. Each fetch of three brokers and some consumers waits half a second."""
+ALL = -1
+
+
+class Violation(NamedTuple):
+    """A broken invariant; `operations`: those that show it."""
+
+    invariant: str
+    text: str
+    operations: tuple[Operation, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.invariant}: {self.text}"
+
+
+Check = Callable[[History, FinalState], Iterator[Violation]]
+
+
+def check(history: History, final: FinalState) -> list[Violation]:
+    """Returns all violations."""
+    return [violation for invariant in INVARIANTS.values() for violation in invariant(history, final)]
+
+
+# --- records ----------------------------------------------------------------------------------------------------
+
+
+def acknowledged_records_are_kept(history: History, final: FinalState) -> Iterator[Violation]:
+    """kept"""
+    for partition, sends in _sends_by_partition(history).items():
+        log = final.logs.get(partition)
+        texts = {record.offset: record.text for record in log.records} if log else {}
+        present = set(texts.values())
+        for send in sends:
+            if send.outcome is Outcome.FAILED:
+                for text in send.records:
+                    if text in present:
+                        yield Violation("kept", f"{text} was refused, and is in the log of {partition}", (send,))
+            elif send.outcome is Outcome.OK and send.acks == ALL:
+                yield from _kept(send, log, texts, present)
+
+
+def _kept(send: Send, log: ReplicaLog | None, texts: Mapping[int, str], present: set[str]) -> Iterator[Violation]:
+    for number, text in enumerate(send.records):
+        if text not in present:
+            yield Violation("kept", f"{text} was acknowledged, and is not in the log of {send.partition}", (send,))
+            return
+        offset = send.base_offset + number
+        if send.base_offset >= 0 and texts.get(offset) != text:
+            found = texts.get(offset, "nothing")
+            yield Violation("kept", f"{text} was acknowledged at offset {offset}, where the log has {found}", (send,))
+            return
+
+
+def idempotent_records_are_there_once(history: History, final: FinalState) -> Iterator[Violation]:
+    """once"""
+    sent = {text: send for send in history.of(Send) if send.is_idempotent for text in send.records}
+    for partition, log in final.logs.items():
+        seen: dict[str, int] = {}
+        for record in log.records:
+            send = sent.get(record.text)
+            if send is None:
+                continue
+            if record.text in seen:
+                where = f"at {seen[record.text]} and {record.offset}"
+                yield Violation("once", f"{record.text} is in the log of {partition} twice, {where}", (send,))
+            seen[record.text] = record.offset
+
+
+def idempotent_records_are_in_order(history: History, final: FinalState) -> Iterator[Violation]:
+    """in order"""
+    for partition, sends in _sends_by_partition(history).items():
+        log = final.logs.get(partition)
+        if log is None:
+            continue
+        place: dict[str, tuple[int, Send]] = {}
+        for send in sends:
+            if send.is_idempotent:
+                for text in send.records:
+                    place[text] = (len(place), send)
+        latest: dict[str, tuple[int, Send, str]] = {}
+        for record in log.records:
+            found = place.get(record.text)
+            if found is None:
+                continue
+            number, send = found
+            before = latest.get(send.process)
+            if before is not None and number < before[0]:
+                text = f"{record.text} at {record.offset} of {partition} comes after {before[2]}, which was sent later"
+                yield Violation("in order", text, (send, before[1]))
+            else:
+                latest[send.process] = (number, send, record.text)
+
+
+# --- consumers --------------------------------------------------------------------------------------------------
+
+
+def what_consumers_see_is_stable(history: History, final: FinalState) -> Iterator[Violation]:
+    """stable"""
+    latest: dict[tuple[str, TopicPartition], Read] = {}
+    known: dict[tuple[TopicPartition, int], tuple[str, Operation | None]] = {
+        (partition, record.offset): (record.text, None)
+        for partition, log in final.logs.items()
+        for record in log.records
+    }
+    for read in history.operations:
+        if isinstance(read, Started):
+            latest = {key: before for key, before in latest.items() if before.broker_id != read.broker_id}
+        if not isinstance(read, Read):
+            continue
+        before = latest.get((read.process, read.partition))
+        if (
+            before is not None
+            and before.leader_epoch == read.leader_epoch
+            and before.broker_id == read.broker_id
+            and read.high_watermark < before.high_watermark
+        ):
+            text = f"the high watermark of {read.partition} moved from {before.high_watermark} to {read.high_watermark}"
+            yield Violation("stable", text, (before, read))
+        latest[read.process, read.partition] = read
+        for record in read.records:
+            key = (read.partition, record.offset)
+            text_there, reader = known.setdefault(key, (record.text, read))
+            if text_there != record.text:
+                text = f"{read.partition} had {record.text} at {record.offset}, and elsewhere has {text_there}"
+                yield Violation("stable", text, (read,) if reader is None else (reader, read))
+                break
+    for truncated in history.of(Truncated):
+        if truncated.end_offset < truncated.position:
+            yield Violation("stable", truncated.describe(), (truncated,))
+
+
+def consumers_get_every_record(history: History, final: FinalState) -> Iterator[Violation]:
+    """complete"""
+    ends = _ends_of_transactions(history)
+    offsets: dict[TopicPartition, list[tuple[int, str]]] = {
+        partition: [(record.offset, record.text) for record in log.records] for partition, log in final.logs.items()
+    }
+    for read in history.of(Read):
+        log = final.logs.get(read.partition)
+        if log is None or read.next_position <= read.position:
+            continue
+        got = {record.text for record in read.records}
+        for offset, text in offsets[read.partition][_first_at(offsets[read.partition], read.position) :]:
+            if offset >= read.next_position:
+                break
+            if text not in got and not (read.is_committed and ends.get(text) is not True):
+                yield Violation("complete", f"{text} at {offset} of {read.partition} was not returned", (read,))
+                break
+
+
+def _first_at(records: list[tuple[int, str]], offset: int) -> int:
+    low, high = 0, len(records)
+    while low < high:
+        middle = (low + high) // 2
+        if records[middle][0] < offset:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _ends_of_transactions(history: History) -> dict[str, bool | None]:
+    """For each record: whether its transaction is known to have committed; True for records of none; None: unknown."""
+    ends: dict[str, bool | None] = {}
+    for send in history.of(Send):
+        end = True if send.transaction is None else _has_committed(send.transaction)
+        ends.update(dict.fromkeys(send.records, end))
+    return ends
+
+
+def _has_committed(transaction: Transaction) -> bool | None:
+    if transaction.outcome is Outcome.FAILED:  # it ended before the client asked for its commit
+        return False
+    return transaction.commits if transaction.outcome is Outcome.OK else None
+
+
+# --- leaders ----------------------------------------------------------------------------------------------------
+
+
+def an_epoch_has_one_leader(history: History, final: FinalState) -> Iterator[Violation]:
+    """one leader"""
+    leaders: dict[tuple[TopicPartition, int], Send | Read] = {}
+    epochs = {
+        (partition, record.offset, record.text): record.epoch
+        for partition, log in final.logs.items()
+        for record in log.records
+    }
+    for operation in history.operations:
+        if isinstance(operation, Read) and operation.leader_epoch >= 0:
+            epoch = operation.leader_epoch
+        elif isinstance(operation, Send) and operation.outcome is Outcome.OK and operation.attempts == 1:
+            epoch = epochs.get((operation.partition, operation.base_offset, operation.records[0]), -1)
+        else:
+            continue
+        first = leaders.setdefault((operation.partition, epoch), operation)
+        if epoch >= 0 and first.broker_id != operation.broker_id:
+            brokers = f"brokers {first.broker_id} and {operation.broker_id}"
+            yield Violation(
+                "one leader", f"{brokers} were leaders of {operation.partition} in epoch {epoch}", (first, operation)
+            )
+
+
+# --- transactions -----------------------------------------------------------------------------------------------
+
+
+def transactions_are_atomic(history: History, final: FinalState) -> Iterator[Violation]:
+    """atomic"""
+    reads = [read for read in history.of(Read) if read.is_committed]
+    visible = {record.text for read in reads for record in read.records}
+    furthest: dict[TopicPartition, int] = {}
+    for read in reads:
+        furthest[read.partition] = max(furthest.get(read.partition, 0), read.next_position)
+    offsets = {
+        partition: {record.text: record.offset for record in log.records} for partition, log in final.logs.items()
+    }
+    by_transaction: dict[Transaction, list[Send]] = defaultdict(list)
+    for send in history.of(Send):
+        if send.transaction is not None:
+            by_transaction[send.transaction].append(send)
+    for transaction, sends in by_transaction.items():
+        seen, unseen = [], []
+        for send in sends:
+            for text in send.records:
+                offset = offsets.get(send.partition, {}).get(text)
+                if text in visible:
+                    seen.append(text)
+                elif offset is not None and offset < furthest.get(send.partition, 0):
+                    unseen.append(text)
+        committed = _has_committed(transaction)
+        if seen and committed is False:
+            yield Violation("atomic", f"{seen[0]} was read, but its transaction was aborted", (transaction, *sends))
+        elif unseen and committed is True:
+            yield Violation("atomic", f"{unseen[0]} of a committed transaction was not read", (transaction, *sends))
+        elif seen and unseen:
+            text = f"{seen[0]} was read, and {unseen[0]} of the same transaction was not"
+            yield Violation("atomic", text, (transaction, *sends))
+
+
+# --- groups -----------------------------------------------------------------------------------------------------
+
+
+def committed_offsets_are_kept(history: History, final: FinalState) -> Iterator[Violation]:
+    """offsets"""
+    commits: dict[tuple[str, TopicPartition], list[tuple[int, Commit]]] = defaultdict(list)
+    for commit in history.of(Commit):
+        for partition, offset in commit.offsets.items():
+            commits[commit.group, partition].append((offset, commit))
+    for answer in history.of(Committed):
+        if answer.outcome is not Outcome.OK:
+            continue
+        for partition, offset in answer.offsets.items():
+            of_partition = commits.get((answer.group, partition), [])
+            for committed, commit in of_partition:
+                if committed > offset and _was_confirmed(commit, answer.invoked_us):
+                    text = f"{answer.group} had committed {committed} of {partition}, and is told {offset}"
+                    yield Violation("offsets", text, (commit, answer))
+                    break
+            if offset >= 0 and not any(
+                committed == offset and _may_count(commit, answer.ended_us) for committed, commit in of_partition
+            ):
+                text = f"{answer.group} is told {offset} of {partition}, which nobody committed"
+                yield Violation("offsets", text, (answer,))
+
+
+def _was_confirmed(commit: Commit, before_us: int) -> bool:
+    ends: Operation = commit if commit.transaction is None else commit.transaction
+    counts = commit.transaction is None or commit.transaction.commits
+    return counts and commit.outcome is Outcome.OK and ends.outcome is Outcome.OK and ends.ended_us <= before_us
+
+
+def _may_count(commit: Commit, before_us: int) -> bool:
+    if commit.outcome is Outcome.FAILED or commit.invoked_us > before_us:
+        return False
+    return commit.transaction is None or _has_committed(commit.transaction) is not False
+
+
+def groups_skip_nothing(history: History, final: FinalState) -> Iterator[Violation]:
+    """groups"""
+    last: dict[str, Committed] = {}
+    members: dict[str, str] = {}
+    for operation in history.operations:
+        if isinstance(operation, Committed) and operation.outcome is Outcome.OK:
+            last[operation.group] = operation
+        elif isinstance(operation, Commit) and operation.transaction is None:
+            members[operation.process] = operation.group
+    read: dict[str, set[str]] = defaultdict(set)
+    for each in history.of(Read):
+        if each.process in members:
+            read[members[each.process]].update(record.text for record in each.records)
+    ends = _ends_of_transactions(history)
+    for group, answer in last.items():
+        if group not in read:
+            continue
+        for partition, offset in answer.offsets.items():
+            log = final.logs.get(partition)
+            for record in log.records if log else ():
+                if record.offset >= offset:
+                    break
+                if record.text not in read[group] and ends.get(record.text) is True:
+                    text = f"{record.text} at {record.offset} of {partition} was read by no member of {group}"
+                    yield Violation("groups", text, (answer,))
+                    break
+
+
+# --- the cluster ------------------------------------------------------------------------------------------------
+
+
+def replicas_agree(history: History, final: FinalState) -> Iterator[Violation]:
+    """replicas"""
+    by_partition: dict[TopicPartition, list[ReplicaLog]] = defaultdict(list)
+    for replica in final.replicas:
+        by_partition[replica.partition].append(replica)
+    for partition, replicas in by_partition.items():
+        first, *others = sorted(replicas, key=lambda replica: (-replica.high_watermark, replica.broker_id))
+        for other in others:
+            yield from _differences(partition, first, other)
+    for replica in final.replicas:
+        for before, after in pairwise(replica.batches):
+            if after.base_offset <= before.last_offset or after.epoch < before.epoch:
+                text = f"the log of {replica.partition} on broker {replica.broker_id} is out of order at "
+                yield Violation("replicas", f"{text}{after.base_offset}")
+
+
+def _differences(partition: TopicPartition, one: ReplicaLog, other: ReplicaLog) -> Iterator[Violation]:
+    end = min(one.high_watermark, other.high_watermark)
+    start = max(one.log_start_offset, other.log_start_offset)
+    mine = {batch.base_offset: batch for batch in one.batches if start <= batch.base_offset < end}
+    theirs = {batch.base_offset: batch for batch in other.batches if start <= batch.base_offset < end}
+    brokers = f"brokers {one.broker_id} and {other.broker_id}"
+    for offset in sorted(mine.keys() | theirs.keys()):
+        ours, its = mine.get(offset), theirs.get(offset)
+        if ours == its:
+            continue
+        if ours is None or its is None:
+            what = f"a batch that only broker {(one if its is None else other).broker_id} has"
+        elif ours.epoch != its.epoch:
+            what = f"epochs {ours.epoch} and {its.epoch}"
+        else:
+            what = "different contents"
+        yield Violation("replicas", f"{brokers} differ in {partition} at {offset} below the watermark {end}: {what}")
+        return
+
+
+def the_cluster_converges(history: History, final: FinalState) -> Iterator[Violation]:
+    """convergence"""
+    if not final.views:
+        return
+    first, *others = final.views
+    for other in others:
+        brokers = f"brokers {first.broker_id} and {other.broker_id}"
+        if other.controller_id != first.controller_id:
+            yield Violation("convergence", f"{brokers} name {first.controller_id} and {other.controller_id} controller")
+        if sorted(other.live_brokers) != sorted(first.live_brokers):
+            yield Violation("convergence", f"{brokers} know the brokers {first.live_brokers} and {other.live_brokers}")
+        for partition in sorted(first.partitions.keys() | other.partitions.keys()):
+            mine, its = first.partitions.get(partition), other.partitions.get(partition)
+            if mine != its:
+                yield Violation("convergence", f"{brokers} differ about {partition}: {mine} and {its}")
+                break
+    running = {view.broker_id: view for view in final.views}
+    for partition, state in first.partitions.items():
+        stored = final.stored.get(partition)
+        if stored is not None and stored != (state.leader_id, state.leader_epoch, state.in_sync):
+            yield Violation("convergence", f"the store has {stored} of {partition}, the brokers have {state}")
+        leader = running.get(state.leader_id)
+        if leader is None or leader.led.get(partition) != state.leader_epoch:
+            yield Violation("convergence", f"{partition} has no leader in the end: {state}")
+        elif set(state.in_sync) != set(state.replicas):
+            yield Violation("convergence", f"not all replicas of {partition} are in sync in the end: {state}")
+
+
+def everything_is_answered(history: History, final: FinalState) -> Iterator[Violation]:
+    """answered"""
+    for operation in history.operations:
+        if operation.outcome is Outcome.PENDING:
+            yield Violation("answered", f"never ended: {operation.describe()}", (operation,))
+    for waiting in final.waiting:
+        if waiting.overdue_ms > OVERDUE_MS:
+            late = f"{waiting.overdue_ms} ms after its time"
+            yield Violation("answered", f"broker {waiting.broker_id} still holds {waiting.what}, {late}")
+    for partition, log in final.logs.items():
+        if log.last_stable_offset is not None and log.last_stable_offset < log.high_watermark:
+            text = f"{partition} has an open transaction from offset {log.last_stable_offset}"
+            yield Violation("answered", f"{text}; its high watermark is {log.high_watermark}")
+
+
+def the_end_is_quiet(history: History, final: FinalState) -> Iterator[Violation]:
+    """quiet"""
+    if final.messages_per_second > BUSY:
+        yield Violation("quiet", f"{final.messages_per_second:.0f} messages a second while there was nothing to do")
+
+
+def _sends_by_partition(history: History) -> dict[TopicPartition, list[Send]]:
+    found: dict[TopicPartition, list[Send]] = defaultdict(list)
+    for send in history.of(Send):
+        found[send.partition].append(send)
+    return found
+
+
+INVARIANTS: Mapping[str, Check] = {
+    "kept": acknowledged_records_are_kept,
+    "once": idempotent_records_are_there_once,
+    "in order": idempotent_records_are_in_order,
+    "stable": what_consumers_see_is_stable,
+    "complete": consumers_get_every_record,
+    "one leader": an_epoch_has_one_leader,
+    "atomic": transactions_are_atomic,
+    "offsets": committed_offsets_are_kept,
+    "groups": groups_skip_nothing,
+    "replicas": replicas_agree,
+    "convergence": the_cluster_converges,
+    "answered": everything_is_answered,
+    "quiet": the_end_is_quiet,
+}

@@ -1,0 +1,146 @@
+"""The versions that the simulated clients speak, and their Produce and Fetch requests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from odradek.protocol.messages.fetch import FetchRequest
+from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
+from odradek.protocol.messages.groups import (
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    SyncGroupRequest,
+)
+from odradek.protocol.messages.list_offsets import ListOffsetsRequest, OffsetForLeaderEpochRequest
+from odradek.protocol.messages.metadata import MetadataRequest
+from odradek.protocol.messages.offsets import OffsetCommitRequest, OffsetFetchRequest
+from odradek.protocol.messages.produce import ProduceRequest
+from odradek.protocol.messages.producers import InitProducerIdRequest
+from odradek.protocol.messages.reassignments import ElectLeadersRequest
+from odradek.protocol.messages.topics import CreateTopicsRequest
+from odradek.protocol.messages.transactions import (
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
+    EndTxnRequest,
+    TxnOffsetCommitRequest,
+)
+from odradek.protocol.schema import Message
+from odradek.protocol.topic_partition import TopicPartition
+
+VERSIONS: Mapping[type[Message], int] = {
+    ProduceRequest: 9,
+    FetchRequest: 12,
+    ListOffsetsRequest: 7,
+    MetadataRequest: 11,
+    OffsetCommitRequest: 8,
+    OffsetFetchRequest: 7,
+    FindCoordinatorRequest: 3,
+    JoinGroupRequest: 7,
+    HeartbeatRequest: 4,
+    LeaveGroupRequest: 4,
+    SyncGroupRequest: 5,
+    CreateTopicsRequest: 7,
+    InitProducerIdRequest: 4,
+    OffsetForLeaderEpochRequest: 4,
+    AddPartitionsToTxnRequest: 3,
+    AddOffsetsToTxnRequest: 3,
+    ElectLeadersRequest: 2,
+    EndTxnRequest: 3,
+    TxnOffsetCommitRequest: 3,
+}
+"""No negotiation: all brokers of a simulation have the same versions."""
+
+
+class FetchFrom(NamedTuple):
+    """Where a partition is to be read from; an epoch of -1 is not checked."""
+
+    offset: int
+    max_bytes: int
+    current_leader_epoch: int = -1
+    last_fetched_epoch: int = -1
+    log_start_offset: int = -1
+
+
+class Session(NamedTuple):
+    """A fetch session and the epoch of the next request in it. By default: none is wanted."""
+
+    id: int = 0
+    epoch: int = -1
+
+
+def produce_request(
+    batches: Mapping[TopicPartition, bytes | None],
+    *,
+    acks: int,
+    timeout_ms: int,
+    transactional_id: str | None = None,
+) -> ProduceRequest:
+    """One batch for each of some partitions, topics in the order of their first partitions."""
+    topics: dict[str, list[ProduceRequest.PartitionProduceData]] = {}
+    for partition, records in batches.items():
+        data = ProduceRequest.PartitionProduceData(index=partition.partition, records=records)
+        topics.setdefault(partition.topic, []).append(data)
+    return ProduceRequest(
+        transactional_id=transactional_id,
+        acks=acks,
+        timeout_ms=timeout_ms,
+        topic_data=[ProduceRequest.TopicProduceData(name=name, partition_data=data) for name, data in topics.items()],
+    )
+
+
+def fetch_request(
+    wanted: Mapping[TopicPartition, FetchFrom],
+    *,
+    max_wait_ms: int,
+    min_bytes: int,
+    max_bytes: int,
+    isolation_level: int,
+    session: Session = Session(),  # noqa: B008
+    forgotten: Iterable[TopicPartition] = (),
+    rack_id: str = "",
+) -> FetchRequest:
+    """A consumer's fetch."""
+    topics: dict[str, list[FetchRequest.FetchPartition]] = {}
+    for partition, start in wanted.items():
+        topics.setdefault(partition.topic, []).append(
+            FetchRequest.FetchPartition(
+                partition=partition.partition,
+                current_leader_epoch=start.current_leader_epoch,
+                fetch_offset=start.offset,
+                last_fetched_epoch=start.last_fetched_epoch,
+                log_start_offset=start.log_start_offset,
+                partition_max_bytes=start.max_bytes,
+            )
+        )
+    return FetchRequest(
+        max_wait_ms=max_wait_ms,
+        min_bytes=min_bytes,
+        max_bytes=max_bytes,
+        isolation_level=isolation_level,
+        session_id=session.id,
+        session_epoch=session.epoch,
+        topics=[FetchRequest.FetchTopic(topic=topic, partitions=parts) for topic, parts in topics.items()],
+        forgotten_topics_data=[
+            FetchRequest.ForgottenTopic(topic=topic, partitions=numbers)
+            for topic, numbers in by_topic(forgotten).items()
+        ],
+        rack_id=rack_id,
+    )
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """The numbers of the partitions by topic, in order."""
+    topics: dict[str, list[int]] = {}
+    for partition in partitions:
+        topics.setdefault(partition.topic, []).append(partition.partition)
+    return topics
+
+
+def in_rounds(partitions: Sequence[TopicPartition], members: Sequence[str]) -> dict[str, list[TopicPartition]]:
+    """Assigns partitions to members in turn, as the round-robin assignor of one topic."""
+    assigned: dict[str, list[TopicPartition]] = {member: [] for member in members}
+    for number, partition in enumerate(sorted(partitions)):
+        assigned[members[number % len(members)]].append(partition)
+    return assigned

@@ -1,0 +1,256 @@
+"""A transactional producer: whole transactions, each with batches for some partitions, and a group's offsets."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.offsets import OffsetCommitRequest
+from odradek.protocol.messages.producers import InitProducerIdRequest
+from odradek.protocol.messages.transactions import (
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
+    EndTxnRequest,
+    TxnOffsetCommitRequest,
+)
+from odradek.protocol.schema import Message
+from odradek.protocol.topic_partition import TopicPartition
+from tests.simulation.client.cluster import GROUP, TRANSACTION, Cluster
+from tests.simulation.client.producer import LOOK_S, Producer
+from tests.simulation.client.requests import by_topic
+from tests.simulation.client.wire import NotSent, Unanswered
+from tests.simulation.history import Commit, History, Outcome, Transaction
+
+TRANSACTION_TIMEOUT_MS = 10_000
+PATIENCE_S = 20.0
+AGAIN = frozenset(
+    {
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.UNSTABLE_OFFSET_COMMIT,
+    }
+)
+FENCED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_ID_MAPPING})
+
+
+class Refused(Exception):
+    """The cluster refused a step of the transaction for good, or did not answer for too long."""
+
+    def __init__(self, reason: str, code: ErrorCode | None = None) -> None:
+        super().__init__(reason)
+        self.code = code
+
+
+class TransactionalProducer(Producer):
+    """Start `run` as a task; then call `transact` for one transaction after the other."""
+
+    def __init__(self, cluster: Cluster, history: History, *, name: str, transactional_id: str) -> None:
+        super().__init__(cluster, history, name=name, transactional_id=transactional_id, delivery_s=8.0)
+        self.transactional_id = transactional_id
+        self._transactions = 0
+        self._is_initialised = False
+
+    async def renew(self) -> None:
+        """Within a transaction the epoch stays: `transact` ends it first."""
+        self._end(self.state.abandon())
+
+    async def initialise(self) -> None:
+        """Gets the producer id and a new epoch, which ends the id's last transaction. Returns when it has."""
+        while not self._is_initialised:
+            request = InitProducerIdRequest(
+                transactional_id=self.transactional_id,
+                transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
+                producer_id=-1,
+                producer_epoch=-1,
+            )
+            try:
+                answer = await self.cluster.ask_coordinator(TRANSACTION, self.transactional_id, request)
+            except (NotSent, Unanswered):
+                await self.cluster.back_off()
+                continue
+            if answer.error_code == ErrorCode.NONE:
+                self._end(self.state.identify(answer.producer_id, answer.producer_epoch))
+                self._is_initialised = True
+            else:
+                self.cluster.forget_coordinator(TRANSACTION, self.transactional_id)
+                await self.cluster.back_off()
+
+    async def transact(
+        self,
+        batches: Mapping[TopicPartition, Sequence[str]],
+        *,
+        commits: bool = True,
+        group: str = "",
+        offsets: Mapping[TopicPartition, int] | None = None,
+    ) -> Transaction:
+        """Runs one transaction to its end. One that cannot be finished is aborted, or given up."""
+        await self.initialise()
+        self._transactions += 1
+        transaction = self.history.begin(
+            Transaction(process=self.name, transactional_id=self.transactional_id, number=self._transactions)
+        )
+        try:
+            is_complete = await self._fill(transaction, batches, group, offsets or {})
+            transaction.commits = commits and is_complete
+        except Refused as error:
+            await self._quiet()
+            self.history.end(transaction, Outcome.FAILED, str(error))
+            self._is_initialised = False
+            return transaction
+        await self._finish(transaction)
+        return transaction
+
+    async def _fill(
+        self,
+        transaction: Transaction,
+        batches: Mapping[TopicPartition, Sequence[str]],
+        group: str,
+        offsets: Mapping[TopicPartition, int],
+    ) -> bool:
+        """Returns whether everything is in the transaction. Raises Refused."""
+        await self._add_partitions(list(batches))
+        sending = [self.send(partition, texts, transaction) for partition, texts in batches.items()]
+        outcomes = await asyncio.gather(*sending)
+        is_complete = all(outcome is Outcome.OK for outcome in outcomes)
+        if is_complete and offsets:
+            await self._add_offsets(transaction, group, offsets)
+        await self._quiet()
+        return is_complete and not self.state.must_renew
+
+    async def _quiet(self) -> None:
+        """Waits until nothing is in flight."""
+        while self.state.unfinished:
+            self._end(self.state.abandon())
+            await asyncio.sleep(LOOK_S)
+
+    async def _finish(self, transaction: Transaction) -> None:
+        request = EndTxnRequest(
+            transactional_id=self.transactional_id,
+            producer_id=self.state.producer_id,
+            producer_epoch=self.state.epoch,
+            committed=transaction.commits,
+        )
+        try:
+            await self._ask(TRANSACTION, self.transactional_id, request, lambda answer: [answer.error_code])
+        except Refused as error:
+            self.history.end(transaction, Outcome.UNKNOWN if transaction.commits else Outcome.FAILED, str(error))
+            self._is_initialised = False
+        else:
+            self.history.end(transaction, Outcome.OK)
+            if self.state.must_renew:
+                self._is_initialised = False
+
+    async def _add_partitions(self, partitions: Sequence[TopicPartition]) -> None:
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self.transactional_id,
+            v3_and_below_producer_id=self.state.producer_id,
+            v3_and_below_producer_epoch=self.state.epoch,
+            v3_and_below_topics=[
+                AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=topic, partitions=numbers)
+                for topic, numbers in by_topic(partitions).items()
+            ],
+        )
+        await self._ask(
+            TRANSACTION,
+            self.transactional_id,
+            request,
+            lambda answer: [
+                partition.partition_error_code
+                for topic in answer.results_by_topic_v3_and_below
+                for partition in topic.results_by_partition
+            ],
+        )
+
+    async def _add_offsets(self, transaction: Transaction, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        request: Message = AddOffsetsToTxnRequest(
+            transactional_id=self.transactional_id,
+            producer_id=self.state.producer_id,
+            producer_epoch=self.state.epoch,
+            group_id=group,
+        )
+        await self._ask(TRANSACTION, self.transactional_id, request, lambda answer: [answer.error_code])
+        commit = self.history.begin(
+            Commit(process=self.name, group=group, offsets=dict(offsets), transaction=transaction)
+        )
+        partition = TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition
+        topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
+        request = TxnOffsetCommitRequest(
+            transactional_id=self.transactional_id,
+            group_id=group,
+            producer_id=self.state.producer_id,
+            producer_epoch=self.state.epoch,
+            topics=[
+                topic(
+                    name=name,
+                    partitions=[
+                        partition(
+                            partition_index=number,
+                            committed_offset=offsets[TopicPartition(name, number)],
+                            committed_metadata="",
+                        )
+                        for number in numbers
+                    ],
+                )
+                for name, numbers in by_topic(offsets).items()
+            ],
+        )
+        try:
+            await self._ask(GROUP, group, request, commit_codes)
+        except Refused as error:
+            self.history.end(commit, Outcome.UNKNOWN, str(error))
+            raise
+        self.history.end(commit, Outcome.OK)
+
+    async def _ask(self, kind: int, key: str, request: Message, codes_of: Callable[[Any], list[int]]) -> None:
+        """Asks the coordinator until it agrees. Raises Refused."""
+        loop = asyncio.get_running_loop()
+        give_up_at = loop.time() + PATIENCE_S
+        reason = "no answer"
+        while loop.time() < give_up_at:
+            try:
+                answer = await self.cluster.ask_coordinator(kind, key, request)
+            except (NotSent, Unanswered) as error:
+                reason = str(error)
+            else:
+                codes = [ErrorCode.of(code) for code in codes_of(answer) if code != ErrorCode.NONE]
+                if not codes:
+                    return
+                final = [code for code in codes if code not in AGAIN and code is not ErrorCode.OPERATION_NOT_ATTEMPTED]
+                if final:
+                    raise Refused(final[0].name, final[0])
+                reason = codes[0].name
+                if ErrorCode.CONCURRENT_TRANSACTIONS not in codes:
+                    self.cluster.forget_coordinator(kind, key)
+            await self.cluster.back_off()
+        raise Refused(reason)
+
+
+def commit_codes(answer: Any) -> list[int]:
+    """The codes of an answer to OffsetCommit or TxnOffsetCommit."""
+    return [partition.error_code for topic in answer.topics for partition in topic.partitions]
+
+
+def commit_topics(offsets: Mapping[TopicPartition, int]) -> list[OffsetCommitRequest.OffsetCommitRequestTopic]:
+    """The offsets as OffsetCommit sends them."""
+    partition = OffsetCommitRequest.OffsetCommitRequestPartition
+    return [
+        OffsetCommitRequest.OffsetCommitRequestTopic(
+            name=name,
+            partitions=[
+                partition(
+                    partition_index=number,
+                    committed_offset=offsets[TopicPartition(name, number)],
+                    committed_metadata="",
+                )
+                for number in numbers
+            ],
+        )
+        for name, numbers in by_topic(offsets).items()
+    ]

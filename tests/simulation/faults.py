@@ -1,0 +1,280 @@
+"""What goes wrong in a simulation, and when: a schedule drawn from the seed before anything runs.
+
+Each fault hits one broker at its time, for some seconds. It waits (at most a second) until an operation of a client is
+under way, and begins a moment later, so that most faults hit work in flight: `World.hits` counts them.
+
+A schedule is plain data. It does not depend on what happens, so that any part of it can be run again: `--shrink`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from random import Random
+from typing import TYPE_CHECKING, NamedTuple
+
+from tests.simulation import aimed_faults
+from tests.simulation.disk import DISK_ERROR
+from tests.simulation.machine import Machine
+from tests.simulation.store_links import CUT
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+
+MOST_OF_TIME = 0.5
+"""The part of the time in which something may be wrong with a broker."""
+LAST_TAKES_S = 5.0
+
+
+class Fault(NamedTuple):
+    """`other`: the host at the other end of a link; `amount`: how much, of 0 to 1."""
+
+    at_s: float
+    kind: str
+    broker_id: int
+    seconds: float
+    other: str = ""
+    amount: float = 0.0
+
+    def __str__(self) -> str:
+        link = f" and {self.other}" if self.other else ""
+        return f"{self.at_s:7.3f} {self.kind} broker-{self.broker_id}{link} for {self.seconds:.3f} s"
+
+
+class Kind(NamedTuple):
+    """`begin` and `end` of a fault; `longest_s`; `weight`: how often it is drawn. `is_power`: unsynced writes are lost,
+    so everything acknowledged must have been synced. `is_link`: it has another end. `is_store`: only with a shared
+    store. `is_aimed`: aimed_faults.py; `begin` waits for its moment, and `other` is a broker."""
+
+    begin: Callable[[World, Fault], Awaitable[None] | None]
+    end: Callable[[World, Fault], None]
+    longest_s: float
+    weight: int
+    is_power: bool = False
+    is_link: bool = False
+    is_store: bool = False
+    is_aimed: bool = False
+
+
+def _machine(world: World, fault: Fault) -> Machine:
+    return world.machines[fault.broker_id]
+
+
+def _kill(world: World, fault: Fault) -> None:
+    _machine(world, fault).kill()
+
+
+def _cut_power(world: World, fault: Fault) -> None:
+    _machine(world, fault).cut_power()
+
+
+def _pause(world: World, fault: Fault) -> None:
+    _machine(world, fault).pause()
+
+
+def _resume(world: World, fault: Fault) -> None:
+    _machine(world, fault).resume()
+
+
+def _reset(world: World, fault: Fault) -> None:
+    world.network.reset(_machine(world, fault).name, fault.other)
+
+
+def _restart(world: World, fault: Fault) -> None:
+    _machine(world, fault).start()
+
+
+def _cut_from(world: World, fault: Fault) -> None:
+    world.network.cut(_machine(world, fault).name, fault.other)
+
+
+def _cut_to(world: World, fault: Fault) -> None:
+    world.network.cut(fault.other, _machine(world, fault).name)
+
+
+def _cut_both(world: World, fault: Fault) -> None:
+    _cut_from(world, fault)
+    _cut_to(world, fault)
+
+
+def _cut_off(world: World, fault: Fault) -> None:
+    name = _machine(world, fault).name
+    for host in world.network.hosts:
+        if host != name:
+            world.network.cut(name, host)
+            world.network.cut(host, name)
+
+
+def _heal(world: World, fault: Fault) -> None:
+    name = _machine(world, fault).name
+    for host in [fault.other] if fault.other else world.network.hosts:
+        if host != name:
+            world.network.heal(name, host)
+            world.network.heal(host, name)
+
+
+def _slow_link(world: World, fault: Fault) -> None:
+    _set_slowness(world, fault, 10 + 300 * fault.amount)
+
+
+def _fast_link(world: World, fault: Fault) -> None:
+    _set_slowness(world, fault, 1.0)
+
+
+def _set_slowness(world: World, fault: Fault, slowness: float) -> None:
+    name = _machine(world, fault).name
+    world.network.slow_down(name, fault.other, slowness)
+    world.network.slow_down(fault.other, name, slowness)
+
+
+def _slow_disk(world: World, fault: Fault) -> None:
+    world.thread_times.slowness[_machine(world, fault).name] = 20 + 200 * fault.amount
+
+
+def _fast_disk(world: World, fault: Fault) -> None:
+    world.thread_times.slowness.pop(_machine(world, fault).name, None)
+
+
+def _break_syncs(world: World, fault: Fault) -> None:
+    _machine(world, fault).disk.fail_sync = DISK_ERROR
+
+
+def _break_writes(world: World, fault: Fault) -> None:
+    _machine(world, fault).disk.fail_write = DISK_ERROR
+
+
+def _mend_and_restart(world: World, fault: Fault) -> None:
+    """A log whose disk has failed refuses writes until the broker is restarted."""
+    machine = _machine(world, fault)
+    machine.disk.fail_sync = machine.disk.fail_write = None
+    machine.kill()
+    machine.start()
+
+
+def _fill_disk(world: World, fault: Fault) -> None:
+    _machine(world, fault).disk.room = int(20_000 * fault.amount)
+
+
+def _empty_disk(world: World, fault: Fault) -> None:
+    """In a cluster a replica whose disk was full is offline until its broker is restarted; a single broker goes on."""
+    _machine(world, fault).disk.room = None
+    if len(world.machines) > 1:
+        _mend_and_restart(world, fault)
+
+
+def _restart_gently(world: World, fault: Fault) -> None:
+    world.restart_gently(_machine(world, fault))
+
+
+def _cut_from_store(world: World, fault: Fault) -> None:
+    assert world.store_links is not None
+    world.store_links.begin(_machine(world, fault).name, CUT, loses_answers=fault.amount < 0.5)
+
+
+def _connect_to_store(world: World, fault: Fault) -> None:
+    assert world.store_links is not None
+    world.store_links.end(_machine(world, fault).name, CUT)
+
+
+def _expire_session(world: World, fault: Fault) -> None:
+    assert world.store_links is not None
+    world.store_links.expire(_machine(world, fault).name)
+
+
+def _nothing(world: World, fault: Fault) -> None:
+    """The fault has ended by itself."""
+
+
+KINDS: Mapping[str, Kind] = {
+    "kill": Kind(_kill, _restart, 4.0, 4),
+    "restart": Kind(_restart_gently, _nothing, 0.5, 2),
+    "cut the power of": Kind(_cut_power, _restart, 4.0, 4, is_power=True),
+    "pause": Kind(_pause, _resume, 4.0, 3),
+    "cut the link from": Kind(_cut_from, _heal, 5.0, 2, is_link=True),
+    "cut the link to": Kind(_cut_to, _heal, 5.0, 2, is_link=True),
+    "cut the links of": Kind(_cut_both, _heal, 5.0, 2, is_link=True),
+    "cut off": Kind(_cut_off, _heal, 5.0, 1),
+    "reset connections of": Kind(_reset, _nothing, 0.1, 4, is_link=True),
+    "slow down the link of": Kind(_slow_link, _fast_link, 3.0, 2, is_link=True),
+    "slow down the disk of": Kind(_slow_disk, _fast_disk, 3.0, 2),
+    "break the syncs of": Kind(_break_syncs, _mend_and_restart, 1.0, 1),
+    "break the writes of": Kind(_break_writes, _mend_and_restart, 1.0, 1),
+    "fill the disk of": Kind(_fill_disk, _empty_disk, 2.0, 1),
+    "cut from the store": Kind(_cut_from_store, _connect_to_store, 8.0, 3, is_store=True),
+    "expire the session of": Kind(_expire_session, _nothing, 0.5, 1, is_store=True),
+    "join unheard": Kind(aimed_faults.join_unheard, aimed_faults.heal, 0.4, 5, is_store=True, is_aimed=True),
+    "lose the parted leader": Kind(
+        aimed_faults.lose_parted_leader, aimed_faults.heal, 0.4, 3, is_store=True, is_aimed=True
+    ),
+    "lose an answer of the store": Kind(aimed_faults.lose_answer, _nothing, 0.5, 2, is_store=True, is_aimed=True),
+    "delay requests of the controller": Kind(
+        aimed_faults.delay_requests, _nothing, 0.3, 2, is_store=True, is_aimed=True
+    ),
+    "depose the controller": Kind(aimed_faults.depose_controller, _nothing, 0.3, 2, is_store=True, is_aimed=True),
+    "restart the controller": Kind(aimed_faults.restart_controller, _nothing, 1.0, 2, is_store=True, is_aimed=True),
+    "restart all, with": Kind(aimed_faults.restart_all, _nothing, 1.0, 1, is_store=True, is_aimed=True),
+}
+"""All kinds of faults."""
+
+
+def schedule(
+    source: Random,
+    *,
+    number: int,
+    from_s: float,
+    until_s: float,
+    brokers: Sequence[int],
+    hosts: Sequence[str],
+    is_durable: bool,
+) -> list[Fault]:
+    """Draws `number` faults. Those of one broker do not overlap; the time between them is what their lengths leave.
+
+    `is_durable`: everything is synced before it is acknowledged, so that the power may go. In a cluster the last fault
+    is an aimed one: the others would mend what it may leave behind."""
+    faults: list[Fault] = []
+    if len(brokers) > 1:
+        until_s = max(until_s - LAST_TAKES_S, from_s)
+        faults.append(_last(source, brokers, until_s))
+        number -= 1
+    for place, broker_id in enumerate(brokers):
+        others = [host for host in hosts if host != f"broker-{broker_id}"]
+        drawn = [
+            _draw(source, broker_id, others, brokers, is_durable=is_durable)
+            for _ in range(number // len(brokers) + (place < number % len(brokers)))
+        ]
+        while drawn and sum(fault.seconds for fault in drawn) > MOST_OF_TIME * (until_s - from_s):
+            longest = max(range(len(drawn)), key=lambda index: drawn[index].seconds)
+            drawn[longest] = drawn[longest]._replace(seconds=drawn[longest].seconds / 2)
+        gaps = [source.uniform(0.3, 1.0) for _ in range(len(drawn) + 1)]
+        stretch = (until_s - from_s - sum(fault.seconds for fault in drawn)) / sum(gaps)
+        at_s = from_s
+        for gap, fault in zip(gaps, drawn, strict=False):
+            at_s += gap * stretch
+            faults.append(fault._replace(at_s=at_s))
+            at_s += fault.seconds
+    return sorted(faults)
+
+
+def _last(source: Random, brokers: Sequence[int], at_s: float) -> Fault:
+    names = [name for name, kind in KINDS.items() if kind.is_aimed]
+    fault = _of_kind(source, source.choice(names), source.choice(brokers), (), brokers)
+    return fault._replace(at_s=at_s)
+
+
+def _draw(source: Random, broker_id: int, others: Sequence[str], brokers: Sequence[int], *, is_durable: bool) -> Fault:
+    names = [
+        name
+        for name, kind in KINDS.items()
+        if (is_durable or not kind.is_power) and (len(brokers) > 1 or not kind.is_store)
+    ]
+    name = source.choices(names, [KINDS[name].weight for name in names])[0]
+    return _of_kind(source, name, broker_id, others, brokers)
+
+
+def _of_kind(source: Random, name: str, broker_id: int, others: Sequence[str], brokers: Sequence[int]) -> Fault:
+    kind = KINDS[name]
+    if kind.is_aimed:
+        others = [f"broker-{other}" for other in brokers if other != broker_id]
+    seconds = source.uniform(0.1, 1.0) ** 2 * kind.longest_s
+    other = source.choice(others) if kind.is_link or kind.is_aimed else ""
+    return Fault(0.0, name, broker_id, seconds, other, source.random())

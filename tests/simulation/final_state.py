@@ -1,0 +1,112 @@
+"""The cluster as it is when a simulation has ended: the replicas' logs, what each broker believes, what still waits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import NamedTuple
+
+from odradek.protocol.records import read_batch_header, read_records
+from odradek.protocol.topic_partition import TopicPartition
+
+
+class StoredBatch(NamedTuple):
+    """A batch in a replica's log. `content`: its bytes."""
+
+    base_offset: int
+    last_offset: int
+    epoch: int
+    content: bytes
+
+
+class StoredRecord(NamedTuple):
+    """A client's record in a log."""
+
+    offset: int
+    epoch: int
+    text: str
+
+
+@dataclass(kw_only=True)
+class ReplicaLog:
+    """One replica of one partition."""
+
+    partition: TopicPartition
+    broker_id: int
+    high_watermark: int
+    last_stable_offset: int | None = None
+    """None: the high watermark."""
+    log_start_offset: int = 0
+    batches: Sequence[StoredBatch] = ()
+
+    @cached_property
+    def records(self) -> list[StoredRecord]:
+        """The records of clients below the high watermark, in order; markers are left out."""
+        found = []
+        for batch in self.batches:
+            if batch.base_offset < self.high_watermark:
+                found += [StoredRecord(offset, batch.epoch, text) for offset, text in texts_of(batch.content)]
+        return found
+
+
+@lru_cache(maxsize=10_000)
+def texts_of(content: bytes) -> Sequence[tuple[int, str]]:
+    """Offset and text of each record in a client's batch, none of a marker. The text is the value without its padding.
+    Several consumers and replicas have the same batches."""
+    header = read_batch_header(content)
+    if header.is_control:
+        return ()
+    return [
+        (record.offset, (record.value or b"").split(b" ", 1)[0].decode()) for record in read_records(content, 0, header)
+    ]
+
+
+class Leadership(NamedTuple):
+    """A partition as a broker's metadata has it."""
+
+    leader_id: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    in_sync: tuple[int, ...]
+
+
+@dataclass(kw_only=True)
+class BrokerView:
+    """What one running broker believes. `led`: the partitions that it leads itself, and in which epoch."""
+
+    broker_id: int
+    controller_id: int
+    live_brokers: Sequence[int]
+    partitions: Mapping[TopicPartition, Leadership]
+    led: Mapping[TopicPartition, int]
+
+
+class Stored(NamedTuple):
+    """A partition as the metadata store has it."""
+
+    leader_id: int
+    leader_epoch: int
+    in_sync: tuple[int, ...]
+
+
+class Waiting(NamedTuple):
+    """A request that is parked in a broker's purgatory. `overdue_ms`: how long ago it should have been answered."""
+
+    broker_id: int
+    what: str
+    overdue_ms: int
+
+
+@dataclass(kw_only=True)
+class FinalState:
+    """`logs`: of each partition of clients, the leader's replica. `replicas`: all of all partitions. `stored`: what
+    the metadata store has, if the brokers share one."""
+
+    logs: Mapping[TopicPartition, ReplicaLog] = field(default_factory=dict)
+    replicas: Sequence[ReplicaLog] = ()
+    views: Sequence[BrokerView] = ()
+    waiting: Sequence[Waiting] = ()
+    stored: Mapping[TopicPartition, Stored] = field(default_factory=dict)
+    messages_per_second: float = 0.0
+    """On the whole network, when no client has anything to do but to wait."""

@@ -1,0 +1,406 @@
+"""An asyncio event loop with virtual time: every run with the same inputs makes the same calls in the same order.
+
+Time stands still while callbacks run. When none is ready, it jumps to the next timer. Timers that are due at the same
+microsecond fire in the order in which they were scheduled.
+
+*Nodes.* Every callback belongs to the node that the context variable NODE names where the callback was scheduled, as
+asyncio carries contexts along: a task of a node starts only tasks, timers and callbacks of the same node. Callbacks
+without a node belong to the simulation itself.
+
+    kill(node)      none of the node's callbacks ever runs again. Its tasks are kept, suspended where they are, until
+                    `close`: were they collected, their `finally` blocks would run at a moment that depends on memory
+    pause(node)     as SIGSTOP: what falls due is held, in order
+    resume(node)    what was held runs now
+
+*Threads.* `run_in_executor` starts no thread. The function runs in a later callback, and its result arrives later
+still; `thread_delays` returns both delays in seconds. A node that is killed between them has done the work and never
+hears of it.
+
+*Network.* `create_server` and `create_connection` are those of the `network` (network.py).
+
+A callback that raises ends up in `failures`. A simulation that does not come to rest raises `Livelock`: too many
+callbacks ran while time stood still. `run_until_complete` raises `Deadlock` if nothing is left to run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import sys
+from asyncio import events
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from contextvars import Context, ContextVar, copy_context
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, TypeVarTuple
+
+if TYPE_CHECKING:
+    from tests.simulation.network import Network
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+MOST_CALLS_AT_ONE_MOMENT = 200_000
+"""A real loop would be blocked for about a second."""
+TASKS_BEFORE_PRUNING = 64
+
+
+class Livelock(Exception):
+    """Callbacks schedule callbacks without end while time stands still."""
+
+
+class Deadlock(Exception):
+    """The awaited future is not done, and neither callbacks nor timers are left."""
+
+
+class Node:
+    """One process from its start to its end; a restarted process is another Node with the same name."""
+
+    __slots__ = ("held", "is_alive", "is_paused", "name", "number", "tasks", "tasks_after_pruning")
+
+    def __init__(self, name: str, number: int = 1) -> None:
+        self.name = name
+        self.number = number
+        """Counts the incarnations of this name."""
+        self.is_alive = True
+        self.is_paused = False
+        self.held: deque[Handle] = deque()
+        """What fell due while the node was paused."""
+        self.tasks: list[asyncio.Task[Any]] = []
+        """All tasks that are not done, and some that are."""
+        self.tasks_after_pruning = TASKS_BEFORE_PRUNING
+
+    def __repr__(self) -> str:
+        return f"{self.name}/{self.number}"
+
+
+NODE: ContextVar[Node | None] = ContextVar("node", default=None)
+
+
+class Handle(asyncio.TimerHandle):
+    """A scheduled callback, as asyncio.Handle and asyncio.TimerHandle."""
+
+    __slots__ = ("_arguments", "_called", "_within", "is_cancelled", "node", "when_us")
+
+    def __init__(
+        self,
+        callback: Callable[..., object],
+        arguments: tuple[Any, ...],
+        context: Context | None,
+        when_us: int,
+        without_node: Node,
+    ) -> None:
+        # asyncio's own fields stay unset: nothing here uses them
+        self._called: Callable[..., object] | None = callback
+        self._arguments = arguments
+        self._within = copy_context() if context is None else context
+        self.node: Node = self._within.get(NODE, None) or without_node
+        self.when_us = when_us
+        self.is_cancelled = False
+
+    def cancel(self) -> None:
+        """See asyncio.Handle."""
+        self.is_cancelled = True
+        self._called = None
+        self._arguments = ()
+
+    def cancelled(self) -> bool:
+        """See asyncio.Handle."""
+        return self.is_cancelled
+
+    def when(self) -> float:
+        """See asyncio.TimerHandle."""
+        return self.when_us / 1e6
+
+    def run(self) -> None:
+        """Calls the callback in its context."""
+        assert self._called is not None
+        self._within.run(self._called, *self._arguments)
+
+
+class ThreadDelays(Protocol):
+    def __call__(self, function: Callable[..., Any]) -> tuple[float, float]:
+        """Returns the seconds before the function runs in its thread, and those until its result arrives."""
+
+
+def no_delays(function: Callable[..., Any]) -> tuple[float, float]:
+    """Threads that take no time."""
+    return 0.0, 0.0
+
+
+class SimulatedLoop(asyncio.AbstractEventLoop):
+    """See the head of this file. `calls` counts the callbacks that have run."""
+
+    network: Network
+    """Set by the network itself."""
+
+    def __init__(self, thread_delays: ThreadDelays = no_delays) -> None:
+        self.now_us = 0
+        self.calls = 0
+        self.failures: list[dict[str, Any]] = []
+        self.thread_delays = thread_delays
+        self._ready: deque[Handle] = deque()
+        self._timers: list[tuple[int, int, Handle]] = []
+        self._scheduled = 0
+        self._is_running = False
+        self._is_closed = False
+        self.simulation = Node("simulation")
+        """The node of callbacks without a node."""
+        self._nodes: dict[Node, None] = {}
+        """All nodes that have started tasks. It keeps what killed nodes have left behind."""
+        self._tasks_created = 0
+
+    # --- time ---------------------------------------------------------------------------------------------------
+
+    def time(self) -> float:
+        """Seconds since the start of the simulation."""
+        return self.now_us / 1e6
+
+    def call_soon(
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.Handle:
+        """See asyncio."""
+        handle = Handle(callback, args, context, self.now_us, self.simulation)
+        self._ready.append(handle)
+        return handle
+
+    call_soon_threadsafe = call_soon
+
+    def call_later(
+        self, delay: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """See asyncio."""
+        return self._call_at_us(self.now_us + max(round(delay * 1e6), 0), callback, args, context)
+
+    def call_at(
+        self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """See asyncio."""
+        return self._call_at_us(max(round(when * 1e6), self.now_us), callback, args, context)
+
+    def _call_at_us(
+        self, when_us: int, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None
+    ) -> Handle:
+        handle = Handle(callback, args, context, when_us, self.simulation)
+        self._scheduled += 1
+        heapq.heappush(self._timers, (when_us, self._scheduled, handle))
+        return handle
+
+    # --- running ------------------------------------------------------------------------------------------------
+
+    def run_until_complete(self, future: Generator[Any, None, T] | Coroutine[Any, Any, T] | asyncio.Future[T]) -> T:  # type: ignore[override]
+        """Runs until the future is done and returns its result."""
+        task: asyncio.Future[T] = asyncio.ensure_future(future, loop=self)  # type: ignore[arg-type]
+        with _Running(self):
+            while not task.done():
+                if not self._run_once(None):
+                    raise Deadlock(f"nothing is left to run, and {task!r} is not done")
+        return task.result()
+
+    def run_for(self, seconds: float) -> None:
+        """Runs everything that falls due in the next `seconds`; then so much time has passed."""
+        until_us = self.now_us + round(seconds * 1e6)
+        with _Running(self):
+            while self._run_once(until_us):
+                pass
+        self.now_us = until_us
+
+    def _run_once(self, until_us: int | None) -> bool:
+        """Runs all that is ready, or moves to the next timer. Returns False if none is due before or at `until_us`."""
+        ready = self._ready
+        if not ready and not self._next_moment(until_us):
+            return False
+        left = MOST_CALLS_AT_ONE_MOMENT
+        while ready:
+            handle = ready.popleft()
+            if handle.is_cancelled:
+                continue
+            node = handle.node
+            if not node.is_alive:
+                continue
+            if node.is_paused:
+                node.held.append(handle)
+                continue
+            left -= 1
+            if left == 0:
+                raise Livelock(f"{MOST_CALLS_AT_ONE_MOMENT} calls at {self.time()} s; the last: {handle._called}")
+            try:
+                handle.run()
+            except (SystemExit, KeyboardInterrupt):
+                raise
+            except BaseException as error:
+                self.call_exception_handler({"message": "callback failed", "exception": error, "node": node})
+        self.calls += MOST_CALLS_AT_ONE_MOMENT - left
+        return True
+
+    def _next_moment(self, until_us: int | None) -> bool:
+        """Moves time to the next timer and makes all timers of this moment ready."""
+        timers = self._timers
+        while timers and (timers[0][2].is_cancelled or not timers[0][2].node.is_alive):
+            heapq.heappop(timers)
+        if not timers or (until_us is not None and timers[0][0] > until_us):
+            return False
+        now_us = self.now_us = max(timers[0][0], self.now_us)
+        while timers and timers[0][0] <= now_us:
+            self._ready.append(heapq.heappop(timers)[2])
+        return True
+
+    def is_running(self) -> bool:
+        """See asyncio."""
+        return self._is_running
+
+    def is_closed(self) -> bool:
+        """See asyncio."""
+        return self._is_closed
+
+    def close(self) -> None:
+        """Ends all tasks that are left: their `finally` blocks run, and whatever they schedule is ignored."""
+        self._is_closed = True
+        self._ready = deque(maxlen=0)
+        for node in self._nodes:
+            for task in node.tasks:
+                if not task.done():
+                    _end(task)
+        self._nodes.clear()
+        self._timers.clear()
+
+    # --- nodes --------------------------------------------------------------------------------------------------
+
+    def kill(self, node: Node) -> None:
+        """See the head of this file."""
+        node.is_alive = False
+        node.held.clear()
+
+    def pause(self, node: Node) -> None:
+        """See the head of this file."""
+        node.is_paused = True
+
+    def resume(self, node: Node) -> None:
+        """See the head of this file."""
+        node.is_paused = False
+        self._ready.extend(node.held)
+        node.held.clear()
+
+    def run_as(self, node: Node, function: Callable[..., T], *args: Any) -> T:
+        """Calls a function as this node: everything that it schedules belongs to the node."""
+        context = copy_context()
+        context.run(NODE.set, node)
+        return context.run(function, *args)
+
+    # --- tasks, futures, threads --------------------------------------------------------------------------------
+
+    def create_future(self) -> asyncio.Future[Any]:
+        """See asyncio."""
+        return asyncio.Future(loop=self)
+
+    def create_task(self, coro: Any, *, name: str | None = None, context: Context | None = None) -> asyncio.Task[Any]:
+        """See asyncio."""
+        if name is None:  # asyncio numbers the tasks of the whole process
+            self._tasks_created += 1
+            name = f"task {self._tasks_created}"
+        task: asyncio.Task[Any] = asyncio.Task(coro, loop=self, name=name, context=context)
+        node = (NODE.get() if context is None else context.get(NODE, None)) or self.simulation
+        self._nodes[node] = None
+        node.tasks.append(task)
+        if len(node.tasks) > node.tasks_after_pruning:
+            node.tasks = [each for each in node.tasks if not each.done()]
+            node.tasks_after_pruning = 2 * len(node.tasks) + TASKS_BEFORE_PRUNING
+        return task
+
+    def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # type: ignore[override]
+        """See the head of this file. The executor is not used."""
+        future: asyncio.Future[T] = self.create_future()
+        before, after = self.thread_delays(func)
+        self.call_later(before, self._run_in_thread, future, func, args, after)
+        return future
+
+    def _run_in_thread(
+        self, future: asyncio.Future[Any], function: Callable[..., Any], args: tuple[Any, ...], after: float
+    ) -> None:
+        try:
+            result = function(*args)
+        except Exception as error:
+            self.call_later(after, _settle, future, None, error)
+        else:
+            self.call_later(after, _settle, future, result, None)
+
+    # --- network ------------------------------------------------------------------------------------------------
+
+    async def create_server(self, *args: Any, **kwargs: Any) -> Any:
+        """See network.py."""
+        return await self.network.create_server(*args, **kwargs)
+
+    async def create_connection(self, *args: Any, **kwargs: Any) -> Any:
+        """See network.py."""
+        return await self.network.create_connection(*args, **kwargs)
+
+    # --- what asyncio itself asks for ---------------------------------------------------------------------------
+
+    def get_debug(self) -> bool:
+        """See asyncio."""
+        return False
+
+    def set_debug(self, enabled: bool) -> None:
+        """The simulation has no debug mode."""
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """Notes the failure of a callback, or of a task that nobody awaits."""
+        if not self._is_closed:
+            self.failures.append(context | {"time": self.time()})
+
+    def default_exception_handler(self, context: dict[str, Any]) -> None:
+        """See asyncio."""
+        self.call_exception_handler(context)
+
+    async def shutdown_asyncgens(self) -> None:
+        """Asynchronous generators are finalised as soon as they are dropped."""
+
+    async def shutdown_default_executor(self) -> None:
+        """There is none."""
+
+
+def simulated_loop(thread_delays: ThreadDelays = no_delays) -> SimulatedLoop:
+    """Creates a loop. asyncio's methods for sockets, pipes, signals and processes are left out."""
+    return SimulatedLoop(thread_delays)  # type: ignore[abstract]
+
+
+class _Running:
+    """Makes a loop the running one of this thread."""
+
+    def __init__(self, loop: SimulatedLoop) -> None:
+        self._loop = loop
+
+    def __enter__(self) -> None:
+        loop = self._loop
+        if loop._is_closed or loop._is_running:
+            raise RuntimeError("the loop is running already, or closed")
+        loop._is_running = True
+        self._before = events._get_running_loop()
+        self._hooks = sys.get_asyncgen_hooks()
+        events._set_running_loop(loop)
+        sys.set_asyncgen_hooks(finalizer=self._finalise)
+
+    def __exit__(self, *_: object) -> None:
+        sys.set_asyncgen_hooks(*self._hooks)
+        events._set_running_loop(self._before)
+        self._loop._is_running = False
+
+    def _finalise(self, generator: AsyncGenerator[Any, Any]) -> None:
+        self._loop.create_task(generator.aclose())
+
+
+def _settle(future: asyncio.Future[Any], result: Any, error: Exception | None) -> None:
+    if not future.done():
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(result)
+
+
+def _end(task: asyncio.Task[Any]) -> None:
+    task._log_destroy_pending = False  # type: ignore[attr-defined]
+    coroutine = task.get_coro()
+    assert coroutine is not None
+    try:
+        coroutine.close()
+    except RuntimeError:  # it awaits something in a `finally` block
+        pass

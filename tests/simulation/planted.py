@@ -1,0 +1,237 @@
+"""Planted bugs: one switch each. They show that the simulation sees what it is there for: each breaks an invariant in
+some seed, while the same seeds pass without it.
+
+    python -m tests.simulation --brokers 3 --bug "acknowledge before the ISR has it" --seeds 1-100
+
+runs seeds until one fails. A bug is planted by replacing functions of the broker, which a compiled module does not
+allow: run them with ODRADEK_PURE=1.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from odradek.broker.cluster.changes import ClusterChanges
+from odradek.broker.controller import loading, read_back
+from odradek.broker.controller.fenced_store import FencedStore
+from odradek.broker.coordinator.coordinators import Coordinators
+from odradek.broker.coordinator.group.offsets import GroupOffsets
+from odradek.broker.coordinator.led_partition import LedPartition
+from odradek.broker.coordinator.loading import Loader
+from odradek.broker.coordinator.runtime import RuntimeSettings
+from odradek.broker.metadata.metadata_cache import GROUP_TOPIC
+from odradek.broker.replica import fetch_params, fetch_session, log_reader
+from odradek.broker.replica.fetch_params import FetchIsolation
+from odradek.broker.replica.fetcher import Fetcher
+from odradek.broker.replica.isr import Isr
+from odradek.broker.replica.log_reader import LogReader
+from odradek.broker.replica.partition import Partition
+from odradek.broker.replica.role_changes import Role, RoleChanges
+from odradek.protocol.batch_header import BatchHeader
+from odradek.protocol.errors import ErrorCode
+from odradek.storage import producer_state
+from odradek.storage.log_follow import LogFollower
+from odradek.storage.log_producers import LogProducers
+from odradek.storage.producer_state_entry import ProducerStateEntry
+from odradek.storage.truncation import Truncate
+
+Replace = Callable[[Any, str, Any], None]
+"""replace(owner, name, replacement)"""
+
+
+def _acknowledge_early(replace: Replace) -> None:
+    replace(Partition, "_smallest_end_offset", lambda self, limit: limit)
+
+
+def _truncate_to_high_watermark(replace: Replace) -> None:
+    follow = Fetcher.follow
+
+    def truncating(self: Fetcher, partition: Partition, source: Any) -> None:
+        known = self.followed.get(partition.topic_partition)
+        is_new = known is None or known.source != source
+        follow(self, partition, source)
+        if is_new and partition.log.log_end_offset > partition.log.high_watermark:
+            self._truncate(self.followed[partition.topic_partition], Truncate(partition.log.high_watermark))
+
+    replace(Fetcher, "follow", truncating)
+    replace(LogReader, "_diverges", staticmethod(lambda partition, target, data: False))
+
+
+def _never_truncate(replace: Replace) -> None:
+    replace(LogReader, "_diverges", staticmethod(lambda partition, target, data: False))
+
+
+def _fetch_before_flush(replace: Replace) -> None:
+    replace(Partition, "needs_flush", property(lambda self: False))
+
+
+def _shrink_unconfirmed(replace: Replace) -> None:
+    def propose(self: Isr, proposal: Any) -> None:
+        self.proposal = proposal
+        self.maximal = proposal.isr
+
+    replace(Isr, "propose", propose)
+
+
+def _acknowledge_after_resignation(replace: Replace) -> None:
+    reached = Partition.reached
+
+    def acknowledge(self: Partition, required_offset: int) -> tuple[bool, ErrorCode]:
+        return reached(self, required_offset) if self.is_leader else (True, ErrorCode.NONE)
+
+    replace(Partition, "reached", acknowledge)
+
+
+def _trust_restarted(replace: Replace) -> None:
+    replace(loading, "_registered_since", lambda entry, state, context: ())
+
+
+def _wait_for_committed_isr(replace: Replace) -> None:
+    def propose(self: Isr, proposal: Any) -> None:
+        self.proposal = proposal
+
+    replace(Isr, "propose", propose)
+    replace(Partition, "_may_join", lambda self, replica: False)
+
+
+def _fetch_in_any_epoch(replace: Replace) -> None:
+    """Neither the epoch of the leader is checked nor that of the follower's last record, which alone would do."""
+    _never_truncate(replace)
+    replace(Partition, "check_leader_epoch", lambda self, current_leader_epoch: None)
+
+
+def _late_roles(replace: Replace) -> None:
+    replace(ClusterChanges, "_refusal", lambda self, request: ErrorCode.NONE)
+    replace(Partition, "is_outdated", lambda self, state: False)
+    refusal = RoleChanges._refusal
+
+    def accept(self: RoleChanges, role: Role) -> ErrorCode:
+        code = refusal(self, role)
+        return ErrorCode.NONE if code is ErrorCode.STALE_CONTROLLER_EPOCH else code
+
+    replace(RoleChanges, "_refusal", accept)
+
+
+def _unfenced_store(replace: Replace) -> None:
+    pipeline = read_back.pipeline_or_read_back
+
+    async def unfenced(self: FencedStore, groups: Any) -> Any:
+        return await pipeline(self._store, [list(group) for group in groups]) if groups else []
+
+    replace(FencedStore, "pipeline", unfenced)
+
+
+def _own_change_is_anothers(replace: Replace) -> None:
+    async def believe(store: Any, operations: Any, conflict: Any) -> Any:
+        return conflict
+
+    replace(read_back, "_read_back", believe)
+
+
+def _append_duplicates(replace: Replace) -> None:
+    replace(ProducerStateEntry, "find_duplicate", lambda self, header: None)
+    replace(producer_state, "_check_sequence", lambda header, entry: None)
+
+
+def _keep_producers(replace: Replace) -> None:
+    replace(LogProducers, "go_back_to", lambda self, earlier, log_start_offset: None)
+
+
+def _follow_without_producers(replace: Replace) -> None:
+    def without_producers(self: LogFollower, header: BatchHeader, marker: Any) -> None:
+        if header.partition_leader_epoch != self._leader_epochs.latest_epoch:
+            self._leader_epochs.assign(header.partition_leader_epoch, header.base_offset)
+
+    replace(LogFollower, "_apply", without_producers)
+
+
+def _do_not_list_aborted(replace: Replace) -> None:
+    replace(log_reader, "_aborted", lambda log, fetched: [])
+
+
+def _commit_at_once(replace: Replace) -> None:
+    def commit(
+        self: GroupOffsets, group_id: str, producer_id: int, producer_epoch: int, commits: Any, done: Any
+    ) -> Any:
+        return self.commit(group_id, commits, done)
+
+    replace(GroupOffsets, "commit_in_transaction", commit)
+
+
+def _begin_without_log(replace: Replace) -> None:
+    add = Loader.add
+
+    def begin(self: Loader, led: LedPartition, current_log: Any) -> None:
+        if led.topic_partition.topic == GROUP_TOPIC:
+            self._on_loaded(led)
+        else:
+            add(self, led, current_log)
+
+    replace(Loader, "add", begin)
+
+
+def _store_offsets_alone(replace: Replace) -> None:
+    settings = RuntimeSettings.for_groups
+    replace(RuntimeSettings, "for_groups", staticmethod(lambda config: settings(config)._replace(required_acks=1)))
+
+
+def _read_uncommitted(replace: Replace) -> None:
+    bound = fetch_params.upper_bound
+
+    def upper_bound(log: Any, isolation: FetchIsolation) -> Any:
+        is_committed = isolation is FetchIsolation.COMMITTED
+        return bound(log, FetchIsolation.HIGH_WATERMARK if is_committed else isolation)
+
+    replace(log_reader, "upper_bound", upper_bound)
+    replace(fetch_session, "upper_bound", upper_bound)
+
+
+def _unknown_is_deleted(replace: Replace) -> None:
+    replace(Coordinators, "_leader_of", lambda self, key: self._metadata.leader_of(key))
+
+
+BUGS: Mapping[str, Callable[[Replace], None]] = {
+    "acknowledge before the ISR has it": _acknowledge_early,
+    "truncate to the high watermark instead of by epoch": _truncate_to_high_watermark,
+    "never find that logs diverge": _never_truncate,
+    "a follower acknowledges before its flush": _fetch_before_flush,
+    "wait for the committed instead of the maximal ISR": _wait_for_committed_isr,
+    "no epoch check in Fetch": _fetch_in_any_epoch,
+    "no epoch check in LeaderAndIsr": _late_roles,
+    "no epoch check in the store": _unfenced_store,
+    "one's own change is taken for another's": _own_change_is_anothers,
+    "a smaller ISR counts before the controller has it": _shrink_unconfirmed,
+    "acknowledge after the leadership is lost": _acknowledge_after_resignation,
+    "a restarted broker is trusted in the same epoch": _trust_restarted,
+    "append duplicates": _append_duplicates,
+    "a follower does not note producers": _follow_without_producers,
+    "aborted transactions are not listed": _do_not_list_aborted,
+    "offsets count before their transaction has committed": _commit_at_once,
+    "a coordinator begins without the offsets in its log": _begin_without_log,
+    "offsets are stored by the leader alone": _store_offsets_alone,
+    "producer state is not truncated": _keep_producers,
+    "read_committed reads to the high watermark": _read_uncommitted,
+    "an unknown partition is treated as deleted": _unknown_is_deleted,
+}
+"""How to plant each bug."""
+
+
+@contextlib.contextmanager
+def planted(name: str) -> Iterator[None]:
+    """Plants a bug, and takes it out again."""
+    if not str(read_back.__file__).endswith(".py"):
+        raise RuntimeError("functions of compiled modules cannot be replaced: set ODRADEK_PURE=1")
+    before: list[tuple[Any, str, Any]] = []
+
+    def replace(owner: Any, attribute: str, replacement: Any) -> None:
+        before.append((owner, attribute, owner.__dict__[attribute]))
+        setattr(owner, attribute, replacement)
+
+    try:
+        BUGS[name](replace)
+        yield
+    finally:
+        for owner, attribute, original in reversed(before):
+            setattr(owner, attribute, original)

@@ -1,0 +1,46 @@
+"""What is printed about a seed."""
+
+from __future__ import annotations
+
+import sys
+
+import structlog
+
+from tests.simulation.world import Result
+
+SHOWN_VIOLATIONS = 5
+SHOWN_OPERATIONS = 60
+
+
+def quieten(level: int) -> None:
+    """Brokers log what goes wrong in a simulation; that is expected here."""
+    to_stderr = structlog.PrintLoggerFactory(sys.stderr)
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(level), logger_factory=to_stderr)
+
+
+def line_of(result: Result, cpu_s: float) -> str:
+    """One line about a seed."""
+    state = "passed" if result.has_passed else "FAILED"
+    return (
+        f"seed {result.seed}: {state}, {result.acknowledged_records} records in {result.produce_requests} requests, "
+        f"{result.transactions} transactions, {result.records_read} read, {result.hits} of {len(result.faults)} faults "
+        f"hit, {result.seconds:.0f} s in {cpu_s:.2f} s, {result.events} events {result.digest}"
+    )
+
+
+def explain(result: Result) -> None:
+    """Prints what was violated, and the history around it."""
+    for failure in result.failures[:SHOWN_VIOLATIONS]:
+        print(f"    raised at {failure['time']:.6f}: {failure.get('exception')!r} ({failure['message']})")
+    for violation in result.violations[:SHOWN_VIOLATIONS]:
+        print(f"    {violation}")
+    if len(result.violations) > SHOWN_VIOLATIONS:
+        print(f"    and {len(result.violations) - SHOWN_VIOLATIONS} more")
+    shown = next((violation for violation in result.violations if violation.operations), None)
+    if shown is not None:
+        print(f"  the history around: {shown}")
+        for operation in result.history.around(shown.operations)[:SHOWN_OPERATIONS]:
+            mark = ">" if operation in shown.operations else " "
+            print(f"  {mark} {operation}")
+        for fault in result.faults:
+            print(f"    fault {fault}")

@@ -1,0 +1,187 @@
+"""Whole simulations: brokers under faults, the same trace from the same seed, and the command line."""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+import structlog
+
+from tests.simulation.checker import Violation
+from tests.simulation.faults import Fault
+from tests.simulation.final_state import FinalState
+from tests.simulation.history import History, Outcome, Send
+from tests.simulation.many import report_of
+from tests.simulation.report import quieten
+from tests.simulation.run import fewest, main, run_all, run_one
+from tests.simulation.world import Result, Scale, World
+
+SMALL = Scale(faults=6, seconds=15.0)
+CLUSTER = Scale(brokers=3, faults=9, seconds=15.0)
+CLUSTER_ARGUMENTS = ["--brokers", "3", "--faults", "6", "--seconds", "10"]
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    quieten(logging.CRITICAL)
+    yield
+    structlog.reset_defaults()
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("scale", [SMALL, CLUSTER], ids=["one broker", "three brokers"])
+def test_brokers_under_faults_keep_their_promises(scale: Scale, seed: int) -> None:
+    threads = threading.active_count()
+    result = run_one(seed, scale)
+    assert threading.active_count() == threads, "the simulation has no threads"
+    assert result.violations == []
+    assert result.failures == []
+    assert result.acknowledged_records > 800
+    assert result.produce_requests > 200
+    assert result.transactions > 10
+    assert result.hits >= 5
+
+
+def test_aimed_faults_hit_their_moments() -> None:
+    kinds = ["join unheard", "lose an answer of the store", "delay requests of the controller"]
+    faults = [Fault(3.0 + 3.0 * number, kind, 1, 0.2, "broker-2", 0.5) for number, kind in enumerate(kinds)]
+    lines = io.StringIO()
+    result = World(1, scale=CLUSTER, faults=faults, lines=lines).run()
+    assert result.violations == []
+    moments = [line.split()[1:4] for line in lines.getvalue().splitlines() if " moment " in line]
+    assert moments.count(["moment", "came", "0"]) >= len(kinds)
+
+
+def digest_in_another_process(hash_seed: str) -> str:
+    found = subprocess.run(
+        [sys.executable, "-m", "tests.simulation", "--replay", "3", *CLUSTER_ARGUMENTS],
+        env={**os.environ, "PYTHONHASHSEED": hash_seed},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return found.stdout.splitlines()[0].split()[-1]
+
+
+def test_the_same_seed_gives_the_same_trace_whatever_the_hashes_are() -> None:
+    digests = [digest_in_another_process(hash_seed) for hash_seed in ("1", "2")]
+    assert digests[0] == digests[1]
+
+
+def test_another_seed_gives_another_trace() -> None:
+    short = Scale(faults=0, seconds=2.0)
+    assert run_one(1, short).digest != run_one(2, short).digest
+
+
+class Forgetful(World):
+    """A cluster that is said to have acknowledged a record, and does not have it."""
+
+    def __init__(self, seed: int, *, scale: Scale, faults: Sequence[Fault] | None = None) -> None:
+        super().__init__(seed, scale=scale, faults=faults)
+        self.history.note(Send(process="nobody", partition=self.workload.partitions[0], records=("nobody:1",)))
+
+
+def test_a_failing_seed_prints_the_history_around_the_failure(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tests.simulation.many.World", Forgetful)
+    assert run_all([report_of(5, Scale(faults=1, seconds=2))]) == 1
+    printed = capsys.readouterr().out
+    assert "seed 5: FAILED" in printed
+    assert "kept: nobody:1 was acknowledged, and is not in the log of orders-0" in printed
+    assert "nobody: send nobody:1 to orders-0 acks=-1: ok" in printed
+
+
+def test_shrinking_leaves_the_faults_that_are_needed() -> None:
+    faults = [Fault(float(number), "kill", 1, 0.1) for number in range(13)]
+    needed = [faults[2], faults[11]]
+    assert fewest(faults, lambda fewer: all(fault in fewer for fault in needed)) == needed
+    assert fewest(faults, lambda fewer: True) == []
+
+
+def test_shrinking_tries_single_faults_again_until_none_can_be_removed() -> None:
+    first, second, third = (Fault(float(number), "kill", 1, 0.1) for number in range(3))
+    failing = ([first, second, third], [first, second], [second])
+    assert fewest([first, second, third], lambda fewer: fewer in failing) == [second]
+
+
+def test_shrinking_keeps_to_the_invariant_that_was_broken(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without the cut, the kill breaks another invariant: that would be another bug."""
+    kill, cut, pause = (Fault(at_s, kind, 1, 0.1) for at_s, kind in enumerate(("kill", "cut off", "pause"), 1))
+
+    def run(seed: int, scale: Scale, faults: Sequence[Fault] = (kill, cut, pause), trace: Path | None = None) -> Result:
+        broken = [] if kill not in faults else ["kept"] if cut in faults else ["read once"]
+        return Result(
+            seed=seed,
+            digest="",
+            events=0,
+            violations=[Violation(invariant, "it is broken") for invariant in broken],
+            history=History(),
+            final=FinalState(),
+            faults=faults,
+            hits=0,
+            acknowledged_records=0,
+            produce_requests=0,
+            transactions=0,
+            records_read=0,
+            seconds=0.0,
+        )
+
+    monkeypatch.setattr("tests.simulation.run.run_one", run)
+    assert main(["--shrink", "7"]) == 1
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0] == "seed 7 breaks ['kept'] with 3 faults"
+    assert printed[-3:] == [f"    {kill}", f"    {cut}", "    kept: it is broken"]
+
+
+def run_with_duplicates(*options: str) -> str:
+    """A bug is planted in sources, not in compiled modules."""
+    command = [sys.executable, "-m", "tests.simulation", "--brokers", "3", "--faults", "12", "--seconds", "20"]
+    ended = subprocess.run(
+        [*command, "--bug", "append duplicates", *options],
+        env={**os.environ, "ODRADEK_PURE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 1, ended.stderr
+    return ended.stdout
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_a_planted_bug_shrinks_to_few_faults_and_replays_with_the_history_around_it() -> None:
+    found = re.search(r"^seed (\d+): FAILED.* (\w+)$", run_with_duplicates("--seeds", "1-30"), re.MULTILINE)
+    assert found is not None
+    seed, digest = found.groups()
+
+    replayed = run_with_duplicates("--replay", seed)
+    assert f" {digest}\n" in replayed
+    assert "the history around" in replayed
+    assert replayed == run_with_duplicates("--replay", seed)
+
+    shrunk = run_with_duplicates("--shrink", seed)
+    assert re.search(r"^[0-4] faults are enough$", shrunk, re.MULTILINE), shrunk
+    assert "the history around" in shrunk
+
+
+def test_there_is_nothing_to_shrink_in_a_seed_that_passes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--shrink", "5", "--faults", "1", "--seconds", "2"]) == 0
+    assert capsys.readouterr().out == "seed 5 passes\n"
+
+
+def test_a_history_is_a_table_that_people_can_read() -> None:
+    history = History()
+    send = history.begin(Send(process="p", partition=World(1).workload.partitions[0], records=("p:1", "p:2", "p:3")))
+    history.end(send, Outcome.UNKNOWN, "no answer")
+    assert str(send).strip() == ("0.000000   0.000000 p: send p:1 .. p:3 (3) to orders-0 acks=-1: unknown (no answer)")

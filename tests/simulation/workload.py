@@ -1,0 +1,254 @@
+"""The clients of a simulated cluster, and what they do all the time.
+
+    orders        the topic of idempotent and plain producers
+    payments      the topic of transactional producers, which also commit offsets of the group `copies`
+    group `g`     members that read orders, join and leave
+
+Every client is a node with a host of its own: it can be cut off from a broker as any other host.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Coroutine, Iterator
+from functools import partial
+from itertools import count
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from odradek.protocol.topic_partition import TopicPartition
+from tests.simulation.client.admin import Admin
+from tests.simulation.client.cluster import Cluster
+from tests.simulation.client.consumer import Consumer
+from tests.simulation.client.member import Member, committed_offsets
+from tests.simulation.client.producer import Producer
+from tests.simulation.client.transactions import TransactionalProducer
+from tests.simulation.history import Outcome
+from tests.simulation.loop import Node
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+ORDERS, PAYMENTS = "orders", "payments"
+GROUP, COPIES = "g", "copies"
+SEND_EVERY_S = 0.12
+TRANSACT_EVERY_S = 0.25
+RECORDS_A_SECOND, REQUESTS_A_SECOND = 112.0, 23.0
+"""What the producers aim at, of what is acknowledged. They make up for the time in which nobody can write."""
+CATCH_UP_S = 2.0
+"""Producers that are so far behind send twice as often."""
+MOST_WAITING = 3
+"""How many batches of a producer may wait in each partition: one without a leader leaves room for the others."""
+ENOUGH_TIME_S = 40.0
+
+
+class Workload:
+    """`hosts`: the clients' names, known before anything runs."""
+
+    hosts = (
+        "admin",
+        "idempotent-1",
+        "idempotent-2",
+        "idempotent-3",
+        "plain-1",
+        "leader-1",
+        "transactional-1",
+        "transactional-2",
+        "reader-1",
+        "reader-2",
+        "member-1",
+        "member-2",
+        "member-3",
+    )
+
+    def __init__(self, world: World, *, partitions: int, payments: int, replicas: int) -> None:
+        self.partitions = [TopicPartition(ORDERS, number) for number in range(partitions)]
+        self.payments = [TopicPartition(PAYMENTS, number) for number in range(payments)]
+        self.producers: list[Producer] = []
+        self.consumers: list[Consumer] = []
+        self.transactions = 0
+        self._records_under_way = 0
+        self._world = world
+        self._replicas = replicas
+        self._is_ending = False
+        self._ending: asyncio.Future[None] = world.loop.create_future()
+        self._applications: list[asyncio.Task[None]] = []
+        for number, name in enumerate(self.hosts, 1):
+            world.network.add_host(name, f"10.0.1.{number}")
+
+    # --- beginning and end --------------------------------------------------------------------------------------
+
+    async def create_topics(self) -> None:
+        """Creates the topics, before there are faults."""
+        admin = Admin(self._cluster("admin"), self._world.history)
+        node = self._node("admin")
+
+        async def create() -> None:
+            await admin.create_topic(ORDERS, len(self.partitions), self._replicas, self._world.topic_settings)
+            await admin.create_topic(PAYMENTS, len(self.payments), self._replicas, self._world.topic_settings)
+
+        await self._start(node, create())
+
+    def start(self) -> None:
+        """Starts all clients."""
+        self._start_producer("idempotent-1", most_batches=4)
+        self._start_producer("idempotent-2")
+        self._start_producer("idempotent-3")
+        self._start_producer("plain-1", is_idempotent=False, max_in_flight=1)
+        self._start_producer("leader-1", is_idempotent=False, max_in_flight=1, acks=1)
+        for name in ("transactional-1", "transactional-2"):
+            self._start_transactions(name)
+        self._start_consumer("reader-1", is_committed=False)
+        self._start_consumer("reader-2", is_committed=True)
+        for name in ("member-1", "member-2", "member-3"):
+            self._start_member(name)
+
+    async def end(self) -> None:
+        """Lets every client finish what it has begun, when all faults are over. Returns when all have, or too late."""
+        self._is_ending = True
+        self._ending.set_result(None)
+        await asyncio.wait(self._applications, timeout=ENOUGH_TIME_S)
+        ends = self._world.ends_of_logs()
+        for _ in range(int(ENOUGH_TIME_S / 0.1)):
+            if all(
+                position.offset >= ends.get(partition, 0)
+                for consumer in self.consumers
+                for partition, position in consumer.positions.items()
+            ):
+                break
+            await asyncio.sleep(0.1)
+        node = self._node("admin", number=2)
+        await self._start(node, self._ask_for_offsets())
+
+    async def _ask_for_offsets(self) -> None:
+        cluster = self._cluster("admin")
+        for group, partitions in ((GROUP, self.partitions), (COPIES, self.partitions)):
+            for _ in range(100):
+                if await committed_offsets(cluster, self._world.history, "admin", group, partitions) is not None:
+                    break
+                await cluster.back_off()
+
+    # --- clients ------------------------------------------------------------------------------------------------
+
+    def _start_producer(self, name: str, **options: Any) -> None:
+        producer = Producer(self._cluster(name), self._world.history, name=name, **options)
+        self.producers.append(producer)
+        node = self._node(name)
+        self._start(node, producer.run())
+        self._applications.append(self._start(node, self._produce(producer, self._random(name))))
+
+    async def _produce(self, producer: Producer, source: Random) -> None:
+        texts = _texts(producer.name)
+        sending: dict[asyncio.Task[Outcome], TopicPartition] = {}
+        while not self._is_ending:
+            await asyncio.sleep(source.expovariate(1 / self._interval_s()))
+            waiting = Counter(sending.values())
+            candidates = [partition for partition in self.partitions if waiting[partition] < MOST_WAITING]
+            if not candidates:
+                await asyncio.wait(list(sending), return_when=asyncio.FIRST_COMPLETED)
+                continue
+            partition = source.choice(candidates)
+            batch = [next(texts) for _ in range(source.randint(1, 8) * self._batch_factor())]
+            task = asyncio.get_running_loop().create_task(producer.send(partition, batch))
+            sending[task] = partition
+            self._records_under_way += len(batch)
+            task.add_done_callback(partial(self._sent, sending, len(batch)))
+        if sending:
+            await asyncio.wait(list(sending))
+
+    def _sent(
+        self, sending: dict[asyncio.Task[Outcome], TopicPartition], records: int, task: asyncio.Task[Outcome]
+    ) -> None:
+        sending.pop(task)
+        self._records_under_way -= records
+
+    def _interval_s(self) -> float:
+        """Long ones while there is plenty: a run is to have work at all times, but not to take long."""
+        behind_s = self._world.loop.time() - self.requests / REQUESTS_A_SECOND
+        if behind_s < 0 and self._records_behind() < 0:
+            return 4 * SEND_EVERY_S
+        return SEND_EVERY_S / (1 + max(behind_s, 0.0) / CATCH_UP_S)
+
+    def _batch_factor(self) -> int:
+        """Larger batches, if those under way are not enough."""
+        missing = self._records_behind() - self._records_under_way
+        return 1 + max(int(missing / (CATCH_UP_S * RECORDS_A_SECOND)), 0)
+
+    def _records_behind(self) -> float:
+        return RECORDS_A_SECOND * self._world.loop.time() - self._world.acknowledged
+
+    @property
+    def requests(self) -> int:
+        """How many Produce requests had a batch acknowledged."""
+        return sum(producer.requests for producer in self.producers)
+
+    def _start_transactions(self, name: str) -> None:
+        producer = TransactionalProducer(
+            self._cluster(name), self._world.history, name=name, transactional_id=f"id of {name}"
+        )
+        self.producers.append(producer)
+        node = self._node(name)
+        self._start(node, producer.run())
+        self._applications.append(self._start(node, self._transact(producer, self._random(name))))
+
+    async def _transact(self, producer: TransactionalProducer, source: Random) -> None:
+        texts = _texts(producer.name)
+        share = self.partitions[self.transactions_share(producer.name) :: 2]
+        offsets = dict.fromkeys(share, 0)
+        while not self._is_ending:
+            await asyncio.sleep(source.expovariate(1 / TRANSACT_EVERY_S))
+            chosen = source.sample(self.payments, source.randint(1, min(3, len(self.payments))))
+            batches = {partition: [next(texts) for _ in range(source.randint(1, 4))] for partition in sorted(chosen)}
+            further: dict[TopicPartition, int] = {}
+            if source.random() < 0.5:
+                partition = source.choice(share)
+                offsets[partition] += 1
+                further[partition] = offsets[partition]
+            await producer.transact(batches, commits=source.random() < 0.75, group=COPIES, offsets=further)
+            self.transactions += 1
+
+    def transactions_share(self, name: str) -> int:
+        """Each transactional producer commits offsets of other partitions, so that they only grow."""
+        return int(name.rsplit("-", 1)[1]) - 1
+
+    def _start_consumer(self, name: str, *, is_committed: bool) -> None:
+        consumer = Consumer(self._cluster(name), self._world.history, name=name, is_committed=is_committed)
+        self.consumers.append(consumer)
+        consumer.assign(dict.fromkeys([*self.partitions, *self.payments], 0))
+        self._start(self._node(name), consumer.run())
+
+    def _start_member(self, name: str) -> None:
+        member = Member(self._cluster(name), self._world.history, name=name, group=GROUP, topic=ORDERS)
+        source = self._random(name)
+        node = self._node(name)
+        self._applications.append(self._start(node, self._belong(member, source)))
+
+    async def _belong(self, member: Member, source: Random) -> None:
+        while not self._is_ending:
+            belonging = asyncio.get_running_loop().create_task(member.run())
+            stays_s = source.uniform(8.0, 30.0)
+            await asyncio.wait([self._ending], timeout=stays_s)
+            member.leave()
+            await belonging
+            member = Member(member.cluster, self._world.history, name=member.name, group=GROUP, topic=ORDERS)
+
+    # --- nodes --------------------------------------------------------------------------------------------------
+
+    def _node(self, name: str, number: int = 1) -> Node:
+        node = Node(name, number)
+        self._world.network.started(node)
+        return node
+
+    def _start(self, node: Node, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        return self._world.loop.run_as(node, self._world.loop.create_task, coroutine)
+
+    def _random(self, name: str) -> Random:
+        return self._world.random(name)
+
+    def _cluster(self, name: str) -> Cluster:
+        return Cluster(name, self._world.bootstrap, self._world.random(f"cluster of {name}"))
+
+
+def _texts(name: str) -> Iterator[str]:
+    return (f"{name}:{number}" for number in count(1))

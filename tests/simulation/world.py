@@ -1,0 +1,303 @@
+"""A simulated cluster, its clients and its faults, all from one seed; and one run of them to the end.
+
+     0 %   brokers start, topics are created, clients start
+    10 %   the first fault
+    80 %   all faults are over
+    84 %   clients finish what they have begun, consumers read to the end
+    100 %  of `Scale.seconds`, or later: the cluster has converged, or never will. The history is judged
+
+Every source of randomness is seeded by the seed and its own name: a fault more or less changes no other's numbers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, TextIO
+
+from odradek.protocol.messages.reassignments import ElectLeadersRequest
+from odradek.protocol.topic_partition import TopicPartition
+from tests.simulation.checker import Violation, check
+from tests.simulation.client.cluster import Cluster
+from tests.simulation.client.wire import NotSent, Unanswered
+from tests.simulation.disk import ThreadTimes
+from tests.simulation.examination import examine
+from tests.simulation.faults import KINDS, Fault, schedule
+from tests.simulation.final_state import FinalState
+from tests.simulation.history import Commit, History, Operation, Outcome, Send, Started
+from tests.simulation.loop import Node, simulated_loop
+from tests.simulation.machine import PORT, Machine
+from tests.simulation.network import Network
+from tests.simulation.store_links import StoreLinks
+from tests.simulation.trace import Trace
+from tests.simulation.workload import Workload
+
+FIRST_FAULT, LAST_FAULT, LAST_WORK = 0.1, 0.8, 0.9
+LONGEST_CONVERGENCE_S = 60.0
+QUIET_S = 2.0
+ARMED_S = 1.0
+LONGEST_LAG_MS = 2000
+"""A follower that a fault keeps away leaves the in-sync replicas while the fault lasts."""
+IN_FLIGHT = (Send, Commit)
+OPERATOR = "operator"
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How large a simulation is."""
+
+    brokers: int = 1
+    partitions: int = 10
+    payments: int = 4
+    faults: int = 30
+    seconds: float = 60.0
+
+
+@dataclass
+class Result:
+    """What came of one seed."""
+
+    seed: int
+    digest: str
+    events: int
+    violations: list[Violation]
+    history: History
+    final: FinalState
+    faults: Sequence[Fault]
+    hits: int
+    acknowledged_records: int
+    produce_requests: int
+    transactions: int
+    records_read: int
+    seconds: float
+    failures: Sequence[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def has_passed(self) -> bool:
+        """Whether nothing was violated, and nothing raised where nobody catches it."""
+        return not self.violations and not self.failures
+
+
+class World:
+    """Create it, call `run`, and drop it."""
+
+    def __init__(
+        self, seed: int, *, scale: Scale = Scale(), faults: Sequence[Fault] | None = None, lines: TextIO | None = None
+    ) -> None:
+        """`faults`: these, instead of the ones drawn from the seed. `lines`: where the trace is written."""
+        self.seed = seed
+        self.scale = scale
+        source = self.random("world")
+        self.is_durable = source.random() < 0.5
+        """Whether brokers sync before they acknowledge; then the power may go."""
+        self.thread_times = ThreadTimes(self.random("threads"))
+        self.loop = simulated_loop(self.thread_times)
+        self.trace = Trace(self.loop, lines)
+        self.network: Network = Network(self.loop, self.random("network"), self.trace.note)
+        self.history = History(lambda: self.loop.now_us, self._operation_changed)
+        self.store_links = None if scale.brokers == 1 else StoreLinks(self.random("store"), self.trace.note)
+        self.machines: dict[int, Machine] = {}
+        for broker_id in range(1, scale.brokers + 1):
+            self.machines[broker_id] = Machine(
+                broker_id,
+                loop=self.loop,
+                network=self.network,
+                trace=self.trace,
+                source=self.random(f"broker {broker_id}"),
+                settings=self._broker_settings(),
+                on_start=self._broker_starts,
+                link=self.store_links,
+            )
+        self.workload = Workload(
+            self,
+            partitions=scale.partitions,
+            payments=scale.payments,
+            replicas=min(3, scale.brokers),
+        )
+        self.network.add_host(OPERATOR, "10.0.2.1")
+        self.faults = self._draw() if faults is None else list(faults)
+        self.hits = 0
+        self._faults_source = self.random("moments of faults")
+        self.acknowledged = 0
+        """How many records were acknowledged."""
+        self._under_way: dict[Operation, None] = {}
+        self._armed: list[asyncio.Future[None]] = []
+        self._doing: list[asyncio.Task[None]] = []
+        """What operators have begun."""
+
+    def random(self, name: str) -> Random:
+        """A source of randomness of its own for everything that has a name."""
+        return Random(f"{self.seed} {name}")
+
+    @property
+    def bootstrap(self) -> list[tuple[str, int]]:
+        """The brokers' addresses."""
+        return [(machine.address, PORT) for machine in self.machines.values()]
+
+    @property
+    def topic_settings(self) -> dict[str, str]:
+        """The settings of the topics."""
+        return {"min.insync.replicas": "2"} if self.scale.brokers > 2 else {}
+
+    def _broker_settings(self) -> dict[str, str]:
+        replicas = str(min(3, self.scale.brokers))
+        settings = {
+            "offsets.topic.replication.factor": replicas,
+            "transaction.state.log.replication.factor": replicas,
+            "log.segment.bytes": "65536",
+        }
+        if self.scale.brokers > 2:
+            settings |= {"transaction.state.log.min.isr": "2", "min.insync.replicas": "2"}
+            settings |= {"replica.lag.time.max.ms": str(LONGEST_LAG_MS)}
+        else:
+            settings |= {"transaction.state.log.min.isr": "1"}
+        if self.is_durable:
+            settings |= {"log.flush.interval.messages": "1"}
+        return settings
+
+    def _broker_starts(self, broker_id: int) -> None:
+        self.history.note(Started(process=f"broker-{broker_id}", broker_id=broker_id))
+
+    def _draw(self) -> list[Fault]:
+        return schedule(
+            self.random("faults"),
+            number=self.scale.faults,
+            from_s=FIRST_FAULT * self.scale.seconds,
+            until_s=LAST_FAULT * self.scale.seconds,
+            brokers=list(self.machines),
+            hosts=[host for host in self.network.hosts if host not in ("admin", OPERATOR)],
+            is_durable=self.is_durable,
+        )
+
+    # --- running ------------------------------------------------------------------------------------------------
+
+    def run(self) -> Result:
+        """Runs from the start to the end."""
+        gc.collect()
+        gc.disable()  # when the collector runs must not decide what happens
+        try:
+            final = self.loop.run_until_complete(self._direct())
+            return self._result(final)
+        finally:
+            self.loop.close()
+            gc.enable()
+
+    async def _direct(self) -> FinalState:
+        for machine in self.machines.values():
+            machine.start()
+        await self.workload.create_topics()
+        self.workload.start()
+        beginning = [self.loop.create_task(self._inflict(fault)) for fault in self.faults]
+        await self._sleep_until(LAST_FAULT * self.scale.seconds)
+        await asyncio.gather(*beginning)
+        await self._mend()
+        await self._sleep_until(LAST_WORK * self.scale.seconds)
+        await self.workload.end()
+        await self._sleep_until(self.scale.seconds)
+        give_up_at = self.loop.time() + LONGEST_CONVERGENCE_S
+        while True:
+            messages = self.network.messages
+            await asyncio.sleep(QUIET_S)
+            final = examine(self.machines.values())
+            if self.store_links is not None:
+                final.stored = self.store_links.stored({key: None for view in final.views for key in view.partitions})
+            final.messages_per_second = (self.network.messages - messages) / QUIET_S
+            if not check(self.history, final) or self.loop.time() > give_up_at:
+                return final
+
+    async def _sleep_until(self, seconds: float) -> None:
+        await asyncio.sleep(max(seconds - self.loop.time(), 0.0))
+
+    async def _mend(self) -> None:
+        """Ends everything that is still wrong."""
+        await asyncio.gather(*self._doing)
+        for machine in self.machines.values():
+            machine.resume()
+            machine.start()
+
+    def _result(self, final: FinalState) -> Result:
+        return Result(
+            seed=self.seed,
+            digest=self.trace.digest,
+            events=self.trace.events,
+            violations=check(self.history, final),
+            history=self.history,
+            final=final,
+            faults=self.faults,
+            hits=self.hits,
+            acknowledged_records=self.acknowledged,
+            produce_requests=self.workload.requests,
+            transactions=self.workload.transactions,
+            records_read=sum(consumer.records for consumer in self.workload.consumers),
+            seconds=self.loop.time(),
+            failures=self.loop.failures,
+        )
+
+    def ends_of_logs(self) -> dict[TopicPartition, int]:
+        """The high watermark of each partition, at its leader."""
+        return {key: log.high_watermark for key, log in examine(self.machines.values()).logs.items()}
+
+    # --- faults -------------------------------------------------------------------------------------------------
+
+    async def _inflict(self, fault: Fault) -> None:
+        await self._sleep_until(fault.at_s)
+        give_up_at = self.loop.time() + ARMED_S
+        while (left_s := give_up_at - self.loop.time()) > 0:
+            armed = self.loop.create_future()
+            self._armed.append(armed)
+            await asyncio.wait([armed], timeout=left_s)
+            await asyncio.sleep(self._faults_source.uniform(0.0, 0.002))
+            if self._under_way:
+                self.hits += 1
+                break
+        kind = KINDS[fault.kind]
+        self.trace.note(f"begin {fault}")
+        beginning = kind.begin(self, fault)
+        if beginning is not None:
+            await beginning
+        await asyncio.sleep(fault.seconds)
+        self.trace.note(f"end {fault}")
+        kind.end(self, fault)
+
+    def _operation_changed(self, operation: Operation) -> None:
+        self.trace.note("operation", operation.process, str(operation))
+        if not isinstance(operation, IN_FLIGHT):
+            return
+        if operation.outcome is not Outcome.PENDING:
+            self._under_way.pop(operation, None)
+            if isinstance(operation, Send) and operation.outcome is Outcome.OK:
+                self.acknowledged += len(operation.records)
+            return
+        self._under_way[operation] = None
+        if self._armed:
+            armed, self._armed = self._armed, []
+            for future in armed:
+                if not future.done():
+                    future.set_result(None)
+
+    def elect_preferred_leaders(self, controller_id: int) -> None:
+        """An operator asks this controller, once."""
+        node = Node(OPERATOR)
+        self.network.started(node)
+        cluster = Cluster(OPERATOR, self.bootstrap, self.random(f"operator at {self.loop.time()}"))
+        request = ElectLeadersRequest(election_type=0, topic_partitions=None, timeout_ms=2000)
+
+        async def ask() -> None:
+            await cluster.refresh()
+            with contextlib.suppress(NotSent, Unanswered):
+                await cluster.ask_broker(controller_id, request)
+
+        self._doing.append(self.loop.run_as(node, self.loop.create_task, ask()))
+
+    def restart_gently(self, machine: Machine) -> None:
+        """Stops a broker as SIGTERM does, and starts it again."""
+
+        async def restart() -> None:
+            await machine.stop()
+            machine.start()
+
+        self._doing.append(self.loop.run_as(self.loop.simulation, self.loop.create_task, restart()))
