@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from odradek.broker.server import Broker
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.produce import ProduceRequest
 from odradek.protocol.messages.producers import AllocateProducerIdsRequest, InitProducerIdRequest
@@ -50,7 +51,8 @@ async def cluster(tmp_path: Path) -> AsyncIterator[RecordedCluster]:
     async with recorded_cluster(tmp_path) as cluster:
         assert cluster.controller() == CONTROLLER
         await create_topic(cluster)
-        await cluster.ask(RESTARTED, InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000))
+        begin = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+        assert (await cluster.ask(RESTARTED, begin)).error_code == 0
         await cluster.stop(RESTARTED)
         await cluster.start(RESTARTED)
         await cluster.until_settled()
@@ -72,12 +74,18 @@ async def create_topic(cluster: RecordedCluster) -> None:
     )
     created = await cluster.ask(CONTROLLER, CreateTopicsRequest(topics=[topic], timeout_ms=20_000))
     assert [each.error_code for each in created.topics] == [0]
+    await until(lambda: all(leads(cluster.brokers[leader], number) for number, (leader, *_) in enumerate(ASSIGNMENTS)))
     for number, (leader, *_) in enumerate(ASSIGNMENTS):
         batch = build_batch([Record(0, int(time.time() * 1000), b"k", b"v")])
         data = ProduceRequest.PartitionProduceData(index=number, records=batch)
         topic_data = [ProduceRequest.TopicProduceData(name=TOPIC, partition_data=[data])]
         produced = await cluster.ask(leader, ProduceRequest(acks=-1, timeout_ms=20_000, topic_data=topic_data))
         assert [each.error_code for each in produced.responses[0].partition_responses] == [0]
+
+
+def leads(broker: Broker, number: int) -> bool:
+    partition = broker.replica_manager.partitions.get(TopicPartition(TOPIC, number))
+    return partition is not None and partition.is_leader
 
 
 async def reassign(cluster: RecordedCluster, partition: int, replicas: list[int]) -> None:
