@@ -14,7 +14,7 @@ from typing import Protocol, TextIO
 from odradek.broker.admin.client import AdminClient
 from odradek.broker.admin.overview import ClusterOverview, changes, overview
 from odradek.broker.logging.printable import printable
-from odradek.broker.peers.network_client import NetworkError
+from odradek.broker.peers.network_errors import NetworkError
 from odradek.cli.cluster_lines import cluster_lines
 from odradek.protocol.errors import ProtocolError
 

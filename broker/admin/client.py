@@ -17,7 +17,8 @@ from typing import Any
 
 from odradek.broker.admin.connections import Connections
 from odradek.broker.controller.state import NewPartitions, NewTopic
-from odradek.broker.peers.network_client import DEFAULT_TIMEOUT_MS, Disconnected, NetworkError, NodeUnreachable
+from odradek.broker.peers.network_client import DEFAULT_TIMEOUT_MS
+from odradek.broker.peers.network_errors import Disconnected, NetworkError, NodeUnreachable
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.cluster import DescribeClusterRequest, DescribeClusterResponse
 from odradek.protocol.messages.configs import (

@@ -14,7 +14,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from odradek.broker.peers.network_client import Disconnected, NetworkClient, NetworkError, NodeUnreachable
+from odradek.broker.peers.network_client import NetworkClient
+from odradek.broker.peers.network_errors import Disconnected, NetworkError, NodeUnreachable
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from odradek.protocol.schema import Message

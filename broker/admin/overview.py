@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from odradek.broker.admin.client import AdminClient, Reassignment
-from odradek.broker.peers.network_client import NetworkError
+from odradek.broker.peers.network_errors import NetworkError
 from odradek.protocol.errors import ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
 

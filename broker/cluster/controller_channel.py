@@ -18,7 +18,7 @@ import structlog
 
 from odradek.broker.controller.state import NewTopic
 from odradek.broker.metadata.metadata_cache import MetadataCache
-from odradek.broker.peers.network_client import NetworkError
+from odradek.broker.peers.network_errors import NetworkError
 from odradek.broker.peers.peers import Peers
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.producers import AllocateProducerIdsRequest

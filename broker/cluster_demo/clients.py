@@ -14,7 +14,8 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from odradek.broker.admin.client import AdminClient
-from odradek.broker.peers.network_client import NetworkClient, NetworkError, NodeUnreachable
+from odradek.broker.peers.network_client import NetworkClient
+from odradek.broker.peers.network_errors import NetworkError, NodeUnreachable
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.fetch import FetchRequest
 from odradek.protocol.messages.produce import ProduceRequest

@@ -26,6 +26,13 @@ from typing import Any, NamedTuple, cast
 
 from odradek import __version__
 from odradek.broker.background.stepwise import in_steps, is_short
+from odradek.broker.peers.network_errors import (
+    Disconnected,
+    NetworkError,
+    NodeUnreachable,
+    RequestTimedOut,
+    UnsupportedVersion,
+)
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.compiler import decode, encode_parts, read, reader_in_steps, writer_in_steps
 from odradek.protocol.errors import ErrorCode, MalformedMessage
@@ -42,26 +49,6 @@ CLOSE_GRACE_S = 2
 SOFTWARE_NAME = "odradek"
 LONG_RESPONSE_BYTES = 64 * 1024
 ANY_MEMORY = 1 << 62
-
-
-class NetworkError(Exception):
-    """A request could not be sent, or its response did not arrive. The message names the broker."""
-
-
-class NodeUnreachable(NetworkError):
-    """The connection could not be established."""
-
-
-class Disconnected(NetworkError):
-    """The connection ended before the response arrived."""
-
-
-class RequestTimedOut(NetworkError):
-    """The response did not arrive in time."""
-
-
-class UnsupportedVersion(NetworkError):
-    """The broker does not serve the API, or not in any version that we know."""
 
 
 class _InFlight(NamedTuple):

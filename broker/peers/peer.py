@@ -26,15 +26,8 @@ import structlog
 from odradek.broker.background.tasks import Spawn
 from odradek.broker.metadata.metadata_cache import BrokerInfo
 from odradek.broker.peers.inter_broker_protocol import BROKER_SOFTWARE, INTER_BROKER_VERSIONS, not_served
-from odradek.broker.peers.network_client import (
-    DEFAULT_TIMEOUT_MS,
-    Disconnected,
-    NetworkClient,
-    NetworkError,
-    NodeUnreachable,
-    UnsupportedVersion,
-    api_key_of,
-)
+from odradek.broker.peers.network_client import DEFAULT_TIMEOUT_MS, NetworkClient, api_key_of
+from odradek.broker.peers.network_errors import Disconnected, NetworkError, NodeUnreachable, UnsupportedVersion
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.schema import Message
 

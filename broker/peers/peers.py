@@ -7,13 +7,15 @@ must not share its connection with another one. The purpose is part of the clien
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from odradek.broker.background.tasks import Spawn
 from odradek.broker.metadata.metadata_cache import BrokerInfo
 from odradek.broker.peers.inter_broker_protocol import INTER_BROKER_VERSIONS
-from odradek.broker.peers.network_client import NetworkClient
-from odradek.broker.peers.peer import Connect, Peer
 from odradek.protocol.api_keys import ApiKey
+
+if TYPE_CHECKING:
+    from odradek.broker.peers.peer import Connect, Peer
 
 
 class Peers:
@@ -40,7 +42,7 @@ class Peers:
         self._broker_id = broker_id
         self._listener = listener
         self._spawn = spawn
-        self._connect: Connect = connect or NetworkClient.connect
+        self._connect = connect
         self._connect_timeout_ms = connect_timeout_ms
         self._required = required
         self._peers: dict[tuple[int, str], Peer] = {}
@@ -61,6 +63,10 @@ class Peers:
         return peer
 
     def _peer(self, broker_id: int, purpose: str, registered: Callable[[int], BrokerInfo | None]) -> Peer:
+        """The client is imported with the first connection: a lone broker does without it."""
+        from odradek.broker.peers.network_client import NetworkClient
+        from odradek.broker.peers.peer import Peer
+
         key = (broker_id, purpose)
         if key not in self._peers:
             self._peers[key] = Peer(
@@ -68,7 +74,7 @@ class Peers:
                 registered,
                 listener=self._listener,
                 client_id=f"broker-{self._broker_id}-{purpose}",
-                connect=self._connect,
+                connect=self._connect or NetworkClient.connect,
                 spawn=self._spawn,
                 connect_timeout_ms=self._connect_timeout_ms,
                 required=self._required,

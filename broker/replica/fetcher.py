@@ -47,6 +47,7 @@ from odradek.broker.replica.fetcher_state import (
     Position,
     truncation_offset,
 )
+from odradek.broker.replica.fetcher_stats import FetcherStats
 from odradek.broker.replica.partition_offsets import EARLIEST, LATEST
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.fetch import FetchRequest, FetchResponse
@@ -113,16 +114,6 @@ class FollowerEvents(Protocol):
     def failed(self, partition: Partition, *, by_storage: bool) -> None:
         """The partition is no longer followed; `by_storage`: its log has failed."""
         ...
-
-
-class FetcherStats:
-    """Counts since the start, of all fetchers together: bytes appended, Fetch requests sent."""
-
-    __slots__ = ("bytes_in", "requests")
-
-    def __init__(self) -> None:
-        self.bytes_in = 0
-        self.requests = 0
 
 
 class Fetcher:

@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING
 from zlib import crc32
 
 from odradek.broker.background.tasks import Threads
-from odradek.broker.replica.fetch_loop import FetchLoop, Leader, TruncationSteps
-from odradek.broker.replica.fetcher import Fetcher, FetcherStats
 from odradek.broker.replica.fetcher_settings import FetcherSettings
-from odradek.broker.replica.fetcher_state import FetchFrom
+from odradek.broker.replica.fetcher_stats import FetcherStats
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.timer import Clock
 
 if TYPE_CHECKING:
+    from odradek.broker.replica.fetch_loop import FetchLoop, Leader, TruncationSteps
+    from odradek.broker.replica.fetcher_state import FetchFrom
     from odradek.broker.replica.flusher import LogFlusher
     from odradek.broker.replica.partition import Partition
 
@@ -133,6 +133,10 @@ class ReplicaFetchers:
         return loop is not None and loop.fetcher.followed[key].source != source
 
     def _loop_for(self, key: TopicPartition, leader_id: int) -> FetchLoop:
+        """Fetchers are imported with the first followed partition: a lone broker does without them."""
+        from odradek.broker.replica.fetch_loop import FetchLoop
+        from odradek.broker.replica.fetcher import Fetcher
+
         index = (31 * crc32(key.topic.encode("utf-8", "surrogatepass")) + key.partition) % (
             self._settings.num_replica_fetchers
         )

@@ -26,7 +26,6 @@ import structlog
 
 from odradek.broker.background.stepwise import others_between
 from odradek.broker.metadata.metadata_cache import NO_LEADER, PartitionState
-from odradek.broker.replica.fetcher_state import FetchFrom
 from odradek.broker.replica.fetchers import ReplicaFetchers
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
@@ -34,6 +33,7 @@ from odradek.storage.files import is_full
 from odradek.storage.log_creation import NewLog
 
 if TYPE_CHECKING:
+    from odradek.broker.replica.fetcher_state import FetchFrom
     from odradek.broker.replica.replica_manager import ReplicaManager
     from odradek.storage.log_config import LogConfig
 
@@ -143,6 +143,8 @@ class RoleChanges:
         return ErrorCode.NONE
 
     def _sources(self, roles: Iterable[Role]) -> Mapping[TopicPartition, FetchFrom]:
+        from odradek.broker.replica.fetcher_state import FetchFrom
+
         return {
             role.topic_partition: FetchFrom(role.state.leader, role.state.leader_epoch, role.topic_id)
             for role in roles

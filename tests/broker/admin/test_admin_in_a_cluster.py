@@ -11,7 +11,7 @@ from odradek.broker.admin.client import AdminClient
 from odradek.broker.admin.groups import GroupAdmin
 from odradek.broker.admin.transactions import TransactionAdmin
 from odradek.broker.controller.state import NewPartitions, NewTopic
-from odradek.broker.peers.network_client import Disconnected, NodeUnreachable
+from odradek.broker.peers.network_errors import Disconnected, NodeUnreachable
 from odradek.broker.testing import Cluster, in_process_cluster
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.producers import InitProducerIdRequest

@@ -22,7 +22,7 @@ from odradek.broker.controller.shared_store import SharedStore
 from odradek.broker.controller.start_up import open_store
 from odradek.broker.controller.state import NewTopic, PlannedTopic
 from odradek.broker.metadata.metadata_cache import BrokerEndpoint, BrokerInfo, PartitionState
-from odradek.broker.peers.network_client import NodeUnreachable
+from odradek.broker.peers.network_errors import NodeUnreachable
 from odradek.broker.settings.config import BrokerConfig
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.replica_control import (

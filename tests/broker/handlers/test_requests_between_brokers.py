@@ -12,7 +12,8 @@ from structlog.testing import capture_logs
 from odradek.broker.background.background import Background
 from odradek.broker.controller.embedded_store import EmbeddedMetadataStore
 from odradek.broker.peers.inter_broker_protocol import BROKER_SOFTWARE
-from odradek.broker.peers.network_client import Disconnected, NetworkClient
+from odradek.broker.peers.network_client import NetworkClient
+from odradek.broker.peers.network_errors import Disconnected
 from odradek.broker.requests.endpoint import Endpoint
 from odradek.broker.requests.request_bound import MAX_PARTITIONS_PER_REQUEST
 from odradek.broker.server import Broker

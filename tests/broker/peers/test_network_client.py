@@ -3,13 +3,8 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.peers.network_client import (
-    Disconnected,
-    NetworkClient,
-    NodeUnreachable,
-    RequestTimedOut,
-    UnsupportedVersion,
-)
+from odradek.broker.peers.network_client import NetworkClient
+from odradek.broker.peers.network_errors import Disconnected, NodeUnreachable, RequestTimedOut, UnsupportedVersion
 from odradek.broker.testing import in_process_broker
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.compiler import encode

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from odradek.broker.background.background import Background
 from odradek.broker.metadata.metadata_cache import PartitionState
-from odradek.broker.peers.network_client import Disconnected
+from odradek.broker.peers.network_errors import Disconnected
 from odradek.broker.replica.fetch_session import FetchTarget
 from odradek.broker.replica.fetcher_settings import FetcherSettings
 from odradek.broker.replica.fetcher_state import FetchFrom

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from odradek.broker.peers.network_client import Disconnected, NodeUnreachable
+from odradek.broker.peers.network_errors import Disconnected, NodeUnreachable
 from odradek.broker.server import BrokerState
 from odradek.broker.start_error import StartError
 from odradek.broker.testing import BrokerStatus, Cluster, NotReached, in_process_cluster

@@ -8,7 +8,7 @@ from typing import Any
 
 from odradek.broker.coordinator.transaction.markers import OUTCOMES, Marker, Outcome
 from odradek.broker.coordinator.transaction.remote_markers import PARTITIONS_PER_REQUEST, RemoteMarkerWriter
-from odradek.broker.peers.network_client import Disconnected
+from odradek.broker.peers.network_errors import Disconnected
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.transactions import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from odradek.protocol.schema import Message

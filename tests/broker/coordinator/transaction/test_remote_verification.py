@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from odradek.broker.coordinator.transaction.remote_verification import PARTITIONS_PER_REQUEST, RemoteVerification
-from odradek.broker.peers.network_client import Disconnected, UnsupportedVersion
+from odradek.broker.peers.network_errors import Disconnected, UnsupportedVersion
 from odradek.broker.replica.verification import Question
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.transactions import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse

@@ -24,7 +24,7 @@ from odradek.broker.coordinator.transaction.shard import TransactionShard
 from odradek.broker.coordinator.transaction.transaction import ProducerIdAndEpoch
 from odradek.broker.handlers.transactions import TransactionHandlers
 from odradek.broker.metadata.metadata_cache import NO_LEADER, PartitionState
-from odradek.broker.peers.network_client import Disconnected
+from odradek.broker.peers.network_errors import Disconnected
 from odradek.broker.replica.partition import Partition
 from odradek.broker.requests.request_context import PendingResponse
 from odradek.protocol.errors import ErrorCode, ProtocolError
