@@ -43,6 +43,7 @@ from odradek.broker.replica.fetch_session_cache import FetchSessionCache
 from odradek.broker.replica.log_dir_moves import copy_rate
 from odradek.broker.replica.replica_manager import ReplicaManager, ReplicaSettings
 from odradek.broker.requests.endpoint import Endpoint
+from odradek.broker.requests.request_bound import RequestBound
 from odradek.broker.requests.request_metrics import BrokerMetrics
 from odradek.broker.settings.config import BrokerConfig, ConfigError
 from odradek.broker.start_error import StartError
@@ -350,6 +351,7 @@ class Broker:
     def _dispatcher(self) -> Dispatcher:
         """With a metadata store of its own, a broker has no other brokers, and nobody may send what they would."""
         inter_broker_listener = None if self._is_alone else self.config.inter_broker_listener
+        bound = RequestBound(inter_broker_listener, self.replica_manager.partitions.__len__)
         handlers = self._handlers = Handlers(
             self.api_table.rows(),
             config=self.config,
@@ -365,6 +367,7 @@ class Broker:
             configs=self.cluster.configs,
             channel=self.cluster.channel,
             inter_broker_listener=inter_broker_listener,
+            bound=bound,
         )
         return Dispatcher(
             self.api_table,
@@ -375,6 +378,7 @@ class Broker:
             client_warnings=self.client_warnings,
             max_response_bytes=self.config["odradek.max.response.bytes"],
             inter_broker_listener=inter_broker_listener,
+            bound=bound,
         )
 
     async def _answer_own(self, request: Message) -> Any:

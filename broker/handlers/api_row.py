@@ -88,10 +88,10 @@ class ApiRow:
         counted_from = MAX_PARTITIONS_PER_REQUEST * bytes_per_partition
         self.bound_from_bytes = ANY_SIZE if partitions_asked is None else counted_from
 
-    def check_bound(self, request: Any) -> None:
-        """Raises POLICY_VIOLATION if the request names too many partitions."""
+    def check_bound(self, request: Any, most: int = MAX_PARTITIONS_PER_REQUEST) -> None:
+        """Raises POLICY_VIOLATION if the request names more partitions than `most`."""
         if self.partitions_asked is not None:
-            check_partitions_asked(self.partitions_asked(request))
+            check_partitions_asked(self.partitions_asked(request), most)
 
     def serves(self, api_version: int) -> bool:
         """Whether some listener answers this version."""

@@ -34,7 +34,7 @@ from odradek.broker.handlers.long_requests import LongRequests
 from odradek.broker.handlers.route import Route
 from odradek.broker.logging.client_warnings import ClientWarnings
 from odradek.broker.requests.parked_answer import ParkedAnswer, Part
-from odradek.broker.requests.request_bound import LARGE_FRAME_BYTES, is_of_follower
+from odradek.broker.requests.request_bound import LARGE_FRAME_BYTES, RequestBound
 from odradek.broker.requests.request_context import (
     CloseConnection,
     ConnectionInfo,
@@ -67,6 +67,7 @@ class Dispatcher:
         client_warnings: ClientWarnings,
         max_response_bytes: int,
         inter_broker_listener: str | None,
+        bound: RequestBound,
     ) -> None:
         """`inter_broker_listener`: the listener that serves the requests between brokers, None if there is no other
         broker.
@@ -79,6 +80,7 @@ class Dispatcher:
         self._client_warnings = client_warnings
         self._max_response_bytes = max_response_bytes
         self._inter_broker_listener = inter_broker_listener
+        self._bound = bound
         self._routes: dict[tuple[int, int], Route] = {}
         """The routes that every listener has."""
         self._routes_between_brokers: dict[tuple[int, int], Route] = {}
@@ -139,8 +141,7 @@ class Dispatcher:
 
     def check_bound(self, route: Route, request: Any, context: RequestContext) -> None:
         """Raises POLICY_VIOLATION if the request names too many partitions."""
-        if not is_of_follower(request, context.listener.name, self._inter_broker_listener):
-            route.row.check_bound(request)
+        route.row.check_bound(request, self._bound.of(request, context.listener.name))
 
     def _refused(self, route: Route, request: Any, context: RequestContext) -> PendingResponse | None:
         """Fails a request that names too many partitions. Parked, since it takes time to encode all of them."""

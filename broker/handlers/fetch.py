@@ -9,12 +9,12 @@ from __future__ import annotations
 from odradek.broker.background.stepwise import ITEMS_PER_STEP
 from odradek.broker.replica.fetch_context import fetch_response
 from odradek.broker.replica.fetch_params import FetchParams
-from odradek.broker.replica.fetch_session import MAX_PARTITIONS, NO_EPOCH, FetchTarget, Targets
+from odradek.broker.replica.fetch_session import NO_EPOCH, FetchTarget, Targets
 from odradek.broker.replica.fetch_session_cache import FetchSessionCache
 from odradek.broker.replica.log_reader import failed_partition
 from odradek.broker.replica.replica_manager import ReplicaManager
 from odradek.broker.requests.pending_response import Holds, PendingResponse
-from odradek.broker.requests.request_bound import is_of_follower
+from odradek.broker.requests.request_bound import RequestBound
 from odradek.broker.requests.request_context import RequestContext
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.fetch import FetchRequest, FetchResponse
@@ -22,18 +22,15 @@ from odradek.protocol.topic_partition import TopicPartition
 
 FIRST_VERSION_WITH_FORMAT_2 = 4
 ISOLATION_LEVELS = (0, 1)
-ANY_NUMBER = 1 << 62
 
 
 class FetchHandler:
-    """Fetch (key 1). `inter_broker_listener`: see `Dispatcher`."""
+    """Fetch (key 1)."""
 
-    def __init__(
-        self, replica_manager: ReplicaManager, sessions: FetchSessionCache, inter_broker_listener: str | None
-    ) -> None:
+    def __init__(self, replica_manager: ReplicaManager, sessions: FetchSessionCache, bound: RequestBound) -> None:
         self._replica_manager = replica_manager
         self._sessions = sessions
-        self._inter_broker_listener = inter_broker_listener
+        self._bound = bound
 
     def fetch(self, request: FetchRequest, context: RequestContext) -> FetchResponse | PendingResponse:
         """Returns what is available, or parks the request until there is enough."""
@@ -56,9 +53,9 @@ class FetchHandler:
             min_bytes=request.min_bytes,
             max_bytes=min(request.max_bytes, manager.settings.fetch_max_bytes),
             isolation_level=request.isolation_level,
-            is_bounded=not is_of_follower(request, context.listener.name, self._inter_broker_listener),
+            max_partitions=self._bound.of(request, context.listener.name),
         )
-        forgotten = _forgotten(request, MAX_PARTITIONS if params.is_bounded else ANY_NUMBER)
+        forgotten = _forgotten(request, params.max_partitions)
         fetch = self._sessions.context(request.session_id, request.session_epoch, params, wanted, forgotten)
         pending = PendingResponse(
             holds=Holds.NOTHING if fetch.session is None else Holds.SAME_API, is_long=len(fetch.wanted) > ITEMS_PER_STEP

@@ -39,6 +39,7 @@ from odradek.broker.handlers.transactions import TransactionHandlers
 from odradek.broker.metadata.metadata_cache import MetadataCache
 from odradek.broker.replica.fetch_session_cache import FetchSessionCache
 from odradek.broker.replica.replica_manager import ReplicaManager
+from odradek.broker.requests.request_bound import RequestBound
 from odradek.broker.settings.config import BrokerConfig
 from odradek.timer import Clock
 
@@ -63,6 +64,7 @@ class Handlers:
         configs: DynamicConfigs,
         channel: ControllerChannel,
         inter_broker_listener: str | None,
+        bound: RequestBound,
     ) -> None:
         groups, internal_topics = coordinators.groups, coordinators.internal_topics
         spawn, turns = background.spawn, background.turns
@@ -71,7 +73,7 @@ class Handlers:
         verification = replica_manager.verification
 
         self.produce = ProduceHandler(replica_manager, metadata, spawn)
-        self.fetch = FetchHandler(replica_manager, fetch_sessions, inter_broker_listener)
+        self.fetch = FetchHandler(replica_manager, fetch_sessions, bound)
         self.list_offsets = ListOffsetsHandler(replica_manager, clock, max_response_bytes)
         self.offset_for_leader_epoch = OffsetForLeaderEpochHandler(replica_manager)
         self.delete_records = DeleteRecordsHandler(replica_manager)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
+from odradek.broker.requests.request_bound import MAX_PARTITIONS_PER_REQUEST
+
 if TYPE_CHECKING:
     from odradek.storage.log import Log
     from odradek.storage.log_offsets import LogOffsetMetadata
@@ -29,15 +31,15 @@ class FetchIsolation(IntEnum):
 class FetchParams:
     """The parameters of one Fetch request. Sizes in bytes, `max_wait_ms` in milliseconds.
 
-    `max_bytes` is already capped by the broker's `fetch.max.bytes`, `min_bytes` by `max_bytes`. `is_bounded`: the
-    number of partitions is limited, as it is not for other brokers, which follow all that there are.
+    `max_bytes` is already capped by the broker's `fetch.max.bytes`, `min_bytes` by `max_bytes`.
+    `max_partitions` is the most that the request or its session may have.
     """
 
     __slots__ = (
-        "is_bounded",
         "is_from_follower",
         "isolation",
         "max_bytes",
+        "max_partitions",
         "max_wait_ms",
         "min_bytes",
         "replica_id",
@@ -53,10 +55,10 @@ class FetchParams:
         min_bytes: int = 0,
         max_bytes: int = 0x7FFFFFFF,
         isolation_level: int = 0,
-        is_bounded: bool = True,
+        max_partitions: int = MAX_PARTITIONS_PER_REQUEST,
     ) -> None:
         self.version = version
-        self.is_bounded = is_bounded
+        self.max_partitions = max_partitions
         self.replica_id = replica_id
         self.is_from_follower = replica_id >= 0
         self.max_wait_ms = max_wait_ms

@@ -53,8 +53,6 @@ INVALID_SESSION_ID = 0
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 MAX_INT32 = 0x7FFFFFFF
-MAX_PARTITIONS = 10_000
-"""The limit of one request, which also applies to a session; but not to those of other brokers."""
 
 
 def next_epoch(epoch: int) -> int:
@@ -208,12 +206,12 @@ class FetchSession(Attended):
         self.settle()
 
     def update(
-        self, wanted: Targets, forgotten: Iterable[TopicPartition], isolation: FetchIsolation, *, is_bounded: bool
+        self, wanted: Targets, forgotten: Iterable[TopicPartition], isolation: FetchIsolation, max_partitions: int
     ) -> None:
         """Applies an incremental request. Raises POLICY_VIOLATION if the session would become too large."""
-        if is_bounded and self._size_with(wanted) > MAX_PARTITIONS:
+        if self._exceeds(max_partitions, wanted):
             raise ProtocolError(
-                ErrorCode.POLICY_VIOLATION, f"a fetch session holds at most {MAX_PARTITIONS} partitions"
+                ErrorCode.POLICY_VIOLATION, f"a fetch session holds at most {max_partitions} partitions"
             )
         for key, newer in wanted.items():
             target = self.targets.get(key)
@@ -232,9 +230,10 @@ class FetchSession(Attended):
             self.isolation = isolation
             self.pending = dict.fromkeys(self.targets.values())
 
-    def _size_with(self, wanted: Targets) -> int:
-        size = len(self.targets) + len(wanted)
-        return size if size <= MAX_PARTITIONS else len(self.targets.keys() | wanted)
+    def _exceeds(self, max_partitions: int, wanted: Targets) -> bool:
+        if len(self.targets) + len(wanted) <= max_partitions:
+            return False
+        return len(self.targets.keys() | wanted) > max_partitions
 
     def settle(self) -> None:
         """Moves the pending targets that have nothing new to the watchers of their partitions."""

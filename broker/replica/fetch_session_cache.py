@@ -74,7 +74,7 @@ class FetchSessionCache:
             return FailedContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if session.epoch != epoch:
             return FailedContext(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-        session.update(wanted, forgotten, params.isolation, is_bounded=params.is_bounded)
+        session.update(wanted, forgotten, params.isolation, params.max_partitions)
         if not session.targets:
             self.remove(session_id)
             return FetchContext({})

@@ -1,12 +1,12 @@
 """Which requests are large, and how many partitions, topics or other items a request may name.
 
-A follower follows as many partitions of one leader as there are, so its requests are not bounded. The requests that
-brokers send each other are trusted on the inter-broker listener only.
+A follower follows all partitions of a leader, so its requests may name as many more as this broker hosts. Clients may
+share the inter-broker listener and claim to be a follower; they gain no more than that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from odradek.protocol.errors import ErrorCode, ProtocolError
@@ -16,12 +16,23 @@ LARGE_FRAME_BYTES = 64 * 1024
 """A larger frame is read into a buffer of its own and decoded in steps."""
 
 
-def is_of_follower(request: Any, listener: str, inter_broker_listener: str | None) -> bool:
-    """Whether a request comes from another broker, which fetches or looks up offsets as a follower."""
-    return getattr(request, "replica_id", -1) >= 0 and listener == inter_broker_listener
+class RequestBound:
+    """`hosted` returns the number of partitions that this broker hosts. `inter_broker_listener`: see `Dispatcher`."""
+
+    __slots__ = ("_hosted", "_inter_broker_listener")
+
+    def __init__(self, inter_broker_listener: str | None, hosted: Callable[[], int]) -> None:
+        self._inter_broker_listener = inter_broker_listener
+        self._hosted = hosted
+
+    def of(self, request: Any, listener: str) -> int:
+        """Returns how many partitions a request may name that came to a listener."""
+        if getattr(request, "replica_id", -1) >= 0 and listener == self._inter_broker_listener:
+            return MAX_PARTITIONS_PER_REQUEST + self._hosted()
+        return MAX_PARTITIONS_PER_REQUEST
 
 
-def check_partitions_asked(asked: Iterable[int]) -> None:
+def check_partitions_asked(asked: Iterable[int], most: int = MAX_PARTITIONS_PER_REQUEST) -> None:
     """Raises POLICY_VIOLATION if the request names too many partitions. `asked` yields the count of each topic.
 
     A topic without partitions costs as much as a topic with one and counts as one. Counting stops at the bound.
@@ -29,7 +40,5 @@ def check_partitions_asked(asked: Iterable[int]) -> None:
     total = 0
     for some in asked:
         total += max(some, 1)
-        if total > MAX_PARTITIONS_PER_REQUEST:
-            raise ProtocolError(
-                ErrorCode.POLICY_VIOLATION, f"The request names more than {MAX_PARTITIONS_PER_REQUEST} items"
-            )
+        if total > most:
+            raise ProtocolError(ErrorCode.POLICY_VIOLATION, f"The request names more than {most} items")

@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 
 from odradek.broker.background.background import Background
 from odradek.broker.controller.embedded_store import EmbeddedMetadataStore
+from odradek.broker.controller.state import NewTopic
 from odradek.broker.peers.inter_broker_protocol import BROKER_SOFTWARE
 from odradek.broker.peers.network_client import NetworkClient
 from odradek.broker.peers.network_errors import Disconnected
@@ -28,6 +29,7 @@ from odradek.protocol.schema import Versions
 from odradek.storage.files import OsFiles
 from tests.broker.handlers.api_client import Api
 from tests.broker.handlers.test_transactions_api import SMALL, add, end, new_producer, until_coordinated
+from tests.patience import until
 
 LISTENERS = {
     "listeners": "CLIENTS://127.0.0.1:0,BROKERS://127.0.0.1:0",
@@ -94,21 +96,29 @@ async def test_a_request_between_brokers_ends_a_connection_of_another_listener(b
     assert [line["api"] for line in logs if line["event"] == "API between brokers only"] == ["ADD_PARTITIONS_TO_TXN"]
 
 
-async def test_only_a_broker_on_the_inter_broker_listener_may_fetch_any_number_of_partitions(broker: Broker) -> None:
+async def test_only_a_broker_on_the_inter_broker_listener_may_fetch_more_partitions(broker: Broker) -> None:
+    """It may name as many more as this broker hosts."""
+    hosted = 5
+    (created,) = await broker.controller.create_topics([NewTopic("t", hosted, 1)], timeout_ms=10_000)
+    assert not isinstance(created, Exception)
+    await until(lambda: len(broker.replica_manager.partitions) == hosted)
+
     def of(replica_id: int, count: int) -> FetchRequest:
         partitions = [FetchRequest.FetchPartition(partition=number) for number in range(count)]
         topics = [FetchRequest.FetchTopic(topic="t", partitions=partitions)]
         return FetchRequest(replica_id=replica_id, session_epoch=-1, topics=topics)
 
-    found = {}
+    refused = {}
     for listener in ("CLIENTS", "BROKERS"):
         async with await connected(broker, listener) as client:
             for replica_id in (-1, 1):
-                answer = await client.send(of(replica_id, MAX_PARTITIONS_PER_REQUEST + 1), version=12)
-                (topic,) = answer.responses
-                (found[listener, replica_id],) = {data.error_code for data in topic.partitions}
-    assert found.pop(("BROKERS", 1)) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert set(found.values()) == {ErrorCode.POLICY_VIOLATION}
+                for more in (hosted, hosted + 1):
+                    answer = await client.send(of(replica_id, MAX_PARTITIONS_PER_REQUEST + more), version=12)
+                    (topic,) = answer.responses
+                    codes = {data.error_code for data in topic.partitions}
+                    refused[listener, replica_id, more] = codes == {ErrorCode.POLICY_VIOLATION}
+    assert not refused.pop(("BROKERS", 1, hosted))
+    assert set(refused.values()) == {True}
 
 
 async def test_a_broker_without_others_serves_no_requests_between_brokers() -> None:

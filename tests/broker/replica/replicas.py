@@ -33,6 +33,7 @@ from odradek.broker.replica.partition import Partition
 from odradek.broker.replica.replica_manager import ReplicaManager, ReplicaSettings
 from odradek.broker.replica.replication import Replication
 from odradek.broker.requests.endpoint import Endpoint
+from odradek.broker.requests.request_bound import RequestBound
 from odradek.broker.requests.request_context import ConnectionInfo, PendingResponse, RequestContext
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.compiler import decode, encode
@@ -104,7 +105,7 @@ class Replica:
         )
         self._replication = Replication(broker_id, self.clock, 30_000, _is_alive, _propose)
         self.sessions = FetchSessionCache(100, self.clock, random.Random(broker_id))
-        self._fetch = FetchHandler(self.manager, self.sessions, None)
+        self._fetch = FetchHandler(self.manager, self.sessions, RequestBound(None, lambda: 0))
         self._list_offsets = ListOffsetsHandler(self.manager, self.clock, 1 << 20)
         self.leader: Replica | None = None
         self.fetcher: Fetcher | None = None

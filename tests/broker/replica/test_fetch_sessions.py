@@ -268,7 +268,7 @@ class TestSize:
 
     def test_the_session_of_another_broker_holds_all_partitions_that_it_follows(self, harness: ReplicaHarness) -> None:
         keys = [TopicPartition("many", number) for number in range(10_001)]
-        follower: dict[str, Any] = {"replica_id": 1, "is_bounded": False}
+        follower: dict[str, Any] = {"replica_id": 1, "max_partitions": 10_001}
         opened = harness.fetch(*(target(key) for key in keys[:6000]), session=(0, 0), **follower)
         harness.fetch(*(target(key) for key in keys[6000:]), session=(opened.response.session_id, 1), **follower)
         assert harness.sessions.partitions == 10_001
@@ -329,7 +329,7 @@ class TestCache:
         if session is None:
             return 0
         keys = [TopicPartition("t", number) for number in range(size)]
-        session.update({key: target(key) for key in keys}, [], FetchIsolation.HIGH_WATERMARK, is_bounded=True)
+        session.update({key: target(key) for key in keys}, [], FetchIsolation.HIGH_WATERMARK, 10_000)
         return session.id
 
     def use(self, cache: FetchSessionCache, session_id: int) -> None:

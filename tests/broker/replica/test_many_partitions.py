@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 
 from odradek.broker.handlers import api_row
-from odradek.broker.handlers import fetch as fetch_handler
-from odradek.broker.replica import fetch_session
 from odradek.broker.requests import request_bound
 from odradek.broker.testing import in_process_cluster
 
@@ -19,8 +17,6 @@ async def test_a_follower_catches_up_in_more_partitions_than_a_client_may_fetch(
 ) -> None:
     monkeypatch.setattr(request_bound, "MAX_PARTITIONS_PER_REQUEST", BOUND)
     monkeypatch.setattr(api_row, "MAX_PARTITIONS_PER_REQUEST", BOUND)
-    monkeypatch.setattr(fetch_session, "MAX_PARTITIONS", BOUND)
-    monkeypatch.setattr(fetch_handler, "MAX_PARTITIONS", BOUND)
     async with in_process_cluster(brokers=2) as cluster:
         for topic in TOPICS:
             await cluster.create_topic(topic, assignments=dict.fromkeys(range(BOUND), (1, 2)))
