@@ -20,7 +20,8 @@ from odradek.protocol.batch_header import (
     CorruptBatch,
     TimestampType,
 )
-from odradek.protocol.compression import CompressionFailed, Scratch, TooLarge, compress, decompress, decompressed_pieces
+from odradek.protocol.compression import Scratch, compress, decompress, decompressed_pieces
+from odradek.protocol.compression_errors import CompressionFailed, TooLarge
 from odradek.protocol.control_records import ControlType, control_key, end_transaction_value
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.record import MalformedRecord, Record, read_each, record_bytes, wrap_int64

@@ -10,51 +10,17 @@ zstd     everything the library reads: several frames, skippable frames, windows
 
 Decompression never holds more than the limit plus one chunk: a stream that inflates beyond the limit raises TooLarge
 there.
+
+The libraries (codecs.py) are imported with the first compressed batch, since many brokers never see one.
 """
 
-import struct
-import threading
-import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from io import BytesIO
 
-import cramjam
-import lz4.block
-import lz4.frame
-import zstandard
-
 from odradek.protocol.batch_header import Compression
+from odradek.protocol.compression_errors import CompressionFailed, too_large
 
-# The largest output of one step of decompression.
-CHUNK = 1 << 18
 _ANY_SIZE = 1 << 62
-
-_XERIAL_MAGIC = b"\x82SNAPPY\x00"
-_XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
-_XERIAL_CHUNK = 32 * 1024
-_LZ4_MAGIC = b"\x04\x22\x4d\x18"
-_GZIP_MAGIC = b"\x1f\x8b\x08"
-_GZIP_FEED = 1 << 14
-_INT32 = struct.Struct(">i")
-_OF_THREAD = threading.local()
-# A decompressor keeps the largest window it has used, so streams with larger windows do not use the thread's.
-_KEPT_WINDOW = 8 << 20
-_LIBRARY_ERRORS = (
-    zlib.error,
-    zstandard.ZstdError,
-    lz4.block.LZ4BlockError,
-    cramjam.DecompressionError,
-    RuntimeError,
-)
-_LZ4_BLOCK_SIZES = {4: 1 << 16, 5: 1 << 18, 6: 1 << 20, 7: 1 << 22}
-
-
-class CompressionFailed(ValueError):
-    """The codec cannot decompress the stream, or the codec does not exist."""
-
-
-class TooLarge(ValueError):
-    """The stream inflates beyond the caller's limit."""
 
 
 class Scratch:
@@ -88,34 +54,40 @@ def decompress(codec: int, data: memoryview, limit: int, scratch: Scratch | None
 
     Raises TooLarge beyond `limit` bytes, CompressionFailed for a stream that is truncated, damaged or of another codec.
     """
-    chunks_of = _DECOMPRESSORS.get(codec)
+    from odradek.protocol import codecs
+
+    chunks_of = codecs.DECOMPRESSORS.get(codec)
     if chunks_of is None:
         raise CompressionFailed(f"codec {codec} is unknown")
     try:
         return _collect(chunks_of(data, limit), limit, scratch)
-    except _LIBRARY_ERRORS as error:
+    except codecs.LIBRARY_ERRORS as error:
         raise _failed(codec, error) from error
 
 
 def decompressed_pieces(codec: int, data: memoryview) -> Iterator[bytes]:
-    """Yields the decompressed `data`, of any size, in pieces of at most CHUNK bytes; a raw snappy block is one piece.
-    Other streams may be decompressed between two pieces. Linked lz4 blocks are accepted.
+    """Yields the decompressed `data`, of any size, in pieces of at most `codecs.CHUNK` bytes; a raw snappy block is one
+    piece. Other streams may be decompressed between two pieces. Linked lz4 blocks are accepted.
 
     Raises CompressionFailed as `decompress` does, while iterating.
     """
-    chunks_of = _DECOMPRESSORS_IN_PIECES.get(codec)
+    from odradek.protocol import codecs
+
+    chunks_of = codecs.DECOMPRESSORS_IN_PIECES.get(codec)
     if chunks_of is None:
         raise CompressionFailed(f"codec {codec} is unknown")
     try:
         yield from chunks_of(data, _ANY_SIZE)
-    except _LIBRARY_ERRORS as error:
+    except codecs.LIBRARY_ERRORS as error:
         raise _failed(codec, error) from error
 
 
 def compress(codec: int, data: bytes | memoryview, level: int | None = None) -> bytes:
     """Returns `data` as one stream of the codec; `level` None is the codec's default (Kafka's compression.*.level)."""
+    from odradek.protocol import codecs
+
     try:
-        return _COMPRESSORS[codec](data, level)
+        return codecs.COMPRESSORS[codec](data, level)
     except KeyError:
         raise CompressionFailed(f"codec {codec} is unknown") from None
 
@@ -124,21 +96,17 @@ def _failed(codec: int, error: Exception) -> CompressionFailed:
     return CompressionFailed(f"the {Compression(codec).name.lower()} stream cannot be decompressed: {error}")
 
 
-def _too_large(limit: int) -> TooLarge:
-    return TooLarge(f"the stream inflates to more than {limit} bytes")
-
-
 def _collect(chunks: Iterator[bytes], limit: int, scratch: Scratch | None) -> bytes:
     """Joins the chunks. BytesIO grows in place and returns its memory, so that no byte is held twice."""
     first = next(chunks, b"")
     if len(first) > limit:
-        raise _too_large(limit)
+        raise too_large(limit)
     whole: BytesIO | None = None
     total = len(first)
     for chunk in chunks:
         total += len(chunk)
         if total > limit:
-            raise _too_large(limit)
+            raise too_large(limit)
         if whole is None:  # most streams have one chunk, as does a snappy block of any size
             whole = BytesIO() if scratch is None else scratch.begin()
             whole.write(first)
@@ -146,205 +114,3 @@ def _collect(chunks: Iterator[bytes], limit: int, scratch: Scratch | None) -> by
     if scratch is not None:
         scratch.filled = total
     return first if whole is None else whole.getvalue()
-
-
-def _gzip_chunks(data: memoryview, limit: int) -> Iterator[bytes]:
-    """Decompresses member after member. zlib copies its unused input: if all input were fed at once, many small members
-    would take quadratic time.
-    """
-    position = 0
-    while True:
-        member = zlib.decompressobj(wbits=31)
-        while not member.eof:
-            fed = data[position : position + _GZIP_FEED]
-            chunk = member.decompress(fed, CHUNK)
-            position += len(fed) - len(member.unconsumed_tail) - len(member.unused_data)
-            if not fed and not chunk and not member.eof:
-                raise CompressionFailed("the gzip stream is truncated")
-            yield chunk
-        if data[position : position + 3] != _GZIP_MAGIC:
-            return
-
-
-def _snappy_chunks(data: memoryview, limit: int) -> Iterator[bytes]:
-    if data[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
-        yield _snappy_block(data, limit, 0)
-        return
-    position = 16
-    if len(data) < position:
-        raise CompressionFailed("the header of the snappy stream is truncated")
-    total = 0
-    while position < len(data):
-        if data[position : position + len(_XERIAL_MAGIC)] == _XERIAL_MAGIC:
-            position += 16
-            continue
-        if len(data) - position < 4:
-            raise CompressionFailed("the snappy stream is truncated")
-        size = _INT32.unpack_from(data, position)[0]
-        position += 4
-        if size < 0 or size > len(data) - position:
-            raise CompressionFailed(f"a snappy chunk of {size} bytes is truncated")
-        chunk = _snappy_block(data[position : position + size], limit, total) if size else b""
-        total += len(chunk)
-        position += size
-        yield chunk
-
-
-def _snappy_block(block: memoryview, limit: int, before: int) -> bytes:
-    size = cramjam.snappy.decompress_raw_len(block)
-    # Three bytes can copy 64: a block that declares a larger output is damaged, so no memory is reserved for it.
-    if size > 22 * len(block):
-        raise CompressionFailed(f"a snappy block of {len(block)} bytes cannot hold {size}")
-    if before + size > limit:
-        raise _too_large(limit)
-    if size <= CHUNK:
-        return bytes(cramjam.snappy.decompress_raw(block))
-    whole = BytesIO()
-    whole.seek(size - 1)
-    whole.write(b"\x00")
-    with whole.getbuffer() as room:
-        cramjam.snappy.decompress_raw_into(block, room)
-    return whole.getvalue()
-
-
-def _lz4_chunks(data: memoryview, limit: int) -> Iterator[bytes]:
-    if data[:4] != _LZ4_MAGIC:
-        raise CompressionFailed("the stream is not an lz4 frame")
-    if len(data) > 6 and not data[4] & 0x20:
-        _require_independent_blocks(data, limit)
-    yield from _lz4_frame_chunks(data, limit)
-
-
-def _lz4_frame_chunks(data: memoryview, limit: int) -> Iterator[bytes]:
-    frame = lz4.frame.LZ4FrameDecompressor()
-    chunk = frame.decompress(data, CHUNK)
-    yield chunk
-    while not frame.eof:
-        chunk = frame.decompress(b"", CHUNK)
-        if not chunk and not frame.eof:
-            raise CompressionFailed("the lz4 frame has no end mark")
-        yield chunk
-
-
-def _require_independent_blocks(data: memoryview, limit: int) -> None:
-    """Checks that no block refers to an earlier one, in a frame whose flags allow it."""
-    flags, block_size = data[4], _LZ4_BLOCK_SIZES.get(data[5] >> 4 & 7, 0)
-    position = 7 + (8 if flags & 0x08 else 0) + (4 if flags & 0x01 else 0)
-    total = 0
-    while len(data) - position >= 4 and total <= limit:
-        size = int.from_bytes(data[position : position + 4], "little")
-        position += 4
-        if size == 0:
-            return
-        stored, size = size >> 31, size & 0x7FFFFFFF
-        block = data[position : position + size]
-        total += len(block) if stored else len(lz4.block.decompress(block, uncompressed_size=block_size))
-        position += size + (4 if flags & 0x10 else 0)
-
-
-def _zstd_chunks(data: memoryview, limit: int) -> Iterator[bytes]:
-    window = _largest_window(data)
-    return _zstd_stream(_zstd_decompressor() if window <= _KEPT_WINDOW else zstandard.ZstdDecompressor(), data)
-
-
-def _zstd_chunks_in_pieces(data: memoryview, limit: int) -> Iterator[bytes]:
-    _largest_window(data)
-    return _zstd_stream(zstandard.ZstdDecompressor(), data)
-
-
-def _zstd_stream(decompressor: zstandard.ZstdDecompressor, data: memoryview) -> Iterator[bytes]:
-    reader = decompressor.stream_reader(data, read_across_frames=True)
-    while chunk := reader.read(CHUNK):
-        yield chunk
-
-
-def _zstd_decompressor() -> zstandard.ZstdDecompressor:
-    """Returns this thread's decompressor, as creating one takes a fifth of a batch's time. Each stream resets it."""
-    if not hasattr(_OF_THREAD, "zstd"):
-        _OF_THREAD.zstd = zstandard.ZstdDecompressor()
-    return _OF_THREAD.zstd  # type: ignore[no-any-return]
-
-
-def _largest_window(data: memoryview) -> int:
-    """Returns the largest window of the zstd frames, in bytes (RFC 8878). Raises CompressionFailed if one is truncated.
-
-    The library's reader ends silently with its input, so the blocks' lengths are checked here.
-    """
-    position, end, window = 0, len(data), 0
-    while position < end:
-        if (
-            end - position >= 8
-            and data[position] >> 4 == 5
-            and bytes(data[position + 1 : position + 4]) == b"\x2a\x4d\x18"
-        ):
-            position += 8 + int.from_bytes(data[position + 4 : position + 8], "little")
-        else:
-            frame = zstandard.get_frame_parameters(data[position : position + 18])
-            window = max(window, frame.window_size)
-            position = _end_of_zstd_frame(data, position, frame.has_checksum)
-    if position > end:
-        raise CompressionFailed("the zstd stream is truncated")
-    return window
-
-
-def _end_of_zstd_frame(data: memoryview, position: int, has_checksum: bool) -> int:
-    position += zstandard.frame_header_size(data[position : position + 18])
-    last = False
-    while not last:
-        header = data[position : position + 3]
-        if len(header) < 3:
-            raise CompressionFailed("the zstd stream is truncated")
-        value = int.from_bytes(header, "little")
-        last = bool(value & 1)
-        position += 3 + (1 if value >> 1 & 3 == 1 else value >> 3)
-    return position + (4 if has_checksum else 0)
-
-
-def _gzip(data: bytes | memoryview, level: int | None) -> bytes:
-    stream = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, 31)
-    return stream.compress(data) + stream.flush()
-
-
-def _snappy(data: bytes | memoryview, level: int | None) -> bytes:
-    parts = [_XERIAL_HEADER]
-    for start in range(0, len(data), _XERIAL_CHUNK):
-        block = bytes(cramjam.snappy.compress_raw(data[start : start + _XERIAL_CHUNK]))
-        parts += (_INT32.pack(len(block)), block)
-    return b"".join(parts)
-
-
-def _lz4(data: bytes | memoryview, level: int | None) -> bytes:
-    return lz4.frame.compress(  # type: ignore[no-any-return]
-        data,
-        compression_level=0 if level is None else level,
-        block_size=lz4.frame.BLOCKSIZE_MAX64KB,
-        block_linked=False,
-        store_size=False,
-    )
-
-
-def _zstd(data: bytes | memoryview, level: int | None) -> bytes:
-    return zstandard.ZstdCompressor(level=3 if level is None else level, write_content_size=True).compress(data)
-
-
-def _none(data: bytes | memoryview, level: int | None) -> bytes:
-    return bytes(data)
-
-
-_DECOMPRESSORS: dict[int, Callable[[memoryview, int], Iterator[bytes]]] = {
-    Compression.GZIP: _gzip_chunks,
-    Compression.SNAPPY: _snappy_chunks,
-    Compression.LZ4: _lz4_chunks,
-    Compression.ZSTD: _zstd_chunks,
-}
-_DECOMPRESSORS_IN_PIECES = _DECOMPRESSORS | {
-    Compression.LZ4: _lz4_frame_chunks,
-    Compression.ZSTD: _zstd_chunks_in_pieces,
-}
-_COMPRESSORS: dict[int, Callable[[bytes | memoryview, int | None], bytes]] = {
-    Compression.NONE: _none,
-    Compression.GZIP: _gzip,
-    Compression.SNAPPY: _snappy,
-    Compression.LZ4: _lz4,
-    Compression.ZSTD: _zstd,
-}

@@ -19,7 +19,8 @@ from odradek.pipeline.segments.options import Options
 from odradek.pipeline.segments.ranges import Planned, SegmentRange
 from odradek.pipeline.segments.records import BadRecords, Batch, decode, portions
 from odradek.protocol.batch_header import BATCH_OVERHEAD, BatchHeader, Compression, check_crc
-from odradek.protocol.compression import CompressionFailed, TooLarge, decompress
+from odradek.protocol.compression import decompress
+from odradek.protocol.compression_errors import CompressionFailed, TooLarge
 
 if TYPE_CHECKING:
     import pyarrow as pa

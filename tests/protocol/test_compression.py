@@ -10,7 +10,9 @@ from typing import Any
 import cramjam
 import pytest
 
-from odradek.protocol.compression import CHUNK, Scratch, TooLarge, compress, decompress
+from odradek.protocol.codecs import CHUNK
+from odradek.protocol.compression import Scratch, compress, decompress
+from odradek.protocol.compression_errors import TooLarge
 from odradek.protocol.records import Compression
 
 
