@@ -1,22 +1,30 @@
-"""Keeps two libraries from importing modules that a broker never uses, which saves a sixth of the start-up time.
+"""Keeps three libraries from importing modules that a broker never uses, which saves a sixth of the start-up time.
 
 structlog imports rich, if installed, for a traceback format that we do not use. crc32c imports importlib.metadata to
-find its own version. While the two are imported, rich is hidden and importlib.metadata is replaced by a stub. Import
-this module before anything else of the broker. Modules that are already imported are not affected.
+find its own version, and uuid imports platform for the name of the system. While they are imported, rich is hidden, and
+stubs replace the other two. Import this module before anything else of the broker. Modules that are already imported
+are not affected.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from types import ModuleType
 
 
 def _import_lean() -> None:
-    hidden: dict[str, ModuleType | None] = {"rich": None, "importlib.metadata": _metadata_without_content()}
+    hidden: dict[str, ModuleType | None] = {
+        "rich": None,
+        "importlib.metadata": _metadata_without_content(),
+        "platform": _platform_with_its_name_only(),
+    }
     added = [name for name in hidden if name not in sys.modules]
     for name in added:
         sys.modules[name] = hidden[name]  # type: ignore[assignment]
     try:
+        import uuid  # noqa: F401
+
         import crc32c  # noqa: F401
         import structlog  # noqa: F401
     finally:
@@ -27,6 +35,12 @@ def _import_lean() -> None:
 def _metadata_without_content() -> ModuleType:
     module = ModuleType("importlib.metadata")
     module.version = lambda _: "unknown"  # type: ignore[attr-defined]
+    return module
+
+
+def _platform_with_its_name_only() -> ModuleType:
+    module = ModuleType("platform")
+    module.system = lambda: os.uname().sysname  # type: ignore[attr-defined]
     return module
 
 
