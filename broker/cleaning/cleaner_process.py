@@ -91,15 +91,18 @@ class CleanerProcess:
             process.stdin.write(line)
             await process.stdin.drain()
         except ConnectionError as error:
-            raise ProcessLookupError("the cleaner process has exited") from error
+            raise await self._exited() from error
 
     async def _receive(self, process: Process) -> tuple[Message, list[Any]]:
         assert process.stdout is not None
         line = await process.stdout.readline()
         if not line:
-            stderr_line = "" if self._stderr_line is None else await self._stderr_line
-            raise ProcessLookupError(f"the cleaner process has exited: {stderr_line}".removesuffix(": "))
+            raise await self._exited()
         return decode(line)
+
+    async def _exited(self) -> ProcessLookupError:
+        stderr_line = "" if self._stderr_line is None else await self._stderr_line
+        return ProcessLookupError(f"the cleaner process has exited: {stderr_line}".removesuffix(": "))
 
     async def _stop_work(self, process: Process) -> None:
         """Stops the job. When the process reports that it has stopped, it has removed the files that it was writing."""

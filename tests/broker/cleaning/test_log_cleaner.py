@@ -438,9 +438,20 @@ async def test_the_cleaner_process_ignores_packages_of_the_same_names_in_the_wor
         await until(is_clean(log))
 
 
+@pytest.mark.parametrize("when", ["before the job is sent", "after it"])
 async def test_the_output_of_a_process_that_cannot_start_is_the_reason_for_an_uncleanable_log(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
+    start = CleanerProcess._start
+
+    async def exited(self: CleanerProcess) -> asyncio.subprocess.Process:
+        process = await start(self)
+        assert process.stdin is not None
+        await until(process.stdin.is_closing)
+        return process
+
+    if when == "before the job is sent":
+        monkeypatch.setattr(CleanerProcess, "_start", exited)
     monkeypatch.setattr(log_cleaner, "SMALL_BYTES", 0)
     monkeypatch.setattr(cleaner_process, "PROGRAM", "import this_is_missing")
     with structlog.testing.capture_logs() as lines:
