@@ -2,7 +2,7 @@
 
 (A) A change reads the current settings from the store, passes them through the caller's function, and writes the result
     if nothing else has changed the entry meanwhile; otherwise it starts over. In the same transaction it adds an entry
-    below `/config/changes`, which names what has changed.
+    below `/config/changes`, which names what has changed, if other brokers share the store.
 (B) Every broker watches `/config/changes`. It reads the settings that a new entry names, puts them into the metadata
     cache and applies them. The broker that made the change does so before the change returns.
 (C) Entries of `/config/changes` that this broker has known for 15 minutes are removed.
@@ -203,12 +203,13 @@ class DynamicConfigs:
                 if validate_only or after == before:
                     return None
                 write = Create(path, data) if entry is None else Set(path, data, entry.version)
-                notice = Create(znodes.CONFIG_CHANGE_PREFIX, znodes.encode_config_change(path), sequential=True)
+                notices = [_notice(path)] if self._store.is_shared else []
                 try:
-                    results = await self._store.multi([*conditions, write, notice])
+                    results = await self._store.multi([*conditions, write, *notices])
                 except (BadVersion, EntryExists):
                     continue
-                self._note_applied(str(results[-1]))
+                if notices:
+                    self._note_applied(str(results[-1]))
                 return after
         except NoEntry as error:
             raise _unknown(path.rpartition("/")[2]) from error
@@ -293,6 +294,10 @@ class DynamicConfigs:
         self._apply_broker_config()
         async for topic in others_between(self._cache.topic_names(), COST):
             self._apply_topic(topic, self.log_config(topic))
+
+
+def _notice(path: str) -> Create:
+    return Create(znodes.CONFIG_CHANGE_PREFIX, znodes.encode_config_change(path), sequential=True)
 
 
 def _topic_config(topic: str, entry: Entry) -> dict[str, str]:

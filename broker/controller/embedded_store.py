@@ -95,6 +95,11 @@ class EmbeddedMetadataStore(MetadataStore):
         self._watches: WatchTable[Watch] = WatchTable()
 
     @property
+    def is_shared(self) -> bool:
+        """See MetadataStore."""
+        return False
+
+    @property
     def session_epoch(self) -> int:
         """See MetadataStore."""
         return self._session_epoch

@@ -177,6 +177,10 @@ class MetadataStore(Protocol):
         """The number of sessions so far: 0 before `open`, then 1, incremented with every session (G)."""
 
     @property
+    def is_shared(self) -> bool:
+        """Whether other brokers may read the entries and change them."""
+
+    @property
     def session_id(self) -> int:
         """The owner of this session's ephemeral entries, which no other session ever has; 0 while there is none."""
 

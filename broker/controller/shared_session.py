@@ -75,6 +75,11 @@ class SharedSession(MetadataStore):
         self._waiting: list[asyncio.Future[None]] = []
 
     @property
+    def is_shared(self) -> bool:
+        """See MetadataStore."""
+        return True
+
+    @property
     def session_epoch(self) -> int:
         """See MetadataStore."""
         return self._session_epoch

@@ -11,23 +11,19 @@ import pytest
 from odradek.broker.background.stepwise import Steps
 from odradek.broker.cluster.dynamic_configs import CHANGE_EXPIRATION_MS
 from odradek.broker.controller import znodes
-from odradek.broker.controller.embedded_store import EmbeddedMetadataStore
 from odradek.broker.controller.metadata_store import Create
 from odradek.broker.controller.shared_store import SharedStore
 from odradek.broker.controller.start_up import make_persistent_entries
 from odradek.broker.controller.state import MOST_CONFIG_BYTES
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.timer import ManualClock
-from tests.broker.cluster.configs_harness import TOPIC, ConfigsHarness, to
-from tests.memory_files import ForgetfulFiles
+from tests.broker.cluster.configs_harness import TOPIC, ConfigsHarness, SingleNode, to
 
 
 class TwoBrokers:
     def __init__(self) -> None:
         self.clock = ManualClock()
-        files = ForgetfulFiles()
-        files.make_directories("/data")
-        self.store = EmbeddedMetadataStore("/data", files)
+        self.store = SharedStore(session_timeout_ms=6000).session("both")
         self.one, self.two = (ConfigsHarness(number, self.store, self.clock) for number in (1, 2))
 
     async def start(self) -> TwoBrokers:
@@ -141,6 +137,14 @@ async def test_a_refused_change_changes_nothing(
 async def test_validating_a_change_writes_nothing(brokers: TwoBrokers) -> None:
     await brokers.one.configs.alter_topic_config("t", to({"retention.ms": "1"}), validate_only=True)
     assert await brokers.store.exists(znodes.topic_config_path("t")) is None
+
+
+async def test_a_lone_broker_leaves_no_notices() -> None:
+    single = await SingleNode().start()
+    await single.configs.alter_topic_config("t", to({"retention.ms": "1000"}))
+    await single.settle()
+    assert single.applied["t"].retention_ms == 1000
+    assert await single.store.children(znodes.CONFIG_CHANGES) == []
 
 
 async def test_too_large_settings_of_a_broker_are_refused(brokers: TwoBrokers) -> None:
