@@ -50,7 +50,7 @@ class Addressed(NamedTuple):
 
 
 class ControlRequests:
-    """Collects what brokers must be told, until `take` builds the requests. `listener` is the one between brokers."""
+    """Collects the changes for each broker until `take` builds the requests. `listener` is the inter-broker one."""
 
     def __init__(self, context: ControllerContext, controller_id: int, listener: str) -> None:
         self._context = context

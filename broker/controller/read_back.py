@@ -14,8 +14,8 @@ EntryExists, NoEntry): then the entries are read, and the change counts as appli
                         group is applied twice; such entries must be harmless when doubled.
 
 An entry that others have changed since is not recognized: the error stands, and the caller reads and decides anew.
-When the session has ended meanwhile, the change is not sent again: ConnectionLost stays the outcome, and whoever
-depends on the change starts over with the new session (case G of `metadata_store.py`).
+When the session has ended meanwhile, the change is not sent again: ConnectionLost stays the outcome, and the caller
+starts over with the new session (case G of `metadata_store.py`).
 
 Source: Kafka's `KafkaZkClient` (retryRequestsUntilConnected; conditionalUpdatePath reads after BADVERSION).
 """

@@ -63,12 +63,12 @@ class Peers:
         return peer
 
     def _peer(self, broker_id: int, purpose: str, registered: Callable[[int], BrokerInfo | None]) -> Peer:
-        """The client is imported with the first connection: a lone broker does without it."""
-        from odradek.broker.peers.network_client import NetworkClient
-        from odradek.broker.peers.peer import Peer
-
         key = (broker_id, purpose)
         if key not in self._peers:
+            # A lone broker has no connections, and so does not import the client.
+            from odradek.broker.peers.network_client import NetworkClient
+            from odradek.broker.peers.peer import Peer
+
             self._peers[key] = Peer(
                 broker_id,
                 registered,

@@ -133,15 +133,15 @@ class ReplicaFetchers:
         return loop is not None and loop.fetcher.followed[key].source != source
 
     def _loop_for(self, key: TopicPartition, leader_id: int) -> FetchLoop:
-        """Fetchers are imported with the first followed partition: a lone broker does without them."""
-        from odradek.broker.replica.fetch_loop import FetchLoop
-        from odradek.broker.replica.fetcher import Fetcher
-
         index = (31 * crc32(key.topic.encode("utf-8", "surrogatepass")) + key.partition) % (
             self._settings.num_replica_fetchers
         )
         loop = self._loops.get((leader_id, index))
         if loop is None:
+            # A lone broker follows nobody, and so does not import the fetchers.
+            from odradek.broker.replica.fetch_loop import FetchLoop
+            from odradek.broker.replica.fetcher import Fetcher
+
             name = f"fetcher-{index}"
             loop = self._loops[leader_id, index] = FetchLoop(
                 Fetcher(leader_id, self._settings, self, self.stats),

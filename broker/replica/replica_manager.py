@@ -335,8 +335,8 @@ class ReplicaManager:
         return partition is not None and partition.is_proposing(proposal)
 
     def _isr_answered(self, proposal: IsrProposal, answer: IsrAnswer) -> None:
-        """Wakes whoever waits for the high watermark, and the sessions of followers that are no longer in sync: their
-        fetches are visited from now on.
+        """Wakes the requests that wait for the high watermark, and the sessions of followers that are no longer in
+        sync: their fetches are visited from now on.
         """
         partition = self.partitions.get(proposal.topic_partition)
         if partition is None:

@@ -300,13 +300,13 @@ def committed_offsets_are_kept(history: History, final: FinalState) -> Iterator[
             of_partition = commits.get((answer.group, partition), [])
             for committed, commit in of_partition:
                 if committed > offset and _was_confirmed(commit, answer.invoked_us):
-                    text = f"{answer.group} had committed {committed} of {partition}, and is told {offset}"
+                    text = f"{answer.group} had committed {committed} of {partition}, but reads {offset}"
                     yield Violation("offsets", text, (commit, answer))
                     break
             if offset >= 0 and not any(
                 committed == offset and _may_count(commit, answer.ended_us) for committed, commit in of_partition
             ):
-                text = f"{answer.group} is told {offset} of {partition}, which nobody committed"
+                text = f"{answer.group} reads {offset} of {partition}, which nobody committed"
                 yield Violation("offsets", text, (answer,))
 
 

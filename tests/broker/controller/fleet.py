@@ -1,5 +1,5 @@
 """Controllers of several brokers on one shared store, in virtual time. The brokers are recordings: each carries out the
-controller's requests in memory, fences them as a broker does, and can be told to fail.
+controller's requests in memory, fences them as a broker does, and fails on demand.
 
     with Fleet([1, 2, 3]) as fleet:
         fleet.run(a_coroutine_function)
