@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from odradek.broker.peers.peer import Connect
 
 ALTER_PARTITION_TIMEOUT_MS = 10_000
-UNCLEAN_ELECTIONS = "unclean.leader.election.enable"
 
 log = structlog.get_logger("broker.cluster")
 
@@ -213,11 +212,5 @@ class ClusterMember:
 
     def _apply_topic(self, name: str, config: LogConfig) -> None:
         self._replica_manager.update_log_config(name, config)
-        if self.controller.is_active and self._allows_unclean_elections(name):
+        if self.controller.is_active and config.unclean_leader_election_enable:
             self.controller.unclean_elections_allowed()
-
-    def _allows_unclean_elections(self, topic: str) -> bool:
-        try:
-            return bool(self._config.topic_values(self._metadata.topic_config(topic))[UNCLEAN_ELECTIONS])
-        except ValueError:
-            return False  # unusable stored settings: the defaults apply

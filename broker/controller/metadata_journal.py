@@ -40,6 +40,7 @@ SNAPSHOT_FORMAT = "odradek-metadata-snapshot"
 JOURNAL_FORMAT = "odradek-metadata-journal"
 FORMAT_VERSION = 1
 _CRC_DIGITS = 8
+_JSON = json.JSONEncoder(separators=(",", ":"))
 
 
 class JournalContent(NamedTuple):
@@ -56,7 +57,7 @@ class JournalContent(NamedTuple):
 
 def encode_line(value: Any) -> bytes:
     """Encodes one record as a line."""
-    text = json.dumps(value, separators=(",", ":"), ensure_ascii=True).encode("ascii")
+    text = _JSON.encode(value).encode("ascii")
     return b"%08x %s\n" % (crc32c.crc32c(text), text)
 
 

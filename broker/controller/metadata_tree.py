@@ -105,12 +105,13 @@ class MetadataTree:
     ) -> Steps[list[Transaction | MetadataStoreError]]:
         """Stages the groups of a pipeline. The transactions are to be applied in order, all of them or none."""
         staged: list[Transaction | MetadataStoreError] = []
-        layer, pace = _Layer(self), Pace()
+        below, pace = self if len(groups) == 1 else _Layer(self), Pace()
         for operations in groups:
-            staging = _Staging(layer, session_id, pace)
+            staging = _Staging(below, session_id, pace)
             try:
                 staged.append((yield from staging.transaction(operations)))
-                layer.add(staging)
+                if isinstance(below, _Layer):
+                    below.add(staging)
             except MetadataStoreError as error:
                 staged.append(error)
         return staged

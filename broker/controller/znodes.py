@@ -58,6 +58,8 @@ ISR_CHANGES = "/isr_change_notification"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 DEFAULT_BROKER = "<default>"
 
+_JSON = json.JSONEncoder(separators=(",", ":"))
+
 PERSISTENT_PATHS = (
     "/admin",
     DELETE_TOPICS,
@@ -345,12 +347,12 @@ def parse_producer_id_block(data: bytes) -> tuple[int, int]:
 
 
 def _encode(value: Any) -> bytes:
-    return json.dumps(value, separators=(",", ":")).encode("ascii")
+    return _JSON.encode(value).encode("ascii")
 
 
 def _parse(path: str, data: bytes | None, read: Callable[[Any], T]) -> T:
     try:
-        return read(json.loads(data or b""))
+        return read(json.loads((data or b"").decode()))
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise StoreDamaged(path, f"contains an invalid value: {error!r}") from error
 

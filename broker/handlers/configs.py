@@ -13,9 +13,8 @@ Results are in the order of the request. Source: Kafka's `ConfigAdminManager`, `
 
 from __future__ import annotations
 
-import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 import structlog
@@ -26,8 +25,8 @@ from odradek.broker.cluster.dynamic_configs import DynamicConfigs
 from odradek.broker.handlers.config_resources import check_is_this_broker, loggers, no_such_type
 from odradek.broker.logging.structured_logging import LEVELS, ROOT, Loggers
 from odradek.broker.requests.request_context import RequestContext
-from odradek.broker.settings import TOPIC
-from odradek.broker.settings.config import BrokerConfig, broker_setting, without_effect
+from odradek.broker.settings import TOPIC, Setting
+from odradek.broker.settings.config import BrokerConfig, broker_setting, is_without_effect
 from odradek.broker.settings.config_changes import (
     MOST_NAMES,
     Item,
@@ -116,16 +115,16 @@ class AlterConfigsHandlers:
                 ErrorCode.INVALID_REQUEST, "The topic has no name: defaults of topics are broker settings"
             )
         await self._configs.alter_topic_config(topic, change, validate_only=validate_only)
-        await asyncio.sleep(0)
-        _warn(without_effect(_set_names(items), TOPIC.get), validate_only, topic=topic)
+        if not validate_only:
+            await _warn(items, TOPIC.get, topic=topic)
 
     async def _store_for_brokers(
         self, per_broker: bool, change: Any, items: Iterable[Item], validate_only: bool
     ) -> None:
         broker_id = self._broker_id if per_broker else None
         await self._configs.alter_broker_config(broker_id, change, validate_only=validate_only)
-        await asyncio.sleep(0)
-        _warn(without_effect(_set_names(items), broker_setting), validate_only, broker=broker_id)
+        if not validate_only:
+            await _warn(items, broker_setting, broker=broker_id)
 
     def _is_one_broker(self, name: str) -> bool:
         """Returns False for the empty name, the whole cluster. Any other name must be this broker's."""
@@ -163,13 +162,15 @@ async def _repeated(resources: Sequence[Any]) -> set[tuple[int, str]]:
     return repeated
 
 
-def _set_names(items: Iterable[Item]) -> Iterator[str]:
-    return (item.name for item in items if item.operation != ConfigOperation.DELETE)
-
-
-def _warn(names: list[str], validate_only: bool, **resource: object) -> None:
-    if names and not validate_only:
-        log.warning("settings have no effect yet", names=names[:MOST_NAMES], count=len(names), **resource)
+async def _warn(items: Iterable[Item], setting_of: Callable[[str], Setting | None], **resource: object) -> None:
+    """Logs a warning if the request sets settings that have no effect yet."""
+    names = [
+        item.name
+        async for item in others_between(items)
+        if item.operation != ConfigOperation.DELETE and is_without_effect(item.name, setting_of(item.name))
+    ]
+    if names:
+        log.warning("settings have no effect yet", names=sorted(names)[:MOST_NAMES], count=len(names), **resource)
 
 
 # Loggers

@@ -21,7 +21,7 @@ from odradek.broker.controller.state import NOTHING, NewPartitions, NewTopic, Pl
 from odradek.broker.metadata.metadata_cache import MetadataCache
 from odradek.broker.requests.request_context import RequestContext
 from odradek.broker.settings.config import BrokerConfig
-from odradek.broker.settings.config_description import ConfigDescription, TopicDescriptions
+from odradek.broker.settings.config_description import ConfigDescription, InheritedDescriptions, TopicDescriptions
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.topics import (
     CreatePartitionsRequest,
@@ -34,6 +34,7 @@ from odradek.protocol.messages.topics import (
 from odradek.protocol.schema import ZERO_UUID
 
 TopicResult = CreateTopicsResponse.CreatableTopicResult
+ResultConfig = CreateTopicsResponse.CreatableTopicConfigs
 DeletionResult = DeleteTopicsResponse.DeletableTopicResult
 PartitionsResult = CreatePartitionsResponse.CreatePartitionsTopicResult
 
@@ -65,6 +66,7 @@ class TopicHandlers:
         self._metadata = metadata
         self._config = config
         self._turns = turns
+        self._inherited: InheritedDescriptions[ResultConfig] = InheritedDescriptions(config)
 
     async def create_topics(
         self, request: CreateTopicsRequest, _context: RequestContext | None = None
@@ -87,7 +89,7 @@ class TopicHandlers:
         self, outcomes: Iterable[tuple[str, PlannedTopic | ProtocolError]], validate_only: bool
     ) -> Steps[list[TopicResult]]:
         """Builds the results (B)."""
-        descriptions = TopicDescriptions(self._config, _shown)
+        descriptions = TopicDescriptions(self._config, _shown, self._inherited.current())
 
         def result(name: str, outcome: PlannedTopic | ProtocolError) -> TopicResult:
             if isinstance(outcome, ProtocolError):
@@ -177,8 +179,8 @@ def _refusal(name: str) -> ProtocolError:
     return ProtocolError(ErrorCode.INVALID_REQUEST, f"Topic '{name}' occurs more than once in the request")
 
 
-def _shown(setting: ConfigDescription) -> CreateTopicsResponse.CreatableTopicConfigs:
-    return CreateTopicsResponse.CreatableTopicConfigs(
+def _shown(setting: ConfigDescription) -> ResultConfig:
+    return ResultConfig(
         name=setting.name,
         value=setting.value,
         read_only=setting.read_only,

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING
 
 from odradek.broker.background.background import run_all_in_threads
@@ -52,7 +52,7 @@ class LogCreations:
                 await self._background.run_in_thread(write)
 
     async def _finish(self, begun: list[LogCreation]) -> dict[TopicPartition, ProtocolError]:
-        await run_all_in_threads([creation.run for creation in begun])
+        await self._run([creation.run for creation in begun])
         errors = await self.sync_directories(dict.fromkeys(creation.directory for creation in begun))
         failures = {}
         for creation in begun:
@@ -66,5 +66,12 @@ class LogCreations:
     async def sync_directories(self, paths: Collection[str]) -> dict[str, OSError]:
         """Syncs directories of log.dirs; returns the failures."""
         syncs = [DirectorySync(self._logs.files, path) for path in paths]
-        await run_all_in_threads([sync.run for sync in syncs])
+        await self._run([sync.run for sync in syncs])
         return {sync.path: sync.error for sync in syncs if sync.error is not None}
+
+    async def _run(self, functions: list[Callable[[], None]]) -> None:
+        """A single function has no use for threads of its own, which take longer to start than most syncs take."""
+        if len(functions) == 1:
+            await self._background.run_in_thread(functions[0])
+        else:
+            await run_all_in_threads(functions)

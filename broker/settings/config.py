@@ -230,7 +230,7 @@ class BrokerConfig:
 
     def names_without_effect(self) -> list[str]:
         """The settings that the user set and that have no effect yet, sorted."""
-        return without_effect(self._chosen, broker_setting)
+        return sorted(name for name in self._chosen if is_without_effect(name, broker_setting(name)))
 
     def check_protection(self) -> None:
         """Raises ConfigError if a setting given at the start promises protection that Odradek does not provide."""
@@ -286,12 +286,9 @@ class BrokerConfig:
         return usable
 
 
-def without_effect(names: Iterable[str], setting_of: Callable[[str], Setting | None]) -> list[str]:
-    """The settings among `names` that have no effect yet, sorted. Settings of single listeners never have an effect."""
-    rows = ((name, setting_of(name)) for name in names)
-    return sorted(
-        name for name, setting in rows if setting is not None and not (setting.takes_effect and setting.name == name)
-    )
+def is_without_effect(name: str, setting: Setting | None) -> bool:
+    """Whether a known setting has no effect yet under this name. Settings of single listeners never have an effect."""
+    return setting is not None and not (setting.takes_effect and setting.name == name)
 
 
 def _check_of_listeners(texts: Mapping[str, str]) -> None:

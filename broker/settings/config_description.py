@@ -63,11 +63,16 @@ class TopicDescriptions(Generic[T]):
     so that another topic costs a list of references.
     """
 
-    def __init__(self, config: BrokerConfig, shown: Callable[[ConfigDescription], T]) -> None:
+    def __init__(
+        self, config: BrokerConfig, shown: Callable[[ConfigDescription], T], inherited: dict[str, T] | None = None
+    ) -> None:
+        """`inherited`: descriptions of inherited settings that earlier responses made with the same `shown`, by name;
+        those of this response are added.
+        """
         self._config = config
         self._defaults = config.topic_defaults()
         self._shown = shown
-        self._inherited: dict[str, T] = {}
+        self._inherited = {} if inherited is None else inherited
         self._own: dict[tuple[str, str], T] = {}
 
     def of(self, overrides: Mapping[str, str], names: Collection[str] | None = None) -> list[T]:
@@ -100,6 +105,23 @@ class TopicDescriptions(Generic[T]):
             value = value_text(parse_value(TOPIC[name], text))
             known = self._own[name, text] = self._shown(_topic_description(self._config, TOPIC[name], value, True))
         return known
+
+
+class InheritedDescriptions(Generic[T]):
+    """The descriptions of settings that topics inherit, kept from response to response while the broker's settings
+    remain the same.
+    """
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self._config = config
+        self._given = config.given
+        self._known: dict[str, T] = {}
+
+    def current(self) -> dict[str, T]:
+        """Returns the descriptions that are known for the present settings, by name, to be added to."""
+        if self._given is not self._config.given:
+            self._given, self._known = self._config.given, {}
+        return self._known
 
 
 def shown_settings(config: BrokerConfig) -> set[str]:

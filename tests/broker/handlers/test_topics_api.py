@@ -9,6 +9,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.configs import IncrementalAlterConfigsRequest
 from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.protocol.messages.topics import (
     CreatePartitionsRequest,
@@ -19,6 +20,7 @@ from odradek.protocol.messages.topics import (
 from tests.broker.handlers.api_client import Api, api_of_a_broker
 
 ZERO = UUID(int=0)
+BROKER = 4
 Topic = CreateTopicsRequest.CreatableTopic
 Deletion = DeleteTopicsRequest.DeleteTopicState
 More = CreatePartitionsRequest.CreatePartitionsTopic
@@ -72,6 +74,19 @@ async def test_a_created_topic_is_described_with_the_fields_of_the_version(api: 
         assert len(configs) >= 30
     assert (result.topic_id != ZERO) == (version >= 7)
     assert await names(api) == ["t"]
+
+
+async def test_a_created_topic_is_described_with_the_present_settings_of_the_broker(api: Api) -> None:
+    async def inherited(name: str) -> tuple[str | None, int]:
+        (result,) = await create(api, topic(name))
+        return next((one.value, one.config_source) for one in result.configs or [] if one.name == "segment.bytes")
+
+    assert await inherited("before") == ("1073741824", 5)
+    for value in ("1073741824", "4000"):
+        item = IncrementalAlterConfigsRequest.AlterableConfig(name="log.segment.bytes", value=value)
+        resource = IncrementalAlterConfigsRequest.AlterConfigsResource(resource_type=BROKER, configs=[item])
+        await api(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+        assert await inherited(f"after-{value}") == (value, 3)
 
 
 async def test_a_failed_topic_has_no_details(api: Api) -> None:
