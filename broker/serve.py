@@ -92,6 +92,7 @@ async def serve(config: BrokerConfig, open_files: int, metadata_store: MetadataS
     Raises StartError."""
     from odradek.broker.server import Broker, log
 
+    gc.freeze()  # what has been imported stays, so that the collection after the start need not visit it
     stop_requested = asyncio.Event()
     _on_signals(stop_requested)
     broker = Broker(config, open_files=open_files, metadata_store=metadata_store)
