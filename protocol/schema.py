@@ -14,9 +14,9 @@ is taken from the annotation, so that it is named only once::
 
         topics: list[FetchRequest.FetchTopic] = array()
 
-The decorators create:
+Every such class has:
 
-(A) a class with slots and a keyword constructor with Kafka's defaults, compiled at the first use;
+(A) slots, and a keyword constructor with Kafka's defaults, compiled at the first use;
 (B) a `Schema` under `__schema__`, from which `protocol.compiler` makes one reader and one writer per version, and
     `protocol.documents` the JSON form;
 (C) `unknown_tagged_fields` in every class: None, or a list of (tag, bytes) in the order they were read.
@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar, Literal, NamedTuple, TypeVar, cast, dataclass_transform
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar, dataclass_transform
 from uuid import UUID
 
 NEWEST = 32767
@@ -245,7 +245,23 @@ Reader = Callable[[bytes, int], tuple[Any, int]]
 Writer = Callable[[Any, list[Any]], None]
 
 
-class Message:
+class MessageClass(type):
+    """Creates the class of a message or structure: with a slot for each field instead of its specifier."""
+
+    def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> MessageClass:
+        fields = []
+        for attribute, field in list(namespace.items()):
+            if isinstance(field, Field):
+                field.attribute = attribute
+                fields.append(field)
+                del namespace[attribute]
+        namespace.setdefault("__slots__", tuple(field.attribute for field in fields))
+        namespace["__schema__"] = Schema(name, tuple(fields))
+        return super().__new__(cls, name, bases, namespace)
+
+
+@dataclass_transform(kw_only_default=True, eq_default=True)
+class Message(metaclass=MessageClass):
     """The base of every message and structure."""
 
     __slots__ = ("unknown_tagged_fields",)
@@ -270,19 +286,12 @@ class Message:
         shown = [f"{name}={getattr(self, name)!r}" for name in self.__slots__]
         if self.unknown_tagged_fields:
             shown.append(f"unknown_tagged_fields={self.unknown_tagged_fields!r}")
-        return f"{type(self).__qualname__}({', '.join(shown)})"
+        return f"{type(self).__name__}({', '.join(shown)})"
 
 
 M = TypeVar("M", bound=Message)
 
 
-@dataclass_transform(kw_only_default=True, eq_default=True)
-def struct(cls: type[M]) -> type[M]:
-    """Declares a structure within a message."""
-    return _slotted(cls)
-
-
-@dataclass_transform(kw_only_default=True, eq_default=True)
 def message(
     *,
     versions: tuple[int, int],
@@ -297,18 +306,17 @@ def message(
     """
 
     def declare(cls: type[M]) -> type[M]:
-        made = _slotted(cls)
-        schema = made.__schema__
+        schema = cls.__schema__
         schema.kind = kind
         schema.api_key = api_key
         schema.versions = Versions(*versions)
         schema.flexible = NEVER if flexible is None else since(flexible)
-        made.__readers__ = {}
-        made.__writers__ = {}
-        structs = {name: member for name, member in vars(made).items() if isinstance(member, type)}
-        for owner in (made, *structs.values()):
+        cls.__readers__ = {}
+        cls.__writers__ = {}
+        structs = {name: member for name, member in vars(cls).items() if isinstance(member, type)}
+        for owner in (cls, *structs.values()):
             _finish_fields(owner, structs, lower_camel)
-        return made
+        return cls
 
     return declare
 
@@ -333,23 +341,6 @@ def _class_in(annotation: str) -> str:
     if found is None:
         raise TypeError(f"no structure in the annotation {annotation!r}")
     return found[1]
-
-
-def _slotted(cls: type[M]) -> type[M]:
-    """Returns a copy of the class with a slot for each field instead of its specifier."""
-    namespace = dict(vars(cls))
-    fields = []
-    for attribute, field in list(namespace.items()):
-        if isinstance(field, Field):
-            field.attribute = attribute
-            fields.append(field)
-            del namespace[attribute]
-    namespace.pop("__dict__", None)
-    namespace.pop("__weakref__", None)
-    namespace["__slots__"] = tuple(field.attribute for field in fields)
-    namespace["__schema__"] = Schema(cls.__name__, tuple(fields))
-    made: Any = type(cls.__name__, cls.__bases__, namespace)
-    return cast(type[M], made)
 
 
 class _Unset:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek.protocol.schema import ALWAYS, Message, array, int8, int16, int32, message, since, string, struct
+from odradek.protocol.schema import ALWAYS, Message, array, int8, int16, int32, message, since, string
 
 
 @message(api_key=29, kind="request", versions=(0, 3), flexible=2)
@@ -22,14 +22,12 @@ class DescribeAclsRequest(Message):
 class DescribeAclsResponse(Message):
     """The bindings that match, by resource."""
 
-    @struct
     class AclDescription(Message):
         principal: str = string()
         host: str = string()
         operation: int = int8()
         permission_type: int = int8()
 
-    @struct
     class DescribeAclsResource(Message):
         resource_type: int = int8()
         resource_name: str = string()
@@ -46,7 +44,6 @@ class DescribeAclsResponse(Message):
 class CreateAclsRequest(Message):
     """Bindings to add."""
 
-    @struct
     class AclCreation(Message):
         resource_type: int = int8()
         resource_name: str = string()
@@ -63,7 +60,6 @@ class CreateAclsRequest(Message):
 class CreateAclsResponse(Message):
     """Whether each binding was added."""
 
-    @struct
     class AclCreationResult(Message):
         error_code: int = int16()
         error_message: str | None = string(nullable=ALWAYS)
@@ -76,7 +72,6 @@ class CreateAclsResponse(Message):
 class DeleteAclsRequest(Message):
     """Filters; all matching bindings are deleted."""
 
-    @struct
     class DeleteAclsFilter(Message):
         resource_type_filter: int = int8()
         resource_name_filter: str | None = string(nullable=ALWAYS)
@@ -93,7 +88,6 @@ class DeleteAclsRequest(Message):
 class DeleteAclsResponse(Message):
     """The bindings that each filter deleted."""
 
-    @struct
     class DeleteAclsMatchingAcl(Message):
         error_code: int = int16()
         error_message: str | None = string(nullable=ALWAYS)
@@ -105,7 +99,6 @@ class DeleteAclsResponse(Message):
         operation: int = int8()
         permission_type: int = int8()
 
-    @struct
     class DeleteAclsFilterResult(Message):
         error_code: int = int16()
         error_message: str | None = string(nullable=ALWAYS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek.protocol.schema import Message, array, bool_, int16, int32, int64, message, since, string, struct
+from odradek.protocol.schema import Message, array, bool_, int16, int32, int64, message, since, string
 
 
 @message(api_key=18, kind="request", versions=(0, 4), flexible=3)
@@ -17,19 +17,16 @@ class ApiVersionsRequest(Message):
 class ApiVersionsResponse(Message):
     """The range of versions of each API, and the features."""
 
-    @struct
     class ApiVersion(Message):
         api_key: int = int16()
         min_version: int = int16()
         max_version: int = int16()
 
-    @struct
     class SupportedFeatureKey(Message):
         name: str = string(versions=since(3))  # KIP-511
         min_version: int = int16(versions=since(3))  # KIP-511
         max_version: int = int16(versions=since(3))  # KIP-511
 
-    @struct
     class FinalizedFeatureKey(Message):
         name: str = string(versions=since(3))  # KIP-511
         max_version_level: int = int16(versions=since(3))  # KIP-511

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from odradek.protocol.schema import ALWAYS, Message, array, bool_, float64, int8, int16, int32, message, string, struct
+from odradek.protocol.schema import ALWAYS, Message, array, bool_, float64, int8, int16, int32, message, string
 
 
 @message(api_key=48, kind="request", versions=(0, 1), flexible=1)
 class DescribeClientQuotasRequest(Message):
     """A filter of entity types (user, client-id, ip) and names."""
 
-    @struct
     class ComponentData(Message):
         entity_type: str = string()
         match_type: int = int8()
@@ -23,17 +22,14 @@ class DescribeClientQuotasRequest(Message):
 class DescribeClientQuotasResponse(Message):
     """The quotas of each entity."""
 
-    @struct
     class EntityData(Message):
         entity_type: str = string()
         entity_name: str | None = string(nullable=ALWAYS)
 
-    @struct
     class ValueData(Message):
         key: str = string()
         value: float = float64()
 
-    @struct
     class EntryData(Message):
         entity: list[DescribeClientQuotasResponse.EntityData] = array()
         values: list[DescribeClientQuotasResponse.ValueData] = array()
@@ -48,18 +44,15 @@ class DescribeClientQuotasResponse(Message):
 class AlterClientQuotasRequest(Message):
     """Quotas to set or remove."""
 
-    @struct
     class EntityData(Message):
         entity_type: str = string()
         entity_name: str | None = string(nullable=ALWAYS)
 
-    @struct
     class OpData(Message):
         key: str = string()
         value: float = float64()
         remove: bool = bool_()
 
-    @struct
     class EntryData(Message):
         entity: list[AlterClientQuotasRequest.EntityData] = array()
         ops: list[AlterClientQuotasRequest.OpData] = array()
@@ -72,12 +65,10 @@ class AlterClientQuotasRequest(Message):
 class AlterClientQuotasResponse(Message):
     """Whether each entity's quotas were changed."""
 
-    @struct
     class EntityData(Message):
         entity_type: str = string()
         entity_name: str | None = string(nullable=ALWAYS)
 
-    @struct
     class EntryData(Message):
         error_code: int = int16()
         error_message: str | None = string(nullable=ALWAYS)

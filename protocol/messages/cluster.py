@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek.protocol.schema import ALWAYS, Message, array, bool_, int8, int16, int32, message, since, string, struct
+from odradek.protocol.schema import ALWAYS, Message, array, bool_, int8, int16, int32, message, since, string
 
 
 @message(api_key=60, kind="request", versions=(0, 1), flexible=0)
@@ -17,7 +17,6 @@ class DescribeClusterRequest(Message):
 class DescribeClusterResponse(Message):
     """Cluster id, controller and brokers, and the client's authorized operations on the cluster."""
 
-    @struct
     class DescribeClusterBroker(Message):
         broker_id: int = int32()
         host: str = string()

@@ -13,7 +13,6 @@ from odradek.protocol.schema import (
     message,
     since,
     string,
-    struct,
     until,
 )
 
@@ -22,7 +21,6 @@ from odradek.protocol.schema import (
 class DescribeConfigsRequest(Message):
     """Requests settings of resources (2 topic, 4 broker, 8 broker loggers ...); null keys request all."""
 
-    @struct
     class DescribeConfigsResource(Message):
         resource_type: int = int8()
         resource_name: str = string()
@@ -37,13 +35,11 @@ class DescribeConfigsRequest(Message):
 class DescribeConfigsResponse(Message):
     """The value, source, type and synonyms of each setting."""
 
-    @struct
     class DescribeConfigsSynonym(Message):
         name: str = string(versions=since(1))
         value: str | None = string(versions=since(1), nullable=ALWAYS)
         source: int = int8(versions=since(1))
 
-    @struct
     class DescribeConfigsResourceResult(Message):
         name: str = string()
         value: str | None = string(nullable=ALWAYS)
@@ -55,7 +51,6 @@ class DescribeConfigsResponse(Message):
         config_type: int = int8(versions=since(3))
         documentation: str | None = string(versions=since(3), nullable=ALWAYS)
 
-    @struct
     class DescribeConfigsResult(Message):
         error_code: int = int16()
         error_message: str | None = string(nullable=ALWAYS)
@@ -71,12 +66,10 @@ class DescribeConfigsResponse(Message):
 class AlterConfigsRequest(Message):
     """Replaces all dynamic settings of resources."""
 
-    @struct
     class AlterableConfig(Message):
         name: str = string()
         value: str | None = string(nullable=ALWAYS)
 
-    @struct
     class AlterConfigsResource(Message):
         resource_type: int = int8()
         resource_name: str = string()
@@ -90,7 +83,6 @@ class AlterConfigsRequest(Message):
 class AlterConfigsResponse(Message):
     """Whether each resource's settings were changed."""
 
-    @struct
     class AlterConfigsResourceResponse(Message):
         error_code: int = int16()
         error_message: str | None = string(nullable=ALWAYS)
@@ -105,13 +97,11 @@ class AlterConfigsResponse(Message):
 class IncrementalAlterConfigsRequest(Message):
     """Changes single settings: 0 set, 1 delete, 2 append, 3 subtract."""
 
-    @struct
     class AlterableConfig(Message):
         name: str = string()
         config_operation: int = int8()
         value: str | None = string(nullable=ALWAYS)
 
-    @struct
     class AlterConfigsResource(Message):
         resource_type: int = int8()
         resource_name: str = string()
@@ -125,7 +115,6 @@ class IncrementalAlterConfigsRequest(Message):
 class IncrementalAlterConfigsResponse(Message):
     """Whether each resource's settings were changed."""
 
-    @struct
     class AlterConfigsResourceResponse(Message):
         error_code: int = int16()
         error_message: str | None = string(nullable=ALWAYS)

@@ -13,7 +13,6 @@ from odradek.protocol.schema import (
     int32,
     message,
     string,
-    struct,
     structure,
     uuid,
 )
@@ -44,12 +43,10 @@ class ConsumerGroupPartitionMetadataKey(Message):
 class ConsumerGroupPartitionMetadataValue(Message):
     """The subscribed topics with partitions and racks."""
 
-    @struct
     class PartitionMetadata(Message):
         partition: int = int32()
         racks: list[str] = array(string)
 
-    @struct
     class TopicMetadata(Message):
         topic_id: UUID = uuid()
         topic_name: str = string()
@@ -71,12 +68,10 @@ class ConsumerGroupMemberMetadataKey(Message):
 class ConsumerGroupMemberMetadataValue(Message):
     """The member's subscriptions, and its classic protocol if it has one."""
 
-    @struct
     class ClassicProtocol(Message):
         name: str = string()
         metadata: bytes = bytes_()
 
-    @struct
     class ClassicMemberMetadata(Message):
         session_timeout_ms: int = int32()
         supported_protocols: list[ConsumerGroupMemberMetadataValue.ClassicProtocol] = array()
@@ -118,7 +113,6 @@ class ConsumerGroupTargetAssignmentMemberKey(Message):
 class ConsumerGroupTargetAssignmentMemberValue(Message):
     """The partitions that are assigned to the member."""
 
-    @struct
     class TopicPartition(Message):
         topic_id: UUID = uuid()
         partitions: list[int] = array(int32)
@@ -138,7 +132,6 @@ class ConsumerGroupCurrentMemberAssignmentKey(Message):
 class ConsumerGroupCurrentMemberAssignmentValue(Message):
     """The partitions that the member owns, must revoke, or waits for."""
 
-    @struct
     class TopicPartitions(Message):
         topic_id: UUID = uuid()
         partitions: list[int] = array(int32)

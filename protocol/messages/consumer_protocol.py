@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from odradek.protocol.schema import ALWAYS, Message, array, bytes_, int32, message, since, string, struct
+from odradek.protocol.schema import ALWAYS, Message, array, bytes_, int32, message, since, string
 
 
 @message(kind="data", versions=(0, 3))
 class ConsumerProtocolSubscription(Message):
     """The topics to which a consumer subscribes, and the partitions that it owns."""
 
-    @struct
     class TopicPartition(Message):
         topic: str = string(versions=since(1))
         partitions: list[int] = array(int32, versions=since(1))
@@ -25,7 +24,6 @@ class ConsumerProtocolSubscription(Message):
 class ConsumerProtocolAssignment(Message):
     """The partitions that the leader assigned to a consumer."""
 
-    @struct
     class TopicPartition(Message):
         topic: str = string()
         partitions: list[int] = array(int32)

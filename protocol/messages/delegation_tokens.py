@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from odradek.protocol.schema import ALWAYS, Message, array, bytes_, int16, int32, int64, message, since, string, struct
+from odradek.protocol.schema import ALWAYS, Message, array, bytes_, int16, int32, int64, message, since, string
 
 
 @message(api_key=38, kind="request", versions=(0, 3), flexible=2)
 class CreateDelegationTokenRequest(Message):
     """Creates a token with its renewers."""
 
-    @struct
     class CreatableRenewers(Message):
         principal_type: str = string()
         principal_name: str = string()
@@ -75,7 +74,6 @@ class ExpireDelegationTokenResponse(Message):
 class DescribeDelegationTokenRequest(Message):
     """The tokens of these owners; null for all."""
 
-    @struct
     class DescribeDelegationTokenOwner(Message):
         principal_type: str = string()
         principal_name: str = string()
@@ -87,12 +85,10 @@ class DescribeDelegationTokenRequest(Message):
 class DescribeDelegationTokenResponse(Message):
     """The tokens that the client may see."""
 
-    @struct
     class DescribedDelegationTokenRenewer(Message):
         principal_type: str = string()
         principal_name: str = string()
 
-    @struct
     class DescribedDelegationToken(Message):
         principal_type: str = string()
         principal_name: str = string()

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from odradek.protocol.schema import Message, array, int16, int32, int64, message, string, struct
+from odradek.protocol.schema import Message, array, int16, int32, int64, message, string
 
 
 @message(api_key=21, kind="request", versions=(0, 2), flexible=2)
 class DeleteRecordsRequest(Message):
     """The offset of each partition before which records are deleted; -1 for all up to the high watermark."""
 
-    @struct
     class DeleteRecordsPartition(Message):
         partition_index: int = int32()
         offset: int = int64()
 
-    @struct
     class DeleteRecordsTopic(Message):
         name: str = string()
         partitions: list[DeleteRecordsRequest.DeleteRecordsPartition] = array()
@@ -27,13 +25,11 @@ class DeleteRecordsRequest(Message):
 class DeleteRecordsResponse(Message):
     """The new low watermark of each partition."""
 
-    @struct
     class DeleteRecordsPartitionResult(Message):
         partition_index: int = int32()
         low_watermark: int = int64()
         error_code: int = int16()
 
-    @struct
     class DeleteRecordsTopicResult(Message):
         name: str = string()
         partitions: list[DeleteRecordsResponse.DeleteRecordsPartitionResult] = array()

@@ -18,7 +18,6 @@ from odradek.protocol.schema import (
     records,
     since,
     string,
-    struct,
     structure,
     until,
     uuid,
@@ -29,12 +28,10 @@ from odradek.protocol.schema import (
 class FetchRequest(Message):
     """The partitions to read, the maximum bytes, and how long to wait for `min_bytes`; sessions as in KIP-227."""
 
-    @struct
     class ReplicaState(Message):
         replica_id: int = int32(default=-1, versions=since(15))  # KIP-903
         replica_epoch: int = int64(default=-1, versions=since(15))  # KIP-903
 
-    @struct
     class FetchPartition(Message):
         partition: int = int32()
         current_leader_epoch: int = int32(default=-1, versions=since(9))  # KIP-320
@@ -44,13 +41,11 @@ class FetchRequest(Message):
         partition_max_bytes: int = int32()
         replica_directory_id: UUID = uuid(versions=since(17), tag=0)  # KIP-853
 
-    @struct
     class FetchTopic(Message):
         topic: str = string(versions=until(12))
         topic_id: UUID = uuid(versions=since(13))  # KIP-516
         partitions: list[FetchRequest.FetchPartition] = array()
 
-    @struct
     class ForgottenTopic(Message):
         topic: str = string(versions=between(7, 12))
         topic_id: UUID = uuid(versions=since(13))  # KIP-516
@@ -74,27 +69,22 @@ class FetchRequest(Message):
 class FetchResponse(Message):
     """Record batches of each partition, with high watermark, last stable offset and aborted transactions."""
 
-    @struct
     class EpochEndOffset(Message):
         epoch: int = int32(default=-1, versions=since(12))
         end_offset: int = int64(default=-1, versions=since(12))
 
-    @struct
     class LeaderIdAndEpoch(Message):
         leader_id: int = int32(default=-1, versions=since(12))
         leader_epoch: int = int32(default=-1, versions=since(12))
 
-    @struct
     class SnapshotId(Message):
         end_offset: int = int64(default=-1)
         epoch: int = int32(default=-1)
 
-    @struct
     class AbortedTransaction(Message):
         producer_id: int = int64(versions=since(4))
         first_offset: int = int64(versions=since(4))
 
-    @struct
     class PartitionData(Message):
         partition_index: int = int32()
         error_code: int = int16()
@@ -110,13 +100,11 @@ class FetchResponse(Message):
         preferred_read_replica: int = int32(default=-1, versions=since(11))
         records: Sized | None = records(nullable=ALWAYS)
 
-    @struct
     class FetchableTopicResponse(Message):
         topic: str = string(versions=until(12))
         topic_id: UUID = uuid(versions=since(13))  # KIP-516
         partitions: list[FetchResponse.PartitionData] = array()
 
-    @struct
     class NodeEndpoint(Message):
         node_id: int = int32(versions=since(16))  # KIP-951
         host: str = string(versions=since(16))  # KIP-951

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek.protocol.schema import Message, array, between, int8, int16, int32, message, since, string, struct, until
+from odradek.protocol.schema import Message, array, between, int8, int16, int32, message, since, string, until
 
 
 @message(api_key=10, kind="request", versions=(0, 6), flexible=3)
@@ -18,7 +18,6 @@ class FindCoordinatorRequest(Message):
 class FindCoordinatorResponse(Message):
     """The coordinator for each key."""
 
-    @struct
     class Coordinator(Message):
         key: str = string(versions=since(4))  # KIP-699
         node_id: int = int32(versions=since(4))  # KIP-699

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek.protocol.schema import Message, array, bool_, bytes_, int16, int32, message, since, string, struct
+from odradek.protocol.schema import Message, array, bool_, bytes_, int16, int32, message, since, string
 
 
 @message(api_key=15, kind="request", versions=(0, 5), flexible=5)
@@ -17,7 +17,6 @@ class DescribeGroupsRequest(Message):
 class DescribeGroupsResponse(Message):
     """The state, protocol and members of each group."""
 
-    @struct
     class DescribedGroupMember(Message):
         member_id: str = string()
         group_instance_id: str | None = string(default=None, versions=since(4), nullable=since(4))
@@ -26,7 +25,6 @@ class DescribeGroupsResponse(Message):
         member_metadata: bytes = bytes_()
         member_assignment: bytes = bytes_()
 
-    @struct
     class DescribedGroup(Message):
         error_code: int = int16()
         group_id: str = string()
@@ -52,7 +50,6 @@ class ListGroupsRequest(Message):
 class ListGroupsResponse(Message):
     """The groups with their types and states."""
 
-    @struct
     class ListedGroup(Message):
         group_id: str = string()
         protocol_type: str = string()
@@ -75,7 +72,6 @@ class DeleteGroupsRequest(Message):
 class DeleteGroupsResponse(Message):
     """Whether each group was deleted."""
 
-    @struct
     class DeletableGroupResult(Message):
         group_id: str = string()
         error_code: int = int16()

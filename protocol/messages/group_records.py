@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek.protocol.schema import ALWAYS, Message, array, bytes_, int32, int64, message, only, since, string, struct
+from odradek.protocol.schema import ALWAYS, Message, array, bytes_, int32, int64, message, only, since, string
 
 
 @message(kind="data", versions=(0, 1), lower_camel=True)
@@ -36,7 +36,6 @@ class GroupMetadataKey(Message):
 class GroupMetadataValue(Message):
     """A classic group: protocol, generation, leader and members."""
 
-    @struct
     class MemberMetadata(Message):
         member_id: str = string()
         group_instance_id: str | None = string(default=None, versions=since(3), nullable=since(3))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from odradek.protocol.schema import Message, array, bool_, bytes_, int16, int32, message, since, string, struct, until
+from odradek.protocol.schema import Message, array, bool_, bytes_, int16, int32, message, since, string, until
 
 
 @message(api_key=11, kind="request", versions=(0, 9), flexible=6)
 class JoinGroupRequest(Message):
     """A member joins or rejoins its group with the protocols that it supports; timeouts in ms."""
 
-    @struct
     class JoinGroupRequestProtocol(Message):
         name: str = string()
         metadata: bytes = bytes_()
@@ -28,7 +27,6 @@ class JoinGroupRequest(Message):
 class JoinGroupResponse(Message):
     """The new generation, its leader, and for the leader all members."""
 
-    @struct
     class JoinGroupResponseMember(Message):
         member_id: str = string()
         group_instance_id: str | None = string(default=None, versions=since(5), nullable=since(5))
@@ -67,7 +65,6 @@ class HeartbeatResponse(Message):
 class LeaveGroupRequest(Message):
     """One member, or from v3 several, leave the group."""
 
-    @struct
     class MemberIdentity(Message):
         member_id: str = string(versions=since(3))
         group_instance_id: str | None = string(default=None, versions=since(3), nullable=since(3))
@@ -82,7 +79,6 @@ class LeaveGroupRequest(Message):
 class LeaveGroupResponse(Message):
     """Whether each member has left."""
 
-    @struct
     class MemberResponse(Message):
         member_id: str = string(versions=since(3))
         group_instance_id: str | None = string(versions=since(3), nullable=since(3))
@@ -97,7 +93,6 @@ class LeaveGroupResponse(Message):
 class SyncGroupRequest(Message):
     """The leader sends the assignments; the other members wait for theirs."""
 
-    @struct
     class SyncGroupRequestAssignment(Message):
         member_id: str = string()
         assignment: bytes = bytes_()

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from odradek.protocol.schema import Message, array, int8, int16, int32, int64, message, since, string, struct, until
+from odradek.protocol.schema import Message, array, int8, int16, int32, int64, message, since, string, until
 
 
 @message(api_key=2, kind="request", versions=(0, 9), flexible=6)
 class ListOffsetsRequest(Message):
     """Offsets by timestamp in ms; -1 is the latest, -2 the earliest, -3 the offset of the newest timestamp."""
 
-    @struct
     class ListOffsetsPartition(Message):
         partition_index: int = int32()
         current_leader_epoch: int = int32(default=-1, versions=since(4))
         timestamp: int = int64()
         max_num_offsets: int = int32(default=1, versions=until(0))
 
-    @struct
     class ListOffsetsTopic(Message):
         name: str = string()
         partitions: list[ListOffsetsRequest.ListOffsetsPartition] = array()
@@ -30,7 +28,6 @@ class ListOffsetsRequest(Message):
 class ListOffsetsResponse(Message):
     """The offset found in each partition and its timestamp, -1 if there is none."""
 
-    @struct
     class ListOffsetsPartitionResponse(Message):
         partition_index: int = int32()
         error_code: int = int16()
@@ -39,7 +36,6 @@ class ListOffsetsResponse(Message):
         offset: int = int64(default=-1, versions=since(1))
         leader_epoch: int = int32(default=-1, versions=since(4))
 
-    @struct
     class ListOffsetsTopicResponse(Message):
         name: str = string()
         partitions: list[ListOffsetsResponse.ListOffsetsPartitionResponse] = array()
@@ -52,13 +48,11 @@ class ListOffsetsResponse(Message):
 class OffsetForLeaderEpochRequest(Message):
     """The end offset of a leader epoch, which followers and consumers request to find truncated records."""
 
-    @struct
     class OffsetForLeaderPartition(Message):
         partition: int = int32()
         current_leader_epoch: int = int32(default=-1, versions=since(2))
         leader_epoch: int = int32()
 
-    @struct
     class OffsetForLeaderTopic(Message):
         topic: str = string()
         partitions: list[OffsetForLeaderEpochRequest.OffsetForLeaderPartition] = array()
@@ -71,14 +65,12 @@ class OffsetForLeaderEpochRequest(Message):
 class OffsetForLeaderEpochResponse(Message):
     """The largest epoch of each partition not above the requested one, and its end offset."""
 
-    @struct
     class EpochEndOffset(Message):
         error_code: int = int16()
         partition: int = int32()
         leader_epoch: int = int32(default=-1, versions=since(1))
         end_offset: int = int64(default=-1)
 
-    @struct
     class OffsetForLeaderTopicResult(Message):
         topic: str = string()
         partitions: list[OffsetForLeaderEpochResponse.EpochEndOffset] = array()

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from odradek.protocol.schema import ALWAYS, Message, array, bool_, int16, int32, int64, message, since, string, struct
+from odradek.protocol.schema import ALWAYS, Message, array, bool_, int16, int32, int64, message, since, string
 
 
 @message(api_key=34, kind="request", versions=(0, 2), flexible=2)
 class AlterReplicaLogDirsRequest(Message):
     """Replicas to move to another log directory of this broker."""
 
-    @struct
     class AlterReplicaLogDirTopic(Message):
         name: str = string()
         partitions: list[int] = array(int32)
 
-    @struct
     class AlterReplicaLogDir(Message):
         path: str = string()
         topics: list[AlterReplicaLogDirsRequest.AlterReplicaLogDirTopic] = array()
@@ -26,12 +24,10 @@ class AlterReplicaLogDirsRequest(Message):
 class AlterReplicaLogDirsResponse(Message):
     """Whether the move of each partition has begun."""
 
-    @struct
     class AlterReplicaLogDirPartitionResult(Message):
         partition_index: int = int32()
         error_code: int = int16()
 
-    @struct
     class AlterReplicaLogDirTopicResult(Message):
         topic_name: str = string()
         partitions: list[AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult] = array()
@@ -44,7 +40,6 @@ class AlterReplicaLogDirsResponse(Message):
 class DescribeLogDirsRequest(Message):
     """Partitions to find in the log directories; null means all."""
 
-    @struct
     class DescribableLogDirTopic(Message):
         topic: str = string()
         partitions: list[int] = array(int32)
@@ -56,19 +51,16 @@ class DescribeLogDirsRequest(Message):
 class DescribeLogDirsResponse(Message):
     """The partitions of each directory with sizes in bytes, and from v4 the space on its disk."""
 
-    @struct
     class DescribeLogDirsPartition(Message):
         partition_index: int = int32()
         partition_size: int = int64()
         offset_lag: int = int64()
         is_future_key: bool = bool_()
 
-    @struct
     class DescribeLogDirsTopic(Message):
         name: str = string()
         partitions: list[DescribeLogDirsResponse.DescribeLogDirsPartition] = array()
 
-    @struct
     class DescribeLogDirsResult(Message):
         error_code: int = int16()
         log_dir: str = string()

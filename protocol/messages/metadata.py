@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from odradek.protocol.schema import Message, array, between, bool_, int16, int32, message, since, string, struct, uuid
+from odradek.protocol.schema import Message, array, between, bool_, int16, int32, message, since, string, uuid
 
 
 @message(api_key=3, kind="request", versions=(0, 12), flexible=9)
 class MetadataRequest(Message):
     """The topics to describe, by name or id; null (v0: none) means all."""
 
-    @struct
     class MetadataRequestTopic(Message):
         topic_id: UUID = uuid(versions=since(10))
         name: str | None = string(nullable=since(10))
@@ -26,14 +25,12 @@ class MetadataRequest(Message):
 class MetadataResponse(Message):
     """The live brokers, the controller, and the leader, replicas and in-sync replicas of each partition."""
 
-    @struct
     class MetadataResponseBroker(Message):
         node_id: int = int32()
         host: str = string()
         port: int = int32()
         rack: str | None = string(default=None, versions=since(1), nullable=since(1))
 
-    @struct
     class MetadataResponsePartition(Message):
         error_code: int = int16()
         partition_index: int = int32()
@@ -43,7 +40,6 @@ class MetadataResponse(Message):
         isr_nodes: list[int] = array(int32)
         offline_replicas: list[int] = array(int32, versions=since(5))
 
-    @struct
     class MetadataResponseTopic(Message):
         error_code: int = int16()
         name: str | None = string(nullable=since(12))

@@ -15,7 +15,6 @@ from odradek.protocol.schema import (
     only,
     since,
     string,
-    struct,
     until,
 )
 
@@ -24,7 +23,6 @@ from odradek.protocol.schema import (
 class OffsetCommitRequest(Message):
     """Offsets that a group has consumed, each with a metadata text."""
 
-    @struct
     class OffsetCommitRequestPartition(Message):
         partition_index: int = int32()
         committed_offset: int = int64()
@@ -32,7 +30,6 @@ class OffsetCommitRequest(Message):
         commit_timestamp: int = int64(default=-1, versions=only(1))
         committed_metadata: str | None = string(nullable=ALWAYS)
 
-    @struct
     class OffsetCommitRequestTopic(Message):
         name: str = string()
         partitions: list[OffsetCommitRequest.OffsetCommitRequestPartition] = array()
@@ -49,12 +46,10 @@ class OffsetCommitRequest(Message):
 class OffsetCommitResponse(Message):
     """Whether each partition's offset was stored."""
 
-    @struct
     class OffsetCommitResponsePartition(Message):
         partition_index: int = int32()
         error_code: int = int16()
 
-    @struct
     class OffsetCommitResponseTopic(Message):
         name: str = string()
         partitions: list[OffsetCommitResponse.OffsetCommitResponsePartition] = array()
@@ -67,17 +62,14 @@ class OffsetCommitResponse(Message):
 class OffsetFetchRequest(Message):
     """The committed offsets of one group, or from v8 of several; null topics mean all."""
 
-    @struct
     class OffsetFetchRequestTopic(Message):
         name: str = string(versions=until(7))
         partition_indexes: list[int] = array(int32, versions=until(7))
 
-    @struct
     class OffsetFetchRequestTopics(Message):
         name: str = string(versions=since(8))
         partition_indexes: list[int] = array(int32, versions=since(8))
 
-    @struct
     class OffsetFetchRequestGroup(Message):
         group_id: str = string(versions=since(8))
         member_id: str | None = string(default=None, versions=since(9), nullable=since(9))  # KIP-848
@@ -94,7 +86,6 @@ class OffsetFetchRequest(Message):
 class OffsetFetchResponse(Message):
     """The committed offset of each partition, -1 if there is none."""
 
-    @struct
     class OffsetFetchResponsePartition(Message):
         partition_index: int = int32(versions=until(7))
         committed_offset: int = int64(versions=until(7))
@@ -102,12 +93,10 @@ class OffsetFetchResponse(Message):
         metadata: str | None = string(versions=until(7), nullable=until(7))
         error_code: int = int16(versions=until(7))
 
-    @struct
     class OffsetFetchResponseTopic(Message):
         name: str = string(versions=until(7))
         partitions: list[OffsetFetchResponse.OffsetFetchResponsePartition] = array(versions=until(7))
 
-    @struct
     class OffsetFetchResponsePartitions(Message):
         partition_index: int = int32(versions=since(8))
         committed_offset: int = int64(versions=since(8))
@@ -115,12 +104,10 @@ class OffsetFetchResponse(Message):
         metadata: str | None = string(versions=since(8), nullable=since(8))
         error_code: int = int16(versions=since(8))
 
-    @struct
     class OffsetFetchResponseTopics(Message):
         name: str = string(versions=since(8))
         partitions: list[OffsetFetchResponse.OffsetFetchResponsePartitions] = array(versions=since(8))
 
-    @struct
     class OffsetFetchResponseGroup(Message):
         group_id: str = string(versions=since(8))
         topics: list[OffsetFetchResponse.OffsetFetchResponseTopics] = array(versions=since(8))
@@ -136,11 +123,9 @@ class OffsetFetchResponse(Message):
 class OffsetDeleteRequest(Message):
     """Deletes committed offsets of a group."""
 
-    @struct
     class OffsetDeleteRequestPartition(Message):
         partition_index: int = int32()
 
-    @struct
     class OffsetDeleteRequestTopic(Message):
         name: str = string()
         partitions: list[OffsetDeleteRequest.OffsetDeleteRequestPartition] = array()
@@ -153,12 +138,10 @@ class OffsetDeleteRequest(Message):
 class OffsetDeleteResponse(Message):
     """Whether each partition's offset was deleted."""
 
-    @struct
     class OffsetDeleteResponsePartition(Message):
         partition_index: int = int32()
         error_code: int = int16()
 
-    @struct
     class OffsetDeleteResponseTopic(Message):
         name: str = string()
         partitions: list[OffsetDeleteResponse.OffsetDeleteResponsePartition] = array()

@@ -13,7 +13,6 @@ from odradek.protocol.schema import (
     records,
     since,
     string,
-    struct,
     structure,
 )
 
@@ -22,12 +21,10 @@ from odradek.protocol.schema import (
 class ProduceRequest(Message):
     """Record batches for partitions; `acks` 0, 1 or -1 (all in-sync replicas), `timeout_ms` for the replicas."""
 
-    @struct
     class PartitionProduceData(Message):
         index: int = int32()
         records: bytes | None = records(nullable=ALWAYS)
 
-    @struct
     class TopicProduceData(Message):
         name: str = string()
         partition_data: list[ProduceRequest.PartitionProduceData] = array()
@@ -42,17 +39,14 @@ class ProduceRequest(Message):
 class ProduceResponse(Message):
     """The offset of each partition's first record, or the error of its append."""
 
-    @struct
     class BatchIndexAndErrorMessage(Message):
         batch_index: int = int32(versions=since(8))  # KIP-467
         batch_index_error_message: str | None = string(default=None, versions=since(8), nullable=since(8))  # KIP-467
 
-    @struct
     class LeaderIdAndEpoch(Message):
         leader_id: int = int32(default=-1, versions=since(10))  # KIP-951
         leader_epoch: int = int32(default=-1, versions=since(10))  # KIP-951
 
-    @struct
     class PartitionProduceResponse(Message):
         index: int = int32()
         error_code: int = int16()
@@ -63,12 +57,10 @@ class ProduceResponse(Message):
         error_message: str | None = string(default=None, versions=since(8), nullable=since(8))  # KIP-467
         current_leader: ProduceResponse.LeaderIdAndEpoch | None = structure(versions=since(10), tag=0)  # KIP-951
 
-    @struct
     class TopicProduceResponse(Message):
         name: str = string()
         partition_responses: list[ProduceResponse.PartitionProduceResponse] = array()
 
-    @struct
     class NodeEndpoint(Message):
         node_id: int = int32(versions=since(10))  # KIP-951
         host: str = string(versions=since(10))  # KIP-951

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek.protocol.schema import ALWAYS, Message, array, int16, int32, int64, message, since, string, struct
+from odradek.protocol.schema import ALWAYS, Message, array, int16, int32, int64, message, since, string
 
 
 @message(api_key=22, kind="request", versions=(0, 5), flexible=2)
@@ -29,7 +29,6 @@ class InitProducerIdResponse(Message):
 class DescribeProducersRequest(Message):
     """Requests the active producers of partitions."""
 
-    @struct
     class TopicRequest(Message):
         name: str = string()
         partition_indexes: list[int] = array(int32)
@@ -41,7 +40,6 @@ class DescribeProducersRequest(Message):
 class DescribeProducersResponse(Message):
     """The active producers of each partition with last sequence, timestamp and open transaction."""
 
-    @struct
     class ProducerState(Message):
         producer_id: int = int64()
         producer_epoch: int = int32()
@@ -50,14 +48,12 @@ class DescribeProducersResponse(Message):
         coordinator_epoch: int = int32()
         current_txn_start_offset: int = int64(default=-1)
 
-    @struct
     class PartitionResponse(Message):
         partition_index: int = int32()
         error_code: int = int16()
         error_message: str | None = string(default=None, nullable=ALWAYS)
         active_producers: list[DescribeProducersResponse.ProducerState] = array()
 
-    @struct
     class TopicResponse(Message):
         name: str = string()
         partitions: list[DescribeProducersResponse.PartitionResponse] = array()

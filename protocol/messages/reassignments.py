@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from odradek.protocol.schema import ALWAYS, Message, array, int8, int16, int32, message, since, string, struct
+from odradek.protocol.schema import ALWAYS, Message, array, int8, int16, int32, message, since, string
 
 
 @message(api_key=43, kind="request", versions=(0, 2), flexible=2)
 class ElectLeadersRequest(Message):
     """Elects the preferred (0) or any (1) replica as leader; null for all partitions."""
 
-    @struct
     class TopicPartitions(Message):
         topic: str = string()
         partitions: list[int] = array(int32)
@@ -23,13 +22,11 @@ class ElectLeadersRequest(Message):
 class ElectLeadersResponse(Message):
     """Whether each partition had an election."""
 
-    @struct
     class PartitionResult(Message):
         partition_id: int = int32()
         error_code: int = int16()
         error_message: str | None = string(nullable=ALWAYS)
 
-    @struct
     class ReplicaElectionResult(Message):
         topic: str = string()
         partition_result: list[ElectLeadersResponse.PartitionResult] = array()
@@ -43,12 +40,10 @@ class ElectLeadersResponse(Message):
 class AlterPartitionReassignmentsRequest(Message):
     """New replicas for partitions; null cancels a reassignment in progress."""
 
-    @struct
     class ReassignablePartition(Message):
         partition_index: int = int32()
         replicas: list[int] | None = array(int32, default=None, nullable=ALWAYS)
 
-    @struct
     class ReassignableTopic(Message):
         name: str = string()
         partitions: list[AlterPartitionReassignmentsRequest.ReassignablePartition] = array()
@@ -61,13 +56,11 @@ class AlterPartitionReassignmentsRequest(Message):
 class AlterPartitionReassignmentsResponse(Message):
     """Whether each partition's reassignment began."""
 
-    @struct
     class ReassignablePartitionResponse(Message):
         partition_index: int = int32()
         error_code: int = int16()
         error_message: str | None = string(nullable=ALWAYS)
 
-    @struct
     class ReassignableTopicResponse(Message):
         name: str = string()
         partitions: list[AlterPartitionReassignmentsResponse.ReassignablePartitionResponse] = array()
@@ -82,7 +75,6 @@ class AlterPartitionReassignmentsResponse(Message):
 class ListPartitionReassignmentsRequest(Message):
     """Reassignments of these partitions; null for all."""
 
-    @struct
     class ListPartitionReassignmentsTopics(Message):
         name: str = string()
         partition_indexes: list[int] = array(int32)
@@ -95,14 +87,12 @@ class ListPartitionReassignmentsRequest(Message):
 class ListPartitionReassignmentsResponse(Message):
     """The replicas of each partition, those being added and those being removed."""
 
-    @struct
     class OngoingPartitionReassignment(Message):
         partition_index: int = int32()
         replicas: list[int] = array(int32)
         adding_replicas: list[int] = array(int32)
         removing_replicas: list[int] = array(int32)
 
-    @struct
     class OngoingTopicReassignment(Message):
         name: str = string()
         partitions: list[ListPartitionReassignmentsResponse.OngoingPartitionReassignment] = array()

@@ -17,7 +17,6 @@ from odradek.protocol.schema import (
     message,
     since,
     string,
-    struct,
     until,
     uuid,
 )
@@ -27,7 +26,6 @@ from odradek.protocol.schema import (
 class LeaderAndIsrRequest(Message):
     """The controller assigns partitions to a broker as leader or follower."""
 
-    @struct
     class LeaderAndIsrPartitionState(Message):
         topic_name: str = string(versions=until(1))
         partition_index: int = int32()
@@ -42,13 +40,11 @@ class LeaderAndIsrRequest(Message):
         is_new: bool = bool_(versions=since(1))
         leader_recovery_state: int = int8(versions=since(6))  # KIP-704
 
-    @struct
     class LeaderAndIsrTopicState(Message):
         topic_name: str = string(versions=since(2))
         topic_id: UUID = uuid(versions=since(5))  # KIP-516
         partition_states: list[LeaderAndIsrRequest.LeaderAndIsrPartitionState] = array(versions=since(2))
 
-    @struct
     class LeaderAndIsrLiveLeader(Message):
         broker_id: int = int32()
         host_name: str = string()
@@ -68,13 +64,11 @@ class LeaderAndIsrRequest(Message):
 class LeaderAndIsrResponse(Message):
     """Whether the broker accepted its role in each partition."""
 
-    @struct
     class LeaderAndIsrPartitionError(Message):
         topic_name: str = string(versions=until(4))
         partition_index: int = int32()
         error_code: int = int16()
 
-    @struct
     class LeaderAndIsrTopicError(Message):
         topic_id: UUID = uuid(versions=since(5))  # KIP-516
         partition_errors: list[LeaderAndIsrResponse.LeaderAndIsrPartitionError] = array(versions=since(5))  # KIP-516
@@ -88,23 +82,19 @@ class LeaderAndIsrResponse(Message):
 class StopReplicaRequest(Message):
     """The controller makes a broker stop replicas, and optionally delete them."""
 
-    @struct
     class StopReplicaPartitionV0(Message):
         topic_name: str = string(versions=until(0))
         partition_index: int = int32(versions=until(0))
 
-    @struct
     class StopReplicaTopicV1(Message):
         name: str = string(versions=between(1, 2))
         partition_indexes: list[int] = array(int32, versions=between(1, 2))
 
-    @struct
     class StopReplicaPartitionState(Message):
         partition_index: int = int32(versions=since(3))  # KIP-570
         leader_epoch: int = int32(default=-1, versions=since(3))  # KIP-570
         delete_partition: bool = bool_(versions=since(3))  # KIP-570
 
-    @struct
     class StopReplicaTopicState(Message):
         topic_name: str = string(versions=since(3))  # KIP-570
         partition_states: list[StopReplicaRequest.StopReplicaPartitionState] = array(versions=since(3))  # KIP-570
@@ -123,7 +113,6 @@ class StopReplicaRequest(Message):
 class StopReplicaResponse(Message):
     """Whether each partition's replica has stopped."""
 
-    @struct
     class StopReplicaPartitionError(Message):
         topic_name: str = string()
         partition_index: int = int32()
@@ -137,7 +126,6 @@ class StopReplicaResponse(Message):
 class UpdateMetadataRequest(Message):
     """The controller sends a broker all brokers and partition states."""
 
-    @struct
     class UpdateMetadataPartitionState(Message):
         topic_name: str = string(versions=until(4))
         partition_index: int = int32()
@@ -149,20 +137,17 @@ class UpdateMetadataRequest(Message):
         replicas: list[int] = array(int32)
         offline_replicas: list[int] = array(int32, versions=since(4))
 
-    @struct
     class UpdateMetadataTopicState(Message):
         topic_name: str = string(versions=since(5))
         topic_id: UUID = uuid(versions=since(7))
         partition_states: list[UpdateMetadataRequest.UpdateMetadataPartitionState] = array(versions=since(5))
 
-    @struct
     class UpdateMetadataEndpoint(Message):
         port: int = int32(versions=since(1))
         host: str = string(versions=since(1))
         listener: str = string(versions=since(3))
         security_protocol: int = int16(versions=since(1))
 
-    @struct
     class UpdateMetadataBroker(Message):
         id: int = int32()
         v0_host: str = string(versions=until(0))
@@ -199,7 +184,6 @@ class ControlledShutdownRequest(Message):
 class ControlledShutdownResponse(Message):
     """The partitions that the broker still leads."""
 
-    @struct
     class RemainingPartition(Message):
         topic_name: str = string()
         partition_index: int = int32()
@@ -212,12 +196,10 @@ class ControlledShutdownResponse(Message):
 class AlterPartitionRequest(Message):
     """A leader proposes a new in-sync set for its partitions."""
 
-    @struct
     class BrokerState(Message):
         broker_id: int = int32(versions=since(3))  # KIP-903
         broker_epoch: int = int64(default=-1, versions=since(3))  # KIP-903
 
-    @struct
     class PartitionData(Message):
         partition_index: int = int32()
         leader_epoch: int = int32()
@@ -226,7 +208,6 @@ class AlterPartitionRequest(Message):
         leader_recovery_state: int = int8(versions=since(1))  # KIP-704
         partition_epoch: int = int32()
 
-    @struct
     class TopicData(Message):
         topic_name: str = string(versions=until(1))
         topic_id: UUID = uuid(versions=since(2))  # KIP-841
@@ -241,7 +222,6 @@ class AlterPartitionRequest(Message):
 class AlterPartitionResponse(Message):
     """The new state of each partition."""
 
-    @struct
     class PartitionData(Message):
         partition_index: int = int32()
         error_code: int = int16()
@@ -251,7 +231,6 @@ class AlterPartitionResponse(Message):
         leader_recovery_state: int = int8(versions=since(1))  # KIP-704
         partition_epoch: int = int32()
 
-    @struct
     class TopicData(Message):
         topic_name: str = string(versions=until(1))
         topic_id: UUID = uuid(versions=since(2))  # KIP-841

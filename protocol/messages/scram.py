@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from odradek.protocol.schema import ALWAYS, Message, array, bytes_, int8, int16, int32, message, string, struct
+from odradek.protocol.schema import ALWAYS, Message, array, bytes_, int8, int16, int32, message, string
 
 
 @message(api_key=50, kind="request", versions=(0, 0), flexible=0)
 class DescribeUserScramCredentialsRequest(Message):
     """The users to describe; null for all."""
 
-    @struct
     class UserName(Message):
         name: str = string()
 
@@ -20,12 +19,10 @@ class DescribeUserScramCredentialsRequest(Message):
 class DescribeUserScramCredentialsResponse(Message):
     """The mechanisms and iterations of each user, never the secrets."""
 
-    @struct
     class CredentialInfo(Message):
         mechanism: int = int8()
         iterations: int = int32()
 
-    @struct
     class DescribeUserScramCredentialsResult(Message):
         user: str = string()
         error_code: int = int16()
@@ -42,12 +39,10 @@ class DescribeUserScramCredentialsResponse(Message):
 class AlterUserScramCredentialsRequest(Message):
     """Credentials to delete and to set; passwords are salted."""
 
-    @struct
     class ScramCredentialDeletion(Message):
         name: str = string()
         mechanism: int = int8()
 
-    @struct
     class ScramCredentialUpsertion(Message):
         name: str = string()
         mechanism: int = int8()
@@ -63,7 +58,6 @@ class AlterUserScramCredentialsRequest(Message):
 class AlterUserScramCredentialsResponse(Message):
     """Whether each user's credentials were changed."""
 
-    @struct
     class AlterUserScramCredentialsResult(Message):
         user: str = string()
         error_code: int = int16()

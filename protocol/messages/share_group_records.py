@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from odradek.protocol.schema import ALWAYS, Message, array, int32, message, string, struct, uuid
+from odradek.protocol.schema import ALWAYS, Message, array, int32, message, string, uuid
 
 
 @message(kind="data", versions=(9, 9))
@@ -18,13 +18,11 @@ class ShareGroupPartitionMetadataKey(Message):
 class ShareGroupPartitionMetadataValue(Message):
     """The subscribed topics with partitions and racks."""
 
-    @struct
     class TopicPartitionsInfo(Message):
         topic_id: UUID = uuid()
         topic_name: str = string()
         partitions: list[int] = array(int32)
 
-    @struct
     class TopicInfo(Message):
         topic_id: UUID = uuid()
         topic_name: str = string()

@@ -15,7 +15,6 @@ from odradek.protocol.schema import (
     message,
     since,
     string,
-    struct,
     until,
     uuid,
 )
@@ -25,17 +24,14 @@ from odradek.protocol.schema import (
 class CreateTopicsRequest(Message):
     """Topics with partition count and replication factor (-1: default), or assigned replicas, and settings."""
 
-    @struct
     class CreatableReplicaAssignment(Message):
         partition_index: int = int32()
         broker_ids: list[int] = array(int32)
 
-    @struct
     class CreatableTopicConfig(Message):
         name: str = string()
         value: str | None = string(nullable=ALWAYS)
 
-    @struct
     class CreatableTopic(Message):
         name: str = string()
         num_partitions: int = int32()
@@ -52,7 +48,6 @@ class CreateTopicsRequest(Message):
 class CreateTopicsResponse(Message):
     """Whether each topic was created, and from v5 with which partitions and settings."""
 
-    @struct
     class CreatableTopicConfigs(Message):
         name: str = string(versions=since(5))  # KIP-525
         value: str | None = string(versions=since(5), nullable=since(5))  # KIP-525
@@ -60,7 +55,6 @@ class CreateTopicsResponse(Message):
         config_source: int = int8(default=-1, versions=since(5))  # KIP-525
         is_sensitive: bool = bool_(versions=since(5))  # KIP-525
 
-    @struct
     class CreatableTopicResult(Message):
         name: str = string()
         topic_id: UUID = uuid(versions=since(7))
@@ -79,7 +73,6 @@ class CreateTopicsResponse(Message):
 class DeleteTopicsRequest(Message):
     """Topics by name, or from v6 by name or id."""
 
-    @struct
     class DeleteTopicState(Message):
         name: str | None = string(default=None, versions=since(6), nullable=since(6))
         topic_id: UUID = uuid(versions=since(6))
@@ -93,7 +86,6 @@ class DeleteTopicsRequest(Message):
 class DeleteTopicsResponse(Message):
     """Whether each topic was deleted."""
 
-    @struct
     class DeletableTopicResult(Message):
         name: str | None = string(nullable=since(6))
         topic_id: UUID = uuid(versions=since(6))
@@ -108,11 +100,9 @@ class DeleteTopicsResponse(Message):
 class CreatePartitionsRequest(Message):
     """Topics with their new number of partitions."""
 
-    @struct
     class CreatePartitionsAssignment(Message):
         broker_ids: list[int] = array(int32)
 
-    @struct
     class CreatePartitionsTopic(Message):
         name: str = string()
         count: int = int32()
@@ -127,7 +117,6 @@ class CreatePartitionsRequest(Message):
 class CreatePartitionsResponse(Message):
     """Whether each topic got its new number of partitions."""
 
-    @struct
     class CreatePartitionsTopicResult(Message):
         name: str = string()
         error_code: int = int16()

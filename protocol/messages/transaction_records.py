@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek.protocol.schema import ALWAYS, Message, array, int8, int16, int32, int64, message, string, struct
+from odradek.protocol.schema import ALWAYS, Message, array, int8, int16, int32, int64, message, string
 
 
 @message(kind="data", versions=(0, 0))
@@ -16,7 +16,6 @@ class TransactionLogKey(Message):
 class TransactionLogValue(Message):
     """The state of a transaction: producer, timeout in ms, status code, partitions, times in ms since 1970."""
 
-    @struct
     class PartitionsSchema(Message):
         topic: str = string()
         partition_ids: list[int] = array(int32)

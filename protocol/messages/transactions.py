@@ -13,7 +13,6 @@ from odradek.protocol.schema import (
     message,
     since,
     string,
-    struct,
     until,
 )
 
@@ -22,12 +21,10 @@ from odradek.protocol.schema import (
 class AddPartitionsToTxnRequest(Message):
     """Partitions that a transaction will write to; v4 is for brokers, which send several transactions at once."""
 
-    @struct
     class AddPartitionsToTxnTopic(Message):
         name: str = string()
         partitions: list[int] = array(int32)
 
-    @struct
     class AddPartitionsToTxnTransaction(Message):
         transactional_id: str = string(versions=since(4))
         producer_id: int = int64(versions=since(4))
@@ -46,17 +43,14 @@ class AddPartitionsToTxnRequest(Message):
 class AddPartitionsToTxnResponse(Message):
     """Whether each partition was added to the transaction."""
 
-    @struct
     class AddPartitionsToTxnPartitionResult(Message):
         partition_index: int = int32()
         partition_error_code: int = int16()
 
-    @struct
     class AddPartitionsToTxnTopicResult(Message):
         name: str = string()
         results_by_partition: list[AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult] = array()
 
-    @struct
     class AddPartitionsToTxnResult(Message):
         transactional_id: str = string(versions=since(4))
         topic_results: list[AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult] = array(versions=since(4))
@@ -107,12 +101,10 @@ class EndTxnResponse(Message):
 class WriteTxnMarkersRequest(Message):
     """A transaction coordinator makes partition leaders write the markers that end transactions."""
 
-    @struct
     class WritableTxnMarkerTopic(Message):
         name: str = string()
         partition_indexes: list[int] = array(int32)
 
-    @struct
     class WritableTxnMarker(Message):
         producer_id: int = int64()
         producer_epoch: int = int16()
@@ -127,17 +119,14 @@ class WriteTxnMarkersRequest(Message):
 class WriteTxnMarkersResponse(Message):
     """Whether each producer's marker was written to each partition."""
 
-    @struct
     class WritableTxnMarkerPartitionResult(Message):
         partition_index: int = int32()
         error_code: int = int16()
 
-    @struct
     class WritableTxnMarkerTopicResult(Message):
         name: str = string()
         partitions: list[WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult] = array()
 
-    @struct
     class WritableTxnMarkerResult(Message):
         producer_id: int = int64()
         topics: list[WriteTxnMarkersResponse.WritableTxnMarkerTopicResult] = array()
@@ -149,14 +138,12 @@ class WriteTxnMarkersResponse(Message):
 class TxnOffsetCommitRequest(Message):
     """Offsets of a group, committed with a transaction."""
 
-    @struct
     class TxnOffsetCommitRequestPartition(Message):
         partition_index: int = int32()
         committed_offset: int = int64()
         committed_leader_epoch: int = int32(default=-1, versions=since(2))
         committed_metadata: str | None = string(nullable=ALWAYS)
 
-    @struct
     class TxnOffsetCommitRequestTopic(Message):
         name: str = string()
         partitions: list[TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition] = array()
@@ -175,12 +162,10 @@ class TxnOffsetCommitRequest(Message):
 class TxnOffsetCommitResponse(Message):
     """Whether each partition's offset was accepted."""
 
-    @struct
     class TxnOffsetCommitResponsePartition(Message):
         partition_index: int = int32()
         error_code: int = int16()
 
-    @struct
     class TxnOffsetCommitResponseTopic(Message):
         name: str = string()
         partitions: list[TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition] = array()
@@ -200,12 +185,10 @@ class DescribeTransactionsRequest(Message):
 class DescribeTransactionsResponse(Message):
     """The state, producer, start in ms since 1970 and partitions of each transactional id."""
 
-    @struct
     class TopicData(Message):
         topic: str = string()
         partitions: list[int] = array(int32)
 
-    @struct
     class TransactionState(Message):
         error_code: int = int16()
         transactional_id: str = string()
@@ -233,7 +216,6 @@ class ListTransactionsRequest(Message):
 class ListTransactionsResponse(Message):
     """The transactional ids with producer and state."""
 
-    @struct
     class TransactionState(Message):
         transactional_id: str = string()
         producer_id: int = int64()

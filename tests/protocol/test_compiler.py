@@ -17,7 +17,7 @@ from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.protocol.messages.produce import ProduceRequest, ProduceResponse
 from odradek.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from odradek.protocol.messages.topics import CreateTopicsResponse
-from odradek.protocol.schema import Message, array, int8, int32, message, since, string, struct, structure, until
+from odradek.protocol.schema import Message, array, int8, int32, message, since, string, structure, until
 
 
 class FileSlice:
@@ -193,7 +193,6 @@ def test_a_reader_is_compiled_once() -> None:
 class Plant(Message):
     """Shapes that no message of Kafka 3.9's client has: nullable structures, in the body and tagged."""
 
-    @struct
     class Leaf(Message):
         length: int = int32(default=7)
 

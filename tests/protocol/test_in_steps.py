@@ -19,7 +19,7 @@ from odradek.protocol.messages.produce import ProduceRequest
 from odradek.protocol.messages.registry import message_class
 from odradek.protocol.primitives import LONGEST_REPLACED, MOST_TAGS, unsigned_varint
 from odradek.protocol.reader_source import COPIED_PER_STEP
-from odradek.protocol.schema import Message, array, int8, message, string, struct, uuid
+from odradek.protocol.schema import Message, array, int8, message, string, uuid
 from odradek.protocol.source_lines import ELEMENTS_PER_STEP
 from tests.protocol.vector_files import MESSAGE_FILES, cut_points, message_vectors
 
@@ -101,7 +101,6 @@ def test_no_array_is_read_in_one_step(value: Arrays, version: int) -> None:
 
 @message(kind="data", versions=(0, 0), flexible=0)
 class Tagged(Message):
-    @struct
     class Part(Message):
         name: str = string()
 
