@@ -17,7 +17,6 @@ Guarantees about other users of the machine:
 import errno
 import fcntl
 import os
-import shutil
 import stat
 from collections.abc import Sequence
 from typing import Protocol
@@ -339,6 +338,8 @@ class OsFiles:
             pass
 
     def remove_tree(self, path: str) -> None:
+        import shutil  # brings modules for every kind of archive, which the start need not wait for
+
         shutil.rmtree(path)
 
     def sync_file(self, path: str) -> None:

@@ -20,10 +20,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import structlog
 
-from odradek.broker.cleaning.cleaner_process import CleanerProcess
 from odradek.storage.checkpoint import CLEANER_OFFSET, RECOVERY_POINT
 from odradek.storage.cleaner.candidates import LogToClean
-from odradek.storage.cleaner.cleaner import Progress, clean_steps
 from odradek.storage.cleaner.job import CleanDone, CleanedGroup, CleanJob, CleanStats, UncleanableLog
 from odradek.storage.cleaner.manager import Clean, CleanerManager
 from odradek.storage.cleaner.throttle import Throttle
@@ -31,7 +29,9 @@ from odradek.storage.files import Files, OsFiles
 
 if TYPE_CHECKING:
     from odradek.broker.background.background import Background
+    from odradek.broker.cleaning.cleaner_process import CleanerProcess
     from odradek.broker.settings.config import BrokerConfig
+    from odradek.storage.cleaner.cleaner import Progress
     from odradek.storage.log_manager import LogManager
     from odradek.timer import Clock
 
@@ -117,12 +117,18 @@ class LogCleaner:
 
     async def clean_all(self, number: int = 0) -> None:
         """Cleans all logs that are due, the dirtiest first."""
-        process = CleanerProcess()
         self.manager.begin_round()
+        to_clean = self.manager.dirtiest()
+        if to_clean is None:
+            return
+        from odradek.broker.cleaning.cleaner_process import CleanerProcess  # not before there is something to clean
+
+        process = CleanerProcess()
         try:
-            while (to_clean := self.manager.dirtiest()) is not None:
+            while to_clean is not None:
                 await self._clean(to_clean, number, process)
                 await asyncio.sleep(0)
+                to_clean = self.manager.dirtiest()
         finally:
             await process.stop()
 
@@ -184,6 +190,8 @@ class LogCleaner:
         return None
 
     async def _on_the_loop(self, job: CleanJob) -> AsyncGenerator[Progress | CleanDone, None]:
+        from odradek.storage.cleaner.cleaner import clean_steps
+
         steps = clean_steps(self._files, job)
         try:
             while True:

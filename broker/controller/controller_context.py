@@ -18,7 +18,6 @@ Source: Kafka's `ControllerContext`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from odradek.broker.controller.partition_states import PARTITION_MOVES, PartitionPhase, is_led_by_preferred, is_new
@@ -47,23 +46,23 @@ class ControllerNumbers(NamedTuple):
     active_brokers: int = 0
 
 
-@dataclass
 class Finishing:
     """A reassignment whose target is reached (E): the state as stored, and the brokers that still delete replicas."""
 
-    stored: PartitionState
-    awaited: dict[int, None]
+    def __init__(self, stored: PartitionState, awaited: dict[int, None]) -> None:
+        self.stored = stored
+        self.awaited = awaited
 
 
-@dataclass
 class Deletion:
     """A topic to be deleted. `is_halted`: it waits for a broker with a replica to start. `untold` are the live brokers
     that have not yet answered that they know of the deletion.
     """
 
-    is_started: bool = False
-    is_halted: bool = False
-    untold: dict[int, None] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self.is_started = False
+        self.is_halted = False
+        self.untold: dict[int, None] = {}
 
 
 class ControllerContext:
