@@ -98,5 +98,4 @@ def test_a_leader_that_was_stopped_acknowledges_nothing_and_its_tail_is_truncate
     numbers = stored_numbers(cluster, leader)
     assert sorted(number for number in numbers if number < 0) == [-1, -1]
     assert [number for number in numbers if number >= 0] == list(range(writer.count))
-    acknowledged = {each.offset: each.number for each in writer.acknowledged[0]}
-    assert all(numbers[offset] == number for offset, number in acknowledged.items() if offset >= 0)
+    writer.assert_acknowledged_at(0, numbers)
