@@ -34,6 +34,7 @@ from odradek.protocol.wire_codes import (
 )
 
 ControlRequest = LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataRequest
+ByBroker = Mapping[int, ControlRequest]
 
 COST = 3
 """The cost of a partition in a request, in items of a step."""
@@ -100,12 +101,14 @@ class ControlRequests:
         leads = {broker: await self._leader_and_isr(broker, keys) for broker, keys in sorted(self._leads.items())}
         metadata = await self._update_metadata()
         stops = {broker: await self._stop_replica(broker, keys) for broker, keys in sorted(self._stops.items())}
-        by_kind: list[Mapping[int, ControlRequest]] = [leads, metadata, stops]
-        if self._brokers_changed:
-            by_kind = [metadata, leads, stops]
+        by_kind = self._in_order(leads, metadata, stops)
         self._leads, self._stops, self._published, self._introduced = {}, {}, {}, {}
         self._brokers_changed = False
         return [Addressed(broker, kind[broker]) for broker in context.brokers for kind in by_kind if broker in kind]
+
+    def _in_order(self, leads: ByBroker, metadata: ByBroker, stops: ByBroker) -> list[ByBroker]:
+        """Returns the requests by kind, in the order in which a broker gets them (B)."""
+        return [metadata, leads, stops] if self._brokers_changed else [leads, metadata, stops]
 
     async def _leader_and_isr(self, broker_id: int, keys: Mapping[TopicPartition, bool]) -> LeaderAndIsrRequest:
         context = self._context

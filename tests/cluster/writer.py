@@ -111,7 +111,7 @@ class Writer:
             assert len(self.acknowledged[partition]) == self.count
 
     def assert_acknowledged_at(self, partition: int, numbers: list[int]) -> None:
-        """Each record of a partition is at the offset that was acknowledged; `numbers` are the stored ones by offset."""
+        """Each record of a partition is at the offset that was acknowledged. `numbers`: what is stored, by offset."""
         for offset, number, _ in self.acknowledged[partition]:
             assert offset is None or numbers[offset] == number, f"{number} was acknowledged at {offset}"
 

@@ -8,6 +8,7 @@ what happens a moment before or after, and what does not arrive.
     the controller loses its office while a change is on its way to the store
     the controller is lost and back before another one is in office
     all brokers are lost at once, and start again
+    the leader that is alone in sync is lost, and a replica that lacks some of its records leads
 
 In each, a session with the store ends and begins anew at once, so that none takes long. The broker `fault.broker_id` is
 the leader or the one that makes the controller work; `fault.other` is another broker.
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 PATIENCE_S = 1.5
+LAG_PATIENCE_S = 4.0
 REJOIN_S = 0.5
 SLOW, VERY_SLOW = 200.0, 1000.0
 """How many times as long the messages between a controller and the store take."""
@@ -66,7 +68,11 @@ def _other_than(world: World, *names: str | None) -> str:
 
 
 async def _at_change(
-    world: World, trigger: Callable[[], object], is_it: Callable[[Stored, Stored], bool], act: Callable[[], object]
+    world: World,
+    trigger: Callable[[], object],
+    is_it: Callable[[Stored, Stored], bool],
+    act: Callable[[], object],
+    patience_s: float = PATIENCE_S,
 ) -> bool:
     """Calls `trigger`, then `act` at the first change that `is_it`, before the store answers. Returns whether there was
     one in time."""
@@ -81,7 +87,7 @@ async def _at_change(
 
     stop = _links(world).at_change(look)
     trigger()
-    await asyncio.wait([changed], timeout=PATIENCE_S)
+    await asyncio.wait([changed], timeout=patience_s)
     stop()
     world.trace.note("moment", "came" if changed.done() else "did not come")
     return changed.done()
@@ -222,6 +228,34 @@ async def restart_all(world: World, fault: Fault) -> None:
     for entry in owners:
         if entry is not None:
             _links(world).store.expire_session(entry.owner)
+
+
+async def elect_uncleanly(world: World, fault: Fault) -> None:
+    """A follower hears nothing of the leader until the leader is alone in sync. Then the leader is lost: the follower
+    leads, without the records that only the leader had. The leader follows it when it is back."""
+    links = _links(world)
+    chosen = [
+        (state.leader_id, follower)
+        for state in links.stored(world.workload.clicks).values()
+        for follower in state.in_sync
+        if len(state.in_sync) == 2 and follower != state.leader_id and f"broker-{follower}" != links.controller
+    ]
+    if not chosen:
+        return
+    leader_id, follower_id = chosen[int(fault.amount * len(chosen))]
+    leader, follower = world.machines[leader_id], world.machines[follower_id]
+
+    def is_alone(_before: Stored, after: Stored) -> bool:
+        return after.leader_id == leader_id and after.in_sync == (leader_id,)
+
+    cut = partial(_cut_both, world, leader.name, follower.name)
+    if await _at_change(world, cut, is_alone, lambda: None, LAG_PATIENCE_S):
+        await asyncio.sleep(0.5)
+        leader.kill()
+        links.expire(leader.name)
+        await asyncio.sleep(fault.seconds)
+    _heal_both(world, leader.name, follower.name)
+    leader.start()
 
 
 def heal(world: World, fault: Fault) -> None:

@@ -13,13 +13,15 @@
     offsets       a committed offset is never lost, and no offset appears that was not committed
     groups        every record below the committed offset of a group was read by one of its members
     replicas      the replicas of a partition have the same batches in the same epochs up to the high watermark
+    watermarks    no high watermark is beyond the end of its log, at any time
     convergence   all brokers agree in the end, among them and with the metadata store; every partition has a leader,
                   and all its replicas are in sync
     answered      no operation and no parked request waits for ever, and no transaction stays open
     quiet         when there is nothing to do, brokers and consumers wait instead of asking without end
 
 The fault budget is not here: what a run may lose by Kafka's own rules must not be asked for. Each check assumes topics
-without compaction, retention and unclean elections, and groups whose committed offsets never go back.
+without compaction and retention, consumers that read no topic with unclean elections, and groups whose committed
+offsets never go back.
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ from tests.simulation.history import (
     History,
     Operation,
     Outcome,
+    Overrun,
     Read,
     Send,
     Started,
@@ -389,6 +392,12 @@ def _differences(partition: TopicPartition, one: ReplicaLog, other: ReplicaLog) 
         return
 
 
+def watermarks_are_within_logs(history: History, final: FinalState) -> Iterator[Violation]:
+    """watermarks"""
+    for overrun in history.of(Overrun):
+        yield Violation("watermarks", f"{overrun.process} {overrun.describe()}", (overrun,))
+
+
 def the_cluster_converges(history: History, final: FinalState) -> Iterator[Violation]:
     """convergence"""
     if not final.views:
@@ -456,6 +465,7 @@ INVARIANTS: Mapping[str, Check] = {
     "offsets": committed_offsets_are_kept,
     "groups": groups_skip_nothing,
     "replicas": replicas_agree,
+    "watermarks": watermarks_are_within_logs,
     "convergence": the_cluster_converges,
     "answered": everything_is_answered,
     "quiet": the_end_is_quiet,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from odradek.broker.metadata.metadata_cache import INTERNAL_TOPICS
 from odradek.broker.server import Broker
@@ -10,6 +10,7 @@ from odradek.protocol.records import iter_batches
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.log import Log
 from tests.simulation.final_state import BrokerView, FinalState, Leadership, ReplicaLog, StoredBatch, Waiting
+from tests.simulation.history import Overrun
 from tests.simulation.machine import Machine
 
 
@@ -30,6 +31,21 @@ def examine(machines: Iterable[Machine]) -> FinalState:
         views=[view_of(broker) for broker in brokers],
         waiting=[each for broker in brokers for each in waiting_in(broker)],
     )
+
+
+def overruns(machines: Iterable[Machine]) -> Iterator[Overrun]:
+    """The replicas whose high watermark is beyond the end of their log."""
+    for machine in machines:
+        broker = machine.running
+        for partition in () if broker is None else broker.replica_manager.partitions:
+            log = partition.log
+            if log.high_watermark > log.log_end_offset:
+                yield Overrun(
+                    process=machine.name,
+                    partition=partition.topic_partition,
+                    high_watermark=log.high_watermark,
+                    log_end_offset=log.log_end_offset,
+                )
 
 
 def replica_log(key: TopicPartition, broker_id: int, log: Log) -> ReplicaLog:

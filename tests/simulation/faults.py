@@ -213,6 +213,7 @@ KINDS: Mapping[str, Kind] = {
     "depose the controller": Kind(aimed_faults.depose_controller, _nothing, 0.3, 2, is_store=True, is_aimed=True),
     "restart the controller": Kind(aimed_faults.restart_controller, _nothing, 1.0, 2, is_store=True, is_aimed=True),
     "restart all, with": Kind(aimed_faults.restart_all, _nothing, 1.0, 1, is_store=True, is_aimed=True),
+    "elect uncleanly, with": Kind(aimed_faults.elect_uncleanly, _nothing, 1.0, 2, is_store=True, is_aimed=True),
 }
 """All kinds of faults."""
 

@@ -137,6 +137,19 @@ class Truncated(Operation):
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
+class Overrun(Operation):
+    """A broker's replica was seen with a high watermark beyond the end of its log."""
+
+    partition: TopicPartition
+    high_watermark: int
+    log_end_offset: int
+
+    def describe(self) -> str:
+        """See Operation."""
+        return f"has the high watermark {self.high_watermark} of {self.partition}, which ends at {self.log_end_offset}"
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
 class Commit(Operation):
     """A group's offsets, by a member or within a transaction."""
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from odradek.broker.cluster.changes import ClusterChanges
 from odradek.broker.controller import loading, read_back
+from odradek.broker.controller.control_requests import ControlRequests
 from odradek.broker.controller.fenced_store import FencedStore
 from odradek.broker.coordinator.coordinators import Coordinators
 from odradek.broker.coordinator.group.offsets import GroupOffsets
@@ -31,9 +32,11 @@ from odradek.broker.replica.partition import Partition
 from odradek.broker.replica.role_changes import Role, RoleChanges
 from odradek.protocol.batch_header import BatchHeader
 from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.replica_control import LeaderAndIsrRequest, LeaderAndIsrResponse
 from odradek.storage import producer_state
 from odradek.storage.log_follow import LogFollower
 from odradek.storage.log_producers import LogProducers
+from odradek.storage.log_state import LogState
 from odradek.storage.producer_state_entry import ProducerStateEntry
 from odradek.storage.truncation import Truncate
 
@@ -104,6 +107,15 @@ def _fetch_in_any_epoch(replace: Replace) -> None:
 
 def _late_roles(replace: Replace) -> None:
     replace(ClusterChanges, "_refusal", lambda self, request: ErrorCode.NONE)
+    _take_any_role(replace)
+
+
+def _roles_out_of_order(replace: Replace) -> None:
+    _repeat_roles(replace)
+    _take_any_role(replace)
+
+
+def _take_any_role(replace: Replace) -> None:
     replace(Partition, "is_outdated", lambda self, state: False)
     refusal = RoleChanges._refusal
 
@@ -188,8 +200,39 @@ def _read_uncommitted(replace: Replace) -> None:
     replace(fetch_session, "upper_bound", upper_bound)
 
 
+def _repeat_roles(replace: Replace) -> None:
+    handle = ClusterChanges.leader_and_isr
+    before: dict[ClusterChanges, LeaderAndIsrRequest] = {}
+
+    async def twice(self: ClusterChanges, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+        response = await handle(self, request)
+        earlier = before.get(self)
+        if earlier is not None and earlier.controller_epoch == request.controller_epoch:
+            await handle(self, earlier)
+        before[self] = request
+        return response
+
+    replace(ClusterChanges, "leader_and_isr", twice)
+
+
+def _roles_before_metadata(replace: Replace) -> None:
+    replace(ControlRequests, "_in_order", lambda self, leads, metadata, stops: [leads, metadata, stops])
+
+
 def _unknown_is_deleted(replace: Replace) -> None:
+    _roles_before_metadata(replace)
     replace(Coordinators, "_leader_of", lambda self, key: self._metadata.leader_of(key))
+
+
+def _keep_high_watermark(replace: Replace) -> None:
+    withdraw = LogState._withdraw_from
+
+    def withdraw_others(self: LogState, offset: int) -> None:
+        high_watermark = self.high_watermark
+        withdraw(self, offset)
+        self.high_watermark = high_watermark
+
+    replace(LogState, "_withdraw_from", withdraw_others)
 
 
 BUGS: Mapping[str, Callable[[Replace], None]] = {
@@ -213,14 +256,23 @@ BUGS: Mapping[str, Callable[[Replace], None]] = {
     "offsets are stored by the leader alone": _store_offsets_alone,
     "producer state is not truncated": _keep_producers,
     "read_committed reads to the high watermark": _read_uncommitted,
+    "a follower's high watermark is not truncated": _keep_high_watermark,
     "an unknown partition is treated as deleted": _unknown_is_deleted,
+    "LeaderAndIsr is applied out of order": _roles_out_of_order,
 }
 """How to plant each bug."""
+
+HARDSHIPS: Mapping[str, Callable[[Replace], None]] = {
+    "a broker leads before it knows all partitions": _roles_before_metadata,
+    "LeaderAndIsr arrives again, late": _repeat_roles,
+}
+"""What a broker must bear, and the simulated controller does not do by itself. A bug that shows only then includes it.
+"""
 
 
 @contextlib.contextmanager
 def planted(name: str) -> Iterator[None]:
-    """Plants a bug, and takes it out again."""
+    """Plants a bug or a hardship, and takes it out again."""
     if not str(read_back.__file__).endswith(".py"):
         raise RuntimeError("functions of compiled modules cannot be replaced: set ODRADEK_PURE=1")
     before: list[tuple[Any, str, Any]] = []
@@ -230,7 +282,7 @@ def planted(name: str) -> Iterator[None]:
         setattr(owner, attribute, replacement)
 
     try:
-        BUGS[name](replace)
+        {**BUGS, **HARDSHIPS}[name](replace)
         yield
     finally:
         for owner, attribute, original in reversed(before):

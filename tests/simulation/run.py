@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.simulation.faults import Fault
 from tests.simulation.many import SeedReport, report_of, reports
-from tests.simulation.planted import BUGS, planted
+from tests.simulation.planted import BUGS, HARDSHIPS, planted
 from tests.simulation.report import explain, line_of, quieten
 from tests.simulation.world import Result, Scale, World
 
@@ -52,7 +52,9 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--trace", type=Path, metavar="FILE", help="write all events of --replay, or of what --shrink leaves, to a file"
     )
-    parser.add_argument("--bug", choices=list(BUGS), metavar="NAME", help="plant a bug; stop at the seed that finds it")
+    parser.add_argument(
+        "--bug", choices=[*BUGS, *HARDSHIPS], metavar="NAME", help="plant a bug; stop at the seed that finds it"
+    )
     parser.add_argument("--log", action="store_true", help="show what the brokers log")
     return parser.parse_args(arguments)
 

@@ -16,6 +16,7 @@ from tests.simulation.history import (
     History,
     Operation,
     Outcome,
+    Overrun,
     Read,
     ReadRecord,
     Request,
@@ -356,6 +357,15 @@ def test_replicas_that_differ_in_epochs_alone_are_found(scene: Scene) -> None:
 
 def test_epochs_that_go_back_in_a_log_are_found(scene: Scene) -> None:
     assert scene.violated(replicas=[log("a:1", "a:2", epochs=[1, 0])]) == {"replicas"}
+
+
+# --- watermarks
+
+
+def test_a_high_watermark_beyond_the_end_of_its_log_is_found(scene: Scene) -> None:
+    assert scene.violated() == set()
+    scene.add(Overrun(process="broker-1", partition=P, high_watermark=5, log_end_offset=4))
+    assert scene.violated() == {"watermarks"}
 
 
 # --- convergence

@@ -2,6 +2,7 @@
 
     orders        the topic of idempotent and plain producers
     payments      the topic of transactional producers, which also commit offsets of the group `copies`
+    clicks        the topic of a producer with acks=1. Its leaders may be elected uncleanly, so its records may be lost
     group `g`     members that read orders, join and leave
 
 Every client is a node with a host of its own: it can be cut off from a broker as any other host.
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Sequence
 from functools import partial
 from itertools import count
 from random import Random
@@ -30,7 +31,9 @@ from tests.simulation.loop import Node
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
-ORDERS, PAYMENTS = "orders", "payments"
+ORDERS, PAYMENTS, CLICKS = "orders", "payments", "clicks"
+UNCLEAN = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
+CLICKS_PARTITIONS, CLICKS_REPLICAS = 3, 2
 GROUP, COPIES = "g", "copies"
 SEND_EVERY_S = 0.12
 TRANSACT_EVERY_S = 0.25
@@ -53,6 +56,7 @@ class Workload:
         "idempotent-3",
         "plain-1",
         "leader-1",
+        "clicks-1",
         "transactional-1",
         "transactional-2",
         "reader-1",
@@ -65,6 +69,7 @@ class Workload:
     def __init__(self, world: World, *, partitions: int, payments: int, replicas: int) -> None:
         self.partitions = [TopicPartition(ORDERS, number) for number in range(partitions)]
         self.payments = [TopicPartition(PAYMENTS, number) for number in range(payments)]
+        self.clicks = [TopicPartition(CLICKS, number) for number in range(CLICKS_PARTITIONS)]
         self.producers: list[Producer] = []
         self.consumers: list[Consumer] = []
         self.transactions = 0
@@ -87,6 +92,7 @@ class Workload:
         async def create() -> None:
             await admin.create_topic(ORDERS, len(self.partitions), self._replicas, self._world.topic_settings)
             await admin.create_topic(PAYMENTS, len(self.payments), self._replicas, self._world.topic_settings)
+            await admin.create_topic(CLICKS, len(self.clicks), min(self._replicas, CLICKS_REPLICAS), UNCLEAN)
 
         await self._start(node, create())
 
@@ -97,6 +103,7 @@ class Workload:
         self._start_producer("idempotent-3")
         self._start_producer("plain-1", is_idempotent=False, max_in_flight=1)
         self._start_producer("leader-1", is_idempotent=False, max_in_flight=1, acks=1)
+        self._start_producer("clicks-1", self.clicks, is_idempotent=False, max_in_flight=1, acks=1)
         for name in ("transactional-1", "transactional-2"):
             self._start_transactions(name)
         self._start_consumer("reader-1", is_committed=False)
@@ -131,20 +138,21 @@ class Workload:
 
     # --- clients ------------------------------------------------------------------------------------------------
 
-    def _start_producer(self, name: str, **options: Any) -> None:
+    def _start_producer(self, name: str, partitions: Sequence[TopicPartition] = (), **options: Any) -> None:
         producer = Producer(self._cluster(name), self._world.history, name=name, **options)
         self.producers.append(producer)
         node = self._node(name)
         self._start(node, producer.run())
-        self._applications.append(self._start(node, self._produce(producer, self._random(name))))
+        application = self._produce(producer, partitions or self.partitions, self._random(name))
+        self._applications.append(self._start(node, application))
 
-    async def _produce(self, producer: Producer, source: Random) -> None:
+    async def _produce(self, producer: Producer, partitions: Sequence[TopicPartition], source: Random) -> None:
         texts = _texts(producer.name)
         sending: dict[asyncio.Task[Outcome], TopicPartition] = {}
         while not self._is_ending:
             await asyncio.sleep(source.expovariate(1 / self._interval_s()))
             waiting = Counter(sending.values())
-            candidates = [partition for partition in self.partitions if waiting[partition] < MOST_WAITING]
+            candidates = [partition for partition in partitions if waiting[partition] < MOST_WAITING]
             if not candidates:
                 await asyncio.wait(list(sending), return_when=asyncio.FIRST_COMPLETED)
                 continue

@@ -25,7 +25,7 @@ from tests.simulation.checker import Violation, check
 from tests.simulation.client.cluster import Cluster
 from tests.simulation.client.wire import NotSent, Unanswered
 from tests.simulation.disk import ThreadTimes
-from tests.simulation.examination import examine
+from tests.simulation.examination import examine, overruns
 from tests.simulation.faults import KINDS, Fault, schedule
 from tests.simulation.final_state import FinalState
 from tests.simulation.history import Commit, History, Operation, Outcome, Send, Started
@@ -40,6 +40,7 @@ FIRST_FAULT, LAST_FAULT, LAST_WORK = 0.1, 0.8, 0.9
 LONGEST_CONVERGENCE_S = 60.0
 QUIET_S = 2.0
 ARMED_S = 1.0
+LOOK_EVERY_S = 0.1
 LONGEST_LAG_MS = 2000
 """A follower that a fault keeps away leaves the in-sync replicas while the fault lasts."""
 IN_FLIGHT = (Send, Commit)
@@ -191,6 +192,7 @@ class World:
             machine.start()
         await self.workload.create_topics()
         self.workload.start()
+        looking = self.loop.create_task(self._look_at_watermarks())
         beginning = [self.loop.create_task(self._inflict(fault)) for fault in self.faults]
         await self._sleep_until(LAST_FAULT * self.scale.seconds)
         await asyncio.gather(*beginning)
@@ -198,6 +200,7 @@ class World:
         await self._sleep_until(LAST_WORK * self.scale.seconds)
         await self.workload.end()
         await self._sleep_until(self.scale.seconds)
+        looking.cancel()
         give_up_at = self.loop.time() + LONGEST_CONVERGENCE_S
         while True:
             messages = self.network.messages
@@ -208,6 +211,15 @@ class World:
             final.messages_per_second = (self.network.messages - messages) / QUIET_S
             if not check(self.history, final) or self.loop.time() > give_up_at:
                 return final
+
+    async def _look_at_watermarks(self) -> None:
+        seen: dict[tuple[str, TopicPartition], None] = {}
+        while True:
+            await asyncio.sleep(LOOK_EVERY_S)
+            for overrun in overruns(self.machines.values()):
+                if (overrun.process, overrun.partition) not in seen:
+                    seen[overrun.process, overrun.partition] = None
+                    self.history.note(overrun)
 
     async def _sleep_until(self, seconds: float) -> None:
         await asyncio.sleep(max(seconds - self.loop.time(), 0.0))
