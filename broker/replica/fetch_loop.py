@@ -15,7 +15,8 @@ import structlog
 from odradek.broker.background.stepwise import in_steps
 from odradek.broker.background.tasks import Threads
 from odradek.broker.peers.network_errors import NetworkError
-from odradek.broker.replica.fetcher import Fetch, Fetcher, FlushLogs, ListOffsets, TruncateLogs, Wait
+from odradek.broker.replica.fetcher import Fetcher
+from odradek.broker.replica.fetcher_actions import Fetch, FlushLogs, ListOffsets, TruncateLogs, Wait
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.schema import Message
 from odradek.protocol.topic_partition import TopicPartition

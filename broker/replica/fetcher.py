@@ -1,7 +1,7 @@
 """One fetcher: it follows partitions that one other broker leads. Synchronous; fetch_loop.py sends and waits.
 
-`next_action` decides what to do now; the loop does it and passes the outcome to the method that the action names. In
-this order:
+`next_action` decides what to do now (fetcher_actions.py); the loop does it and passes the outcome to the method that
+the action names. In this order:
 
 (A) Truncate. Logs that diverge are truncated before anything is fetched, all of them together.
 (B) Flush. The offset from which a follower fetches acknowledges everything before it, so what `flush.messages` requires
@@ -29,14 +29,23 @@ the diverging epoch of a Fetch response (KIP-595), never by OffsetForLeaderEpoch
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, cast
 
 import structlog
 
 from odradek.broker.background.stepwise import Pace, Steps
 from odradek.broker.replica.fetch_session_client import FetchSessionClient
+from odradek.broker.replica.fetcher_actions import (
+    Action,
+    Fetch,
+    FlushLogs,
+    FollowerEvents,
+    ListOffsets,
+    TruncateLogs,
+    Wait,
+)
 from odradek.broker.replica.fetcher_settings import FetcherSettings
 from odradek.broker.replica.fetcher_state import (
     NO_OFFSET,
@@ -44,14 +53,14 @@ from odradek.broker.replica.fetcher_state import (
     FetchFrom,
     Followed,
     FollowerState,
-    Position,
     truncation_offset,
 )
 from odradek.broker.replica.fetcher_stats import FetcherStats
+from odradek.broker.replica.follower_requests import fetch_request, list_offsets_request
 from odradek.broker.replica.partition_offsets import EARLIEST, LATEST
 from odradek.protocol.errors import ErrorCode, ProtocolError
-from odradek.protocol.messages.fetch import FetchRequest, FetchResponse
-from odradek.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from odradek.protocol.messages.fetch import FetchResponse
+from odradek.protocol.messages.list_offsets import ListOffsetsResponse
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.truncation import StartOver, Target, Truncate
 
@@ -64,56 +73,6 @@ BYTES_PER_ITEM = 4096
 """What applying records costs, in items of a step (stepwise.py)."""
 
 log = structlog.get_logger("broker.replica.fetcher")
-
-
-class TruncateLogs(NamedTuple):
-    """(A); then call `truncated`."""
-
-    targets: dict[TopicPartition, Target]
-    followed: dict[TopicPartition, Followed]
-
-
-class FlushLogs(NamedTuple):
-    """(B); then call `flushed`."""
-
-    followed: list[Followed]
-
-
-class Wait(NamedTuple):
-    """(C), until this time, or (None) until partitions are added; then decide again."""
-
-    until_ms: int | None
-
-
-class ListOffsets(NamedTuple):
-    """(D); then call `offsets_found` or `failed`."""
-
-    request: ListOffsetsRequest
-    timestamp: int
-    followed: dict[TopicPartition, Followed]
-
-
-class Fetch(NamedTuple):
-    """(E); then call `fetched` or `failed`."""
-
-    request: FetchRequest
-
-
-Action = TruncateLogs | FlushLogs | Wait | ListOffsets | Fetch
-
-
-class FollowerEvents(Protocol):
-    """What the rest of the broker does when a follower's log has changed."""
-
-    def appended(self, partition: Partition) -> None: ...
-
-    def moved(self, partition: Partition) -> None:
-        """The high watermark, the log start offset or the log's end moved."""
-        ...
-
-    def failed(self, partition: Partition, *, by_storage: bool) -> None:
-        """The partition is no longer followed; `by_storage`: its log has failed."""
-        ...
 
 
 class Fetcher:
@@ -206,43 +165,15 @@ class Fetcher:
         return None
 
     def _fetch(self) -> Fetch:
-        session_id, epoch, named, forgotten = self._session.next_request()
-        settings = self._settings
         self.stats.requests += 1
-        return Fetch(
-            FetchRequest(
-                replica_id=settings.broker_id,
-                max_wait_ms=settings.replica_fetch_wait_max_ms,
-                min_bytes=settings.replica_fetch_min_bytes,
-                max_bytes=settings.replica_fetch_response_max_bytes,
-                session_id=session_id,
-                session_epoch=epoch,
-                topics=_named_topics(named, settings.replica_fetch_max_bytes),
-                forgotten_topics_data=_forgotten_topics(forgotten),
-            )
-        )
+        return Fetch(fetch_request(self._settings, *self._session.next_request()))
 
     def _list_offsets(self) -> ListOffsets:
         """Requests the leader's end offsets first, of all partitions where they are not known yet."""
         requested = {key: each for key, each in self._out_of_range.items() if each.leader_end_offset == NO_OFFSET}
         timestamp = LATEST if requested else EARLIEST
         requested = requested or dict(self._out_of_range)
-        topics: dict[str, list[ListOffsetsRequest.ListOffsetsPartition]] = {}
-        for key, followed in requested.items():
-            topics.setdefault(key.topic, []).append(
-                ListOffsetsRequest.ListOffsetsPartition(
-                    partition_index=key.partition,
-                    current_leader_epoch=followed.source.leader_epoch,
-                    timestamp=timestamp,
-                )
-            )
-        request = ListOffsetsRequest(
-            replica_id=self._settings.broker_id,
-            topics=[
-                ListOffsetsRequest.ListOffsetsTopic(name=name, partitions=partitions)
-                for name, partitions in topics.items()
-            ],
-        )
+        request = list_offsets_request(self._settings.broker_id, requested, timestamp)
         return ListOffsets(request, timestamp, requested)
 
     # Fetch responses
@@ -500,31 +431,3 @@ class Fetcher:
                 partitions=len(keys),
                 first=str(keys[0]),
             )
-
-
-def _named_topics(named: Mapping[TopicPartition, Position], max_bytes: int) -> list[FetchRequest.FetchTopic]:
-    """Adjacent partitions of one topic share its entry: their order matters (fetch_session_client.py)."""
-    topics: list[FetchRequest.FetchTopic] = []
-    name: str | None = None
-    for key, position in named.items():
-        if key.topic != name:
-            name = key.topic
-            topics.append(FetchRequest.FetchTopic(topic=name))
-        topics[-1].partitions.append(
-            FetchRequest.FetchPartition(
-                partition=key.partition,
-                current_leader_epoch=position.leader_epoch,
-                fetch_offset=position.fetch_offset,
-                last_fetched_epoch=position.last_fetched_epoch,
-                log_start_offset=position.log_start_offset,
-                partition_max_bytes=max_bytes,
-            )
-        )
-    return topics
-
-
-def _forgotten_topics(forgotten: Iterable[TopicPartition]) -> list[FetchRequest.ForgottenTopic]:
-    topics: dict[str, list[int]] = {}
-    for topic, partition in forgotten:
-        topics.setdefault(topic, []).append(partition)
-    return [FetchRequest.ForgottenTopic(topic=name, partitions=partitions) for name, partitions in topics.items()]

@@ -17,10 +17,10 @@ from odradek.broker.handlers.list_offsets import ListOffsetsHandler
 from odradek.broker.metadata.metadata_cache import PartitionState
 from odradek.broker.peers.inter_broker_protocol import INTER_BROKER_VERSIONS
 from odradek.broker.replica.fetch_session_cache import FetchSessionCache
-from odradek.broker.replica.fetcher import (
+from odradek.broker.replica.fetcher import Fetcher
+from odradek.broker.replica.fetcher_actions import (
     Action,
     Fetch,
-    Fetcher,
     FlushLogs,
     ListOffsets,
     TruncateLogs,

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from odradek.broker.background.stepwise import finished
-from odradek.broker.replica.fetcher import FIRST_DELAY_MS, Fetch, Fetcher, FlushLogs, ListOffsets, TruncateLogs, Wait
+from odradek.broker.replica.fetcher import FIRST_DELAY_MS, Fetcher
+from odradek.broker.replica.fetcher_actions import Fetch, FlushLogs, ListOffsets, TruncateLogs, Wait
 from odradek.broker.replica.fetcher_settings import FetcherSettings
 from odradek.broker.replica.fetcher_state import MOVES, FetchFrom, Followed, FollowerState
 from odradek.broker.settings.config import BrokerConfig

@@ -10,7 +10,7 @@ import random
 
 import pytest
 
-from odradek.broker.replica.fetcher import Fetch, TruncateLogs
+from odradek.broker.replica.fetcher_actions import Fetch, TruncateLogs
 from odradek.protocol.messages.fetch import FetchResponse
 from odradek.storage.files import Buffer
 from odradek.storage.truncation import Truncate
