@@ -117,7 +117,7 @@ class PeriodicWork:
                 partition_log.finish_flush(job)
             except ProtocolError:  # the log has already logged it
                 partition = self._replica_manager.partitions.get(partition_log.topic_partition)
-                if partition is not None:
+                if partition is not None and partition.log is partition_log:
                     self._replica_manager.log_failed(partition)
         removal = self._logs.take_removals()
         if removal is not None:

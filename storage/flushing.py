@@ -117,9 +117,11 @@ class LogFlusher:
 
     def begin(self, end_offset: int | None = None) -> FlushJob | None:
         """Returns the job that makes everything below `end_offset` (the log's end if None) durable; None if it already
-        is. Raises OSError.
+        is, or if the log is abandoned. Raises OSError.
         """
         state, folder = self._state, self._folder
+        if folder.is_abandoned:
+            return None
         if end_offset is None:
             end_offset = state.log_end_offset
         sealed = [segment for segment in self._segments.unsynced if segment.base_offset < end_offset]

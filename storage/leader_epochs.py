@@ -105,18 +105,19 @@ class LeaderEpochs:
         """Returns a function that writes and syncs the file, in any thread, or None if it is written. The function
         raises OSError.
 
-        If two are written in the wrong order, the one that was taken later wins.
+        If two are written in the wrong order, the one that was taken later wins. If the log is moved meanwhile, the
+        file is written where the log is then: its old path may belong to another log.
         """
         if self.is_written:
             return None
         self._taken += 1
         number = self._taken
-        path, entries = self.path, self.entries
+        entries = self.entries
 
         def write() -> None:
             with self._writing:
                 if number > self._written_number:
-                    write_epochs(self._files, path, entries)
+                    write_epochs(self._files, self.path, entries)
                     self._written = entries
                     self._written_number = number
 

@@ -397,6 +397,12 @@ class Log:
         for segment in self.segments:
             segment.relocate(directory)
 
+    def abandon(self, directory: str) -> None:
+        """The files were moved to a folder that is not the partition's. Closes them; nothing is written any more."""
+        self.close_files()
+        self.relocate(directory)
+        self.folder.is_abandoned = True
+
     def closing(self) -> LogClosing:
         """Begins to close the log for good."""
         return LogClosing(self.state, self.folder, self.segments, self.producers, self._writer, self._flusher)

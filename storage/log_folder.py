@@ -21,7 +21,8 @@ _log = structlog.get_logger(__name__)
 
 class LogFolder:
     """`changed`: files were created or renamed in it, so a flush must sync it. `failure`: the content of the log on the
-    disk is unknown, so the log accepts no appends until it is opened again.
+    disk is unknown, so the log accepts no appends until it is opened again. `is_abandoned`: the partition does not have
+    this log any more, so nothing of it is flushed.
     """
 
     __slots__ = (
@@ -30,6 +31,7 @@ class LogFolder:
         "clock",
         "failure",
         "files",
+        "is_abandoned",
         "path",
         "removals",
         "topic_id",
@@ -44,6 +46,7 @@ class LogFolder:
         self.topic_id: uuid.UUID | None = None
         self.changed = False
         self.failure: OSError | None = None
+        self.is_abandoned = False
         self.removals: Removals = Removals(clock)
         self._errors: ThrottledLines = ThrottledLines(clock)
 

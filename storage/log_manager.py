@@ -37,6 +37,7 @@ from odradek.storage.log_config import LONG_MAX, LogConfig
 from odradek.storage.log_creation import LogCreator
 from odradek.storage.log_directory import LogDirectory
 from odradek.storage.log_moves import LogMoves
+from odradek.storage.log_names import stray_folder
 from odradek.storage.log_registry import LogRegistry
 from odradek.storage.meta_properties import (
     check_meta_properties,
@@ -264,9 +265,26 @@ class LogManager:
         log = self.logs.get(topic_partition)
         if log is None:
             return
-        self.moves.abandon(topic_partition)
         directory = self.directory_of(log)
         target = self._registry.deleted_path(directory, topic_partition)
+        self._drop(log, target)
+        self._registry.remove_later(target, log.config.file_delete_delay_ms)
+        if sync:
+            self._sync_directory(directory)
+
+    def set_aside(self, topic_partition: TopicPartition) -> None:
+        """Renames the partition's folder (`-stray`), which stays for the operator, and drops the log. The caller must
+        sync the log directory. Raises KAFKA_STORAGE_ERROR if the folder cannot be renamed.
+        """
+        log = self.logs[topic_partition]
+        target = f"{self.directory_of(log)}/{stray_folder(topic_partition, self._registry.unique())}"
+        _log.warning("log of an earlier topic moved aside", folder=log.directory, now=target)
+        self._drop(log, target)
+
+    def _drop(self, log: Log, target: str) -> None:
+        """Renames the log's folder and forgets the log. Raises KAFKA_STORAGE_ERROR."""
+        topic_partition = log.topic_partition
+        self.moves.abandon(topic_partition)
         try:
             self.files.rename(log.directory, target)
         except OSError as error:
@@ -275,10 +293,7 @@ class LogManager:
                 ErrorCode.KAFKA_STORAGE_ERROR, f"{topic_partition} cannot be deleted: {error}"
             ) from error
         del self.logs[topic_partition]
-        log.close_files()
-        self._registry.remove_later(target, log.config.file_delete_delay_ms)
-        if sync:
-            self._sync_directory(directory)
+        log.abandon(target)
 
     def _sync_directory(self, directory: str) -> None:
         try:

@@ -137,7 +137,7 @@ class ClusterChanges:
             await self._configs.ensure(topic.topic_name for topic in request.topic_states)
             roles = [role async for role in self._roles_of(request)]
             if self._is_full(request):
-                await self._roles.stop_others([role.topic_partition for role in roles])
+                await self._roles.stop_others(roles)
             errors = await self._roles.change(roles)
             topics = others_between(request.topic_states, COST)
             return LeaderAndIsrResponse(topics=[self._topic_errors(topic, errors) async for topic in topics])

@@ -40,8 +40,11 @@ class DiskFailures:
         store.add_session_listener(self._session_changed)
 
     def failed(self, partition: Partition) -> None:
-        """The partition's log accepts no appends any more."""
-        if len(partition.replicas) < 2:
+        """The partition's log accepts no appends any more. If the partition was deleted meanwhile, nothing is done:
+        there may be a new one of its name.
+        """
+        is_hosted = self._replica_manager.partitions.get(partition.topic_partition) is partition
+        if not is_hosted or len(partition.replicas) < 2:
             return
         log.error("replica offline", partition=str(partition.topic_partition), directory=partition.log.directory)
         self._replica_manager.take_offline(partition.topic_partition)

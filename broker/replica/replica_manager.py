@@ -154,6 +154,18 @@ class ReplicaManager:
             self._fail(topic_partition)
         return failures
 
+    def set_aside_predecessor(self, topic_partition: TopicPartition, topic_id: UUID) -> None:
+        """If the broker has the log of an earlier topic with this name, and serves it no more, moves the log aside.
+        Raises KAFKA_STORAGE_ERROR.
+        """
+        partition_log = self.log_manager.get(topic_partition)
+        if partition_log is None or topic_partition in self.partitions:
+            return
+        if partition_log.topic_id is not None and topic_id.int and partition_log.topic_id != topic_id:
+            self._renamed_in[self.log_manager.directory_of(partition_log)] = None
+            self.log_manager.set_aside(topic_partition)
+            self.partitions.offline.discard(topic_partition)
+
     async def sync_log_dirs(self) -> None:
         """Makes the renames by `stop_replica` durable; an error is logged."""
         paths, self._renamed_in = self._renamed_in, {}

@@ -8,7 +8,9 @@ starts to fetch from the new leaders. `stop` ends serving, and with `delete` rem
     epoch is a repetition, by a new controller say: followers go on fetching. A broker that is not among the replicas
     refuses with UNKNOWN_TOPIC_OR_PARTITION.
 (B) A partition whose log cannot be opened is offline from then on: KAFKA_STORAGE_ERROR.
-(C) The folder of another topic of the same name is INCONSISTENT_TOPIC_ID.
+(C) A role in another topic than that of the partition with the same name is refused with INCONSISTENT_TOPIC_ID, and
+    changes nothing. But a request with all roles of this broker ends those of topics that were deleted while it was
+    away. A log that is left of such a topic is moved aside (`-stray`).
 (D) The failure of one partition does not hold up the others.
 
 Calls must not overlap; `cluster/changes.py` has the queue. Source: Kafka's `ReplicaManager.becomeLeaderOrFollower`,
@@ -18,7 +20,7 @@ Calls must not overlap; `cluster/changes.py` has the queue. Source: Kafka's `Rep
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
@@ -89,6 +91,7 @@ class RoleChanges:
         changed = [role for role in roles if errors[role.topic_partition] is ErrorCode.NONE]
         renewed = [role.topic_partition async for role in others_between(changed) if self._is_new_epoch(role)]
         await self._fetchers.remove(renewed)
+        self._set_predecessors_aside(changed)
         failures = await manager.make_logs(
             NewLog(role.topic_partition, role.topic_id, role.state.leader_epoch, role.log_config, role.is_new)
             for role in changed
@@ -107,6 +110,13 @@ class RoleChanges:
         await self._fetchers.add(self._sources(taken))
         return errors
 
+    def _set_predecessors_aside(self, roles: Iterable[Role]) -> None:
+        for role in roles:
+            try:
+                self._manager.set_aside_predecessor(role.topic_partition, role.topic_id)
+            except ProtocolError as error:  # creating the log fails, too
+                log.error("stray log not moved", partition=str(role.topic_partition), reason=str(error))
+
     def _refusal(self, role: Role) -> ErrorCode:
         """Returns why a role is refused (A, B), or NONE."""
         manager, key = self._manager, role.topic_partition
@@ -115,8 +125,11 @@ class RoleChanges:
         if manager.settings.broker_id not in role.state.replicas:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         partition = manager.partitions.get(key)
-        if partition is None or partition.topic_id != role.topic_id:
-            return ErrorCode.NONE  # making the log compares the topic ids
+        if partition is None:
+            return ErrorCode.NONE
+        if partition.topic_id != role.topic_id and partition.topic_id.int and role.topic_id.int:
+            log.error("role refused", partition=str(key), topic_id=str(role.topic_id), known_id=str(partition.topic_id))
+            return ErrorCode.INCONSISTENT_TOPIC_ID
         if role.state.leader_epoch >= partition.leader_epoch:
             return ErrorCode.NONE
         log.info(
@@ -175,8 +188,10 @@ class RoleChanges:
         await manager.sync_log_dirs()
         return errors
 
-    async def stop_others(self, kept: Collection[TopicPartition]) -> None:
-        """Stops all replicas but these. Their logs stay."""
-        keys = set(kept)
-        others = [partition.topic_partition for partition in self._manager.partitions]
-        await self.stop([Stop(key, None, delete=False) for key in others if key not in keys])
+    async def stop_others(self, roles: Iterable[Role]) -> None:
+        """Stops all replicas but those with a role, also those of earlier topics with the same names: this broker was
+        away when they were deleted. Their logs stay.
+        """
+        topic_ids = {role.topic_partition: role.topic_id for role in roles}
+        hosted = [(partition.topic_partition, partition.topic_id) for partition in self._manager.partitions]
+        await self.stop([Stop(key, None, delete=False) for key, topic_id in hosted if topic_ids.get(key) != topic_id])

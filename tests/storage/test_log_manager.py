@@ -14,6 +14,7 @@ from odradek.storage.checkpoint import (
     LOG_START_OFFSET,
     RECOVERY_POINT,
     CorruptCheckpoint,
+    read_epochs,
     read_offsets,
     read_partition_metadata,
     write_partition_metadata,
@@ -270,6 +271,25 @@ def test_a_log_that_could_not_be_opened_is_not_replaced_by_a_new_one(files: Forg
         new_replica(again, TOPIC_ID)
     assert error.value.code == ErrorCode.KAFKA_STORAGE_ERROR
     assert files.exists("/data/orders-0/00000000000000000000.log")
+
+
+def test_a_flush_that_is_late_does_not_touch_the_next_log_of_the_same_name(files: ForgetfulFiles) -> None:
+    manager = started(files)
+    log = manager.get_or_create(partition(), TOPIC_ID, CONFIG)
+    for epoch in (3, 5):
+        log.assign_epoch_start_offset(epoch)
+        append(log)
+    job = log.begin_flush()
+    assert job is not None
+    manager.delete(partition())
+    creation = manager.creator.begin(NewLog(partition(), uuid.uuid4(), 0, CONFIG, is_new=True))
+    assert creation is not None
+    manager.creator.finish(creation)
+    job.run()
+    log.finish_flush(job)
+    assert read_epochs(files, "/data/orders-0/leader-epoch-checkpoint") == [(0, 0)]
+    append(log)
+    assert log.begin_flush() is None, "nobody has the log any more"
 
 
 def test_a_log_refuses_another_topics_id(files: ForgetfulFiles) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from random import Random
 from uuid import UUID
 
@@ -33,6 +34,8 @@ from odradek.protocol.wire_codes import (
     SecurityProtocol,
 )
 from odradek.purgatory import DelayedProduce
+from odradek.storage.checkpoint import read_partition_metadata
+from odradek.storage.files import OsFiles
 from odradek.timer import SystemClock
 from tests.patience import until
 
@@ -162,6 +165,17 @@ class Controlled:
     def partition(self) -> object:
         return self.broker.replica_manager.partitions.get(T0)
 
+    @property
+    def log_id(self) -> UUID | None:
+        """The topic id of the log."""
+        log = self.broker.log_manager.get(T0)
+        return None if log is None else log.topic_id
+
+    def stray_ids(self) -> list[UUID | None]:
+        """The topic ids of the folders that were moved aside."""
+        strays = Path(self.broker.config.log_dirs[0]).glob("*-stray")
+        return [read_partition_metadata(OsFiles(), f"{folder}/partition.metadata") for folder in strays]
+
 
 def broker_on(store: SharedStore, tmp_path_factory: pytest.TempPathFactory) -> Broker:
     """Broker 1 on this store, not started."""
@@ -231,12 +245,36 @@ async def test_a_partition_of_other_brokers_is_refused(controlled: Controlled) -
     assert controlled.partition is None
 
 
-async def test_the_log_of_another_topic_of_the_same_name_is_not_touched(controlled: Controlled) -> None:
+async def test_a_role_in_another_topic_of_the_same_name_changes_nothing(controlled: Controlled) -> None:
     assert await controlled.lead(1) is ErrorCode.NONE
+    partition = controlled.partition
     assert await controlled.lead(1, leader_epoch=5, topic_id=UUID(int=78)) is ErrorCode.INCONSISTENT_TOPIC_ID
-    log = controlled.broker.log_manager.get(T0)
-    assert log is not None
-    assert log.topic_id == ID
+    assert controlled.partition is partition
+    assert controlled.log_id == ID
+    assert await controlled.lead(OTHER, leader_epoch=5) is ErrorCode.NONE
+
+
+@pytest.mark.parametrize("is_still_served", [True, False])
+async def test_the_log_of_a_deleted_topic_makes_room_for_a_new_one(
+    controlled: Controlled, is_still_served: bool
+) -> None:
+    """The topic was deleted and created again while the broker was away."""
+    assert await controlled.lead(1) is ErrorCode.NONE
+    if not is_still_served:
+        assert await controlled.stop(0) is ErrorCode.NONE
+    kind = LeaderAndIsrType.FULL if is_still_served else LeaderAndIsrType.INCREMENTAL
+    assert await controlled.lead(1, topic_id=UUID(int=78), kind=kind) is ErrorCode.NONE
+    assert controlled.log_id == UUID(int=78)
+    assert controlled.stray_ids() == [ID]
+
+
+async def test_a_failed_flush_of_a_deleted_partition_takes_nothing_offline(controlled: Controlled) -> None:
+    assert await controlled.lead(1) is ErrorCode.NONE
+    deleted = controlled.broker.replica_manager.partitions.find(T0)
+    assert await controlled.stop(EPOCH_DURING_DELETE, delete=True) is ErrorCode.NONE
+    controlled.broker.replica_manager.log_failed(deleted)
+    assert await controlled.lead(1, topic_id=UUID(int=78)) is ErrorCode.NONE
+    assert controlled.partition is not None
 
 
 async def test_a_stopped_replica_keeps_its_log_unless_it_is_deleted(controlled: Controlled) -> None:
