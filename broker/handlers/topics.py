@@ -5,6 +5,8 @@
         replication factor and settings; a failed one has -1 and no settings.
     (C) delete.topic.enable=false refuses every item: TOPIC_DELETION_DISABLED, before v3 INVALID_REQUEST.
     (D) From v6 on DeleteTopics names topics by name or by id, never both. An unknown id returns UNKNOWN_TOPIC_ID.
+    (E) A broker that is not the controller returns NOT_CONTROLLER for every topic to delete. It may not know a topic
+        that exists, for example if it has just started.
 
 Source: Kafka's `KafkaApis.handleCreateTopicsRequest`, `handleDeleteTopicsRequest`, `handleCreatePartitionsRequest`.
 """
@@ -131,6 +133,8 @@ class TopicHandlers:
     def _deletion_result(self, state: DeleteTopicsRequest.DeleteTopicState, context: RequestContext) -> DeletionResult:
         """Returns NONE for a topic that can be deleted."""
         metadata = self._metadata
+        if not self._controller.is_active:  # (E)
+            return DeletionResult(name=state.name, topic_id=state.topic_id, error_code=ErrorCode.NOT_CONTROLLER)
         if not self._config["delete.topic.enable"]:
             has_code = context.api_version >= DELETION_DISABLED_VERSION
             code = ErrorCode.TOPIC_DELETION_DISABLED if has_code else ErrorCode.INVALID_REQUEST

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from uuid import uuid4
 
 import pytest
 
@@ -11,10 +12,12 @@ from odradek.broker.admin.client import AdminClient
 from odradek.broker.admin.groups import GroupAdmin
 from odradek.broker.admin.transactions import TransactionAdmin
 from odradek.broker.controller.state import NewPartitions, NewTopic
+from odradek.broker.peers.network_client import NetworkClient
 from odradek.broker.peers.network_errors import Disconnected, NodeUnreachable
 from odradek.broker.testing import Cluster, in_process_cluster
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.producers import InitProducerIdRequest
+from odradek.protocol.messages.topics import DeleteTopicsRequest
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.protocol.wire_codes import ConfigOperation, ConfigResourceType, CoordinatorType
 from tests.patience import until
@@ -53,6 +56,18 @@ async def test_changes_reach_the_controller_through_any_broker(cluster: Cluster)
         assert len((await admin.topic("t")).partitions) == 3
         await admin.delete_topic("t")
         await until(lambda: all(broker.metadata.topic("t") is None for broker in cluster.brokers.values()))
+
+
+async def test_another_broker_does_not_say_that_a_topic_to_delete_is_unknown(cluster: Cluster) -> None:
+    """It may have started just now, and not know the topic yet."""
+    request = DeleteTopicsRequest(
+        topics=[DeleteTopicsRequest.DeleteTopicState(name="t"), DeleteTopicsRequest.DeleteTopicState(topic_id=uuid4())],
+        timeout_ms=1000,
+    )
+    host, port = cluster.bootstrap_of(another(cluster)).split(":")
+    async with await NetworkClient.connect(host, int(port)) as client:
+        response = await client.send(request, version=6, timeout_ms=5000)
+    assert [result.error_code for result in response.responses] == [ErrorCode.NOT_CONTROLLER] * 2
 
 
 async def test_a_new_controller_is_found_after_the_old_one_was_killed(cluster: Cluster) -> None:
