@@ -16,6 +16,8 @@
     watermarks    no high watermark is beyond the end of its log, at any time
     convergence   all brokers agree in the end, among them and with the metadata store; every partition has a leader,
                   and all its replicas are in sync
+    topics        a created topic exists with all its partitions until somebody deletes it, and a deleted one is nowhere
+    reassignments none is under way in the end, and the replicas are those of the last one: topic_invariants.py
     answered      no operation and no parked request waits for ever, and no transaction stays open
     quiet         when there is nothing to do, brokers and consumers wait instead of asking without end
 
@@ -27,9 +29,8 @@ offsets never go back.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
-from typing import NamedTuple
 
 from odradek.protocol.topic_partition import TopicPartition
 from tests.simulation.final_state import FinalState, ReplicaLog
@@ -46,25 +47,13 @@ from tests.simulation.history import (
     Transaction,
     Truncated,
 )
+from tests.simulation.topic_invariants import replicas_are_as_reassigned, topics_are_as_confirmed
+from tests.simulation.violation import Check, Violation
 
 OVERDUE_MS = 1000
 BUSY = 300.0
 """Messages a second. Each fetch of three brokers and some consumers waits half a second."""
 ALL = -1
-
-
-class Violation(NamedTuple):
-    """A broken invariant; `operations`: those that show it."""
-
-    invariant: str
-    text: str
-    operations: tuple[Operation, ...] = ()
-
-    def __str__(self) -> str:
-        return f"{self.invariant}: {self.text}"
-
-
-Check = Callable[[History, FinalState], Iterator[Violation]]
 
 
 def check(history: History, final: FinalState) -> list[Violation]:
@@ -467,6 +456,8 @@ INVARIANTS: Mapping[str, Check] = {
     "replicas": replicas_agree,
     "watermarks": watermarks_are_within_logs,
     "convergence": the_cluster_converges,
+    "topics": topics_are_as_confirmed,
+    "reassignments": replicas_are_as_reassigned,
     "answered": everything_is_answered,
     "quiet": the_end_is_quiet,
 }

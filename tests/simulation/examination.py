@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from uuid import UUID
 
 from odradek.broker.metadata.metadata_cache import INTERNAL_TOPICS
 from odradek.broker.server import Broker
 from odradek.protocol.records import iter_batches
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.storage.checkpoint import PARTITION_METADATA, CorruptCheckpoint, read_partition_metadata
 from odradek.storage.log import Log
-from tests.simulation.final_state import BrokerView, FinalState, Leadership, ReplicaLog, StoredBatch, Waiting
+from odradek.storage.log_names import parse_folder
+from tests.simulation.final_state import (
+    BrokerView,
+    FinalState,
+    Folder,
+    Leadership,
+    ReplicaLog,
+    StoredBatch,
+    Waiting,
+)
 from tests.simulation.history import Overrun
-from tests.simulation.machine import Machine
+from tests.simulation.machine import DATA, Machine
 
 
 def examine(machines: Iterable[Machine]) -> FinalState:
     """The state of all brokers that serve."""
+    machines = list(machines)
     brokers = [broker for machine in machines if (broker := machine.running) is not None]
     logs: dict[TopicPartition, ReplicaLog] = {}
     replicas = []
@@ -30,6 +42,7 @@ def examine(machines: Iterable[Machine]) -> FinalState:
         replicas=replicas,
         views=[view_of(broker) for broker in brokers],
         waiting=[each for broker in brokers for each in waiting_in(broker)],
+        folders=[folder for machine in machines for folder in folders_of(machine)],
     )
 
 
@@ -46,6 +59,21 @@ def overruns(machines: Iterable[Machine]) -> Iterator[Overrun]:
                     high_watermark=log.high_watermark,
                     log_end_offset=log.log_end_offset,
                 )
+
+
+def folders_of(machine: Machine) -> Iterable[Folder]:
+    """The folders of partitions on a disk; their names say that those moved aside or to be removed are none."""
+    for name in machine.disk.list_directory(DATA):
+        partition = parse_folder(name)
+        if partition is not None:
+            yield Folder(machine.broker_id, partition, _topic_id(machine, f"{DATA}/{name}/{PARTITION_METADATA}"))
+
+
+def _topic_id(machine: Machine, path: str) -> UUID | None:
+    try:
+        return read_partition_metadata(machine.disk, path)
+    except CorruptCheckpoint:  # a power cut has torn it
+        return None
 
 
 def replica_log(key: TopicPartition, broker_id: int, log: Log) -> ReplicaLog:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import NamedTuple
+from uuid import UUID
 
 from odradek.protocol.records import read_batch_header, read_records
 from odradek.protocol.topic_partition import TopicPartition
@@ -90,6 +91,31 @@ class Stored(NamedTuple):
     in_sync: tuple[int, ...]
 
 
+class StoredTopic(NamedTuple):
+    """A topic's entry in the metadata store. `replicas` by partition, those being added and removed among them."""
+
+    topic_id: UUID | None
+    replicas: Mapping[int, tuple[int, ...]]
+    reassigning: Sequence[int] = ()
+    """The partitions with replicas that are being added or removed."""
+
+
+class StoredMetadata(NamedTuple):
+    """All topics that the metadata store has: their entries, those with settings, and those marked for deletion."""
+
+    topics: Mapping[str, StoredTopic]
+    configs: Sequence[str] = ()
+    deletions: Sequence[str] = ()
+
+
+class Folder(NamedTuple):
+    """The folder of a partition on a broker's disk."""
+
+    broker_id: int
+    partition: TopicPartition
+    topic_id: UUID | None
+
+
 class Waiting(NamedTuple):
     """A request that is parked in a broker's purgatory. `overdue_ms`: how long ago it should have been answered."""
 
@@ -100,13 +126,16 @@ class Waiting(NamedTuple):
 
 @dataclass(kw_only=True)
 class FinalState:
-    """`logs`: of each partition of clients, the leader's replica. `replicas`: all of all partitions. `stored`: what
-    the metadata store has, if the brokers share one."""
+    """`logs`: of each partition of clients, the leader's replica. `replicas`: all of all partitions. `stored` and
+    `metadata`: what the metadata store has, if the brokers share one. `folders`: of partitions on all disks, without
+    those that only wait to be removed."""
 
     logs: Mapping[TopicPartition, ReplicaLog] = field(default_factory=dict)
     replicas: Sequence[ReplicaLog] = ()
     views: Sequence[BrokerView] = ()
     waiting: Sequence[Waiting] = ()
     stored: Mapping[TopicPartition, Stored] = field(default_factory=dict)
+    metadata: StoredMetadata | None = None
+    folders: Sequence[Folder] = ()
     messages_per_second: float = 0.0
     """On the whole network, when no client has anything to do but to wait."""

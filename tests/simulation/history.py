@@ -186,6 +186,68 @@ class Started(Operation):
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
+class Registered(Operation):
+    """A broker's process has registered in the metadata store. Not `is_there`: the process or the registration has
+    ended; the next process of the broker may have to wait before it can register."""
+
+    broker_id: int
+    is_there: bool
+
+    def describe(self) -> str:
+        """See Operation."""
+        return f"broker {self.broker_id} {'registers' if self.is_there else 'is registered no longer'}"
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Elected(Operation):
+    """A broker has become the controller."""
+
+    broker_id: int
+
+    def describe(self) -> str:
+        """See Operation."""
+        return f"broker {self.broker_id} becomes the controller"
+
+
+class Kind(Enum):
+    """What is done to a topic."""
+
+    CREATE = "create"
+    EXTEND = "extend"
+    DELETE = "delete"
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class TopicChange(Operation):
+    """`partitions`: how many the topic is to have, 0 if it is deleted."""
+
+    kind: Kind
+    topic: str
+    partitions: int = 0
+
+    def describe(self) -> str:
+        """See Operation."""
+        size = f" with {self.partitions} partitions" if self.partitions else ""
+        return f"{self.kind.value} topic {self.topic}{size}"
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Reassignment(Operation):
+    """A partition is to have these replicas; None: those that it had before the reassignment under way."""
+
+    partition: TopicPartition
+    replicas: tuple[int, ...] | None
+    seen_to_end_us: int = -1
+    """When the controller said that no reassignment of the partition was under way any more."""
+
+    def describe(self) -> str:
+        """See Operation."""
+        if self.replicas is None:
+            return f"cancel the reassignment of {self.partition}"
+        return f"reassign {self.partition} to {list(self.replicas)}"
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
 class Request(Operation):
     """Anything else: an administrator's change, or a request whose answer alone counts."""
 

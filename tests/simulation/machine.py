@@ -65,10 +65,11 @@ class Machine:
         source: Random,
         settings: Mapping[str, str],
         on_start: Callable[[int], object],
+        on_end: Callable[[int], object],
         link: MetadataLink | None = None,
     ) -> None:
-        """`source` seeds everything that is random on this machine. `on_start(broker id)`: called at each start of its
-        process. Without `link` the broker stores the metadata itself."""
+        """`source` seeds everything that is random on this machine. `on_start` and `on_end` get the broker's id at each
+        start and each end of its process. Without `link` the broker stores the metadata itself."""
         self.broker_id = broker_id
         self.name = f"broker-{broker_id}"
         self.address = f"10.0.0.{broker_id}"
@@ -81,6 +82,7 @@ class Machine:
         self._trace = trace
         self._source = source
         self._on_start = on_start
+        self._on_end = on_end
         self._link = link
         self._settings = {
             **SETTINGS,
@@ -192,6 +194,7 @@ class Machine:
             self._ended.append(self.broker)
         self.node = self.broker = None
         self._killed.set_result(None)
+        self._on_end(self.broker_id)
 
     @staticmethod
     def _watched(disk: SimulatedDisk, trace: Trace) -> SimulatedDisk:

@@ -15,10 +15,10 @@ from random import Random
 
 from odradek.broker.controller import znodes
 from odradek.broker.controller.metadata_store import Entry, MetadataStore, NoEntry
-from odradek.broker.controller.metadata_tree import Transaction
+from odradek.broker.controller.metadata_tree import Transaction, parent_of
 from odradek.broker.controller.shared_store import SharedStore
 from odradek.protocol.topic_partition import TopicPartition
-from tests.simulation.final_state import Stored
+from tests.simulation.final_state import Stored, StoredMetadata, StoredTopic
 from tests.simulation.loop import Node
 
 ENDED, PAUSED, CUT = "ended", "paused", "cut"
@@ -34,6 +34,10 @@ class WatchedStore(SharedStore):
     """Calls `on_change` with the path and the entries before and after each change of an entry."""
 
     on_change: Callable[[str, Entry, Entry], object]
+    on_registration: Callable[[int, bool], object]
+    """Gets the id of a broker whose registration begins (True) or ends."""
+    on_election: Callable[[int], object]
+    """Gets the id of the new controller."""
 
     def _apply(self, transaction: Transaction) -> None:
         before = {path: self.entry(path) for path in transaction.entries}
@@ -42,15 +46,37 @@ class WatchedStore(SharedStore):
             earlier = before[path]
             if earlier is not None and after is not None:
                 self.on_change(path, earlier, after)
+            if parent_of(path) == znodes.BROKER_IDS:
+                self._registration_changed(int(path.rpartition("/")[2]), earlier, after)
+            elif path == znodes.CONTROLLER and after is not None:
+                self.on_election(znodes.parse_controller(after.data))
+
+    def _registration_changed(self, broker_id: int, before: Entry | None, after: Entry | None) -> None:
+        if before is not None and (after is None or after.owner != before.owner):
+            self.on_registration(broker_id, False)
+        if after is not None and (before is None or after.owner != before.owner):
+            self.on_registration(broker_id, True)
+
+    def children(self, path: str) -> list[str]:
+        """The names below a path."""
+        return self._tree.children(path)
 
 
 class StoreLinks:
     """Create it on the running loop."""
 
-    def __init__(self, source: Random, note: Callable[[str, str], object]) -> None:
-        """`note(event, name)`: the trace."""
+    def __init__(
+        self,
+        source: Random,
+        note: Callable[[str, str], object],
+        on_registration: Callable[[int, bool], object],
+        on_election: Callable[[int], object],
+    ) -> None:
+        """`note(event, name)`: the trace. The others: see WatchedStore."""
         self.store = WatchedStore(session_timeout_ms=SESSION_TIMEOUT_MS, delay=self._delay_s)
         self.store.on_change = self._changed
+        self.store.on_registration = on_registration
+        self.store.on_election = on_election
         self.slowness: dict[str, float] = {}
         """How many times as long the messages of these brokers take."""
         self._waiting: list[OnChange] = []
@@ -111,6 +137,17 @@ class StoreLinks:
         """These partitions' states."""
         entries = {key: self.store.entry(znodes.state_path(key.topic, key.partition)) for key in partitions}
         return {key: _stored(entry) for key, entry in entries.items() if entry is not None}
+
+    def metadata(self) -> StoredMetadata:
+        """All topics."""
+        topics = {}
+        for name in self.store.children(znodes.TOPICS):
+            entry = self.store.entry(znodes.topic_path(name))
+            assert entry is not None
+            topic = znodes.parse_topic(name, entry.data)
+            topics[name] = StoredTopic(topic.topic_id, topic.replicas, sorted({**topic.adding, **topic.removing}))
+        children = self.store.children
+        return StoredMetadata(topics, children(znodes.TOPIC_CONFIGS), children(znodes.DELETE_TOPICS))
 
     def at_change(self, is_it: OnChange) -> Callable[[], None]:
         """Calls `is_it` at each change of a partition's leader or in-sync replicas, until it returns True. Returns a

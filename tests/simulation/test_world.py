@@ -15,13 +15,13 @@ from pathlib import Path
 import pytest
 import structlog
 
-from tests.simulation.checker import Violation
 from tests.simulation.faults import Fault
 from tests.simulation.final_state import FinalState
 from tests.simulation.history import History, Outcome, Send
 from tests.simulation.many import report_of
 from tests.simulation.report import quieten
 from tests.simulation.run import fewest, main, run_all, run_one
+from tests.simulation.violation import Violation
 from tests.simulation.world import Result, Scale, World
 
 SMALL = Scale(faults=6, seconds=15.0)

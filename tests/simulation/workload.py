@@ -3,6 +3,7 @@
     orders        the topic of idempotent and plain producers
     payments      the topic of transactional producers, which also commit offsets of the group `copies`
     clicks        the topic of a producer with acks=1. Its leaders may be elected uncleanly, so its records may be lost
+    parcels       a topic of idempotent producers, too; an administrator moves its replicas (administration.py)
     group `g`     members that read orders, join and leave
 
 Every client is a node with a host of its own: it can be cut off from a broker as any other host.
@@ -19,6 +20,14 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from odradek.protocol.topic_partition import TopicPartition
+from tests.simulation.administration import (
+    PARCELS,
+    PARCELS_REPLICAS,
+    PARCELS_SETTINGS,
+    Pauses,
+    ReplicaMover,
+    TopicKeeper,
+)
 from tests.simulation.client.admin import Admin
 from tests.simulation.client.cluster import Cluster
 from tests.simulation.client.consumer import Consumer
@@ -64,12 +73,15 @@ class Workload:
         "member-1",
         "member-2",
         "member-3",
+        "topic-keeper",
+        "replica-mover",
     )
 
-    def __init__(self, world: World, *, partitions: int, payments: int, replicas: int) -> None:
+    def __init__(self, world: World, *, partitions: int, payments: int, parcels: int, replicas: int) -> None:
         self.partitions = [TopicPartition(ORDERS, number) for number in range(partitions)]
         self.payments = [TopicPartition(PAYMENTS, number) for number in range(payments)]
         self.clicks = [TopicPartition(CLICKS, number) for number in range(CLICKS_PARTITIONS)]
+        self.parcels = [TopicPartition(PARCELS, number) for number in range(parcels)]
         self.producers: list[Producer] = []
         self.consumers: list[Consumer] = []
         self.transactions = 0
@@ -79,6 +91,7 @@ class Workload:
         self._is_ending = False
         self._ending: asyncio.Future[None] = world.loop.create_future()
         self._applications: list[asyncio.Task[None]] = []
+        self._administrators: list[TopicKeeper | ReplicaMover] = []
         for number, name in enumerate(self.hosts, 1):
             world.network.add_host(name, f"10.0.1.{number}")
 
@@ -93,16 +106,19 @@ class Workload:
             await admin.create_topic(ORDERS, len(self.partitions), self._replicas, self._world.topic_settings)
             await admin.create_topic(PAYMENTS, len(self.payments), self._replicas, self._world.topic_settings)
             await admin.create_topic(CLICKS, len(self.clicks), min(self._replicas, CLICKS_REPLICAS), UNCLEAN)
+            if self.parcels:
+                await admin.create_topic(PARCELS, len(self.parcels), PARCELS_REPLICAS, PARCELS_SETTINGS)
 
         await self._start(node, create())
 
     def start(self) -> None:
         """Starts all clients."""
-        self._start_producer("idempotent-1", most_batches=4)
-        self._start_producer("idempotent-2")
-        self._start_producer("idempotent-3")
-        self._start_producer("plain-1", is_idempotent=False, max_in_flight=1)
-        self._start_producer("leader-1", is_idempotent=False, max_in_flight=1, acks=1)
+        of_all = [*self.partitions, *self.parcels]
+        self._start_producer("idempotent-1", of_all, most_batches=4)
+        self._start_producer("idempotent-2", of_all)
+        self._start_producer("idempotent-3", of_all)
+        self._start_producer("plain-1", self.partitions, is_idempotent=False, max_in_flight=1)
+        self._start_producer("leader-1", self.partitions, is_idempotent=False, max_in_flight=1, acks=1)
         self._start_producer("clicks-1", self.clicks, is_idempotent=False, max_in_flight=1, acks=1)
         for name in ("transactional-1", "transactional-2"):
             self._start_transactions(name)
@@ -110,11 +126,14 @@ class Workload:
         self._start_consumer("reader-2", is_committed=True)
         for name in ("member-1", "member-2", "member-3"):
             self._start_member(name)
+        self._start_administrators()
 
     async def end(self) -> None:
         """Lets every client finish what it has begun, when all faults are over. Returns when all have, or too late."""
         self._is_ending = True
         self._ending.set_result(None)
+        for administrator in self._administrators:
+            administrator.is_ending = True
         await asyncio.wait(self._applications, timeout=ENOUGH_TIME_S)
         ends = self._world.ends_of_logs()
         for _ in range(int(ENOUGH_TIME_S / 0.1)):
@@ -138,12 +157,12 @@ class Workload:
 
     # --- clients ------------------------------------------------------------------------------------------------
 
-    def _start_producer(self, name: str, partitions: Sequence[TopicPartition] = (), **options: Any) -> None:
+    def _start_producer(self, name: str, partitions: Sequence[TopicPartition], **options: Any) -> None:
         producer = Producer(self._cluster(name), self._world.history, name=name, **options)
         self.producers.append(producer)
         node = self._node(name)
         self._start(node, producer.run())
-        application = self._produce(producer, partitions or self.partitions, self._random(name))
+        application = self._produce(producer, partitions, self._random(name))
         self._applications.append(self._start(node, application))
 
     async def _produce(self, producer: Producer, partitions: Sequence[TopicPartition], source: Random) -> None:
@@ -223,7 +242,7 @@ class Workload:
     def _start_consumer(self, name: str, *, is_committed: bool) -> None:
         consumer = Consumer(self._cluster(name), self._world.history, name=name, is_committed=is_committed)
         self.consumers.append(consumer)
-        consumer.assign(dict.fromkeys([*self.partitions, *self.payments], 0))
+        consumer.assign(dict.fromkeys([*self.partitions, *self.payments, *self.parcels], 0))
         self._start(self._node(name), consumer.run())
 
     def _start_member(self, name: str) -> None:
@@ -240,6 +259,21 @@ class Workload:
             member.leave()
             await belonging
             member = Member(member.cluster, self._world.history, name=member.name, group=GROUP, topic=ORDERS)
+
+    def _start_administrators(self) -> None:
+        for name in ("topic-keeper", "replica-mover") if self.parcels else ("topic-keeper",):
+            source = self._random(name)
+            pauses = Pauses(source, self._world.fault_coming)
+            administrator = self._administrator(name, source, pauses)
+            self._administrators.append(administrator)
+            self._applications.append(self._start(self._node(name), administrator.run()))
+
+    def _administrator(self, name: str, source: Random, pauses: Pauses) -> TopicKeeper | ReplicaMover:
+        cluster, history = self._cluster(name), self._world.history
+        brokers = list(self._world.machines)
+        if name == "topic-keeper":
+            return TopicKeeper(cluster, history, source, pauses, name=name, brokers=brokers)
+        return ReplicaMover(cluster, history, source, pauses, name=name, partitions=self.parcels, brokers=brokers)
 
     # --- nodes --------------------------------------------------------------------------------------------------
 

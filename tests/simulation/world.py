@@ -21,19 +21,21 @@ from typing import Any, TextIO
 
 from odradek.protocol.messages.reassignments import ElectLeadersRequest
 from odradek.protocol.topic_partition import TopicPartition
-from tests.simulation.checker import Violation, check
+from tests.simulation.administration import PARCELS_REPLICAS
+from tests.simulation.checker import check
 from tests.simulation.client.cluster import Cluster
 from tests.simulation.client.wire import NotSent, Unanswered
 from tests.simulation.disk import ThreadTimes
 from tests.simulation.examination import examine, overruns
 from tests.simulation.faults import KINDS, Fault, schedule
 from tests.simulation.final_state import FinalState
-from tests.simulation.history import Commit, History, Operation, Outcome, Send, Started
+from tests.simulation.history import Commit, Elected, History, Operation, Outcome, Registered, Send, Started
 from tests.simulation.loop import Node, simulated_loop
 from tests.simulation.machine import PORT, Machine
 from tests.simulation.network import Network
 from tests.simulation.store_links import StoreLinks
 from tests.simulation.trace import Trace
+from tests.simulation.violation import Violation
 from tests.simulation.workload import Workload
 
 FIRST_FAULT, LAST_FAULT, LAST_WORK = 0.1, 0.8, 0.9
@@ -41,6 +43,7 @@ LONGEST_CONVERGENCE_S = 60.0
 QUIET_S = 2.0
 ARMED_S = 1.0
 LOOK_EVERY_S = 0.1
+LONGEST_WARNING_S = 0.03
 LONGEST_LAG_MS = 2000
 """A follower that a fault keeps away leaves the in-sync replicas while the fault lasts."""
 IN_FLIGHT = (Send, Commit)
@@ -54,6 +57,7 @@ class Scale:
     brokers: int = 1
     partitions: int = 10
     payments: int = 4
+    parcels: int = 3
     faults: int = 30
     seconds: float = 60.0
 
@@ -100,7 +104,11 @@ class World:
         self.trace = Trace(self.loop, lines)
         self.network: Network = Network(self.loop, self.random("network"), self.trace.note)
         self.history = History(lambda: self.loop.now_us, self._operation_changed)
-        self.store_links = None if scale.brokers == 1 else StoreLinks(self.random("store"), self.trace.note)
+        self.store_links = (
+            None
+            if scale.brokers == 1
+            else StoreLinks(self.random("store"), self.trace.note, self._registration_changed, self._elected)
+        )
         self.machines: dict[int, Machine] = {}
         for broker_id in range(1, scale.brokers + 1):
             self.machines[broker_id] = Machine(
@@ -111,12 +119,14 @@ class World:
                 source=self.random(f"broker {broker_id}"),
                 settings=self._broker_settings(),
                 on_start=self._broker_starts,
+                on_end=lambda broker_id: self._registration_changed(broker_id, is_there=False),
                 link=self.store_links,
             )
         self.workload = Workload(
             self,
             partitions=scale.partitions,
             payments=scale.payments,
+            parcels=scale.parcels if scale.brokers > PARCELS_REPLICAS else 0,
             replicas=min(3, scale.brokers),
         )
         self.network.add_host(OPERATOR, "10.0.2.1")
@@ -127,6 +137,7 @@ class World:
         """How many records were acknowledged."""
         self._under_way: dict[Operation, None] = {}
         self._armed: list[asyncio.Future[None]] = []
+        self._coming = asyncio.Event()
         self._doing: list[asyncio.Task[None]] = []
         """What operators have begun."""
 
@@ -162,6 +173,12 @@ class World:
 
     def _broker_starts(self, broker_id: int) -> None:
         self.history.note(Started(process=f"broker-{broker_id}", broker_id=broker_id))
+
+    def _registration_changed(self, broker_id: int, is_there: bool) -> None:
+        self.history.note(Registered(process="store", broker_id=broker_id, is_there=is_there))
+
+    def _elected(self, broker_id: int) -> None:
+        self.history.note(Elected(process="store", broker_id=broker_id))
 
     def _draw(self) -> list[Fault]:
         return schedule(
@@ -208,6 +225,7 @@ class World:
             final = examine(self.machines.values())
             if self.store_links is not None:
                 final.stored = self.store_links.stored({key: None for view in final.views for key in view.partitions})
+                final.metadata = self.store_links.metadata()
             final.messages_per_second = (self.network.messages - messages) / QUIET_S
             if not check(self.history, final) or self.loop.time() > give_up_at:
                 return final
@@ -257,6 +275,9 @@ class World:
 
     async def _inflict(self, fault: Fault) -> None:
         await self._sleep_until(fault.at_s)
+        self._coming.set()
+        self._coming.clear()
+        await asyncio.sleep(self._faults_source.uniform(0.0, LONGEST_WARNING_S))
         give_up_at = self.loop.time() + ARMED_S
         while (left_s := give_up_at - self.loop.time()) > 0:
             armed = self.loop.create_future()
@@ -274,6 +295,10 @@ class World:
         await asyncio.sleep(fault.seconds)
         self.trace.note(f"end {fault}")
         kind.end(self, fault)
+
+    async def fault_coming(self) -> None:
+        """Returns shortly before the next fault: what begins now is hit by it."""
+        await self._coming.wait()
 
     def _operation_changed(self, operation: Operation) -> None:
         self.trace.note("operation", operation.process, str(operation))

@@ -18,8 +18,12 @@ from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.protocol.messages.offsets import OffsetCommitRequest, OffsetFetchRequest
 from odradek.protocol.messages.produce import ProduceRequest
 from odradek.protocol.messages.producers import InitProducerIdRequest
-from odradek.protocol.messages.reassignments import ElectLeadersRequest
-from odradek.protocol.messages.topics import CreateTopicsRequest
+from odradek.protocol.messages.reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ElectLeadersRequest,
+    ListPartitionReassignmentsRequest,
+)
+from odradek.protocol.messages.topics import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
 from odradek.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
@@ -42,6 +46,10 @@ VERSIONS: Mapping[type[Message], int] = {
     LeaveGroupRequest: 4,
     SyncGroupRequest: 5,
     CreateTopicsRequest: 7,
+    DeleteTopicsRequest: 5,
+    CreatePartitionsRequest: 3,
+    AlterPartitionReassignmentsRequest: 0,
+    ListPartitionReassignmentsRequest: 0,
     InitProducerIdRequest: 4,
     OffsetForLeaderEpochRequest: 4,
     AddPartitionsToTxnRequest: 3,

@@ -1,0 +1,175 @@
+"""What administrators do during a simulation: topics come, grow and go, and replicas move.
+
+brief-N     a topic that lives for some seconds, once or twice. A few stay until the end
+parcels     a topic of two replicas that are moved from broker to broker, one or two partitions at a time. Some
+            moves are cancelled or replaced before they have ended
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import count
+from random import Random
+
+from odradek.protocol.topic_partition import TopicPartition
+from tests.simulation.client.cluster import Cluster
+from tests.simulation.client.reassignments import ReplicaAdmin
+from tests.simulation.client.topics import TopicAdmin
+from tests.simulation.history import History, Outcome, Request
+
+PARCELS = "parcels"
+PARCELS_SETTINGS = {"min.insync.replicas": "1"}
+PARCELS_REPLICAS = 2
+PAUSE_S = (0.4, 2.0)
+AT_A_FAULT = 0.6
+"""How often a pause ends when a fault comes."""
+MOST_KEPT = 2
+ATTEMPTS = 20
+LOOK_S = 0.3
+LOOKS = 10
+
+
+class Pauses:
+    """The pauses of an administrator. `fault_coming` returns shortly before the next fault."""
+
+    def __init__(self, source: Random, fault_coming: Callable[[], Awaitable[None]]) -> None:
+        self._source = source
+        self._fault_coming = fault_coming
+
+    async def pause(self) -> None:
+        """Waits for a while, or until a fault comes."""
+        seconds = self._source.uniform(*PAUSE_S)
+        try:
+            async with asyncio.timeout(seconds):
+                await (self._fault_coming() if self._source.random() < AT_A_FAULT else asyncio.sleep(seconds))
+        except TimeoutError:
+            return
+
+
+class TopicKeeper:
+    """Creates, extends and deletes topics, with two or three replicas if there are so many brokers. `run` returns soon
+    after `is_ending` was set."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        history: History,
+        source: Random,
+        pauses: Pauses,
+        *,
+        name: str,
+        brokers: Sequence[int],
+    ) -> None:
+        self.is_ending = False
+        self._pauses = pauses
+        self._history = history
+        self._admin = TopicAdmin(cluster, history, name=name)
+        self._cluster = cluster
+        self._source = source
+        self._brokers = brokers
+        self._kept = 0
+        self._doubtful: dict[str, None] = {}
+        """The topics whose deletion was not confirmed."""
+
+    async def run(self) -> None:
+        """Does so until the end. Then it deletes those that it could not delete."""
+        for number in count(1):
+            if self.is_ending:
+                break
+            topic = f"brief-{number}"
+            for _ in range(self._source.randint(1, 2)):
+                if self.is_ending or not await self._live(topic):
+                    break
+        for topic in self._doubtful:
+            await self._delete(topic)
+
+    async def _live(self, topic: str) -> bool:
+        """One life of a topic. Returns whether it may live again: nothing is in doubt."""
+        source, admin = self._source, self._admin
+        partitions = source.randint(1, 2)
+        replicas = min(source.randint(2, 3), len(self._brokers))
+        created = await admin.create(topic, partitions, replicas)
+        await self._pause()
+        if created is Outcome.FAILED:
+            return False
+        if source.random() < 0.6:
+            await admin.extend(topic, partitions + 1)
+            await self._pause()
+        if created is Outcome.OK and self._kept < MOST_KEPT and source.random() < 0.2:
+            self._kept += 1
+            return False
+        self._doubtful[topic] = None
+        if source.random() < 0.4:
+            await self._move(topic, replicas)
+        if await admin.delete(topic) is Outcome.OK:
+            del self._doubtful[topic]
+        await self._pause()
+        return created is Outcome.OK and topic not in self._doubtful
+
+    async def _move(self, topic: str, replicas: int) -> None:
+        admin = ReplicaAdmin(self._cluster, self._history, name=self._admin.name, topic=topic)
+        await admin.reassign({TopicPartition(topic, 0): self._source.sample(self._brokers, replicas)})
+
+    async def _delete(self, topic: str) -> None:
+        for _ in range(ATTEMPTS):
+            if await self._admin.delete(topic) is not Outcome.UNKNOWN:
+                return
+            await self._cluster.back_off()
+
+    async def _pause(self) -> None:
+        if not self.is_ending:
+            await self._pauses.pause()
+
+
+class ReplicaMover:
+    """Moves the replicas of these partitions between brokers. `run` returns soon after `is_ending` was set."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        history: History,
+        source: Random,
+        pauses: Pauses,
+        *,
+        name: str,
+        partitions: Sequence[TopicPartition],
+        brokers: Sequence[int],
+    ) -> None:
+        self.is_ending = False
+        self._pauses = pauses
+        self._admin = ReplicaAdmin(cluster, history, name=name, topic=PARCELS)
+        self._cluster = cluster
+        self._history = history
+        self._source = source
+        self._partitions = partitions
+        self._brokers = brokers
+
+    async def run(self) -> None:
+        """Does so until the end. Then it waits until no reassignment is under way."""
+        source, admin = self._source, self._admin
+        while not self.is_ending:
+            chosen = source.sample(self._partitions, source.randint(1, 2))
+            await admin.reassign({partition: self._replicas() for partition in chosen})
+            chance = source.random()
+            if chance < 0.4:
+                await asyncio.sleep(source.uniform(0.0, 0.1))
+                is_cancelled = chance < 0.25
+                await admin.reassign({key: None if is_cancelled else self._replicas() for key in chosen})
+            await self._pauses.pause()
+            await self._see_to_end(LOOKS)
+        seen = self._history.begin(Request(process=admin.name, what="see that no reassignment is under way"))
+        if await self._see_to_end(ATTEMPTS * LOOKS):
+            self._history.end(seen, Outcome.OK)
+
+    def _replicas(self) -> list[int]:
+        return self._source.sample(self._brokers, PARCELS_REPLICAS)
+
+    async def _see_to_end(self, looks: int) -> bool:
+        """Looks whether a reassignment is under way, until there is none, or for so many times. Returns whether there
+        is none."""
+        for _ in range(looks):
+            if await self._admin.under_way() == []:
+                return True
+            await asyncio.sleep(LOOK_S)
+        return False
