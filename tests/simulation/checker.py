@@ -6,8 +6,8 @@
     stable        a consumer never sees the high watermark of a leader move back (another leader, or the restarted one,
                   may begin with an older one); no log is truncated below a consumer's position; what was once read at
                   an offset stays there
-    complete      a consumer gets every record between two of its positions; with read_committed, none of an aborted
-                  transaction
+    complete      a consumer gets every record between two of its positions, and reads to the end; with read_committed,
+                  it gets none of an aborted transaction
     one leader    only one broker accepts requests as the leader of an epoch
     atomic        of a transaction, consumers with read_committed get all records or none, as its end was answered
     offsets       a committed offset is never lost, and no offset appears that was not committed
@@ -186,6 +186,9 @@ def consumers_get_every_record(history: History, final: FinalState) -> Iterator[
             if text not in got and not (read.is_committed and ends.get(text) is not True):
                 yield Violation("complete", f"{text} at {offset} of {read.partition} was not returned", (read,))
                 break
+    for consumer, partition, position, end_offset in final.unread:
+        text = f"{consumer} is at {position} of {partition} in the end, which has records to {end_offset}"
+        yield Violation("complete", text)
 
 
 def _first_at(records: list[tuple[int, str]], offset: int) -> int:

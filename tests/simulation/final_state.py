@@ -124,6 +124,15 @@ class Waiting(NamedTuple):
     overdue_ms: int
 
 
+class Unread(NamedTuple):
+    """A consumer has not read a partition to its end."""
+
+    consumer: str
+    partition: TopicPartition
+    position: int
+    end_offset: int
+
+
 @dataclass(kw_only=True)
 class FinalState:
     """`logs`: of each partition of clients, the leader's replica. `replicas`: all of all partitions. `stored` and
@@ -137,5 +146,6 @@ class FinalState:
     stored: Mapping[TopicPartition, Stored] = field(default_factory=dict)
     metadata: StoredMetadata | None = None
     folders: Sequence[Folder] = ()
+    unread: Sequence[Unread] = ()
     messages_per_second: float = 0.0
     """On the whole network, when no client has anything to do but to wait."""

@@ -9,7 +9,16 @@ import pytest
 from odradek.protocol.records import Record, build_batch
 from odradek.protocol.topic_partition import TopicPartition
 from tests.simulation.checker import INVARIANTS, check
-from tests.simulation.final_state import BrokerView, FinalState, Leadership, ReplicaLog, Stored, StoredBatch, Waiting
+from tests.simulation.final_state import (
+    BrokerView,
+    FinalState,
+    Leadership,
+    ReplicaLog,
+    Stored,
+    StoredBatch,
+    Unread,
+    Waiting,
+)
 from tests.simulation.history import (
     Commit,
     Committed,
@@ -206,6 +215,10 @@ def test_a_record_that_a_consumer_was_not_given_is_found(scene: Scene) -> None:
     assert scene.violated("a:1", "a:2") == set()
     scene.read([], position=1, until=2)
     assert scene.violated("a:1", "a:2") == {"complete"}
+
+
+def test_a_consumer_that_does_not_read_to_the_end_is_found(scene: Scene) -> None:
+    assert scene.violated("a:1", unread=[Unread("consumer-1", P, 0, 1)]) == {"complete"}
 
 
 # --- one leader

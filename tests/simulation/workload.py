@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import count
 from random import Random
@@ -34,6 +34,7 @@ from tests.simulation.client.consumer import Consumer
 from tests.simulation.client.member import Member, committed_offsets
 from tests.simulation.client.producer import Producer
 from tests.simulation.client.transactions import TransactionalProducer
+from tests.simulation.final_state import Unread
 from tests.simulation.history import Outcome
 from tests.simulation.loop import Node
 
@@ -137,15 +138,20 @@ class Workload:
         await asyncio.wait(self._applications, timeout=ENOUGH_TIME_S)
         ends = self._world.ends_of_logs()
         for _ in range(int(ENOUGH_TIME_S / 0.1)):
-            if all(
-                position.offset >= ends.get(partition, 0)
-                for consumer in self.consumers
-                for partition, position in consumer.positions.items()
-            ):
+            if not self.unread(ends):
                 break
             await asyncio.sleep(0.1)
         node = self._node("admin", number=2)
         await self._start(node, self._ask_for_offsets())
+
+    def unread(self, ends: Mapping[TopicPartition, int]) -> list[Unread]:
+        """What consumers have not read."""
+        return [
+            Unread(consumer.name, partition, position.offset, ends[partition])
+            for consumer in self.consumers
+            for partition, position in consumer.positions.items()
+            if position.offset < ends.get(partition, 0)
+        ]
 
     async def _ask_for_offsets(self) -> None:
         cluster = self._cluster("admin")

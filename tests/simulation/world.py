@@ -226,6 +226,7 @@ class World:
             if self.store_links is not None:
                 final.stored = self.store_links.stored({key: None for view in final.views for key in view.partitions})
                 final.metadata = self.store_links.metadata()
+            final.unread = self.workload.unread({key: log.high_watermark for key, log in final.logs.items()})
             final.messages_per_second = (self.network.messages - messages) / QUIET_S
             if not check(self.history, final) or self.loop.time() > give_up_at:
                 return final

@@ -4,6 +4,7 @@
 (B) After a change of leaders a position is checked by OffsetForLeaderEpoch before it is used (KIP-320).
 (C) OFFSET_OUT_OF_RANGE: below the log's start the consumer goes on there. Beyond its end it has seen records that are
     gone: it notes the truncation and goes on at the end.
+(D) Partitions without a known leader make it ask for metadata, also while it reads others.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from tests.simulation.final_state import texts_of
 from tests.simulation.history import History, Read, ReadRecord, Truncated
 
 MAX_WAIT_MS = 500
+REFRESH_S = 0.5
 MAX_BYTES = 1 << 20
 PARTITION_MAX_BYTES = 64 << 10
 EARLIEST, LATEST = -2, -1
@@ -97,10 +99,13 @@ class Consumer:
     async def run(self) -> None:
         """Fetches for ever."""
         self.cluster.on_leaders = self._wake.set
+        loop = asyncio.get_running_loop()
+        refreshed_at = loop.time()
         while True:
             self._wake.clear()
             missing = self._begin_fetches()
-            if missing and not self._fetching:
+            if missing and (not self._fetching or loop.time() > refreshed_at + REFRESH_S):  # (D)
+                refreshed_at = loop.time()
                 await self.cluster.refresh({partition.topic for partition in missing})
                 await self.cluster.back_off()
             else:
