@@ -194,7 +194,7 @@ class Controller:
 
         async def reassign(office: Office) -> Outcomes:
             outcomes = await office.reassignments.reassign(targets)
-            await office.brokers.lead_new(outcomes)
+            await office.brokers.lead_new([key for key, error in outcomes.items() if error is None])
             return outcomes
 
         outcomes = await self._tenure.ask("reassignment", reassign)

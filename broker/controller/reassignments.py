@@ -143,15 +143,19 @@ class Reassignments:
     # Steps
 
     def _fault(self, key: TopicPartition, target: Sequence[int] | None) -> ProtocolError | None:
-        """An invalid target is reported before a partition that does not exist."""
+        """An invalid target, or a cancellation of nothing, is reported before a partition that does not exist, or whose
+        topic is being deleted: as in Kafka.
+        """
         state = self._context.state(key)
         if target is None:
-            return ProtocolError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS) if state is None else None
-        live = [broker for broker in self._context.brokers if broker not in self._context.shutting_down]
-        try:
-            reassignment.check_target(target, () if state is None else reassignment.origin_of(state), live)
-        except ProtocolError as refusal:
-            return refusal
+            if state is None or not reassignment.is_being_reassigned(state):
+                return ProtocolError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
+        else:
+            live = [broker for broker in self._context.brokers if broker not in self._context.shutting_down]
+            try:
+                reassignment.check_target(target, () if state is None else reassignment.origin_of(state), live)
+            except ProtocolError as refusal:
+                return refusal
         if state is None or key.topic in self._context.deletions:
             return ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {key}")
         if key in self._context.finishing:

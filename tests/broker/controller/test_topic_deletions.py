@@ -203,6 +203,30 @@ def test_topics_cannot_be_changed_while_they_are_deleted() -> None:
     Fleet([1, 2, 3]).run(scene)
 
 
+def test_a_reassignment_of_a_topic_that_is_being_deleted_cannot_be_cancelled() -> None:
+    async def scene(fleet: Fleet) -> None:
+        await fleet.create("t", {0: [2, 3], 1: [2, 1]})
+        await fleet.as_node(1, fleet.active().controller.reassign({KEY: [2, 4]}))
+        fleet.kill(3)
+        await fleet.quiet()
+        assert await delete(fleet) is ErrorCode.NONE
+        before, epoch = await fleet.state(KEY), fleet.active().controller.epoch
+        cancelling = fleet.active().controller.reassign({KEY: None, TopicPartition("t", 1): None})
+        outcomes: dict[TopicPartition, Any] = await fleet.as_node(1, cancelling)
+        assert codes(outcomes.values()) == [
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
+        ]
+        assert await fleet.state(KEY) == before
+        assert fleet.active().controller.epoch == epoch
+        await fleet.start(3)
+        await fleet.quiet()
+        assert await fleet.observer.children(znodes.TOPICS) == []
+        await fleet.check_agreement()
+
+    Fleet([1, 2, 3, 4]).run(scene)
+
+
 def test_deletions_may_be_disabled() -> None:
     async def scene(fleet: Fleet) -> None:
         await fleet.create("t", {0: [1]})
