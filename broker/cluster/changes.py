@@ -12,11 +12,11 @@ controller of this very broker, by a call, they are applied here, one at a time 
     leaders that know of their leadership.
 (C) Deleted partitions are those whose leader UpdateMetadata gives as -2. After the last partition of a topic, what this
     broker knows of the topic elsewhere (settings, committed offsets) is removed.
-(D) The first UpdateMetadata for a registration has all brokers. From Odradek's controllers it has all partitions, too;
-    from one of Apache Kafka that takes office it may have none, and the partitions follow in the next one. So the
-    metadata store says which topics have gone meanwhile; and until a request has partitions, an unknown partition may
-    exist, unless the store has no topics. The request says which registration it is for; this broker may learn of it
-    later than the controller.
+(D) The first UpdateMetadata of a controller for a registration has all brokers. From Odradek's controllers it has all
+    partitions, too; from one of Apache Kafka that takes office it may have none, and the partitions follow in the next
+    one. So the metadata store says which topics have gone meanwhile; and until a request has partitions, an unknown
+    partition may exist, unless the store has no topics. The request says which registration it is for; this broker may
+    learn of it later than the controller.
 (E) The first LeaderAndIsr of type FULL of a controller has all roles of this broker. Replicas that are not in it are
     stopped; their logs stay. A later one may be a late copy of it, and is taken role by role.
 
@@ -86,8 +86,9 @@ class ClusterChanges:
         self._topic_deleted = topic_deleted
         self._brokers_changed = brokers_changed
         self._applying = asyncio.Lock()
-        self._compared_in = NO_BROKER_EPOCH
-        """The registration for which the topics were last compared with those in the store (D)."""
+        self._compared_in: tuple[int, int] | None = None
+        """The controller epoch and the broker epoch for which the topics were last compared with those in the store
+        (D)."""
         self._full_in: tuple[int, int] | None = None
         """The controller epoch and the broker epoch of the last LeaderAndIsr that had everything (E)."""
 
@@ -120,9 +121,10 @@ class ClusterChanges:
         )
         return code
 
-    def _registration_of(self, request: ControlRequest) -> int:
-        """Returns the epoch of the registration that a request is for."""
-        return self._broker_epoch() if request.broker_epoch == NO_BROKER_EPOCH else request.broker_epoch
+    def _epochs_of(self, request: ControlRequest) -> tuple[int, int]:
+        """Returns the epoch of the controller of a request, and that of the registration that the request is for."""
+        registration = self._broker_epoch() if request.broker_epoch == NO_BROKER_EPOCH else request.broker_epoch
+        return request.controller_epoch, registration
 
     # Roles
 
@@ -144,7 +146,7 @@ class ClusterChanges:
 
     def _is_full(self, request: LeaderAndIsrRequest) -> bool:
         """Whether a request has all roles of this broker, as they are now (E)."""
-        epochs = (request.controller_epoch, self._registration_of(request))
+        epochs = self._epochs_of(request)
         if request.type != LeaderAndIsrType.FULL or self._full_in == epochs:
             return False
         self._full_in = epochs
@@ -222,7 +224,7 @@ class ClusterChanges:
             await self._configs.ensure(topic.topic_name for topic in request.topic_states)
             topics = others_between(request.topic_states, COST)
             deleted = [topic.topic_name async for topic in topics if self._update_topic(topic)]
-            if self._compared_in < self._registration_of(request):
+            if self._compared_in != self._epochs_of(request):
                 await self._compare_with_store(request)
             metadata.is_complete = metadata.is_complete or bool(request.topic_states)
             await self._forget(deleted)
@@ -273,7 +275,7 @@ class ClusterChanges:
             if name not in kept:
                 self._metadata.remove_topic(name)
                 self._configs.forget(name)
-        self._compared_in = self._registration_of(request)
+        self._compared_in = self._epochs_of(request)
         self._metadata.is_complete = self._metadata.is_complete or not stored
 
     async def _forget(self, topics: Iterable[str]) -> None:

@@ -34,7 +34,7 @@ from odradek.broker.controller.metadata_store import MetadataStore
 from odradek.broker.controller.partition_changes import PartitionChanges
 from odradek.broker.controller.producer_id_blocks import ProducerIdBlocks
 from odradek.broker.controller.reassignments import Reassignments
-from odradek.broker.controller.responses import deletion_errors, leadership_errors
+from odradek.broker.controller.responses import deleted_partitions, deletion_errors, leadership_errors
 from odradek.broker.controller.state import Planner
 from odradek.broker.controller.stored_requests import StoredRequests
 from odradek.broker.controller.topic_changes import TopicChanges
@@ -43,7 +43,6 @@ from odradek.broker.metadata.metadata_cache import BrokerInfo
 from odradek.broker.settings.config import BrokerConfig
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.replica_control import LeaderAndIsrRequest, StopReplicaRequest
-from odradek.protocol.topic_partition import TopicPartition
 
 log = structlog.get_logger("controller")
 
@@ -211,13 +210,16 @@ class Office:
                     self.own_losses += 1
                     self._schedule.each("losses dealt with", self._own_losses_dealt_with)
         elif isinstance(request, StopReplicaRequest):
-            deleted = deletion_errors(request, response)
-            if deleted:
-                self._of_broker(broker_id, request, lambda: self._replicas_deleted(broker_id, deleted))
+            with_topic = deletion_errors(request, response, with_topic=True)
+            if with_topic:
+                self._of_broker(broker_id, request, lambda: self.deletions.stopped(broker_id, with_topic))
+            removed = deletion_errors(request, response, with_topic=False)
+            if removed:
+                self._of_broker(broker_id, request, lambda: self.reassignments.stopped(broker_id, removed))
         elif self.context.deletions:
-            names = [topic.topic_name for topic in request.topic_states if topic.topic_name in self.context.deletions]
-            if names:
-                self._of_broker(broker_id, request, lambda: self.deletions.told(broker_id, names))
+            deleted = deleted_partitions(request)
+            if deleted:
+                self._of_broker(broker_id, request, lambda: self.deletions.told(broker_id, deleted))
 
     def _of_broker(self, broker_id: int, request: ControlRequest, work: Work) -> None:
         """Queues an event that a broker has caused, which is dropped if the broker registers again before."""
@@ -231,7 +233,3 @@ class Office:
 
     async def _own_losses_dealt_with(self) -> None:
         self.own_losses -= 1
-
-    async def _replicas_deleted(self, broker_id: int, errors: dict[TopicPartition, ErrorCode]) -> None:
-        await self.deletions.stopped(broker_id, errors)
-        await self.reassignments.stopped(broker_id, errors)

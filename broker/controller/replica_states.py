@@ -39,7 +39,7 @@ REPLICA_MOVES: Mapping[tuple[ReplicaPhase, ReplicaPhase], str] = {
     (ReplicaPhase.OFFLINE, ReplicaPhase.DELETION_STARTED): "the broker was asked to delete it",
     (ReplicaPhase.OFFLINE, ReplicaPhase.DELETION_INELIGIBLE): "the topic is to be deleted, but the broker is dead",
     (ReplicaPhase.DELETION_STARTED, ReplicaPhase.DELETION_SUCCESSFUL): "the broker has deleted it",
-    (ReplicaPhase.DELETION_STARTED, ReplicaPhase.DELETION_INELIGIBLE): "the broker has died or reported an error",
+    (ReplicaPhase.DELETION_STARTED, ReplicaPhase.DELETION_INELIGIBLE): "the broker failed, or the topic goes, too",
     (ReplicaPhase.DELETION_INELIGIBLE, ReplicaPhase.OFFLINE): "the deletion is tried again",
     (ReplicaPhase.DELETION_SUCCESSFUL, ReplicaPhase.NON_EXISTENT): "is not assigned any more",
 }

@@ -7,7 +7,9 @@
         broker of the deletion later.
     (C) A replica whose broker is dead, or that could not be deleted, halts the deletion. It is tried again when a
         broker with a replica of the topic starts. A topic whose deletion is halted is gone for clients all the same.
-    (D) A reassignment of the topic ends with its deletion, which concerns all its replicas, old and new ones.
+    (D) A reassignment of the topic ends with its deletion, which concerns all its replicas, old and new ones. Those
+        that a broker was already asked to delete are asked for again, because only the answer to a request of this
+        deletion counts (`responses.py`).
 
     replica      ONLINE, NEW, DELETION_INELIGIBLE -> OFFLINE -> DELETION_STARTED -> DELETION_SUCCESSFUL
                                                              -> DELETION_INELIGIBLE (C)
@@ -18,7 +20,7 @@ Source: Kafka's `TopicDeletionManager`; but Kafka halts a deletion during a reas
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import structlog
 
@@ -90,8 +92,11 @@ class TopicDeletions:
             self._context.put_state(key, state)
             self._context.finishing.pop(key, None)
             for broker in state.replicas:
-                if self._context.replica_phase(key, broker) is ReplicaPhase.NON_EXISTENT:
+                phase = self._context.replica_phase(key, broker)
+                if phase is ReplicaPhase.NON_EXISTENT:
                     self._context.move_replica(key, broker, ReplicaPhase.NEW)
+                elif phase is STARTED:
+                    self._context.move_replica(key, broker, INELIGIBLE)
         self._context.deletions[name] = Deletion()
 
     async def resume(self) -> None:
@@ -108,11 +113,14 @@ class TopicDeletions:
             self._start(name)
         self._notify()
 
-    async def told(self, broker_id: int, names: Iterable[str]) -> None:
-        """Notes that a broker knows of these deletions (B)."""
-        found = [deletion for name in names if (deletion := self._context.deletions.get(name)) is not None]
-        for deletion in found:
-            deletion.untold.pop(broker_id, None)
+    async def told(self, broker_id: int, partitions: Mapping[str, int]) -> None:
+        """Notes that a broker knows of the deletion of so many partitions of these topics (B)."""
+        found = []
+        for name, count in partitions.items():
+            deletion = self._context.deletions.get(name)
+            if deletion is not None and count == sum(not is_new(state) for state in self._context.stored_states(name)):
+                deletion.untold.pop(broker_id, None)
+                found.append(deletion)
         if not all(deletion.untold for deletion in found):
             await self.resume()
 

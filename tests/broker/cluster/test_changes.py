@@ -330,6 +330,21 @@ async def test_topics_stay_when_a_controller_of_apache_kafka_takes_office_and_se
     assert metadata.leader_of(T0) == OTHER
 
 
+async def test_the_first_metadata_of_each_controller_removes_topics_that_have_gone_from_the_store(
+    controlled: Controlled,
+) -> None:
+    metadata, store = controlled.broker.metadata, controlled.broker.cluster.store
+    for name in ("t", "gone"):
+        await store.create(znodes.topic_path(name))
+    await controlled.publish(1, topics=("t", "gone"))
+    await store.delete(znodes.topic_path("gone"))
+    await controlled.publish(1, topics=("t",))
+    assert metadata.topic_names() == ["gone", "t"], "this controller may still report it"
+    controlled.epoch += 1
+    await controlled.publish(1, topics=("t",))
+    assert metadata.topic_names() == ["t"]
+
+
 async def test_metadata_without_partitions_is_complete_only_if_the_store_has_no_topics(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:

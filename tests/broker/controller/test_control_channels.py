@@ -24,6 +24,7 @@ from odradek.protocol.messages.replica_control import (
 )
 from odradek.protocol.schema import ZERO_UUID
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.protocol.wire_codes import EPOCH_DURING_DELETE
 from tests.broker.controller.virtual_time import in_virtual_time
 
 OWN = 1
@@ -206,20 +207,24 @@ def test_a_deletion_has_failed_if_its_request_has() -> None:
         StopReplicaRequest.StopReplicaPartitionState(partition_index=number, delete_partition=number > 0)
         for number in range(3)
     ]
+    with_topic = StopReplicaRequest.StopReplicaPartitionState(
+        partition_index=3, leader_epoch=EPOCH_DURING_DELETE, delete_partition=True
+    )
     asked = StopReplicaRequest(
-        topic_states=[StopReplicaRequest.StopReplicaTopicState(topic_name="t", partition_states=states)]
+        topic_states=[StopReplicaRequest.StopReplicaTopicState(topic_name="t", partition_states=[*states, with_topic])]
     )
     failed = StopReplicaResponse.StopReplicaPartitionError(
         topic_name="t", partition_index=2, error_code=ErrorCode.KAFKA_STORAGE_ERROR
     )
     one, two = TopicPartition("t", 1), TopicPartition("t", 2)
-    assert deletion_errors(asked, StopReplicaResponse(partition_errors=[failed])) == {
+    assert deletion_errors(asked, StopReplicaResponse(partition_errors=[failed]), with_topic=False) == {
         one: ErrorCode.NONE,
         two: ErrorCode.KAFKA_STORAGE_ERROR,
     }
     refused = StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH, partition_errors=[])
-    assert deletion_errors(asked, refused) == dict.fromkeys((one, two), ErrorCode.STALE_CONTROLLER_EPOCH)
-    assert deletion_errors(asked, None) == dict.fromkeys((one, two), ErrorCode.UNKNOWN_SERVER_ERROR)
+    removed = {one: ErrorCode.STALE_CONTROLLER_EPOCH, two: ErrorCode.STALE_CONTROLLER_EPOCH}
+    assert deletion_errors(asked, refused, with_topic=False) == removed
+    assert deletion_errors(asked, None, with_topic=True) == {TopicPartition("t", 3): ErrorCode.UNKNOWN_SERVER_ERROR}
 
 
 # ---- events

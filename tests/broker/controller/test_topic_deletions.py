@@ -106,6 +106,61 @@ def test_a_broker_without_a_replica_hears_of_a_deletion_even_if_the_controller_d
     Fleet([1, 2, 3, 4]).run(scene)
 
 
+def one_at_a_time(fleet: Fleet, broker_id: int, kind: type[Any]) -> asyncio.Semaphore:
+    """Each request of this kind that names a topic waits at the broker until the semaphore is released."""
+    passes = asyncio.Semaphore(0)
+
+    async def wait(request: Any) -> None:
+        if isinstance(request, kind) and request.topic_states:
+            await passes.acquire()
+
+    fleet.nodes[broker_id].broker.before = wait
+    return passes
+
+
+def test_the_answer_to_older_metadata_does_not_count_as_knowledge_of_a_deletion() -> None:
+    async def scene(fleet: Fleet) -> None:
+        passes = one_at_a_time(fleet, 4, UpdateMetadataRequest)
+        await fleet.create("t", {0: [2, 3]})
+        deleting = asyncio.ensure_future(delete(fleet))
+        await fleet.quiet()
+        passes.release()
+        await fleet.quiet()
+        assert fleet.nodes[4].broker.metadata.keys() == {KEY}
+        assert await fleet.observer.children(znodes.TOPICS) == ["t"]
+        assert not deleting.done()
+        fleet.kill(1)
+        fleet.nodes[4].broker.before = None
+        await fleet.quiet()
+        assert await fleet.observer.children(znodes.TOPICS) == []
+        await fleet.check_agreement()
+        deleting.cancel()
+
+    Fleet([1, 2, 3, 4]).run(scene)
+
+
+def test_the_answer_to_an_older_request_to_delete_a_replica_does_not_count_for_its_topic() -> None:
+    async def scene(fleet: Fleet) -> None:
+        await fleet.create("t", {0: [2, 3]})
+        await fleet.as_node(1, fleet.active().controller.reassign({KEY: [2, 3, 4]}))
+        await fleet.quiet()
+        passes = one_at_a_time(fleet, 4, StopReplicaRequest)
+        for target in (None, [2, 3, 4]):
+            assert await fleet.as_node(1, fleet.active().controller.reassign({KEY: target})) == {KEY: None}
+        deleting = asyncio.ensure_future(delete(fleet))
+        await fleet.quiet()
+        passes.release()
+        await fleet.quiet()
+        assert fleet.nodes[4].disk.keys() == {KEY}
+        assert await fleet.observer.children(znodes.TOPICS) == ["t"]
+        passes.release()
+        assert await deleting is ErrorCode.NONE
+        assert await fleet.observer.children(znodes.TOPICS) == []
+        await fleet.check_agreement()
+
+    Fleet([1, 2, 3, 4]).run(scene)
+
+
 def test_a_broker_that_registers_again_forgets_what_was_deleted_meanwhile() -> None:
     async def scene(fleet: Fleet) -> None:
         await fleet.create("t", {0: [2, 3]})
