@@ -18,7 +18,7 @@ from tests.simulation.planted import BUGS, HARDSHIPS
 ROOT = Path(__file__).parents[2]
 FOUND_FROM = {
     "acknowledge before the ISR has it": 1,
-    "truncate to the high watermark instead of by epoch": 1,
+    "truncate to the high watermark instead of by epoch": 8,
     "never find that logs diverge": 1,
     "a follower acknowledges before its flush": 7,
     "wait for the committed instead of the maximal ISR": 3,
@@ -29,7 +29,7 @@ FOUND_FROM = {
     "LeaderAndIsr is applied out of order": 6,
     "no epoch check in the store": 19,
     "one's own change is taken for another's": 25,
-    "a restarted broker is trusted in the same epoch": 4,
+    "a restarted broker is trusted in the same epoch": 13,
     "append duplicates": 1,
     "a follower's high watermark is not truncated": 1,
     "producer state is not truncated": 2,
