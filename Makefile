@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 SPARK_STAMP := $(VENV)/.installed-spark
+SPARK_CLASSES := $(VENV)/spark-classes.jsa
 DIST_STAMP := $(VENV)-dist/.installed
 DIST_BIN := $(VENV)-dist/bin
 PACKAGES := broker cli pipeline protocol purgatory storage timer
@@ -57,9 +58,13 @@ test-plain: setup
 	ODRADEK_PURE=1 $(PYTEST) --dist=worksteal --of-compiled
 
 # Spark jobs wait for their JVMs and for each other, so there are three workers for two processors.
-test-pipeline: setup-spark
+test-pipeline: setup-spark $(SPARK_CLASSES)
 	$(BIN)/python -m pytest --numprocesses=$(SPARK_JOBS) $(BY_FILE) --kinds=spark,programs,long tests/pipeline
 	ODRADEK_PURE=1 $(BIN)/python -m pytest --kinds=spark --of-compiled tests/pipeline
+
+# With it Spark's JVMs start with half of the processor time.
+$(SPARK_CLASSES): $(SPARK_STAMP)
+	@PYARROW_IGNORE_TIMEZONE=1 $(BIN)/python -m tests.pipeline.spark_classes
 
 # `make test` by the lowest and the highest supported Python that the machine has, but for the one that $(BIN) has.
 test-pythons: setup

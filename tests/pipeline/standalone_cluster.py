@@ -15,7 +15,7 @@ from pathlib import Path
 import pyspark
 
 from odradek.pipeline.spark.java import find_java
-from tests.pipeline.conftest import QUICK_JAVA
+from tests.pipeline.conftest import QUICK_JAVA, QUICK_SPARK
 from tests.spawned_broker import free_port
 
 SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
@@ -52,7 +52,7 @@ def _start(kind: str, arguments: list[str], log: Path) -> subprocess.Popen[bytes
         "JAVA_HOME": str(find_java().home),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": QUICK_JAVA,
+        "SPARK_DAEMON_JAVA_OPTS": QUICK_SPARK,
         "SPARK_LAUNCHER_OPTS": QUICK_JAVA,
         "PYSPARK_PYTHON": sys.executable,
     }

@@ -32,7 +32,7 @@ from pathlib import Path
 
 from odradek.pipeline.spark.java import find_java
 from tests.pipeline.cluster.nodes import Network, Node, parent, switched_network
-from tests.pipeline.conftest import QUICK_JAVA, QUICK_SESSION
+from tests.pipeline.conftest import QUICK_JAVA, QUICK_SESSION, QUICK_SPARK
 from tests.pipeline.standalone_cluster import SPARK_CLASS
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -42,7 +42,7 @@ PAUSE_S = 0.1
 SESSION_OPTIONS = {
     **QUICK_SESSION,
     "spark.executor.memory": "640m",
-    "spark.executor.extraJavaOptions": QUICK_JAVA,
+    "spark.executor.extraJavaOptions": QUICK_SPARK,
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",
     "spark.scheduler.maxRegisteredResourcesWaitingTime": "60s",
 }
@@ -195,7 +195,7 @@ def _environ(node: Node) -> dict[str, str]:
         "JAVA_HOME": str(find_java().home),
         "SPARK_LOCAL_IP": node.address,
         "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": QUICK_JAVA,
+        "SPARK_DAEMON_JAVA_OPTS": QUICK_SPARK,
         "SPARK_LAUNCHER_OPTS": QUICK_JAVA,
         "PYSPARK_PYTHON": sys.executable,
         "PYTHONPATH": str(ROOT),

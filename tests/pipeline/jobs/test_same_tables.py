@@ -23,7 +23,7 @@ from odradek.pipeline.demo.shop import SCHEMA, orders
 from odradek.pipeline.jobs import ingest
 from odradek.pipeline.settings import Settings, make_settings
 from odradek.pipeline.state.places import Places
-from tests.pipeline.conftest import QUICK_JAVA, QUICK_SESSION
+from tests.pipeline.conftest import QUICK_SESSION, QUICK_SPARK
 from tests.pipeline.standalone_cluster import standalone_cluster
 from tests.spawned_broker import free_port_beside_another
 
@@ -123,7 +123,7 @@ def test_a_standalone_cluster_of_two_workers_writes_the_same_tables(ours: tuple[
             "--master",
             master,
         ]
-        for option in ("spark.executor.memory=512m", f"spark.executor.extraJavaOptions={QUICK_JAVA}"):
+        for option in ("spark.executor.memory=512m", f"spark.executor.extraJavaOptions={QUICK_SPARK}"):
             command += ["--spark", option]
         for name, setting in QUICK_SESSION.items():
             command += ["--spark", f"{name}={setting}"]

@@ -17,13 +17,13 @@ from kafka import KafkaProducer
 
 import odradek
 from odradek.broker.testing import BrokerThread
-from tests.pipeline.conftest import QUICK_JAVA
+from tests.pipeline.conftest import QUICK_SPARK
 from tests.pipeline.standalone_cluster import standalone_cluster
 
 SUBMIT = Path(pyspark.__file__).parent / "bin" / "spark-submit"
 OPTIONS = {
     "spark.executor.memory": "512m",
-    "spark.executor.extraJavaOptions": QUICK_JAVA,
+    "spark.executor.extraJavaOptions": QUICK_SPARK,
     "spark.sql.shuffle.partitions": "2",
 }
 LOOKS = """

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyspark
 
 import odradek
-from tests.pipeline.conftest import QUICK_JAVA
+from tests.pipeline.conftest import QUICK_SPARK
 
 SUBMIT = Path(pyspark.__file__).parent / "bin" / "spark-submit"
 SCRIPT = """
@@ -52,7 +52,7 @@ def test_spark_submits_options_are_kept_and_missing_ones_are_added(tmp_path: Pat
     (tmp_path / "script.py").write_text(SCRIPT)
     environment = {name: value for name, value in os.environ.items() if name not in ("SPARK_HOME", "SPARK_LOCAL_IP")}
     environment |= {"PYTHONPATH": str(Path(odradek.__file__).parents[1]), "PYSPARK_PYTHON": sys.executable}
-    command = [str(SUBMIT), "--master", "local[2]", "--driver-java-options", QUICK_JAVA]
+    command = [str(SUBMIT), "--master", "local[2]", "--driver-java-options", QUICK_SPARK]
     command += ["--conf", "spark.ui.enabled=true", "--conf", "spark.ui.port=0", str(tmp_path / "script.py")]
     done = subprocess.run(
         command,
