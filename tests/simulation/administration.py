@@ -21,12 +21,12 @@ from tests.simulation.history import History, Outcome, Request
 PARCELS = "parcels"
 PARCELS_SETTINGS = {"min.insync.replicas": "1"}
 PARCELS_REPLICAS = 2
-PAUSE_S = (0.4, 2.0)
+PAUSE_S = (0.8, 3.0)
 AT_A_FAULT = 0.6
 """How often a pause ends when a fault comes."""
 MOST_KEPT = 2
 ATTEMPTS = 20
-LOOK_S = 0.3
+LOOK_S = 0.5
 LOOKS = 10
 
 
