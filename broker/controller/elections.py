@@ -22,6 +22,9 @@ from odradek.broker.metadata.metadata_cache import PartitionState
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
 
+COST = 5
+"""The cost of carrying out an election, in items of a step."""
+
 log = structlog.get_logger("controller")
 
 
@@ -47,7 +50,7 @@ class Elections:
         """
         decide = self._preferred if election is ElectionType.PREFERRED else self._unclean
         outcomes = await self._changes.change(keys, decide)
-        for key, outcome in outcomes.items():
+        async for key, outcome in others_between(outcomes.items(), COST):
             if isinstance(outcome, PartitionState):
                 self._context.update_phases(key, outcome)
                 self._requests.lead(self._context.present(key, outcome), key)

@@ -137,8 +137,7 @@ class Office:
             names = await self.store.children(parent)
             await self.brokers.forget_notifications(f"{parent}/{name}" for name in names)
         restarted = await load_topics(self.store, context)
-        for name in await self.stored_requests.topics_to_delete():
-            self.deletions.enqueue(name)
+        await self.deletions.enqueue(await self.stored_requests.topics_to_delete())
         for name in context.metadata.topic_names():
             async for key in others_between(context.partitions_of(name)):
                 state = context.state(key)

@@ -89,7 +89,7 @@ class PartitionChanges:
             if not stale:
                 break
             remaining = await self._read_again(stale)
-        for key, outcome in outcomes.items():
+        async for key, outcome in others_between(outcomes.items(), COST):
             if isinstance(outcome, ProtocolError) and outcome.code is ErrorCode.KAFKA_STORAGE_ERROR:
                 log.error("partition not changed", partition=str(key), reason=str(outcome))
         return outcomes
@@ -167,7 +167,7 @@ class PartitionChanges:
         except StoreUnavailable:
             return []
         found = []
-        for key, entry in zip(keys, entries, strict=True):
+        async for key, entry in others_between(zip(keys, entries, strict=True), COST):
             known = self._context.state(key)
             if known is None or (entry is None and not is_new(known)):
                 continue

@@ -7,6 +7,8 @@
     finish       when the brokers of the removed replicas have answered, or are dead: the target is stored as the
                  assignment. Until then the next controller would complete the reassignment once more.
 
+The work for each partition of a long list is done in steps (`background/stepwise.py`), within the event.
+
 A reassignment whose target is in sync at once is completed in its first step, and finished in the same transaction if
 nothing is removed. Each new controller, and each start of a broker of the target, tries to go on.
 
@@ -16,10 +18,12 @@ entry is deleted when the last of them is complete or refused (`stored_requests.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import structlog
 
+from odradek.broker.background.stepwise import Pace, others_between
 from odradek.broker.controller import reassignment, znodes
 from odradek.broker.controller.control_requests import ControlRequests
 from odradek.broker.controller.controller_context import ControllerContext, Finishing
@@ -39,6 +43,12 @@ from odradek.broker.controller.replica_states import ReplicaPhase
 from odradek.broker.metadata.metadata_cache import PartitionState
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
+
+COST = 5
+"""The cost of checking a partition or of carrying out its change, in items of a step."""
+
+MOST_NAMED = 10
+"""How many partitions a line of the log names. All of them are logged at the level DEBUG."""
 
 Outcomes = dict[TopicPartition, ProtocolError | None]
 
@@ -71,8 +81,9 @@ class Reassignments:
         await self._finish([key for key in targets if key in self._context.finishing])
         outcomes: Outcomes = {}
         valid: dict[TopicPartition, Sequence[int] | None] = {}
-        for key, target in targets.items():
-            fault = self._fault(key, target)
+        live = [broker for broker in self._context.brokers if broker not in self._context.shutting_down]
+        async for key, target in others_between(targets.items(), COST):
+            fault = self._fault(key, target, live)
             if fault is None:
                 valid[key] = target
             outcomes[key] = fault
@@ -82,7 +93,7 @@ class Reassignments:
 
     async def advance(self, keys: Iterable[TopicPartition]) -> None:
         """Completes the reassignments among these partitions whose target is in sync."""
-        ready = [key for key in keys if self._is_ready(key)]
+        ready = [key async for key in others_between(keys) if self._is_ready(key)]
         await self._step(ready, self._next)
 
     async def resume(self, brokers: Collection[int] | None = None) -> None:
@@ -90,10 +101,10 @@ class Reassignments:
         under_way = self._context.reassigning()
         concerned = [
             key
-            for key, state in under_way.items()
+            async for key, state in others_between(under_way.items())
             if brokers is None or any(broker in brokers for broker in reassignment.target_of(state))
         ]
-        for key in concerned:
+        async for key in others_between(concerned):
             if key not in self._context.finishing:
                 self._requests.lead(under_way[key].adding, key, is_new=True)
         await self.advance(concerned)
@@ -121,7 +132,7 @@ class Reassignments:
 
     async def stopped(self, broker_id: int, keys: Iterable[TopicPartition]) -> None:
         """Notes that a broker has answered the request to delete these replicas."""
-        for key in keys:
+        async for key in others_between(keys, COST):
             finishing = self._context.finishing.get(key)
             if finishing is not None and broker_id in finishing.awaited:
                 del finishing.awaited[broker_id]
@@ -130,7 +141,7 @@ class Reassignments:
 
     async def brokers_died(self, brokers: Collection[int]) -> None:
         """No longer waits for these brokers: their replicas will not be deleted."""
-        for key, finishing in self._context.finishing.items():
+        async for key, finishing in others_between(list(self._context.finishing.items()), COST):
             for broker in [broker for broker in finishing.awaited if broker in brokers]:
                 del finishing.awaited[broker]
                 self._dropped(key, broker)
@@ -142,7 +153,7 @@ class Reassignments:
 
     # Steps
 
-    def _fault(self, key: TopicPartition, target: Sequence[int] | None) -> ProtocolError | None:
+    def _fault(self, key: TopicPartition, target: Sequence[int] | None, live: Collection[int]) -> ProtocolError | None:
         """An invalid target, or a cancellation of nothing, is reported before a partition that does not exist, or whose
         topic is being deleted: as in Kafka.
         """
@@ -151,7 +162,6 @@ class Reassignments:
             if state is None or not reassignment.is_being_reassigned(state):
                 return ProtocolError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
         else:
-            live = [broker for broker in self._context.brokers if broker not in self._context.shutting_down]
             try:
                 reassignment.check_target(target, () if state is None else reassignment.origin_of(state), live)
             except ProtocolError as refusal:
@@ -201,10 +211,18 @@ class Reassignments:
             return reassignment.completed(begun, present, electable, context.epoch)
 
         outcomes: Outcomes = {}
-        for key, outcome in (await self._changes.change(keys, decide, assignments=assignments)).items():
+        started: list[TopicPartition] = []
+        completed: list[TopicPartition] = []
+        changed = await self._changes.change(keys, decide, assignments=assignments)
+        async for key, outcome in others_between(changed.items(), COST):
             outcomes[key] = outcome if isinstance(outcome, ProtocolError) else None
             if isinstance(outcome, PartitionState):
                 self._carry_out(key, before[key], assignments.get(key), outcome)
+                (started if reassignment.is_being_reassigned(outcome) else completed).append(key)
+        if started:
+            log.info("reassignments started", count=len(started), partitions=_first(started))
+        if completed:
+            log.info("reassignments completed", count=len(completed), partitions=_first(completed))
         return outcomes
 
     def _carry_out(
@@ -221,8 +239,8 @@ class Reassignments:
         for broker in after.replicas:
             requests.lead([broker], key, is_new=broker not in before.replicas)
         requests.publish(key)
-        log.info(
-            "reassignment completed" if not after.adding and not after.removing else "reassignment started",
+        log.debug(
+            "reassignment started" if reassignment.is_being_reassigned(after) else "reassignment completed",
             partition=str(key),
             leader=after.leader,
             leader_epoch=after.leader_epoch,
@@ -251,18 +269,28 @@ class Reassignments:
         kept = {key: context.finishing.pop(key) for key in keys}
         for key in keys:
             topics.setdefault(key.topic, []).append(key)
-        groups = [[self._changes.assignment(name, context.stored_states(name))] for name in topics]
-        for finished, outcome in zip(topics.values(), await self._store.pipeline(groups), strict=True):
-            for key in finished:
-                if isinstance(outcome, MetadataStoreError):
-                    context.finishing[key] = kept[key]
-                    log.error("reassignment not finished", partition=str(key), reason=str(outcome))
-                    self._try_later()
-                    continue
-                for broker in kept[key].awaited:
-                    self._dropped(key, broker)
-                self._requests.publish(key)
-                log.info("reassignment finished", partition=str(key))
+        groups = []
+        pace = Pace()
+        for name in topics:
+            states = context.stored_states(name)
+            groups.append([self._changes.assignment(name, states)])
+            if pace.step_ends(len(states)):
+                await asyncio.sleep(0)
+        outcomes = dict(zip(topics, await self._store.pipeline(groups), strict=True))
+        async for key in others_between(keys, COST):
+            if isinstance(outcomes[key.topic], MetadataStoreError):
+                context.finishing[key] = kept[key]
+                continue
+            for broker in kept[key].awaited:
+                self._dropped(key, broker)
+            self._requests.publish(key)
+            log.debug("reassignment finished", partition=str(key))
+        for name, outcome in outcomes.items():
+            if isinstance(outcome, MetadataStoreError):
+                log.error("reassignments not finished", topic=name, reason=str(outcome))
+                self._try_later()
+            else:
+                log.info("reassignments finished", count=len(topics[name]), partitions=_first(topics[name]))
         await self._forget_requested(keys)
 
     # The entry of Kafka's old tools
@@ -284,3 +312,7 @@ class Reassignments:
             return
         except MetadataStoreError as error:
             log.error("requested reassignments not updated", reason=str(error))
+
+
+def _first(keys: Sequence[TopicPartition]) -> list[str]:
+    return [str(key) for key in keys[:MOST_NAMED]]

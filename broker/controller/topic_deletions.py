@@ -14,6 +14,8 @@
     replica      ONLINE, NEW, DELETION_INELIGIBLE -> OFFLINE -> DELETION_STARTED -> DELETION_SUCCESSFUL
                                                              -> DELETION_INELIGIBLE (C)
 
+A topic may have very many partitions, and a request very many topics: all of this is done in steps.
+
 Source: Kafka's `TopicDeletionManager`; but Kafka halts a deletion during a reassignment.
 """
 
@@ -24,7 +26,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import structlog
 
-from odradek.broker.background.stepwise import others_between
+from odradek.broker.background.stepwise import Pace, others_between
 from odradek.broker.controller import znodes
 from odradek.broker.controller.control_requests import ControlRequests
 from odradek.broker.controller.controller_context import ControllerContext, Deletion
@@ -42,11 +44,15 @@ from odradek.broker.controller.partition_changes import storage_error
 from odradek.broker.controller.partition_states import PartitionPhase, is_new
 from odradek.broker.controller.replica_states import ReplicaPhase
 from odradek.broker.controller.state import topic_removal_operations
+from odradek.broker.metadata.metadata_cache import PartitionState
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
 
 STARTED, SUCCESSFUL = ReplicaPhase.DELETION_STARTED, ReplicaPhase.DELETION_SUCCESSFUL
 INELIGIBLE, OFFLINE = ReplicaPhase.DELETION_INELIGIBLE, ReplicaPhase.OFFLINE
+
+COST = 5
+"""The cost of a partition, in items of a step."""
 
 log = structlog.get_logger("controller")
 
@@ -80,37 +86,43 @@ class TopicDeletions:
         for name, outcome in zip(marked, outcomes, strict=True):
             if isinstance(outcome, MetadataStoreError) and not isinstance(outcome, EntryExists):
                 refused[name] = storage_error(outcome)
-            else:
-                self.enqueue(name)
+        await self.enqueue([name for name in marked if name not in refused])
         await self.resume()
         return refused
 
-    def enqueue(self, name: str) -> None:
-        """Notes a topic that is marked, with all its replicas (D)."""
-        for state in self._context.stored_states(name):
-            key = TopicPartition(name, state.partition)
-            self._context.put_state(key, state)
-            self._context.finishing.pop(key, None)
-            for broker in state.replicas:
-                phase = self._context.replica_phase(key, broker)
-                if phase is ReplicaPhase.NON_EXISTENT:
-                    self._context.move_replica(key, broker, ReplicaPhase.NEW)
-                elif phase is STARTED:
-                    self._context.move_replica(key, broker, INELIGIBLE)
-        self._context.deletions[name] = Deletion()
+    async def enqueue(self, names: Iterable[str]) -> None:
+        """Notes topics that are marked, with all their replicas (D)."""
+        pace = Pace()
+        for name in names:
+            for state in self._context.stored_states(name):
+                self._enqueue(TopicPartition(name, state.partition), state)
+                if pace.step_ends(COST):
+                    await asyncio.sleep(0)
+            self._context.deletions[name] = Deletion()
+
+    def _enqueue(self, key: TopicPartition, stored: PartitionState) -> None:
+        self._context.put_state(key, stored)
+        self._context.finishing.pop(key, None)
+        for broker in stored.replicas:
+            phase = self._context.replica_phase(key, broker)
+            if phase is ReplicaPhase.NON_EXISTENT:
+                self._context.move_replica(key, broker, ReplicaPhase.NEW)
+            elif phase is STARTED:
+                self._context.move_replica(key, broker, INELIGIBLE)
 
     async def resume(self) -> None:
         """Completes the deletions whose replicas are all deleted, and starts those that are not halted."""
         deleted, startable = [], []
-        async for name, deletion in others_between(list(self._context.deletions.items())):
-            phases = set(self._phases(name))
+        pace = Pace()
+        for name, deletion in list(self._context.deletions.items()):
+            phases = await self._phases(name, pace)
             if phases <= {SUCCESSFUL} and not deletion.untold:
                 deleted.append(name)
             elif STARTED not in phases and not deletion.is_halted and not deletion.untold:
                 startable.append(name)
         await self._remove(deleted)
-        async for name in others_between(startable):
-            self._start(name)
+        for name in startable:
+            await self._start(name, pace)
         self._notify()
 
     async def told(self, broker_id: int, partitions: Mapping[str, int]) -> None:
@@ -126,18 +138,21 @@ class TopicDeletions:
 
     async def brokers_died(self, brokers: Collection[int]) -> None:
         """Halts the deletions that wait for these brokers (C)."""
-        for name, deletion in self._context.deletions.items():
+        pace = Pace()
+        for name, deletion in list(self._context.deletions.items()):
             for broker in brokers:
                 deletion.untold.pop(broker, None)
             for key, broker in self._context.replicas_in(name, STARTED):
                 if broker in brokers:
                     self._context.move_replica(key, broker, INELIGIBLE)
                     deletion.is_halted = True
+                if pace.step_ends():
+                    await asyncio.sleep(0)
         await self.resume()
 
     async def brokers_started(self, brokers: Collection[int]) -> None:
         """Tries the deletions again that were halted for these brokers (C)."""
-        for name, deletion in self._context.deletions.items():
+        async for name, deletion in others_between(list(self._context.deletions.items())):
             replicas = (state.replicas for state in self._context.stored_states(name))
             if any(broker in brokers for assigned in replicas for broker in assigned):
                 deletion.is_halted = False
@@ -146,7 +161,7 @@ class TopicDeletions:
     async def stopped(self, broker_id: int, errors: dict[TopicPartition, ErrorCode]) -> None:
         """Notes what a broker has answered to the request to delete replicas."""
         is_concerned = False
-        for key, error in errors.items():
+        async for key, error in others_between(errors.items()):
             deletion = self._context.deletions.get(key.topic)
             if deletion is None or self._context.replica_phase(key, broker_id) is not STARTED:
                 continue
@@ -188,13 +203,17 @@ class TopicDeletions:
             elif not future.done():
                 future.set_result(True)
 
-    def _phases(self, name: str) -> Iterable[ReplicaPhase]:
+    async def _phases(self, name: str, pace: Pace) -> set[ReplicaPhase]:
+        found = set()
         for key in self._context.partitions_of(name):
             state = self._context.state(key)
             for broker in () if state is None else state.replicas:
-                yield self._context.replica_phase(key, broker)
+                found.add(self._context.replica_phase(key, broker))
+            if pace.step_ends():
+                await asyncio.sleep(0)
+        return found
 
-    def _start(self, name: str) -> None:
+    async def _start(self, name: str, pace: Pace) -> None:
         context, deletion = self._context, self._context.deletions[name]
         if not all(map(is_new, context.stored_states(name))):  # otherwise no broker ever heard of it
             deletion.untold = dict.fromkeys(context.brokers)
@@ -205,26 +224,35 @@ class TopicDeletions:
             self._requests.publish(key)
             state = context.state(key)
             for broker in () if state is None else state.replicas:
-                if context.replica_phase(key, broker) is SUCCESSFUL:
-                    continue
-                if context.replica_phase(key, broker) is not OFFLINE:
-                    context.move_replica(key, broker, OFFLINE)
-                if context.is_present(broker, key):
-                    context.move_replica(key, broker, STARTED)
-                    self._requests.stop(broker, key, delete=True)
-                else:
-                    context.move_replica(key, broker, INELIGIBLE)
-                    deletion.is_halted = True
+                self._start_replica(key, broker, deletion)
+            if pace.step_ends(COST):
+                await asyncio.sleep(0)
         deletion.is_started = True
         log.info("topic deletion started", topic=name, is_halted=deletion.is_halted)
+
+    def _start_replica(self, key: TopicPartition, broker: int, deletion: Deletion) -> None:
+        context = self._context
+        if context.replica_phase(key, broker) is SUCCESSFUL:
+            return
+        if context.replica_phase(key, broker) is not OFFLINE:
+            context.move_replica(key, broker, OFFLINE)
+        if context.is_present(broker, key):
+            context.move_replica(key, broker, STARTED)
+            self._requests.stop(broker, key, delete=True)
+        else:
+            context.move_replica(key, broker, INELIGIBLE)
+            deletion.is_halted = True
 
     async def _remove(self, names: Sequence[str]) -> None:
         """Removes topics from the store and the context (B). If the store cannot write, they are removed later."""
         configs = await self._store.entries([znodes.topic_config_path(name) for name in names])
-        groups = []
+        groups: list[Iterable[Operation]] = []
+        pace = Pace()
         for name, config in zip(names, configs, strict=True):
             with_state = [state.partition for state in self._context.stored_states(name) if not is_new(state)]
-            groups.append(list(topic_removal_operations(name, with_state, has_config=config is not None)))
+            if pace.step_ends(1 + len(with_state)):
+                await asyncio.sleep(0)
+            groups.append(topic_removal_operations(name, with_state, has_config=config is not None))
         for name, outcome in zip(names, await self._store.pipeline(groups), strict=True):
             if isinstance(outcome, NoEntry | HasChildren):
                 (outcome,) = await self._store.pipeline([await self._all_entries_of(name)])
@@ -232,7 +260,7 @@ class TopicDeletions:
                 log.error("topic deletion postponed", topic=name, reason=str(outcome))
                 self._try_later()
                 continue
-            for key, broker in self._context.replicas_in(name, SUCCESSFUL):
+            async for key, broker in others_between(self._context.replicas_in(name, SUCCESSFUL), COST):
                 self._context.move_replica(key, broker, ReplicaPhase.NON_EXISTENT)
             partitions = len(self._context.partitions_of(name))
             self._context.remove_topic(name)

@@ -6,8 +6,7 @@ election are then left out of the response. Source: Kafka's `KafkaApis.handleEle
 
 from __future__ import annotations
 
-from itertools import groupby
-
+from odradek.broker.background.stepwise import others_between
 from odradek.broker.controller.controller import Controller, Outcomes
 from odradek.broker.controller.elections import ElectionType
 from odradek.broker.metadata.metadata_cache import MetadataCache
@@ -18,6 +17,9 @@ from odradek.protocol.topic_partition import TopicPartition
 
 TopicResult = ElectLeadersResponse.ReplicaElectionResult
 PartitionResult = ElectLeadersResponse.PartitionResult
+
+COST = 3
+"""The cost of a partition in a response, in items of a step."""
 
 
 class ElectLeadersHandler:
@@ -36,7 +38,7 @@ class ElectLeadersHandler:
         )
         if request.topic_partitions is None:
             outcomes = {key: error for key, error in outcomes.items() if _is_reported(error)}
-        return ElectLeadersResponse(replica_election_results=_results(outcomes))
+        return ElectLeadersResponse(replica_election_results=await _results(outcomes))
 
     def _partitions(self, request: ElectLeadersRequest) -> dict[TopicPartition, None]:
         """Returns each partition of the request once, in order."""
@@ -52,11 +54,12 @@ def _is_reported(error: ProtocolError | None) -> bool:
     return error is None or error.code is not ErrorCode.ELECTION_NOT_NEEDED
 
 
-def _results(outcomes: Outcomes) -> list[TopicResult]:
-    results = []
-    for name, keys in groupby(sorted(outcomes), key=lambda key: key.topic):
-        partitions = [_result(key.partition, outcomes[key]) for key in keys]
-        results.append(TopicResult(topic=name, partition_result=partitions))
+async def _results(outcomes: Outcomes) -> list[TopicResult]:
+    results: list[TopicResult] = []
+    async for key in others_between(sorted(outcomes), COST):
+        if not results or results[-1].topic != key.topic:
+            results.append(TopicResult(topic=key.topic, partition_result=[]))
+        results[-1].partition_result.append(_result(key.partition, outcomes[key]))
     return results
 
 

@@ -7,8 +7,7 @@ Source: Kafka's `KafkaApis.handleAlterPartitionReassignmentsRequest`, `KafkaCont
 
 from __future__ import annotations
 
-from itertools import groupby
-
+from odradek.broker.background.stepwise import others_between
 from odradek.broker.controller.controller import Controller
 from odradek.broker.metadata.metadata_cache import PartitionState
 from odradek.broker.requests.request_context import RequestContext
@@ -25,6 +24,9 @@ Altered = AlterPartitionReassignmentsResponse.ReassignableTopicResponse
 AlteredPartition = AlterPartitionReassignmentsResponse.ReassignablePartitionResponse
 Ongoing = ListPartitionReassignmentsResponse.OngoingTopicReassignment
 OngoingPartition = ListPartitionReassignmentsResponse.OngoingPartitionReassignment
+
+COST = 3
+"""The cost of a partition in a response, in items of a step."""
 
 
 class ReassignmentHandlers:
@@ -43,13 +45,14 @@ class ReassignmentHandlers:
             for partition in topic.partitions
         }
         outcomes = await self._controller.reassign(targets)
-        responses = []
-        for name, keys in groupby(sorted(outcomes), key=lambda key: key.topic):
-            partitions = [_altered(key.partition, outcomes[key]) for key in keys]
-            responses.append(Altered(name=name, partitions=partitions))
+        responses: list[Altered] = []
+        async for key in others_between(sorted(outcomes), COST):
+            if not responses or responses[-1].name != key.topic:
+                responses.append(Altered(name=key.topic, partitions=[]))
+            responses[-1].partitions.append(_altered(key.partition, outcomes[key]))
         return AlterPartitionReassignmentsResponse(responses=responses)
 
-    def list_partition_reassignments(
+    async def list_partition_reassignments(
         self, request: ListPartitionReassignmentsRequest, context: RequestContext
     ) -> ListPartitionReassignmentsResponse:
         """Returns the reassignments in progress."""
@@ -59,9 +62,11 @@ class ReassignmentHandlers:
                 TopicPartition(topic.name, number) for topic in request.topics for number in topic.partition_indexes
             }
         found = self._controller.reassignments(wanted)
-        topics = []
-        for name, keys in groupby(sorted(found), key=lambda key: key.topic):
-            topics.append(Ongoing(name=name, partitions=[_ongoing(found[key]) for key in keys]))
+        topics: list[Ongoing] = []
+        async for key in others_between(sorted(found), COST):
+            if not topics or topics[-1].name != key.topic:
+                topics.append(Ongoing(name=key.topic, partitions=[]))
+            topics[-1].partitions.append(_ongoing(found[key]))
         return ListPartitionReassignmentsResponse(topics=topics)
 
 

@@ -14,7 +14,13 @@ from odradek.broker.controller import znodes
 from odradek.broker.controller.elections import ElectionType
 from odradek.broker.controller.metadata_store import Create
 from odradek.broker.controller.state import NewPartitions, NewTopic
-from odradek.protocol.messages.replica_control import AlterPartitionRequest, LeaderAndIsrRequest, StopReplicaRequest
+from odradek.broker.metadata.metadata_cache import BrokerEndpoint, BrokerInfo, PartitionState
+from odradek.protocol.messages.replica_control import (
+    AlterPartitionRequest,
+    LeaderAndIsrRequest,
+    StopReplicaRequest,
+    StopReplicaResponse,
+)
 from odradek.protocol.topic_partition import TopicPartition
 from tests.broker.controller.harness import BROKER_ID, ControllerHarness
 from tests.memory_files import ForgetfulFiles
@@ -106,15 +112,22 @@ async def test_a_topic_with_very_many_partitions_is_stored_in_steps(harness: Con
 
 
 class Indifferent:
-    """A broker that does nothing: only the controller's work is measured. `led` counts the leaderships it was sent."""
+    """A broker that does nothing: only the controller's work is measured. `led` and `stopped` count the leaderships and
+    the stops that it was sent.
+    """
 
     def __init__(self) -> None:
         self.led = 0
+        self.stopped = 0
 
-    async def send(self, request: Any) -> None:
+    async def send(self, request: Any) -> StopReplicaResponse | None:
         """See ControlTarget."""
         if isinstance(request, LeaderAndIsrRequest):
             self.led += sum(len(topic.partition_states) for topic in request.topic_states)
+        elif isinstance(request, StopReplicaRequest):
+            self.stopped += sum(len(topic.partition_states) for topic in request.topic_states)
+            return StopReplicaResponse()
+        return None
 
 
 def measured_harness(files: ForgetfulFiles | None = None) -> tuple[ControllerHarness, Indifferent]:
@@ -179,3 +192,78 @@ async def test_a_controller_of_ten_thousand_partitions_lets_others_run() -> None
     assert await longest_turn_during(turns_while(lambda: broker.led < 2 * PARTITIONS)) < LONGEST_TURN_S
     await again.stop()
     await harness.stop()
+
+
+OTHER_ID = BROKER_ID + 1
+
+
+class TwoBrokers:
+    """A controller of a topic with very many partitions, whose replicas are on another broker and on this one, and both
+    are in sync. The other broker comes and goes.
+    """
+
+    def __init__(self) -> None:
+        self.harness, self.broker = measured_harness()
+        self.keys = [TopicPartition("t", number) for number in range(PARTITIONS)]
+
+    async def start(self) -> None:
+        await self.harness.start()
+        await self.other_starts()
+        wish = NewTopic("t", assignments={key.partition: [OTHER_ID, BROKER_ID] for key in self.keys})
+        await self.harness.controller.create_topics([wish], timeout_ms=60_000)
+
+    async def other_starts(self) -> None:
+        info = BrokerInfo(OTHER_ID, {"PLAINTEXT": BrokerEndpoint("PLAINTEXT", "127.0.0.1", 9093)})
+        await self.harness.store.multi([Create(znodes.broker_path(OTHER_ID), znodes.encode_broker(info, 0))])
+        await turns_while(lambda: self.harness.controller.numbers().active_brokers < 2)
+
+    async def other_restarts(self) -> None:
+        """This broker leads all partitions when the other one is in sync again."""
+        await self.harness.store.delete(znodes.broker_path(OTHER_ID))
+        await turns_while(lambda: self.harness.controller.numbers().preferred_replica_imbalance < PARTITIONS)
+        await self.other_starts()
+        controller = self.harness.controller
+        await controller.reassign(dict.fromkeys(self.keys))  # comes after the events before
+        states: list[PartitionState] = [await self.state(key) for key in self.keys]
+        proposals = [
+            AlterPartitionRequest.PartitionData(
+                partition_index=state.partition,
+                leader_epoch=state.leader_epoch,
+                new_isr=[BROKER_ID, OTHER_ID],
+                partition_epoch=state.partition_epoch,
+            )
+            for state in states
+        ]
+        topic = AlterPartitionRequest.TopicData(topic_name="t", partitions=proposals)
+        epoch = self.harness.broker.broker_epoch
+        await controller.alter_partition(AlterPartitionRequest(broker_id=BROKER_ID, broker_epoch=epoch, topics=[topic]))
+
+    async def state(self, key: TopicPartition) -> PartitionState:
+        entry = await self.harness.store.get(znodes.state_path(*key))
+        return znodes.parse_state("t", key.partition, (OTHER_ID, BROKER_ID), entry.data, entry.version)
+
+
+async def test_leaders_of_very_many_partitions_are_elected_in_steps() -> None:
+    cluster = TwoBrokers()
+    await cluster.start()
+    await cluster.other_restarts()
+    controller = cluster.harness.controller
+    electing = asyncio.ensure_future(controller.elect(ElectionType.PREFERRED, cluster.keys, timeout_ms=0))
+    assert await longest_turn_during(asyncio.wait_for(electing, None)) < LONGEST_TURN_S
+    assert {(await cluster.state(key)).leader for key in cluster.keys} == {OTHER_ID}
+    await cluster.harness.stop()
+
+
+async def test_very_many_partitions_are_reassigned_in_steps_and_their_topic_is_deleted_in_steps() -> None:
+    cluster = TwoBrokers()
+    await cluster.start()
+    controller, broker = cluster.harness.controller, cluster.broker
+    targets = {key: [BROKER_ID] for key in cluster.keys}
+    assert await longest_turn_during(controller.reassign(targets)) < LONGEST_TURN_S
+    assert broker.stopped == PARTITIONS
+    finishing = turns_while(lambda: bool(controller.reassignments(None)))
+    assert await longest_turn_during(finishing) < LONGEST_TURN_S
+    assert await longest_turn_during(controller.delete_topics(["t"], timeout_ms=60_000)) < LONGEST_TURN_S
+    assert broker.stopped == 2 * PARTITIONS
+    assert await cluster.harness.store.children(znodes.TOPICS) == []
+    await cluster.harness.stop()
