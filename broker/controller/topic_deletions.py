@@ -151,12 +151,21 @@ class TopicDeletions:
         await self.resume()
 
     async def brokers_started(self, brokers: Collection[int]) -> None:
-        """Tries the deletions again that were halted for these brokers (C)."""
+        """Tries the deletions again that were halted for these brokers (C). They hear of all others that are under way
+        (B): what they know may be from an earlier registration.
+        """
         async for name, deletion in others_between(list(self._context.deletions.items())):
             replicas = (state.replicas for state in self._context.stored_states(name))
             if any(broker in brokers for assigned in replicas for broker in assigned):
                 deletion.is_halted = False
         await self.resume()
+        pace = Pace()
+        for name in [name for name, deletion in self._context.deletions.items() if deletion.is_started]:
+            self._await_knowledge(name, brokers)
+            for key in self._context.partitions_of(name):
+                self._requests.publish(key)
+                if pace.step_ends():
+                    await asyncio.sleep(0)
 
     async def stopped(self, broker_id: int, errors: dict[TopicPartition, ErrorCode]) -> None:
         """Notes what a broker has answered to the request to delete replicas."""
@@ -215,8 +224,7 @@ class TopicDeletions:
 
     async def _start(self, name: str, pace: Pace) -> None:
         context, deletion = self._context, self._context.deletions[name]
-        if not all(map(is_new, context.stored_states(name))):  # otherwise no broker ever heard of it
-            deletion.untold = dict.fromkeys(context.brokers)
+        self._await_knowledge(name, context.brokers)
         for key in context.partitions_of(name):
             if not deletion.is_started:
                 context.move_partition(key, PartitionPhase.OFFLINE)
@@ -229,6 +237,11 @@ class TopicDeletions:
                 await asyncio.sleep(0)
         deletion.is_started = True
         log.info("topic deletion started", topic=name, is_halted=deletion.is_halted)
+
+    def _await_knowledge(self, name: str, brokers: Iterable[int]) -> None:
+        """The deletion ends when these brokers know of it (B)."""
+        if not all(map(is_new, self._context.stored_states(name))):  # otherwise no broker ever heard of the topic
+            self._context.deletions[name].untold.update(dict.fromkeys(brokers))
 
     def _start_replica(self, key: TopicPartition, broker: int, deletion: Deletion) -> None:
         context = self._context

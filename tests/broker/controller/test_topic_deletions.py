@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 from odradek.broker.controller import znodes
+from odradek.broker.controller.responses import deleted_partitions
 from odradek.broker.controller.state import NewTopic
 from odradek.broker.metadata.metadata_cache import PartitionState
 from odradek.protocol.errors import ErrorCode
@@ -170,6 +171,29 @@ def test_a_broker_that_registers_again_forgets_what_was_deleted_meanwhile() -> N
         assert await delete(fleet) is ErrorCode.NONE
         fleet.shared.heal("4")
         await fleet.quiet()
+        await fleet.check_agreement()
+
+    Fleet([1, 2, 3, 4]).run(scene)
+
+
+def test_a_broker_that_registers_again_during_a_deletion_hears_of_it() -> None:
+    async def scene(fleet: Fleet) -> None:
+        await fleet.create("t", {0: [2, 3]})
+        await fleet.quiet()
+        fleet.unreachable.add(3)
+        deleting = asyncio.ensure_future(delete(fleet, timeout_ms=60_000))
+        await fleet.quiet()
+        fleet.shared.cut("4")
+        await fleet.quiet(10)
+        requests = len(fleet.nodes[4].broker.requests)
+        fleet.shared.heal("4")
+        await fleet.quiet()
+        heard = [each for each in fleet.nodes[4].broker.requests[requests:] if isinstance(each, UpdateMetadataRequest)]
+        assert deleted_partitions(heard[0]) == {"t": 1}
+        assert await fleet.observer.children(znodes.TOPICS) == ["t"]
+        fleet.unreachable.clear()
+        assert await deleting is ErrorCode.NONE
+        assert await fleet.observer.children(znodes.TOPICS) == []
         await fleet.check_agreement()
 
     Fleet([1, 2, 3, 4]).run(scene)
