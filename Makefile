@@ -17,8 +17,9 @@ SPARK_JOBS ?= $(shell expr 3 \* $$(nproc) / 2)
 PYTEST := $(BIN)/python -m pytest --numprocesses=$(JOBS)
 BY_FILE := --dist=loadfile --no-loadscope-reorder
 
-.PHONY: setup setup-spark run test test-all test-programs test-plain test-pipeline test-pythons simulate \
-	cluster-demo pipeline-demo check docs bench bench-pipeline soak image-test dist dist-test clean
+.PHONY: setup setup-spark run test test-all test-programs test-plain test-pipeline test-pipeline-all \
+	test-pipeline-plain test-pythons simulate cluster-demo pipeline-demo check docs bench bench-pipeline soak \
+	image-test dist dist-test clean
 
 setup: $(STAMP)
 
@@ -57,9 +58,14 @@ test-programs: setup
 test-plain: setup
 	ODRADEK_PURE=1 $(PYTEST) --dist=worksteal --of-compiled
 
+test-pipeline: test-pipeline-all test-pipeline-plain
+
 # Spark jobs wait for their JVMs and for each other, so there are three workers for two processors.
-test-pipeline: setup-spark $(SPARK_CLASSES)
+test-pipeline-all: setup-spark $(SPARK_CLASSES)
 	$(BIN)/python -m pytest --numprocesses=$(SPARK_JOBS) $(BY_FILE) --kinds=spark,programs,long tests/pipeline
+
+# The compiled modules that the pipeline uses, as plain Python.
+test-pipeline-plain: setup-spark $(SPARK_CLASSES)
 	ODRADEK_PURE=1 $(BIN)/python -m pytest --kinds=spark --of-compiled tests/pipeline
 
 # With it Spark's JVMs start with half of the processor time.
