@@ -6,9 +6,9 @@
 (B) Every broker watches `/config/changes`. It reads the settings that a new entry names, puts them into the metadata
     cache and applies them. The broker that made the change does so before the change returns.
 (C) Entries of `/config/changes` that this broker has known for 15 minutes are removed.
-(D) Settings of a topic are read before the topic is served (`load`, `ensure`). If the store is unavailable then, they
-    are read when it is back. After a lost session, changes may have been missed: everything known is read again.
-    Damaged settings of a topic are logged, and the defaults apply.
+(D) Settings of a topic are read before the topic is served (`load`, `ensure`). `load` waits while the connection is
+    lost; if the store is unavailable to `ensure`, they are read when it is back. After a lost session, changes may have
+    been missed: everything known is read again. Damaged settings of a topic are logged, and the defaults apply.
 
 Source: Kafka's `DynamicConfigManager`, `ZkConfigManager`, `ZkNodeChangeNotificationListener`, `ZkAdminManager`.
 """
@@ -40,6 +40,7 @@ from odradek.broker.controller.metadata_store import (
     StoreDamaged,
     StoreUnavailable,
 )
+from odradek.broker.controller.retries import retry_until_connected
 from odradek.broker.controller.state import check_config, encoded_config
 from odradek.broker.metadata.metadata_cache import MetadataCache
 from odradek.broker.settings.config import BrokerConfig
@@ -95,10 +96,12 @@ class DynamicConfigs:
     # Reading
 
     async def load(self) -> None:
-        """Reads the settings of all topics and of this broker, and applies the broker's. Raises StoreDamaged,
-        StoreUnavailable.
+        """Reads the settings of all topics and of this broker, in one session, and applies the broker's (D).
+
+        Raises StoreDamaged, and StoreUnavailable if the store is closed.
         """
-        await self._read_everything(await self._store.children(znodes.TOPIC_CONFIGS))
+        while self._read_in_session != self._store.session_epoch:
+            await retry_until_connected(self._store, self._read_all_topics)
         self._apply_broker_config()
 
     async def ensure(self, topics: Iterable[str]) -> None:
@@ -125,6 +128,9 @@ class DynamicConfigs:
         except ValueError as error:
             log.error("stored topic settings ignored", topic=topic, config=dict(config), reason=str(error))
             return self._config.log_config({})
+
+    async def _read_all_topics(self) -> None:
+        await self._read_everything(await self._store.children(znodes.TOPIC_CONFIGS))
 
     async def _read_everything(self, topics: Iterable[str]) -> None:
         session_epoch = self._store.session_epoch

@@ -7,12 +7,14 @@ logged, and its folders are left alone.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from uuid import UUID
 
 import structlog
 
 from odradek.broker.controller import znodes
-from odradek.broker.controller.metadata_store import MetadataStore, StoreDamaged
+from odradek.broker.controller.metadata_store import Entry, MetadataStore, StoreDamaged
+from odradek.broker.controller.retries import retry_until_connected
 from odradek.protocol.topic_partition import TopicPartition
 
 TOPICS_PER_READ = 100
@@ -28,11 +30,14 @@ class KnownTopics:
         self._topics: dict[str, znodes.TopicAssignment] = {}
 
     async def load(self, store: MetadataStore) -> None:
-        """Reads the assignments of all topics. Raises StoreUnavailable."""
-        names = await store.children(znodes.TOPICS)
+        """Reads the assignments of all topics. While the connection is lost, it waits.
+
+        Raises StoreUnavailable if the store is closed.
+        """
+        names = await retry_until_connected(store, lambda: store.children(znodes.TOPICS))
         for start in range(0, len(names), TOPICS_PER_READ):
             some = names[start : start + TOPICS_PER_READ]
-            entries = await store.entries([znodes.topic_path(name) for name in some])
+            entries = await _entries(store, [znodes.topic_path(name) for name in some])
             for name, entry in zip(some, entries, strict=True):
                 try:
                     if entry is not None:
@@ -46,3 +51,7 @@ class KnownTopics:
         if topic is None or self._broker_id not in topic.replicas.get(topic_partition.partition, ()):
             return False
         return topic_id is None or topic.topic_id is None or topic_id == topic.topic_id
+
+
+async def _entries(store: MetadataStore, paths: Sequence[str]) -> list[Entry | None]:
+    return await retry_until_connected(store, lambda: store.entries(paths))

@@ -21,7 +21,6 @@ from odradek.broker.controller import znodes
 from odradek.broker.controller.metadata_store import (
     BadVersion,
     Check,
-    ConnectionLost,
     Entry,
     MetadataStore,
     MetadataStoreError,
@@ -32,6 +31,7 @@ from odradek.broker.controller.metadata_store import (
     Watch,
 )
 from odradek.broker.controller.read_back import pipeline_or_read_back
+from odradek.broker.controller.retries import retry_until_connected
 
 COST = 2
 """The cost of an operation, which may be encoded only now, in items of a step."""
@@ -94,12 +94,12 @@ class FencedStore:
 
     async def _connected(self, read: Callable[[], Awaitable[T]]) -> T:
         """Reads as soon as the store is connected (B)."""
-        while True:
+
+        async def read_in_office() -> T:
             self._check_office()
-            try:
-                return await read()
-            except ConnectionLost:
-                await self._store.connected()
+            return await read()
+
+        return await retry_until_connected(self._store, read_in_office)
 
     def _check_office(self) -> None:
         if not self._in_office():

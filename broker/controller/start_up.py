@@ -1,5 +1,8 @@
 """The first steps of a broker with its metadata store: create the fixed entries, determine the cluster id. Several
 brokers may take these steps at the same time.
+
+While the connection is lost, they wait. Each step reads what is there before it creates anything, so a step whose
+answer was lost is repeated.
 """
 
 from __future__ import annotations
@@ -8,6 +11,7 @@ import random
 
 from odradek.broker.controller import znodes
 from odradek.broker.controller.metadata_store import Create, EntryExists, MetadataStore, Operation
+from odradek.broker.controller.retries import retry_until_connected
 from odradek.broker.metadata.kafka_uuid import random_uuid, uuid_text
 
 
@@ -19,11 +23,12 @@ async def open_store(store: MetadataStore, known_cluster_id: str | None, source:
     """Opens the store and returns the cluster id: the stored one, else `known_cluster_id` (from meta.properties), else
     a new one, which is stored.
 
-    Raises StoreDamaged, StoreUnavailable, and ClusterIdMismatch if the stored id and `known_cluster_id` differ.
+    Raises StoreDamaged, StoreUnavailable if the store cannot be opened or is closed, and ClusterIdMismatch if the
+    stored id and `known_cluster_id` differ.
     """
     await store.open()
-    await make_persistent_entries(store)
-    return await cluster_id(store, known_cluster_id, source)
+    await retry_until_connected(store, lambda: make_persistent_entries(store))
+    return await retry_until_connected(store, lambda: cluster_id(store, known_cluster_id, source))
 
 
 async def make_persistent_entries(store: MetadataStore) -> None:

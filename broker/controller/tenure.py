@@ -22,9 +22,10 @@ from odradek.broker.controller import znodes
 from odradek.broker.controller.candidacy import NOBODY, Candidacy, Lost, Won
 from odradek.broker.controller.events import Events
 from odradek.broker.controller.fenced_store import ControllerMoved
-from odradek.broker.controller.metadata_store import ConnectionLost, MetadataStoreError, SessionState
+from odradek.broker.controller.metadata_store import MetadataStoreError, SessionState
 from odradek.broker.controller.office import RETRY_DELAY_S, Office, Surroundings, Work
 from odradek.broker.controller.partition_changes import storage_error
+from odradek.broker.controller.retries import retry_until_connected
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.timer.clock import Clock
 
@@ -57,12 +58,7 @@ class Tenure:
         """Stands for election. Returns when there is a controller. Raises MetadataStoreError."""
         self._store.add_session_listener(self._session_changed)
         self._events.start()
-        while True:
-            try:
-                await self._events.ask(ELECTION, self._follow)
-                break
-            except ConnectionLost:
-                await self._store.connected()
+        await retry_until_connected(self._store, lambda: self._events.ask(ELECTION, self._follow))
 
     async def stop(self) -> None:
         """Waits for the event in progress, and leaves office. The entry of the controller ends with the session."""
