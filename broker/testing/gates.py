@@ -3,6 +3,9 @@ is not read, and what happens to its connections waits until it runs again (see 
 
 A `Gate` is the protocol of the real transport; the node's protocol gets a `GatedTransport`. The bytes that the node
 writes go straight to the real transport.
+
+A transport of uvloop begins to read as soon as the connection is made, and cannot be made to cease before its next
+turn. If the gate is closed, the gate keeps what is read until then, and delivers it when it opens.
 """
 
 from __future__ import annotations
@@ -10,6 +13,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol, TypeVar, TypeVarTuple, cast
+
+READ_BYTES = 65536
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -109,19 +114,46 @@ class Gate(asyncio.BufferedProtocol):
         self._is_settled = False
         """Whether the real transport has begun to read, and can be made to cease."""
         self._is_reading = True
-        self._scratch = b"" if hasattr(protocol, "get_buffer") else bytearray(65536)
+        self._scratch = b"" if hasattr(protocol, "get_buffer") else bytearray(READ_BYTES)
         """For a protocol that has no buffer of its own."""
+        self._early: bytes | bytearray = b""
+        """The buffer for what is read although the gate is closed."""
+        self._kept = bytearray()
+        """What was read before the gate opened, and is not delivered yet."""
 
     def refresh(self) -> None:
         """Begins or ceases to read, as the node, its state and the network have it."""
-        loop, real = self.loop, self._real
-        is_open = self.is_wanted and not loop.is_held and not loop.network.is_blocked(self)
-        if is_open != self._is_reading and self._is_settled and real is not None and not real.is_closing():
+        real = self._real
+        if not self._is_settled or real is None or real.is_closing():
+            return
+        is_open = self._is_open()
+        if is_open and self._kept:
+            self.loop.soon_below(self._deliver)
+        elif is_open != self._is_reading:
             self._is_reading = is_open
             if is_open:
                 real.resume_reading()
             else:
                 real.pause_reading()
+
+    def _is_open(self) -> bool:
+        return self.is_wanted and not self.loop.is_held and not self.loop.network.is_blocked(self)
+
+    def _must_keep(self) -> bool:
+        """Whether what is read now must wait: the gate is closed, or earlier bytes are waiting."""
+        return bool(self._kept) or not (self._is_settled or self._is_open())
+
+    def _deliver(self) -> None:
+        """Delivers what was kept, as long as the gate is open. Then reads on."""
+        real = self._real
+        while self._kept and self._is_open() and real is not None and not real.is_closing():
+            buffer = memoryview(self._own_buffer(len(self._kept)))
+            part = self._kept[: len(buffer)]
+            buffer[: len(part)] = part
+            del self._kept[: len(part)]
+            self._take(len(part))
+        if not self._kept:
+            self.refresh()
 
     def abort(self) -> None:
         """Ends the connection at once."""
@@ -147,24 +179,41 @@ class Gate(asyncio.BufferedProtocol):
         self.loop.notify(self.protocol.connection_made, self.transport)
 
     def _settle(self) -> None:
-        """Before the first read: transports begin to read after this call, whatever happens within it."""
+        """Transports begin to read after `connection_made`, whatever happens within it. From now on they can cease."""
         self._is_settled = True
         self.refresh()
 
     def get_buffer(self, sizehint: int) -> Any:
         """See asyncio.BufferedProtocol."""
-        return self._scratch or self.protocol.get_buffer(sizehint)
+        if self._must_keep():
+            self._early = bytearray(READ_BYTES)
+            return self._early
+        return self._own_buffer(sizehint)
 
     def buffer_updated(self, nbytes: int) -> None:
-        """See asyncio.BufferedProtocol. The gate is open: otherwise nothing is read."""
+        """See asyncio.BufferedProtocol."""
+        if self._must_keep():
+            self._kept += self._early[:nbytes]
+        else:
+            self._take(nbytes)
+
+    def eof_received(self) -> bool | None:
+        """See asyncio.BufferedProtocol. The transport ceases to read. When it reads on, the end comes again."""
+        if self._must_keep():
+            self._is_reading = False
+            return True
+        return bool(self.loop.call(self.protocol.eof_received))
+
+    def _own_buffer(self, sizehint: int) -> Any:
+        """The node's buffer."""
+        return self._scratch or self.protocol.get_buffer(sizehint)
+
+    def _take(self, nbytes: int) -> None:
+        """The node receives what is in its buffer."""
         if self._scratch:
             self.loop.call(self.protocol.data_received, bytes(self._scratch[:nbytes]))
         else:
             self.loop.call(self.protocol.buffer_updated, nbytes)
-
-    def eof_received(self) -> bool | None:
-        """See asyncio.BufferedProtocol."""
-        return bool(self.loop.call(self.protocol.eof_received))
 
     def pause_writing(self) -> None:
         """See asyncio.BaseProtocol."""

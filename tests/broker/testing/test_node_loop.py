@@ -280,6 +280,66 @@ async def test_connections_to_a_paused_node_are_accepted_and_served_after_the_pa
         await writer.wait_closed()
 
 
+class BufferedRecorder(asyncio.BufferedProtocol):
+    """The same, with a buffer of its own. As a connection of a broker does, it uses its transport when it reads."""
+
+    transport: Any
+
+    def __init__(self, events: list[str]) -> None:
+        self.events = events
+        self.buffer = bytearray(8)
+
+    connection_made = Recorder.connection_made
+    eof_received = Recorder.eof_received
+    connection_lost = Recorder.connection_lost
+
+    def get_buffer(self, sizehint: int) -> bytearray:
+        return self.buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        assert not self.transport.is_closing()
+        self.events.append(self.buffer[:nbytes].decode())
+
+
+@pytest.mark.parametrize("recorder", [Recorder, BufferedRecorder])
+@pytest.mark.parametrize("turns_of_the_pause", range(5))
+async def test_bytes_that_arrive_together_with_their_connection_are_not_read_during_a_pause(
+    node: NodeLoop, recorder: type[Recorder | BufferedRecorder], turns_of_the_pause: int
+) -> None:
+    connections: list[list[str]] = []
+    all_accepted = asyncio.Event()
+
+    def protocol() -> Recorder | BufferedRecorder:
+        connections.append([])
+        if len(connections) == 10:
+            all_accepted.set()
+        return recorder(connections[-1])
+
+    async def listen() -> tuple[str, int]:
+        server = await asyncio.get_running_loop().create_server(protocol, HOST, 0)
+        name = server.sockets[0].getsockname()
+        return str(name[0]), int(name[1])
+
+    address = await node.run(listen())
+    node.pause()
+    clients = [socket.create_connection(address) for _ in range(10)]
+    for number, client in enumerate(clients):
+        client.sendall(b"longer than the buffer, ")
+        if number % 2:
+            client.sendall(b"and the rest")
+            client.shutdown(socket.SHUT_WR)
+    await all_accepted.wait()
+    await turns(turns_of_the_pause**4)
+    assert connections == [[]] * 10
+    node.resume()
+    for client in clients[::2]:
+        client.sendall(b"and the rest")
+    whole = "madelonger than the buffer, and the rest"
+    await until(lambda: sorted(map("".join, connections)) == [whole] * 5 + [whole + "eoflost"] * 5)
+    for client in clients:
+        client.close()
+
+
 async def test_a_node_that_does_not_want_to_read_does_not_after_a_pause(node: NodeLoop) -> None:
     events: list[str] = []
     recorder = Recorder(events)
