@@ -4,8 +4,9 @@
                  that are added start to fetch
     complete     when the leader has added them to the in-sync replicas (AlterPartition): the new leader and the reduced
                  in-sync replicas are stored, and the removed replicas are deleted
-    finish       when the brokers of the removed replicas have answered, or are dead: the target is stored as the
-                 assignment. Until then the next controller would complete the reassignment once more.
+    finish       when the brokers of the removed replicas have answered, or are dead, or another reassignment of the
+                 partition begins: the target is stored as the assignment. Until then the next controller would complete
+                 the reassignment once more.
 
 The work for each partition of a long list is done in steps (`background/stepwise.py`), within the event.
 
@@ -78,7 +79,7 @@ class Reassignments:
         complete), otherwise INVALID_REPLICA_ASSIGNMENT, NO_REASSIGNMENT_IN_PROGRESS (a target of None cancels),
         UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR.
         """
-        await self._finish([key for key in targets if key in self._context.finishing])
+        finishing = self._context.finishing
         outcomes: Outcomes = {}
         valid: dict[TopicPartition, Sequence[int] | None] = {}
         live = [broker for broker in self._context.brokers if broker not in self._context.shutting_down]
@@ -87,6 +88,10 @@ class Reassignments:
             if fault is None:
                 valid[key] = target
             outcomes[key] = fault
+        await self._finish([key for key in valid if key in finishing])
+        for key in [key for key in valid if key in finishing]:
+            del valid[key]
+            outcomes[key] = ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, "The last reassignment could not be stored")
         outcomes.update(await self._step(valid, lambda key, state: self._begun(key, state, valid[key])))
         await self._forget_requested(key for key, error in outcomes.items() if error is None)
         return outcomes
@@ -168,8 +173,6 @@ class Reassignments:
                 return refusal
         if state is None or key.topic in self._context.deletions:
             return ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {key}")
-        if key in self._context.finishing:
-            return ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, "The last reassignment could not be stored")
         return None
 
     def _begun(self, key: TopicPartition, state: PartitionState, target: Sequence[int] | None) -> PartitionState:

@@ -308,6 +308,14 @@ def test_a_folder_must_not_stay_if_the_controller_was_lost_after_a_reassignment(
     assert scene.violated(STRAY) == ["reassignments"]
 
 
+def test_a_folder_may_stay_if_the_controller_was_lost_when_a_reassignment_was_replaced(scene: Scene) -> None:
+    scene.reassign(1, 3, is_seen=True)
+    scene.reassign(1, 2)
+    scene.reassign(2, 1)
+    scene.history.note(Elected(process="store", broker_id=1))
+    assert scene.violated(STRAY) == []
+
+
 def test_a_deleted_topic_must_not_leave_the_folder_of_a_broker_that_was_away(scene: Scene) -> None:
     scene.change(CREATE, 1)
     scene.reassign(1, 2)

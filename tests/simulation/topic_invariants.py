@@ -11,8 +11,8 @@ An operation without an answer may have had its effect, or have it up to LATE_US
 there before, which is any of the sets asked for since the last reassignment that was seen to end.
 
 A folder may stay where a replica was, as in Kafka: if the broker was lost when its replica was removed; or if the
-replica was removed by a cancellation, or by another reassignment, and the controller lost its office before it could
-ask for the removal. What an unfinished reassignment has added is not in the store any more then.
+replica was removed by a cancellation, or by a reassignment that another one replaced or was replaced by, and the
+controller lost its office before the broker had answered. The store does not have what was to be removed any more then.
 """
 
 from __future__ import annotations
@@ -213,7 +213,8 @@ def _may_stay(history: History, reassignments: Reassignments, folder: Folder) ->
     if _was_away(history, folder.broker_id, from_us, until_us):
         return True
     was_given = confirmed >= 0 and 0 <= operations[confirmed].seen_to_end_us <= from_us
-    return not was_given and any(
+    is_replaced = any(until_us is None or each.invoked_us <= until_us for each in removals[1:])
+    return (is_replaced or not was_given) and any(
         from_us <= each.invoked_us and (until_us is None or each.invoked_us <= until_us) for each in history.of(Elected)
     )
 

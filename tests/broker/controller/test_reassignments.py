@@ -71,6 +71,24 @@ def test_replicas_move_as_in_kafkas_table() -> None:
     Fleet(range(1, 7)).run(scene)
 
 
+def test_a_cancellation_that_comes_too_late_does_not_end_the_wait_for_removed_replicas() -> None:
+    """Otherwise the next controller would not know of the replica that may still be there."""
+
+    async def scene(fleet: Fleet) -> None:
+        await fleet.create("t", {0: [1, 2]})
+        fleet.unreachable.add(2)
+        assert await reassign(fleet, [1, 3]) is ErrorCode.NONE
+        await fleet.quiet()
+        await fleet.set_isr(KEY, [1, 2, 3])
+        assert await reassign(fleet, None) is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+        assert (await row(fleet)).removing == (2,)
+        fleet.unreachable.clear()
+        await fleet.quiet()
+        assert await row(fleet) == Row((1, 3), (), (), 1, (1, 3))
+
+    Fleet([1, 2, 3]).run(scene)
+
+
 def test_a_cancelled_reassignment_deletes_the_added_replicas() -> None:
     async def scene(fleet: Fleet) -> None:
         await fleet.create("t", {0: [1, 2]})
