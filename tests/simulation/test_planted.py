@@ -28,7 +28,7 @@ FOUND_FROM = {
     "no epoch check in LeaderAndIsr": 1,
     "LeaderAndIsr is applied out of order": 1,
     "no epoch check in the store": 6,
-    "one's own change is taken for another's": 17,
+    "one's own change is taken for another's": 31,
     "a restarted broker is trusted in the same epoch": 3,
     "append duplicates": 1,
     "a follower's high watermark is not truncated": 1,
