@@ -32,7 +32,12 @@ from odradek.broker.replica.partition import Partition
 from odradek.broker.replica.role_changes import Role, RoleChanges
 from odradek.protocol.batch_header import BatchHeader
 from odradek.protocol.errors import ErrorCode
-from odradek.protocol.messages.replica_control import LeaderAndIsrRequest, LeaderAndIsrResponse
+from odradek.protocol.messages.replica_control import (
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    StopReplicaRequest,
+    StopReplicaResponse,
+)
 from odradek.storage import producer_state
 from odradek.storage.log_follow import LogFollower
 from odradek.storage.log_producers import LogProducers
@@ -201,7 +206,8 @@ def _read_uncommitted(replace: Replace) -> None:
 
 
 def _repeat_roles(replace: Replace) -> None:
-    handle = ClusterChanges.leader_and_isr
+    """Not after a StopReplica: it would bring back what was deleted, also in Kafka."""
+    handle, stop = ClusterChanges.leader_and_isr, ClusterChanges.stop_replica
     before: dict[ClusterChanges, LeaderAndIsrRequest] = {}
 
     async def twice(self: ClusterChanges, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
@@ -212,7 +218,12 @@ def _repeat_roles(replace: Replace) -> None:
         before[self] = request
         return response
 
+    async def forget(self: ClusterChanges, request: StopReplicaRequest) -> StopReplicaResponse:
+        before.pop(self, None)
+        return await stop(self, request)
+
     replace(ClusterChanges, "leader_and_isr", twice)
+    replace(ClusterChanges, "stop_replica", forget)
 
 
 def _roles_before_metadata(replace: Replace) -> None:
