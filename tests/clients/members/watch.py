@@ -61,6 +61,8 @@ class Watch:
             if failure.args[0].code() not in NOT_YET:
                 raise
             return Seen(failure.args[0].name(), {})
+        except TimeoutError:  # the coordinator was lost meanwhile
+            return Seen("no answer", {})
         assigned = {
             member.group_instance_id or member.member_id: tuple(
                 sorted(p.partition for p in member.assignment.topic_partitions) if member.assignment else ()
