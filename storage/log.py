@@ -398,7 +398,7 @@ class Log:
             segment.relocate(directory)
 
     def abandon(self, directory: str) -> None:
-        """The files were moved to a folder that is not the partition's. Closes them; nothing is written any more."""
+        """The files were moved to a folder that is not the partition's. Closes them; nothing is flushed any more."""
         self.close_files()
         self.relocate(directory)
         self.folder.is_abandoned = True

@@ -26,7 +26,6 @@ from odradek.storage.log_checkpoints import LogCheckpoints
 from odradek.storage.log_config import LogConfig
 from odradek.storage.log_directory import LogDirectory
 from odradek.storage.log_moves import LogMoves
-from odradek.storage.log_names import stray_folder
 from odradek.storage.log_registry import LogRegistry
 
 NO_EPOCH = -1
@@ -157,7 +156,7 @@ class LogCreator:
             if registry.files.exists(folder):
                 if topic_partition in directory.unopened or not is_new:
                     raise FileExistsError(17, "the partition may have a log that could not be opened", folder)
-                stray = f"{directory.path}/{stray_folder(topic_partition, registry.unique())}"
+                stray = registry.stray_path(directory.path, topic_partition)
                 registry.files.rename(folder, stray)
                 _log.warning("stray folder moved aside", folder=folder, now=stray)
 

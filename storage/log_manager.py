@@ -37,7 +37,6 @@ from odradek.storage.log_config import LONG_MAX, LogConfig
 from odradek.storage.log_creation import LogCreator
 from odradek.storage.log_directory import LogDirectory
 from odradek.storage.log_moves import LogMoves
-from odradek.storage.log_names import stray_folder
 from odradek.storage.log_registry import LogRegistry
 from odradek.storage.meta_properties import (
     check_meta_properties,
@@ -277,9 +276,9 @@ class LogManager:
         sync the log directory. Raises KAFKA_STORAGE_ERROR if the folder cannot be renamed.
         """
         log = self.logs[topic_partition]
-        target = f"{self.directory_of(log)}/{stray_folder(topic_partition, self._registry.unique())}"
-        _log.warning("log of an earlier topic moved aside", folder=log.directory, now=target)
+        folder, target = log.directory, self._registry.stray_path(self.directory_of(log), topic_partition)
         self._drop(log, target)
+        _log.warning("log of an earlier topic moved aside", folder=folder, now=target)
 
     def _drop(self, log: Log, target: str) -> None:
         """Renames the log's folder and forgets the log. Raises KAFKA_STORAGE_ERROR."""

@@ -13,7 +13,7 @@ from odradek.storage.files import Files
 from odradek.storage.log import Log
 from odradek.storage.log_directory import LogDirectory
 from odradek.storage.log_move import LogMove
-from odradek.storage.log_names import deleted_folder
+from odradek.storage.log_names import deleted_folder, stray_folder
 from odradek.storage.removal import Removal, Removals
 from odradek.timer.clock import Clock
 
@@ -40,6 +40,10 @@ class LogRegistry:
     def unique(self) -> uuid.UUID:
         """Returns an id that makes a folder's name unique."""
         return uuid.UUID(int=self._random.getrandbits(128), version=4)
+
+    def stray_path(self, directory: str, topic_partition: TopicPartition) -> str:
+        """Returns a path for a folder of an earlier partition of this name, which stays for the operator."""
+        return f"{directory}/{stray_folder(topic_partition, self.unique())}"
 
     # ---- removing folders
 

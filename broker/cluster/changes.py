@@ -17,8 +17,8 @@ controller of this very broker, by a call, they are applied here, one at a time 
     one. So the metadata store says which topics have gone meanwhile; and until a request has partitions, an unknown
     partition may exist, unless the store has no topics. The request says which registration it is for; this broker may
     learn of it later than the controller.
-(E) The first LeaderAndIsr of type FULL of a controller has all roles of this broker. Replicas that are not in it are
-    stopped; their logs stay. A later one may be a late copy of it, and is taken role by role.
+(E) The first LeaderAndIsr of type FULL of a controller has all roles of this broker. Replicas that are not in it, or
+    are of earlier topics, are stopped; their logs stay. A later one may be a late copy, and is taken role by role.
 
 Source: Kafka's `KafkaApis.handleLeaderAndIsrRequest`, `handleStopReplicaRequest`, `handleUpdateMetadataRequest`,
 `ZkMetadataCache`.

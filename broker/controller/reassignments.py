@@ -88,10 +88,13 @@ class Reassignments:
             if fault is None:
                 valid[key] = target
             outcomes[key] = fault
-        await self._finish([key for key in valid if key in finishing])
-        for key in [key for key in valid if key in finishing]:
-            del valid[key]
-            outcomes[key] = ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, "The last reassignment could not be stored")
+        waiting = [key for key in valid if key in finishing]
+        await self._finish(waiting)
+        for key in waiting:
+            if key in finishing:
+                del valid[key]
+                message = "The last reassignment could not be stored"
+                outcomes[key] = ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, message)
         outcomes.update(await self._step(valid, lambda key, state: self._begun(key, state, valid[key])))
         await self._forget_requested(key for key, error in outcomes.items() if error is None)
         return outcomes

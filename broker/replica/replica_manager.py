@@ -154,20 +154,22 @@ class ReplicaManager:
             self._fail(topic_partition)
         return failures
 
-    def set_aside_predecessor(self, topic_partition: TopicPartition, topic_id: UUID) -> None:
-        """If the broker has the log of an earlier topic with this name, and serves it no more, moves the log aside.
-        Raises KAFKA_STORAGE_ERROR.
+    def set_aside_predecessor(self, topic_partition: TopicPartition, topic_id: UUID) -> bool:
+        """If the broker has the log of an earlier topic with this name, and serves it no more, moves the log aside
+        (`sync_log_dirs` makes that durable) and returns True. Raises KAFKA_STORAGE_ERROR.
         """
         partition_log = self.log_manager.get(topic_partition)
         if partition_log is None or topic_partition in self.partitions:
-            return
-        if partition_log.topic_id is not None and topic_id.int and partition_log.topic_id != topic_id:
-            self._renamed_in[self.log_manager.directory_of(partition_log)] = None
-            self.log_manager.set_aside(topic_partition)
-            self.partitions.offline.discard(topic_partition)
+            return False
+        if partition_log.topic_id is None or not topic_id.int or partition_log.topic_id == topic_id:
+            return False
+        directory = self.log_manager.directory_of(partition_log)
+        self.log_manager.set_aside(topic_partition)
+        self._renamed_in[directory] = None
+        return True
 
     async def sync_log_dirs(self) -> None:
-        """Makes the renames by `stop_replica` durable; an error is logged."""
+        """Makes the renames by `stop_replica` and `set_aside_predecessor` durable; an error is logged."""
         paths, self._renamed_in = self._renamed_in, {}
         for path, error in (await self._creations.sync_directories(paths)).items():
             log.error("log directory not synced", directory=path, reason=str(error))

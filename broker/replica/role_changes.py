@@ -91,7 +91,7 @@ class RoleChanges:
         changed = [role for role in roles if errors[role.topic_partition] is ErrorCode.NONE]
         renewed = [role.topic_partition async for role in others_between(changed) if self._is_new_epoch(role)]
         await self._fetchers.remove(renewed)
-        self._set_predecessors_aside(changed)
+        await self._set_predecessors_aside(changed)
         failures = await manager.make_logs(
             NewLog(role.topic_partition, role.topic_id, role.state.leader_epoch, role.log_config, role.is_new)
             for role in changed
@@ -110,12 +110,15 @@ class RoleChanges:
         await self._fetchers.add(self._sources(taken))
         return errors
 
-    def _set_predecessors_aside(self, roles: Iterable[Role]) -> None:
-        for role in roles:
+    async def _set_predecessors_aside(self, roles: Iterable[Role]) -> None:
+        were_moved = False
+        async for role in others_between(roles):
             try:
-                self._manager.set_aside_predecessor(role.topic_partition, role.topic_id)
+                were_moved |= self._manager.set_aside_predecessor(role.topic_partition, role.topic_id)
             except ProtocolError as error:  # creating the log fails, too
                 log.error("stray log not moved", partition=str(role.topic_partition), reason=str(error))
+        if were_moved:
+            await self._manager.sync_log_dirs()
 
     def _refusal(self, role: Role) -> ErrorCode:
         """Returns why a role is refused (A, B), or NONE."""

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from odradek.protocol.messages.group_admin import DescribeGroupsRequest, DescribeGroupsResponse
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from odradek.protocol.messages.reassignments import ElectLeadersRequest, ElectLeadersResponse
 from odradek.protocol.messages.topics import CreateTopicsRequest, CreateTopicsResponse
@@ -201,6 +202,13 @@ class Cluster(ABC):
             assert time.monotonic() < give_up, f"no coordinator of {key}"
             time.sleep(PAUSE_S)
         return found
+
+    def group_state(self, group: str) -> str:
+        """The state of a group, as its coordinator describes it. Takes some milliseconds: rebalances are short."""
+        with contextlib.closing(Connection(self.nodes[self.coordinator(group)].address)) as connection:
+            answer = connection.call(DescribeGroupsRequest(groups=[group]), DescribeGroupsResponse)
+        (described,) = answer.groups
+        return described.group_state
 
     def create_offsets_topic(self) -> None:
         """Without it, librdkafka's first consumer waits for two seconds when it closes, even without a group."""

@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from tests.clients.members.crew import Crew, Member, Programs
-from tests.clients.members.watch import Seen, Watch, Work, until
+from tests.clients.members.watch import Watch, Work
 from tests.clients.test_rebalance import assert_all_is_processed, until_all_work
 from tests.cluster.agreement import assert_replicas_agree
 from tests.cluster.cluster import Cluster
+from tests.patience import block_until
 from tests.soak import rounds
 
 TOPIC, PARTITIONS, PER_SECOND = "orders", 6, 300
@@ -113,11 +114,6 @@ def test_a_group_goes_on_without_a_rebalance(
         assert noticed == events
 
 
-def is_rebalancing_or_done(seen: Seen) -> bool:
-    """A rebalance may be over before anybody has seen it."""
-    return seen.state != "STABLE" or len(seen.assigned) > len(KINDS)
-
-
 @pytest.mark.soak("10 kills of a coordinator in a rebalance", minutes=3)
 def test_a_group_whose_coordinator_is_lost_in_a_rebalance_finishes_it(
     cluster: Cluster, crew: Crew, dump_tool: list[str]
@@ -126,7 +122,7 @@ def test_a_group_whose_coordinator_is_lost_in_a_rebalance_finishes_it(
         for number in range(rounds(2, in_soak=10)):
             coordinator = cluster.until_coordinator(crew.group)
             joins = crew.start(KINDS[-1 - number % 2])
-            until(watch.look, is_rebalancing_or_done, "rebalance")
+            block_until(lambda: cluster.group_state(crew.group) != "Stable")
             cluster.kill(coordinator)
             cluster.until_coordinator(crew.group, other_than=coordinator)
             watch.until_stable(len(KINDS) + 1)
