@@ -45,6 +45,7 @@ from odradek.broker.testing.cluster_view import ENDED, BrokerStatus, ClusterView
 from odradek.broker.testing.conditions import why_no_leader, why_not_in_sync, why_not_stable
 from odradek.broker.testing.network import Network
 from odradek.broker.testing.node_loop import node_loop
+from odradek.broker.testing.quiet_logs import LatestWarnings
 from odradek.broker.testing.setting_texts import setting_texts
 from odradek.timer import Clock
 
@@ -59,12 +60,13 @@ TIMEOUT_S = 20.0
 """How long the `wait_...` methods wait at most, unless told otherwise."""
 FIRST_POLL_S = 0.001
 LONGEST_POLL_S = 0.02
+SHOWN_WARNINGS = 20
 SHARE_OF_POLLS = 0.3
 """A condition that takes long to evaluate is evaluated less often."""
 
 
 class NotReached(AssertionError):
-    """A state of the cluster was not reached in time. The message shows the state instead."""
+    """A state of the cluster was not reached in time. The message shows the state instead, and the latest warnings."""
 
 
 class Cluster(ClusterView):
@@ -78,6 +80,7 @@ class Cluster(ClusterView):
         random: Random | None,
         open_files: int,
         keeps_data: bool,
+        warnings: LatestWarnings,
     ) -> None:
         session_timeout_ms = BrokerConfig.single_node(members[0].settings)[SESSION_TIMEOUT]
         super().__init__(
@@ -93,6 +96,7 @@ class Cluster(ClusterView):
         self._random = random
         self._open_files = open_files // len(members)
         self._keeps_data = keeps_data
+        self._warnings = warnings
 
     # --- starting and stopping ----------------------------------------------------------------------------------
 
@@ -173,12 +177,12 @@ class Cluster(ClusterView):
 
     async def run(self, broker_id: int, coroutine: Coroutine[Any, Any, T]) -> T:
         """Runs a coroutine of a broker, as that broker, and returns its result. Raises NodeEnded if it ends before."""
-        loop = self.members[broker_id].loop
+        loop = self.member(broker_id).loop
         assert loop is not None, f"broker {broker_id} was never started"
         return await loop.run(coroutine)
 
     def _expect(self, broker_id: int, *statuses: BrokerStatus) -> Member:
-        member = self.members[broker_id]
+        member = self.member(broker_id)
         if member.status not in statuses:
             raise ValueError(f"broker {broker_id} is {member.status.value}")
         return member
@@ -208,28 +212,29 @@ class Cluster(ClusterView):
 
     def cut(self, a: int, b: int) -> None:
         """Cuts two brokers off from each other."""
-        self.network.cut(a, b)
+        self.network.cut(self.member(a).broker_id, self.member(b).broker_id)
 
     def cut_from_store(self, broker_id: int, *, lost_answers: Random | None = None) -> None:
         """Cuts a broker off from the metadata store: its session expires if that lasts. With `lost_answers`, some of
         its changes are carried out all the same (see shared_store.py).
         """
-        self.members[broker_id].is_cut_from_store = True
-        if self.members[broker_id].loop is not None:
-            self.store.cut(self.members[broker_id].name, lost_answers=lost_answers)
+        member = self.member(broker_id)
+        member.is_cut_from_store = True
+        if member.loop is not None:
+            self.store.cut(member.name, lost_answers=lost_answers)
 
     def cut_off(self, broker_id: int) -> None:
         """Cuts a broker off from all others and from the metadata store. Clients still reach it."""
+        self.cut_from_store(broker_id)
         for other in self.members:
             if other != broker_id:
                 self.network.cut(broker_id, other)
-        self.cut_from_store(broker_id)
 
     def heal(self, broker_id: int, other: int | None = None) -> None:
         """Ends all cuts of a broker, or the one between two brokers."""
-        for each in self.network.cuts_of(broker_id) if other is None else [other]:
+        member = self.member(broker_id)
+        for each in self.network.cuts_of(broker_id) if other is None else [self.member(other).broker_id]:
             self.network.heal(broker_id, each)
-        member = self.members[broker_id]
         if other is None and member.is_cut_from_store:
             member.is_cut_from_store = False
             if member.status is not BrokerStatus.KILLED:
@@ -237,11 +242,11 @@ class Cluster(ClusterView):
 
     def freeze_replication(self, broker_id: int) -> None:
         """The broker's fetchers receive nothing from now on; it serves clients and other brokers as before."""
-        self.network.freeze(broker_id)
+        self.network.freeze(self.member(broker_id).broker_id)
 
     def thaw(self, broker_id: int) -> None:
         """Ends `freeze_replication`."""
-        self.network.thaw(broker_id)
+        self.network.thaw(self.member(broker_id).broker_id)
 
     # --- topics -------------------------------------------------------------------------------------------------
 
@@ -295,7 +300,7 @@ class Cluster(ClusterView):
         """Waits until the partition has a leader, or the given one, that knows of it and is known to all brokers in
         touch. Returns the leader. Raises NotReached.
         """
-        who = "a leader" if leader is None else f"broker {leader} as the leader"
+        who = "a leader" if leader is None else f"broker {self.member(leader).broker_id} as the leader"
         why_not = partial(why_no_leader, self, topic, partition, leader)
         await self._reach(why_not, f"{who} of {topic}-{partition}", timeout_s=timeout_s)
         found = self.leader(topic, partition)
@@ -308,7 +313,8 @@ class Cluster(ClusterView):
         """Waits until these are the in-sync replicas of the partition: for its leader, and for all brokers in touch.
         Raises NotReached.
         """
-        why_not = partial(why_not_in_sync, self, topic, partition, set(isr))
+        expected = {self.member(broker_id).broker_id for broker_id in isr}
+        why_not = partial(why_not_in_sync, self, topic, partition, expected)
         await self._reach(why_not, f"ISR {sorted(isr)} of {topic}-{partition}", timeout_s=timeout_s)
 
     async def wait_until_stable(self, *, timeout_s: float = TIMEOUT_S) -> None:
@@ -333,6 +339,14 @@ class Cluster(ClusterView):
                 return
             now = loop.time()
             if now - began >= timeout_s:
-                raise NotReached(f"{what}: not in {timeout_s:g} s: {reason}\n{self.describe()}")
+                raise self.not_reached(what, timeout_s, reason)
             pause = min(2 * pause, LONGEST_POLL_S)
             await asyncio.sleep(max(pause, (now - asked) / SHARE_OF_POLLS))
+
+    def not_reached(self, what: str, timeout_s: float, reason: str = "") -> NotReached:
+        """Returns the error of a wait for `what`: the reason, the state of the cluster, and its latest warnings."""
+        because = f": {reason}" if reason else ""
+        lines = [f"{what}: not in {timeout_s:g} s{because}", self.describe()]
+        if latest := list(self._warnings)[-SHOWN_WARNINGS:]:
+            lines += ["the latest warnings:", *latest]
+        return NotReached("\n".join(lines))

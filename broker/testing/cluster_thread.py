@@ -18,12 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
-from odradek.broker.testing.cluster import (
-    LONGEST_POLL_S,
-    TIMEOUT_S,
-    Cluster,
-    NotReached,
-)
+from odradek.broker.testing.cluster import LONGEST_POLL_S, TIMEOUT_S, Cluster
 from odradek.broker.testing.cluster_view import BrokerStatus
 from odradek.broker.testing.in_process_cluster import in_process_cluster
 from odradek.broker.testing.loop_thread import LoopThread
@@ -214,7 +209,7 @@ class ClusterThread:
         give_up = time.monotonic() + timeout_s
         while not condition():
             if time.monotonic() >= give_up:
-                raise NotReached(f"{what or 'a condition'}: not in {timeout_s:g} s\n{self.describe()}")
+                raise self.call(self.cluster.not_reached, what or "a condition", timeout_s)
             time.sleep(LONGEST_POLL_S)
 
     def wait_for_leader(

@@ -6,7 +6,7 @@ What has been decided is read from the metadata store, what has been done about 
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from pathlib import Path
 
@@ -22,6 +22,12 @@ from odradek.protocol.topic_partition import TopicPartition
 
 HOST = "127.0.0.1"
 SHOWN_PARTITIONS = 20
+SHOWN_TOPICS = 20
+
+
+def no_broker(broker_id: object, ids: Iterable[int]) -> str:
+    """Says that there is no such broker, and which there are."""
+    return f"there is no broker {broker_id!r}; the brokers are {', '.join(map(str, ids))}"
 
 
 class BrokerStatus(Enum):
@@ -55,13 +61,19 @@ class Member:
 
 
 class ClusterView:
-    """`members` are all brokers of the cluster, by id."""
+    """`members` are all brokers of the cluster, by id. Methods raise ValueError for any other id."""
 
     def __init__(self, members: dict[int, Member], store: SharedStore, network: Network) -> None:
         self.members = members
         self.store = store
         self.network = network
         self._assignments: dict[str, tuple[Entry, znodes.TopicAssignment]] = {}
+
+    def member(self, broker_id: int) -> Member:
+        """Returns the broker of this id. Raises ValueError."""
+        if broker_id not in self.members:
+            raise ValueError(no_broker(broker_id, self.members))
+        return self.members[broker_id]
 
     @property
     def ids(self) -> list[int]:
@@ -85,15 +97,15 @@ class ClusterView:
 
     def bootstrap_of(self, broker_id: int) -> str:
         """HOST:PORT of one broker."""
-        return f"{HOST}:{self.members[broker_id].reserved.getsockname()[1]}"
+        return f"{HOST}:{self.member(broker_id).reserved.getsockname()[1]}"
 
     def data_dir(self, broker_id: int) -> Path:
         """The log directory of one broker."""
-        return Path(self.members[broker_id].settings["log.dirs"])
+        return Path(self.member(broker_id).settings["log.dirs"])
 
     def status(self, broker_id: int) -> BrokerStatus:
         """What has been done to a broker last."""
-        return self.members[broker_id].status
+        return self.member(broker_id).status
 
     @property
     def controller(self) -> int | None:
@@ -106,15 +118,17 @@ class ClusterView:
 
     def leader(self, topic: str, partition: int) -> int | None:
         """The id of the broker that leads the partition; None if the elected one does not run, is cut off from the
-        metadata store, or does not know yet.
+        metadata store, or does not know yet. Raises ValueError if there is no such partition.
         """
-        state = self.partition(topic, partition)
+        state = self._known(topic, partition)
         led = None if state is None else self.led(topic, state)
         return None if state is None or led is None else state.leader
 
     def isr(self, topic: str, partition: int) -> set[int]:
-        """The ids of the partition's in-sync replicas, as the metadata store has them."""
-        state = self.partition(topic, partition)
+        """The ids of the partition's in-sync replicas, as the metadata store has them. Raises ValueError if there is
+        no such partition.
+        """
+        state = self._known(topic, partition)
         return set() if state is None else set(state.isr)
 
     def partition(self, topic: str, partition: int) -> PartitionState | None:
@@ -127,6 +141,24 @@ class ClusterView:
         return znodes.parse_state(topic, partition, replicas, entry.data, entry.version)._replace(
             adding=assignment.adding.get(partition, ()), removing=assignment.removing.get(partition, ())
         )
+
+    def _known(self, topic: str, partition: int) -> PartitionState | None:
+        """As `partition`; None only while the controller has not stored the state of a new partition yet. Raises
+        ValueError if there is no such partition.
+        """
+        assignment = self._assignment(topic)
+        if assignment is None:
+            names = self._topic_names()
+            shown = ", ".join(names[:SHOWN_TOPICS]) or "there are none"
+            more = f" and {len(names) - SHOWN_TOPICS} more" if len(names) > SHOWN_TOPICS else ""
+            raise ValueError(f"there is no topic {topic!r}; the topics: {shown}{more}")
+        if partition not in assignment.replicas:
+            raise ValueError(f"topic {topic} has no partition {partition!r}; it has {len(assignment.replicas)}")
+        return self.partition(topic, partition)
+
+    def _topic_names(self) -> list[str]:
+        """The topics that a broker knows, sorted."""
+        return sorted({name for broker in self.brokers.values() for name in broker.metadata.topic_names()})
 
     def is_reassigned(self, topic: str) -> bool:
         """Whether replicas of the topic are being added or removed."""
@@ -145,7 +177,7 @@ class ClusterView:
 
     def replica(self, broker_id: int, topic: str, partition: int) -> Partition | None:
         """A broker's replica of the partition, with its log and, on the leader, its in-sync replicas."""
-        broker = self.brokers.get(broker_id)
+        broker = self.member(broker_id).broker
         return None if broker is None else broker.replica_manager.partitions.get(TopicPartition(topic, partition))
 
     def led(self, topic: str, state: PartitionState) -> Partition | None:
@@ -169,8 +201,7 @@ class ClusterView:
         problems first.
         """
         lines = [self._describe_broker(member) for member in self.members.values()]
-        names = sorted({name for broker in self.brokers.values() for name in broker.metadata.topic_names()})
-        states = [(name, state) for name in names for state in self._states(name)]
+        states = [(name, state) for name in self._topic_names() for state in self._states(name)]
         states.sort(key=lambda each: len(each[1].isr) == len(each[1].replicas) and each[1].leader in each[1].isr)
         lines += [self._describe_partition(name, state) for name, state in states[:SHOWN_PARTITIONS]]
         if len(states) > SHOWN_PARTITIONS:

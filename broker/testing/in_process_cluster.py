@@ -11,8 +11,8 @@ from random import Random
 
 from odradek.broker.network.open_files import open_files_limit
 from odradek.broker.testing.cluster import SESSION_TIMEOUT, Cluster
-from odradek.broker.testing.cluster_view import HOST, Member
-from odradek.broker.testing.quiet_logs import WARNINGS_ONLY
+from odradek.broker.testing.cluster_view import HOST, Member, no_broker
+from odradek.broker.testing.quiet_logs import QUIET_LOGS
 from odradek.broker.testing.setting_texts import setting_texts
 from odradek.timer import Clock
 
@@ -46,18 +46,22 @@ async def in_process_cluster(
 
     With `data_dir`, the brokers' data is kept there, in broker-1 and so on. `settings_of` gives settings to single
     brokers, by id, such as a rack. `open_files`: how many files the process may have open (default: the system's
-    limit). Raises StartError.
+    limit). Raises StartError, and ValueError for impossible arguments.
     """
     keeps_data = data_dir is not None
     if brokers < 1:
         raise ValueError("a cluster has at least one broker")
+    ids = range(1, brokers + 1)
+    for broker_id in settings_of or {}:
+        if broker_id not in ids:
+            raise ValueError(f"settings_of: {no_broker(broker_id, ids)}")
     common = setting_texts({**DEFAULTS, **_replication(brokers), **(settings or {})}, more_settings)
     with contextlib.ExitStack() as stack:
         if data_dir is None:
             data_dir = stack.enter_context(tempfile.TemporaryDirectory(prefix="odradek-"))
-        stack.enter_context(WARNINGS_ONLY)
+        warnings = stack.enter_context(QUIET_LOGS.of_cluster())
         members = []
-        for broker_id in range(1, brokers + 1):
+        for broker_id in ids:
             reserved = stack.enter_context(contextlib.closing(_reserved_port()))
             texts = common | setting_texts((settings_of or {}).get(broker_id, {}), {})
             for name in CHOSEN_BY_THE_CLUSTER:
@@ -68,7 +72,9 @@ async def in_process_cluster(
             texts["log.dirs"] = str(Path(data_dir, f"broker-{broker_id}"))
             members.append(Member(broker_id, texts, reserved))
         most_open = open_files_limit() if open_files is None else open_files
-        cluster = Cluster(members, clock=clock, random=random, open_files=most_open, keeps_data=keeps_data)
+        cluster = Cluster(
+            members, clock=clock, random=random, open_files=most_open, keeps_data=keeps_data, warnings=warnings
+        )
         try:
             await cluster.open()
             yield cluster

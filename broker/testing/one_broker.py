@@ -6,7 +6,7 @@
 Settings are Kafka's and override the single-node server.properties: `in_process_broker(log_segment_bytes=10_000)` or
 `in_process_broker({"log.segment.bytes": "10000"})`. `BrokerThread` runs the broker in a thread of its own, for blocking
 clients; the pytest fixture `odradek_broker` uses it. If the program has not configured structlog, only warnings and
-errors are logged, to stderr.
+errors are logged, to stderr (quiet_logs.py).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from odradek.broker.network.open_files import open_files_limit
 from odradek.broker.server import Broker
 from odradek.broker.settings.config import BrokerConfig
 from odradek.broker.testing.loop_thread import LoopThread
-from odradek.broker.testing.quiet_logs import WARNINGS_ONLY
+from odradek.broker.testing.quiet_logs import QUIET_LOGS
 from odradek.broker.testing.setting_texts import setting_texts
 from odradek.storage.files import Files
 from odradek.timer import Clock
@@ -54,7 +54,7 @@ async def in_process_broker(
             data_dir = stack.enter_context(tempfile.TemporaryDirectory(prefix="odradek-"))
         if data_dir is not None:
             texts["log.dirs"] = str(data_dir)
-        stack.enter_context(WARNINGS_ONLY)
+        stack.enter_context(QUIET_LOGS.of_broker())
         config = BrokerConfig.single_node(texts)
         most_open = open_files_limit() if open_files is None else open_files
         broker = Broker(config, clock=clock, random=random, files=files, open_files=most_open)

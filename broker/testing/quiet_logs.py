@@ -1,58 +1,95 @@
-"""While a broker runs for a test, only warnings and errors are logged, to stderr, unless the program has configured
-structlog.
+"""What brokers within a test log, unless the program has configured structlog: errors and warnings, to stderr. While a
+cluster runs, it keeps the warnings, and a failed wait shows the latest.
+
+structlog's configuration applies to the whole process: every running cluster keeps the warnings of all brokers.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
 import threading
+from collections import deque
+from collections.abc import Iterator
 
 import structlog
 
 from odradek.broker.logging.structured_logging import for_terminal
 
+KEPT_WARNINGS = 200
+LatestWarnings = deque[str]
+"""The latest warnings, a line each, the oldest first."""
 
-class _StandardError:
-    """Writes to the current sys.stderr, which test runners replace for each test."""
+
+class _Log:
+    """Writes errors to the current sys.stderr, which test runners replace for each test."""
+
+    def __init__(self, clusters: list[LatestWarnings]) -> None:
+        self._clusters = clusters
 
     def msg(self, line: str) -> None:
         print(line, file=sys.stderr)
 
-    warning = warn = error = critical = exception = fatal = msg
+    error = critical = exception = fatal = msg
+
+    def warning(self, line: str) -> None:
+        for warnings in tuple(self._clusters):
+            warnings.append(line)
+        if not self._clusters:
+            self.msg(line)
+
+    warn = warning
 
 
-class _WarningsOnly:
-    """While a broker runs, logs only warnings and errors, unless the program has configured structlog.
-
-    structlog's configuration applies to the whole process, so the last of several brokers restores it.
-    """
+class _QuietLogs:
+    """Configures structlog while brokers run. The last of several brokers and clusters restores it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._brokers = 0
+        self._users = 0
+        self._clusters: list[LatestWarnings] = []
 
-    def __enter__(self) -> None:
+    @contextlib.contextmanager
+    def of_broker(self) -> Iterator[None]:
+        """While a single broker runs."""
+        self._begin()
+        try:
+            yield
+        finally:
+            self._end()
+
+    @contextlib.contextmanager
+    def of_cluster(self) -> Iterator[LatestWarnings]:
+        """While a cluster runs. Yields its warnings, which grow."""
+        warnings = LatestWarnings(maxlen=KEPT_WARNINGS)
+        with self.of_broker():
+            self._clusters.append(warnings)
+            try:
+                yield warnings
+            finally:
+                # Two clusters' warnings may be equal: remove this one's.
+                self._clusters[:] = [each for each in self._clusters if each is not warnings]
+
+    def _begin(self) -> None:
         with self._lock:
-            self._brokers += 1
+            self._users += 1
             if not structlog.is_configured():
-                warnings = structlog.make_filtering_bound_logger(logging.WARNING)
                 *processors, renderer = structlog.get_config()["processors"]
                 structlog.configure(
                     processors=[*processors, for_terminal, renderer],
-                    wrapper_class=warnings,
-                    logger_factory=_standard_error,
+                    wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
+                    logger_factory=self._log,
                 )
 
-    def __exit__(self, *_: object) -> None:
+    def _end(self) -> None:
         with self._lock:
-            self._brokers -= 1
-            if self._brokers == 0 and structlog.get_config()["logger_factory"] is _standard_error:
+            self._users -= 1
+            if self._users == 0 and structlog.get_config()["logger_factory"] == self._log:
                 structlog.reset_defaults()
 
+    def _log(self, *_: object) -> _Log:
+        return _Log(self._clusters)
 
-def _standard_error(*_: object) -> _StandardError:
-    return _StandardError()
 
-
-WARNINGS_ONLY = _WarningsOnly()
+QUIET_LOGS = _QuietLogs()

@@ -6,15 +6,16 @@ import asyncio
 import gc
 import time
 import weakref
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
+import structlog
 
 from odradek.broker.peers.network_errors import Disconnected, NodeUnreachable
 from odradek.broker.server import BrokerState
 from odradek.broker.start_error import StartError
-from odradek.broker.testing import BrokerStatus, Cluster, NotReached, in_process_cluster
+from odradek.broker.testing import BrokerStatus, Cluster, NotReached, in_process_broker, in_process_cluster
 from odradek.broker.testing.node_loop import NodeEnded
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
@@ -120,9 +121,7 @@ async def test_a_topic_can_have_chosen_replicas(cluster: Cluster) -> None:
     await cluster.create_topic("chosen", assignments={0: [3, 1], 1: [2, 3]}, configs={"retention.ms": 1000})
     assert cluster.leader("chosen", 0) == 3
     assert cluster.leader("chosen", 1) == 2
-    assert cluster.leader("chosen", 2) is None
     assert cluster.isr("chosen", 0) == {1, 3}
-    assert cluster.isr("chosen", 2) == set()
     assert cluster.brokers[1].metadata.topic_config("chosen") == {"retention.ms": "1000"}
 
 
@@ -417,6 +416,65 @@ async def test_with_frozen_replication_acks_all_waits_until_it_goes_on(cluster: 
     assert await values(cluster.bootstrap_of(leader), "t") == [b"acks=1", b"acks=all"]
 
 
+# --- misspelt
+
+
+UNKNOWN_BROKER: dict[str, Callable[[Cluster], object]] = {
+    "kill": lambda cluster: cluster.kill(7),
+    "pause": lambda cluster: cluster.pause(7),
+    "resume": lambda cluster: cluster.resume(7),
+    "cut": lambda cluster: cluster.cut(1, 7),
+    "cut_off": lambda cluster: cluster.cut_off(7),
+    "cut_from_store": lambda cluster: cluster.cut_from_store(7),
+    "heal": lambda cluster: cluster.heal(7),
+    "heal, other": lambda cluster: cluster.heal(1, 7),
+    "freeze_replication": lambda cluster: cluster.freeze_replication(7),
+    "thaw": lambda cluster: cluster.thaw(7),
+    "status": lambda cluster: cluster.status(7),
+    "bootstrap_of": lambda cluster: cluster.bootstrap_of(7),
+    "data_dir": lambda cluster: cluster.data_dir(7),
+    "replica": lambda cluster: cluster.replica(7, "t", 0),
+}
+UNKNOWN_BROKER_AWAITED: dict[str, Callable[[Cluster], Awaitable[object]]] = {
+    "start": lambda cluster: cluster.start(7),
+    "stop": lambda cluster: cluster.stop(7),
+    "restart": lambda cluster: cluster.restart(7),
+    "wait_for_leader": lambda cluster: cluster.wait_for_leader("t", 0, 7),
+    "wait_for_isr": lambda cluster: cluster.wait_for_isr("t", 0, {1, 7}),
+}
+NO_BROKER = r"there is no broker 7; the brokers are 1, 2, 3"
+
+
+async def test_a_broker_that_is_not_there_is_an_error_that_says_which_there_are(cluster: Cluster) -> None:
+    for name, act in UNKNOWN_BROKER.items():
+        with pytest.raises(ValueError, match=NO_BROKER):
+            pytest.fail(f"{name}: {act(cluster)}")
+    for name, await_ in UNKNOWN_BROKER_AWAITED.items():
+        with pytest.raises(ValueError, match=NO_BROKER):
+            pytest.fail(f"{name}: {await await_(cluster)}")
+    with pytest.raises(ValueError, match="there is no broker None"):
+        cluster.kill(None)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=f"settings_of: {NO_BROKER}"):
+        async with in_process_cluster(settings_of={7: {"broker.rack": "a"}}):
+            pass
+    await cluster.wait_until_stable()
+
+
+async def test_a_misspelt_topic_and_a_missing_partition_are_errors(cluster: Cluster) -> None:
+    for look in (cluster.leader, cluster.isr):
+        with pytest.raises(ValueError, match=r"there is no topic 'T'; the topics: t$"):
+            look("T", 0)
+        with pytest.raises(ValueError, match=r"topic t has no partition 1; it has 1$"):
+            look("t", 1)
+    async with in_process_cluster(brokers=1) as empty:
+        with pytest.raises(ValueError, match="there is no topic 't'; the topics: there are none"):
+            empty.leader("t", 0)
+        for number in range(22):
+            await empty.create_topic(f"t{number:02}")
+        with pytest.raises(ValueError, match=r"t18, t19 and 2 more$"):
+            empty.leader("t", 0)
+
+
 # --- waiting
 
 
@@ -436,11 +494,38 @@ async def test_a_wait_that_fails_shows_the_state_of_the_cluster(cluster: Cluster
     assert f"{leader} is leader in epoch 0 with offsets 0 to 0, high watermark 0" in text
 
 
+async def test_warnings_are_shown_when_a_wait_fails_and_not_before(
+    cluster: Cluster, capfd: pytest.CaptureFixture[str]
+) -> None:
+    gone = leader_of(cluster)
+    cluster.kill(gone)
+    await cluster.wait_until(lambda: cluster.leader("t", 0) in OTHERS[gone])
+    with pytest.raises(NotReached) as failure:
+        await cluster.wait_until(lambda: False, what="never", timeout_s=0)
+    state, _, warnings = str(failure.value).partition("the latest warnings:\n")
+    assert "broker not reached" not in state
+    assert "broker not reached" in warnings
+    assert f"broker_id={gone}" in warnings
+    assert capfd.readouterr() == ("", "")
+    structlog.get_logger().error("disk failed")
+    assert "disk failed" in capfd.readouterr().err
+
+
+async def test_a_single_broker_warns_on_stderr_after_a_cluster_has_ended(capfd: pytest.CaptureFixture[str]) -> None:
+    async with in_process_broker():
+        async with in_process_cluster(brokers=1):
+            structlog.get_logger().warning("within")
+        structlog.get_logger().warning("after")
+    assert not structlog.is_configured()
+    assert "within" not in (shown := capfd.readouterr().err)
+    assert "after" in shown
+
+
 @pytest.mark.parametrize(
     ("waiting", "reason"),
     [
         (lambda cluster: cluster.wait_for_leader("absent", 0, timeout_s=0), "there is no partition absent-0"),
-        (lambda cluster: cluster.wait_for_leader("t", 0, 7, timeout_s=0), "broker 7 as the leader of t-0"),
+        (lambda cluster: cluster.wait_for_leader("t", 1, 3, timeout_s=0), "broker 3 as the leader of t-1"),
         (lambda cluster: cluster.wait_until(lambda: 0, timeout_s=0, what="zero"), "zero: not in 0 s"),
     ],
 )
