@@ -98,7 +98,8 @@ class Setting:
     `documentation`  one sentence
     `takes_effect`   whether it has an effect in Odradek today
     `protects`       whether a value other than the default promises protection: a login, encryption, access rules, a
-                     limit for others. While such a setting has no effect, such a value is refused
+                     limit for others. While such a setting has no effect, such a value is refused. A setting that only
+                     tunes a protection (how often, in which format) promises nothing
     `update_mode`    for broker settings
     `synonyms`       topic setting: the broker settings that supply its default, in order of precedence;
                      broker setting: names, including its own, of which the first that is set wins

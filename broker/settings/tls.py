@@ -34,7 +34,7 @@ TLS_SETTINGS = (
             doc="The file with this node's key and certificates."),
     Setting("ssl.keystore.password", PASSWORD, None, MEDIUM, update_mode=PER_BROKER, protects=True,
             doc="The password of the keystore file."),
-    Setting("ssl.keystore.type", STRING, "JKS", MEDIUM, update_mode=PER_BROKER, protects=True,
+    Setting("ssl.keystore.type", STRING, "JKS", MEDIUM, update_mode=PER_BROKER,
             doc="The format of the keystore file."),
     Setting("ssl.principal.mapping.rules", STRING, "DEFAULT", LOW, protects=True,
             doc="The rules that map a certificate's distinguished name to a user name."),
@@ -52,7 +52,7 @@ TLS_SETTINGS = (
             doc="The file with trusted certificates."),
     Setting("ssl.truststore.password", PASSWORD, None, MEDIUM, update_mode=PER_BROKER, protects=True,
             doc="The password of the truststore file."),
-    Setting("ssl.truststore.type", STRING, "JKS", MEDIUM, update_mode=PER_BROKER, protects=True,
+    Setting("ssl.truststore.type", STRING, "JKS", MEDIUM, update_mode=PER_BROKER,
             doc="The format of the truststore file."),
 )
 # fmt: on

@@ -37,7 +37,7 @@ ZOOKEEPER_SETTINGS = (
             doc="The file with the key and certificates presented to ZooKeeper."),
     Setting("zookeeper.ssl.keystore.password", PASSWORD, None, MEDIUM, protects=True,
             doc="The password of the keystore for ZooKeeper."),
-    Setting("zookeeper.ssl.keystore.type", STRING, None, MEDIUM, protects=True,
+    Setting("zookeeper.ssl.keystore.type", STRING, None, MEDIUM,
             doc="The format of the keystore for ZooKeeper."),
     Setting("zookeeper.ssl.ocsp.enable", BOOLEAN, False, LOW, protects=True,
             doc="Whether certificate status is checked online (OCSP) for TLS to ZooKeeper."),
@@ -47,7 +47,7 @@ ZOOKEEPER_SETTINGS = (
             doc="The file with the certificates trusted for ZooKeeper."),
     Setting("zookeeper.ssl.truststore.password", PASSWORD, None, MEDIUM, protects=True,
             doc="The password of the truststore for ZooKeeper."),
-    Setting("zookeeper.ssl.truststore.type", STRING, None, MEDIUM, protects=True,
+    Setting("zookeeper.ssl.truststore.type", STRING, None, MEDIUM,
             doc="The format of the truststore for ZooKeeper."),
 )
 # fmt: on

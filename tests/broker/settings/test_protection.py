@@ -17,8 +17,37 @@ from tests.broker.handlers.test_configs_handler import BROKER as BROKER_RESOURCE
 from tests.broker.handlers.test_configs_handler import SET, client
 
 ABOUT_SECURITY = ("ssl.", "sasl.", "zookeeper.ssl.", "password.encoder.", "delegation.token.secret", "security.p")
-HARMLESS = {"ssl.allow.dn.changes", "ssl.allow.san.changes"}
+LOOSEN = {"ssl.allow.dn.changes", "ssl.allow.san.changes"}
 """These loosen a check. A Kafka broker without TLS ignores them, too."""
+TUNE = {
+    "sasl.kerberos.kinit.cmd": "/bin/kinit",
+    "sasl.kerberos.min.time.before.relogin": "58",
+    "sasl.kerberos.ticket.renew.jitter": "0.1",
+    "sasl.kerberos.ticket.renew.window.factor": "0.7",
+    "sasl.login.connect.timeout.ms": "58",
+    "sasl.login.read.timeout.ms": "58",
+    "sasl.login.refresh.buffer.seconds": "58",
+    "sasl.login.refresh.min.period.seconds": "58",
+    "sasl.login.refresh.window.factor": "0.7",
+    "sasl.login.refresh.window.jitter": "0.1",
+    "sasl.login.retry.backoff.max.ms": "58",
+    "sasl.login.retry.backoff.ms": "58",
+    "sasl.oauthbearer.clock.skew.seconds": "58",
+    "sasl.oauthbearer.jwks.endpoint.refresh.ms": "58",
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms": "58",
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms": "58",
+    "sasl.oauthbearer.scope.claim.name": "scp",
+    "sasl.oauthbearer.sub.claim.name": "scp",
+    "ssl.keystore.type": "PKCS12",
+    "ssl.truststore.type": "PKCS12",
+    "zookeeper.ssl.keystore.type": "PKCS12",
+    "zookeeper.ssl.truststore.type": "PKCS12",
+    "password.encoder.cipher.algorithm": "AES/GCM/NoPadding",
+    "password.encoder.iterations": "8192",
+    "password.encoder.key.length": "256",
+    "password.encoder.keyfactory.algorithm": "AES/GCM/NoPadding",
+}
+"""These only say when, how often or in which format a mechanism works. If it is not enabled, they promise nothing."""
 
 REFUSED = {
     "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
@@ -70,10 +99,26 @@ def test_kafkas_defaults_and_empty_values_of_protection_settings_are_accepted() 
     BrokerConfig.from_mapping(texts).check_protection()
 
 
-def test_every_security_setting_without_effect_is_marked_as_protecting() -> None:
+def test_every_other_security_setting_without_effect_is_marked_as_protecting() -> None:
     for name, setting in {**BROKER, **AUTHORIZER}.items():
-        if name.startswith(ABOUT_SECURITY) and name not in HARMLESS:
-            assert setting.protects, name
+        if name.startswith(ABOUT_SECURITY):
+            assert setting.protects == (name not in LOOSEN | TUNE.keys()), name
+
+
+def test_a_setting_that_tunes_a_missing_mechanism_is_accepted_with_a_warning() -> None:
+    prefixed = {f"listener.name.x.{name}": text for name, text in TUNE.items() if name.startswith("sasl.")}
+    config = BrokerConfig.from_mapping(TUNE | prefixed)
+    config.check_protection()
+    assert config.names_without_effect() == sorted(TUNE | prefixed)
+
+
+@pytest.mark.parametrize("prefix", ["", "listener.name.plaintext."])
+async def test_a_setting_that_tunes_a_missing_mechanism_can_be_changed(prefix: str) -> None:
+    name = f"{prefix}sasl.kerberos.min.time.before.relogin"
+    ours = await client()
+    answer = await ours.modify(BROKER_RESOURCE, str(BROKER_ID), [[name, SET, "58000"]])
+    assert answer.error_code == ErrorCode.NONE
+    assert ours.harness.config.given[name] == "58000"
 
 
 def test_a_protection_setting_that_takes_effect_is_accepted() -> None:
