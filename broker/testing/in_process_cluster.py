@@ -12,7 +12,7 @@ from random import Random
 from odradek.broker.network.open_files import open_files_limit
 from odradek.broker.testing.cluster import SESSION_TIMEOUT, Cluster
 from odradek.broker.testing.cluster_view import HOST, Member, no_broker
-from odradek.broker.testing.quiet_logs import QUIET_LOGS
+from odradek.broker.testing.quiet_logs import QUIET_LOGS, no_warnings
 from odradek.broker.testing.setting_texts import setting_texts
 from odradek.timer import Clock
 
@@ -59,7 +59,8 @@ async def in_process_cluster(
     with contextlib.ExitStack() as stack:
         if data_dir is None:
             data_dir = stack.enter_context(tempfile.TemporaryDirectory(prefix="odradek-"))
-        warnings = stack.enter_context(QUIET_LOGS.of_cluster())
+        stack.enter_context(QUIET_LOGS.shown())
+        warnings = no_warnings()
         members = []
         for broker_id in ids:
             reserved = stack.enter_context(contextlib.closing(_reserved_port()))
@@ -77,6 +78,7 @@ async def in_process_cluster(
         )
         try:
             await cluster.open()
+            stack.enter_context(QUIET_LOGS.kept_in(warnings))
             yield cluster
         finally:
             await cluster.close()

@@ -54,7 +54,7 @@ async def in_process_broker(
             data_dir = stack.enter_context(tempfile.TemporaryDirectory(prefix="odradek-"))
         if data_dir is not None:
             texts["log.dirs"] = str(data_dir)
-        stack.enter_context(QUIET_LOGS.of_broker())
+        stack.enter_context(QUIET_LOGS.shown())
         config = BrokerConfig.single_node(texts)
         most_open = open_files_limit() if open_files is None else open_files
         broker = Broker(config, clock=clock, random=random, files=files, open_files=most_open)

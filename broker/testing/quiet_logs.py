@@ -1,5 +1,5 @@
-"""What brokers within a test log, unless the program has configured structlog: errors and warnings, to stderr. While a
-cluster runs, it keeps the warnings, and a failed wait shows the latest.
+"""What brokers within a test log, unless the program has configured structlog: errors and warnings, to stderr. A
+cluster that has started keeps the warnings, and a failed wait shows the latest.
 
 structlog's configuration applies to the whole process: every running cluster keeps the warnings of all brokers.
 """
@@ -19,7 +19,11 @@ from odradek.broker.logging.structured_logging import for_terminal
 
 KEPT_WARNINGS = 200
 LatestWarnings = deque[str]
-"""The latest warnings, a line each, the oldest first."""
+"""The latest warnings of a cluster's brokers, a line each, the oldest first."""
+
+
+def no_warnings() -> LatestWarnings:
+    return LatestWarnings(maxlen=KEPT_WARNINGS)
 
 
 class _Log:
@@ -51,8 +55,8 @@ class _QuietLogs:
         self._clusters: list[LatestWarnings] = []
 
     @contextlib.contextmanager
-    def of_broker(self) -> Iterator[None]:
-        """While a single broker runs."""
+    def shown(self) -> Iterator[None]:
+        """While a broker runs: errors and warnings are shown."""
         self._begin()
         try:
             yield
@@ -60,16 +64,14 @@ class _QuietLogs:
             self._end()
 
     @contextlib.contextmanager
-    def of_cluster(self) -> Iterator[LatestWarnings]:
-        """While a cluster runs. Yields its warnings, which grow."""
-        warnings = LatestWarnings(maxlen=KEPT_WARNINGS)
-        with self.of_broker():
-            self._clusters.append(warnings)
-            try:
-                yield warnings
-            finally:
-                # Two clusters' warnings may be equal: remove this one's.
-                self._clusters[:] = [each for each in self._clusters if each is not warnings]
+    def kept_in(self, warnings: LatestWarnings) -> Iterator[None]:
+        """While a cluster runs: warnings are kept."""
+        self._clusters.append(warnings)
+        try:
+            yield
+        finally:
+            # Two clusters' warnings may be equal: remove this one's.
+            self._clusters[:] = [each for each in self._clusters if each is not warnings]
 
     def _begin(self) -> None:
         with self._lock:

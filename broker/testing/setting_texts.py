@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from odradek.broker.settings.config import broker_setting
+
 
 def setting_texts(settings: Mapping[str, object], more_settings: Mapping[str, object]) -> dict[str, str]:
-    """Returns all settings as texts; `more_settings` have underscores for dots, and override the others."""
+    """Returns all settings as texts. `more_settings`, the keyword arguments of a test, have underscores for dots and
+    override the others. Raises ValueError if one of them is unknown. Of `settings` a broker ignores unknown ones, as
+    Kafka does.
+    """
     named = {name.replace("_", "."): value for name, value in more_settings.items()}
+    unknown = [name for name in named if broker_setting(name) is None]
+    if unknown:
+        raise ValueError(f"there is no setting {', '.join(unknown)}")
     return {name: _text(value) for name, value in {**settings, **named}.items()}
 
 

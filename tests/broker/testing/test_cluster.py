@@ -511,6 +511,17 @@ async def test_warnings_are_shown_when_a_wait_fails_and_not_before(
     assert "disk failed" in capfd.readouterr().err
 
 
+async def test_misspelt_settings_are_noticed(capfd: pytest.CaptureFixture[str]) -> None:
+    for start in (in_process_broker, in_process_cluster):
+        with pytest.raises(ValueError, match=r"there is no setting num\.partition$"):
+            async with start(num_partition=1):  # type: ignore[operator]
+                pass
+    async with in_process_cluster(brokers=1, settings={"a.plugin.of.ours": 1}, num_partitions=2):
+        pass
+    assert "unknown settings ignored" in (shown := capfd.readouterr().err)
+    assert "a.plugin.of.ours" in shown
+
+
 async def test_a_single_broker_warns_on_stderr_after_a_cluster_has_ended(capfd: pytest.CaptureFixture[str]) -> None:
     async with in_process_broker():
         async with in_process_cluster(brokers=1):
