@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 
 from odradek.broker.coordinator.group import state as group_state
 from odradek.broker.coordinator.transaction import state as transaction_state
-from odradek.broker.handlers.api_row import ApiRow
+from odradek.broker.handlers.api_row import ApiRow, ApiTable
 from odradek.broker.handlers.api_table import api_table
+from odradek.broker.handlers.version_history import VERSION_HISTORY
 from odradek.broker.settings import AUTHORIZER_SETTINGS, BROKER_GROUPS, TOPIC, Setting, value_text
 from odradek.broker.settings.setting import UpdateMode
 from odradek.protocol.api_keys import ApiKey
@@ -78,14 +79,19 @@ def supported_apis_page() -> str:
         "# Supported APIs",
         NOTE,
         "",
-        "*Served*: the versions that a client listener answers. *Advertised*: the versions that ApiVersions lists, "
-        "which are Apache Kafka 3.0's. *Codec*: the versions that the protocol package reads and writes, for clients, "
-        "tests and the wire inspector.",
+        "*Served*: the versions that every listener answers and ApiVersions lists: those of Apache Kafka 3.9. *Codec*: "
+        "the versions that the protocol package reads and writes, for clients, tests and the wire inspector.",
         "",
-        *_table(("key", "API", "served", "advertised", "codec"), map(_api_row, table.client_rows())),
+        *_table(("key", "API", "served", "codec"), map(_api_row, table.client_rows())),
         "",
         "Produce and Fetch are listed from 0 because librdkafka before 2.12 disables features otherwise. Produce 0-2 "
         "with message formats 0 and 1, and Fetch 0-3, return UNSUPPORTED_VERSION for each partition.",
+        "",
+        "## What the versions since Kafka 3.0 add",
+        "",
+        "The versions of the other APIs are the same in Kafka 3.0 and 3.9.",
+        "",
+        *_table(("key", "API", "version", "what it adds"), _history(table)),
         "",
         "## Between brokers",
         "",
@@ -207,9 +213,16 @@ def _api_row(row: ApiRow) -> tuple[str, ...]:
         str(int(row.key)),
         row.key.name,
         _range(row.served),
-        _range(row.advertised),
         _range(codec_versions(row.key)),
     )
+
+
+def _history(table: ApiTable) -> Iterator[tuple[str, ...]]:
+    """The versions that are served, of those that the history tells of."""
+    for row in table.client_rows():
+        for version, added in VERSION_HISTORY.get(row.key, {}).items():
+            if version in row.served:
+                yield str(int(row.key)), row.key.name, str(version), added
 
 
 def _codec_versions(key: ApiKey) -> Versions | None:

@@ -1,10 +1,9 @@
 """A row of the API table, and the table itself.
 
-There are four ranges of versions: (a) what the codec knows, from the message's schema; (b) `served`, the versions that
-every listener answers; (c) `between_brokers`, further versions that only the inter-broker listener answers; (d)
-`advertised`, the versions of (b) that ApiVersions lists: Apache Kafka 3.0's table, less what does not work yet. It is
-the table of a single release, since clients infer the release from it. To other brokers ApiVersions lists (c), too
-(docs/decisions/requests-between-brokers.md).
+There are three ranges of versions: (a) what the codec knows, from the message's schema; (b) `served`, the versions that
+every listener answers and ApiVersions lists; (c) `between_brokers`, the versions that only the inter-broker listener
+answers, and that ApiVersions lists to other brokers (docs/decisions/requests-between-brokers.md). A row has either (b)
+or (c).
 """
 
 from __future__ import annotations
@@ -36,7 +35,6 @@ class ApiRow:
     """
 
     __slots__ = (
-        "advertised",
         "authorization",
         "between_brokers",
         "bound_from_bytes",
@@ -58,7 +56,6 @@ class ApiRow:
         handler: Callable[[Handlers], Handler],
         error_response: ErrorResponse,
         *,
-        advertised: tuple[int, int] | None = None,
         between_brokers: tuple[int, int] | None = None,
         partitions_asked: Callable[[Any], Iterable[int]] | None = None,
         bytes_per_partition: int = 4,
@@ -75,7 +72,6 @@ class ApiRow:
         """
         self.key = key
         self.served = Versions(*(served or NEVER))
-        self.advertised = Versions(*(advertised or self.served))
         self.between_brokers = Versions(*(between_brokers or NEVER))
         self.handler = handler
         self.error_response = error_response
@@ -96,12 +92,6 @@ class ApiRow:
     def serves(self, api_version: int) -> bool:
         """Whether some listener answers this version."""
         return api_version in self.served or api_version in self.between_brokers
-
-    @property
-    def advertised_to_brokers(self) -> Versions:
-        """What ApiVersions lists to another broker: one range that begins with the lower of the two."""
-        ranges = [versions for versions in (self.advertised, self.between_brokers) if versions != NEVER]
-        return Versions(ranges[0].lowest, ranges[-1].highest)
 
 
 class ApiTable:

@@ -1,7 +1,9 @@
 """The table of the APIs that are served. Dispatching, ApiVersions and the generated documentation use it.
 
-The versions are Apache Kafka 3.0's. Produce and Fetch are advertised from 0 although message formats 0 and 1 are
-refused for each partition: librdkafka before 2.12 disables features unless the ranges contain the old versions.
+The versions that every listener serves are those of one release, Apache Kafka 3.9, since clients infer the release from
+them; `version_history.py` says what its versions add to those of 3.0. Between brokers they are those of the protocol
+of Kafka 3.0 (broker/peers/inter_broker_protocol.py). Produce and Fetch are served from 0 although message formats 0 and
+1 are refused for each partition: librdkafka before 2.12 disables features unless the ranges contain the old versions.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from odradek.broker.background.stepwise import Steps
+from odradek.broker.handlers.add_partitions import add_partitions_error, partitions_to_add_or_verify
 from odradek.broker.handlers.api_row import ApiRow, ApiTable
 from odradek.broker.handlers.error_responses import (
     find_coordinator_error,
@@ -29,9 +32,7 @@ from odradek.broker.handlers.topics import (
     partitions_to_create,
 )
 from odradek.broker.handlers.transactions import (
-    add_partitions_error,
     partitions_of_markers,
-    partitions_to_add_or_verify,
     write_txn_markers_error,
 )
 from odradek.protocol.api_keys import ApiKey
@@ -141,34 +142,34 @@ def api_table() -> ApiTable:
             ),
             ApiRow(
                 ApiKey.LIST_OFFSETS,
-                (0, 7),
+                (0, 9),
                 lambda handlers: handlers.list_offsets.list_offsets,
                 per_partition(ListOffsetsResponse, "topics", "name", "partitions", "partition_index"),
                 partitions_asked=_count("topics", "partitions"),
             ),
             ApiRow(
                 ApiKey.METADATA,
-                (0, 11),
+                (0, 12),
                 lambda handlers: handlers.metadata.metadata,
                 metadata_error,
             ),
             ApiRow(
                 ApiKey.OFFSET_COMMIT,
-                (0, 8),
+                (0, 9),
                 lambda handlers: handlers.offsets.offset_commit,
                 per_partition(OffsetCommitResponse, "topics", "name", "partitions", "partition_index"),
                 partitions_asked=_count("topics", "partitions"),
             ),
             ApiRow(
                 ApiKey.OFFSET_FETCH,
-                (0, 8),
+                (0, 9),
                 lambda handlers: handlers.offset_fetch.offset_fetch,
                 offset_fetch_error,
                 partitions_asked=offsets_to_fetch,
             ),
             ApiRow(
                 ApiKey.FIND_COORDINATOR,
-                (0, 4),
+                (0, 6),
                 lambda handlers: handlers.coordinators.find_coordinator,
                 find_coordinator_error,
             ),
@@ -179,7 +180,6 @@ def api_table() -> ApiTable:
                 top_level(JoinGroupResponse, protocol_name=""),
                 partitions_asked=lambda request: (len(request.protocols),),
                 bytes_per_partition=3,
-                advertised=(0, 7),
             ),
             ApiRow(ApiKey.HEARTBEAT, (0, 4), lambda handlers: handlers.groups.heartbeat, top_level(HeartbeatResponse)),
             ApiRow(
@@ -187,7 +187,6 @@ def api_table() -> ApiTable:
                 (0, 5),
                 lambda handlers: handlers.groups.leave_group,
                 top_level(LeaveGroupResponse),
-                advertised=(0, 4),
             ),
             ApiRow(
                 ApiKey.SYNC_GROUP, (0, 5), lambda handlers: handlers.groups.sync_group, top_level(SyncGroupResponse)
@@ -203,7 +202,6 @@ def api_table() -> ApiTable:
                 (0, 5),
                 lambda handlers: handlers.group_admin.list_groups,
                 top_level(ListGroupsResponse),
-                advertised=(0, 4),
             ),
             ApiRow(
                 ApiKey.DELETE_GROUPS,
@@ -220,7 +218,7 @@ def api_table() -> ApiTable:
             ),
             ApiRow(
                 ApiKey.TXN_OFFSET_COMMIT,
-                (0, 3),
+                (0, 4),
                 lambda handlers: handlers.offsets.txn_offset_commit,
                 per_partition(TxnOffsetCommitResponse, "topics", "name", "partitions", "partition_index"),
                 partitions_asked=_count("topics", "partitions"),
@@ -233,7 +231,7 @@ def api_table() -> ApiTable:
             ),
             ApiRow(
                 ApiKey.API_VERSIONS,
-                (0, 3),
+                (0, 4),
                 lambda handlers: handlers.api_versions.api_versions,
                 top_level(ApiVersionsResponse),
             ),
@@ -257,7 +255,7 @@ def api_table() -> ApiTable:
             ),
             ApiRow(
                 ApiKey.INIT_PRODUCER_ID,
-                (0, 4),
+                (0, 5),
                 lambda handlers: handlers.transactions.init_producer_id,
                 top_level(InitProducerIdResponse, producer_id=-1, producer_epoch=-1),
             ),
@@ -270,19 +268,18 @@ def api_table() -> ApiTable:
             ),
             ApiRow(
                 ApiKey.ADD_PARTITIONS_TO_TXN,
-                (0, 3),
-                lambda handlers: handlers.transactions.add_partitions_to_txn,
+                (0, 5),
+                lambda handlers: handlers.add_partitions.add_partitions_to_txn,
                 add_partitions_error,
-                between_brokers=(4, 4),
                 partitions_asked=partitions_to_add_or_verify,
             ),
             ApiRow(
                 ApiKey.ADD_OFFSETS_TO_TXN,
-                (0, 3),
+                (0, 4),
                 lambda handlers: handlers.transactions.add_offsets_to_txn,
                 top_level(AddOffsetsToTxnResponse),
             ),
-            ApiRow(ApiKey.END_TXN, (0, 3), lambda handlers: handlers.transactions.end_txn, top_level(EndTxnResponse)),
+            ApiRow(ApiKey.END_TXN, (0, 4), lambda handlers: handlers.transactions.end_txn, top_level(EndTxnResponse)),
             ApiRow(
                 ApiKey.WRITE_TXN_MARKERS,
                 (0, 1),
@@ -298,7 +295,7 @@ def api_table() -> ApiTable:
             ),
             ApiRow(
                 ApiKey.LIST_TRANSACTIONS,
-                (0, 0),
+                (0, 1),
                 lambda handlers: handlers.transactions.list_transactions,
                 top_level(ListTransactionsResponse),
             ),
@@ -311,7 +308,7 @@ def api_table() -> ApiTable:
             ),
             ApiRow(
                 ApiKey.DESCRIBE_LOG_DIRS,
-                (0, 2),
+                (0, 4),
                 lambda handlers: handlers.log_dirs.describe_log_dirs,
                 top_level(DescribeLogDirsResponse),
                 partitions_asked=_count("topics", "partitions"),
@@ -324,19 +321,19 @@ def api_table() -> ApiTable:
             ),
             ApiRow(
                 ApiKey.DESCRIBE_ACLS,
-                (0, 2),
+                (0, 3),
                 lambda handlers: handlers.acls.describe_acls,
                 top_level(DescribeAclsResponse),
             ),
             ApiRow(
                 ApiKey.CREATE_ACLS,
-                (0, 2),
+                (0, 3),
                 lambda handlers: handlers.acls.create_acls,
                 per_item(CreateAclsResponse, ("creations", "results")),
             ),
             ApiRow(
                 ApiKey.DELETE_ACLS,
-                (0, 2),
+                (0, 3),
                 lambda handlers: handlers.acls.delete_acls,
                 per_item(DeleteAclsResponse, ("filters", "filter_results")),
             ),
@@ -401,7 +398,7 @@ def api_table() -> ApiTable:
             ),
             ApiRow(
                 ApiKey.DESCRIBE_CLUSTER,
-                (0, 0),
+                (0, 1),
                 lambda handlers: handlers.cluster.describe_cluster,
                 top_level(DescribeClusterResponse),
             ),

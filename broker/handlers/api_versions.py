@@ -26,10 +26,8 @@ class ServedApi(Protocol):
     """The columns of the API table that ApiVersions lists."""
 
     key: ApiKey
-    advertised: Versions
-
-    @property
-    def advertised_to_brokers(self) -> Versions: ...
+    served: Versions
+    between_brokers: Versions
 
 
 class ApiVersionsHandler:
@@ -45,7 +43,7 @@ class ApiVersionsHandler:
             own = next(row for row in self._apis if row.key == ApiKey.API_VERSIONS)
             return ApiVersionsResponse(
                 error_code=ErrorCode.UNSUPPORTED_VERSION,
-                api_keys=[ApiVersionsResponse.ApiVersion(api_key=own.key, max_version=own.advertised.highest)],
+                api_keys=[ApiVersionsResponse.ApiVersion(api_key=own.key, max_version=own.served.highest)],
             )
         if context.api_version >= 3:
             software = (request.client_software_name, request.client_software_version)
@@ -64,6 +62,6 @@ class ApiVersionsHandler:
     def _shown(self, row: ServedApi, connection: ConnectionInfo) -> Versions:
         software = connection.client_software
         is_broker = software is not None and software[0] == BROKER_SOFTWARE
-        if is_broker and connection.listener.name == self._inter_broker_listener:
-            return row.advertised_to_brokers
-        return row.advertised
+        if is_broker and row.served == NEVER and connection.listener.name == self._inter_broker_listener:
+            return row.between_brokers
+        return row.served

@@ -20,6 +20,7 @@ from odradek.protocol.topic_partition import TopicPartition
 from odradek.protocol.wire_codes import CoordinatorType
 
 FIRST_BATCHED_VERSION = 4
+FIRST_VERSION_WITH_SHARE_GROUPS = 6
 NO_NODE = -1
 
 
@@ -43,7 +44,8 @@ class FindCoordinatorHandler:
         """Returns the leader of the key's partition of the internal topic. From v4 on there is a result for each key.
 
         Returns COORDINATOR_NOT_AVAILABLE if the partition has no leader. If the topic does not exist yet, this request
-        creates it. Returns INVALID_REQUEST for other types.
+        creates it. No broker coordinates share groups (KIP-932), as in Kafka 3.9. Returns INVALID_REQUEST for other
+        types.
         """
         if context.api_version >= FIRST_BATCHED_VERSION:
             keys = yield from once(request.coordinator_keys)
@@ -61,11 +63,11 @@ class FindCoordinatorHandler:
     def _coordinator(self, key_type: int, key: str, context: RequestContext) -> FindCoordinatorResponse.Coordinator:
         result = FindCoordinatorResponse.Coordinator(key=key, node_id=NO_NODE, host="", port=-1)
         topic = TOPICS.get(cast(CoordinatorType, key_type))
-        if topic is None:
+        if topic is None and not _is_share_group(key_type, context):
             result.error_code = ErrorCode.INVALID_REQUEST
             result.error_message = f"Unknown coordinator type {key_type}"
             return result
-        broker_id, endpoint = self._leader(topic, key, context)
+        broker_id, endpoint = (NO_NODE, None) if topic is None else self._leader(topic, key, context)
         if endpoint is None:
             result.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
             result.error_message = ErrorCode.COORDINATOR_NOT_AVAILABLE.message
@@ -88,3 +90,7 @@ class FindCoordinatorHandler:
             return NO_NODE, None
         leader = metadata.brokers.get(partition.leader)
         return partition.leader, None if leader is None else leader.endpoint(context.listener.name)
+
+
+def _is_share_group(key_type: int, context: RequestContext) -> bool:
+    return key_type == CoordinatorType.SHARE and context.api_version >= FIRST_VERSION_WITH_SHARE_GROUPS

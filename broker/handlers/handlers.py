@@ -13,6 +13,7 @@ from odradek.broker.controller.metadata_store import MetadataStore
 from odradek.broker.coordinator.coordinators import Coordinators
 from odradek.broker.coordinator.group.zookeeper_offsets import ZooKeeperOffsets
 from odradek.broker.handlers.acls import AclHandlers
+from odradek.broker.handlers.add_partitions import AddPartitionsHandler
 from odradek.broker.handlers.api_versions import ApiVersionsHandler, ServedApi
 from odradek.broker.handlers.cluster import DescribeClusterHandler
 from odradek.broker.handlers.cluster_changes import ClusterChangeHandlers
@@ -97,6 +98,7 @@ class Handlers:
         self.group_admin = GroupAdminHandlers(groups, max_response_bytes)
         self.offsets = OffsetHandlers(groups, metadata, config, clock, verification, zookeeper_offsets, spawn)
         self.offset_fetch = OffsetFetchHandler(groups, metadata, zookeeper_offsets, spawn, max_response_bytes)
+        self.add_partitions = AddPartitionsHandler(coordinators.transactions, metadata)
         self.transactions = TransactionHandlers(
-            coordinators.transactions, metadata, internal_topics, coordinators.new_producer_id, max_response_bytes
+            coordinators.transactions, internal_topics, coordinators.new_producer_id, max_response_bytes
         )

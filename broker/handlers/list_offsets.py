@@ -9,7 +9,14 @@ from collections import Counter
 
 from odradek.broker.background.stepwise import Pace, Steps
 from odradek.broker.handlers.answer_size import AnswerSize
-from odradek.broker.replica.partition_offsets import EARLIEST, LATEST, MAX_TIMESTAMP, offsets_before
+from odradek.broker.replica.partition_offsets import (
+    EARLIEST,
+    EARLIEST_LOCAL,
+    LATEST,
+    LATEST_TIERED,
+    MAX_TIMESTAMP,
+    offsets_before,
+)
 from odradek.broker.replica.replica_manager import ReplicaManager
 from odradek.broker.requests.request_context import RequestContext
 from odradek.protocol.errors import ErrorCode, ProtocolError
@@ -26,7 +33,7 @@ DEBUGGING_REPLICA = -2
 FIRST_VERSION_WITH_LEADER_EPOCH = 4
 FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
 
-FIRST_VERSIONS = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7}
+FIRST_VERSIONS = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 """The first version that supports each negative timestamp."""
 
 _Partition = ListOffsetsRequest.ListOffsetsPartition

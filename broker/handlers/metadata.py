@@ -12,16 +12,18 @@
     (D) A partition whose leader is not alive returns LEADER_NOT_AVAILABLE. If the leader has no endpoint on this
         listener, the error is LISTENER_NOT_FOUND, before v6 LEADER_NOT_AVAILABLE. Version 0 names only live replicas,
         and returns REPLICA_NOT_AVAILABLE if some are missing.
-    (E) Versions 10 and 11 have fields for topic ids and null names, but do not support them (KAFKA-9773):
-        INVALID_REQUEST for every topic.
+    (E) From version 12 on topics can be named by their ids (KIP-516). If one of them is, names do not count. An unknown
+        id returns UNKNOWN_TOPIC_ID; no topic is created for it. Versions 10 and 11 have the fields, but do not support
+        them (KAFKA-9773): INVALID_REQUEST for every topic. So does a topic with neither name nor id.
 
 Source: Kafka's `KafkaApis.handleTopicMetadataRequest`, `ZkMetadataCache`, `AutoTopicCreationManager`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, cast
+from uuid import UUID
 
 from odradek.broker.background.stepwise import Pace, Steps
 from odradek.broker.background.tasks import Spawn
@@ -31,7 +33,6 @@ from odradek.broker.controller.state import NewTopic
 from odradek.broker.coordinator.internal_topics import InternalTopics
 from odradek.broker.handlers.answered_later import answered_later
 from odradek.broker.handlers.authorized_operations import ALL_ON_CLUSTER, ALL_ON_TOPIC, NOT_ASKED
-from odradek.broker.handlers.error_responses import metadata_error
 from odradek.broker.metadata.metadata_cache import (
     INTERNAL_TOPICS,
     NO_LEADER,
@@ -44,7 +45,7 @@ from odradek.broker.metadata.topic_names import topic_name_fault
 from odradek.broker.requests.request_bound import MAX_PARTITIONS_PER_REQUEST
 from odradek.broker.requests.request_context import RequestContext
 from odradek.broker.settings.config import BrokerConfig
-from odradek.protocol.errors import ErrorCode
+from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from odradek.protocol.schema import ZERO_UUID
 
@@ -54,6 +55,14 @@ ResponsePartition = MetadataResponse.MetadataResponsePartition
 NO_PARTITIONS: list[ResponsePartition] = []
 """The partitions of every topic that does not exist, shared by all responses."""
 CLUSTER_OPERATIONS_VERSIONS = range(8, 11)
+FIRST_VERSION_WITH_IDS = 12
+
+
+class Asked(NamedTuple):
+    """The topics of a request, each once: by name, or by id (E). `names` None: all topics (A)."""
+
+    names: Iterable[str] | None
+    ids: Iterable[UUID] = ()
 
 
 class MetadataHandler:
@@ -77,30 +86,45 @@ class MetadataHandler:
 
     def metadata(self, request: MetadataRequest, context: RequestContext) -> Steps[Any]:
         """Responds at once unless topics must be created (B) or the request names very many."""
-        names: dict[str, None] | None = None
-        if request.topics or (request.topics is not None and context.api_version > 0):
-            names = {}
+        asked = yield from self._asked(request, context)
         missing = []
         pace = Pace()
-        for topic in request.topics or ():
-            name = topic.name
-            if name is None or topic.topic_id != ZERO_UUID:
-                return (yield from metadata_error(request, ErrorCode.INVALID_REQUEST))  # (E)
-            assert names is not None
-            if name not in names and self._is_to_be_created(name, request):
+        for name in asked.names or ():
+            if self._is_to_be_created(name, request):
                 missing.append(name)
-            names[name] = None
             if pace.step_ends():
                 yield
         if not missing:
-            return (yield from self._response(request, context, names, {}))
-        return answered_later(self._create_and_answer(request, context, names, missing), context, self._spawn)
+            return (yield from self._response(request, context, asked, {}))
+        return answered_later(self._create_and_answer(request, context, asked, missing), context, self._spawn)
+
+    def _asked(self, request: MetadataRequest, context: RequestContext) -> Steps[Asked]:
+        """Raises INVALID_REQUEST (E)."""
+        if request.topics is None or not (request.topics or context.api_version):
+            return Asked(None)
+        names: dict[str | None, None] = {}
+        ids: dict[UUID, None] = {}
+        pace = Pace()
+        for topic in request.topics:
+            if topic.topic_id != ZERO_UUID:
+                ids[topic.topic_id] = None
+            else:
+                names[topic.name] = None
+            if pace.step_ends():
+                yield
+        if context.api_version < FIRST_VERSION_WITH_IDS and (ids or None in names):
+            raise ProtocolError(ErrorCode.INVALID_REQUEST, "Topic ids require version 12, and so do null names")
+        if ids:
+            return Asked((), ids)
+        if None in names:
+            raise ProtocolError(ErrorCode.INVALID_REQUEST, "A topic has neither a name nor an id")
+        return Asked(cast("dict[str, None]", names))
 
     async def _create_and_answer(
-        self, request: MetadataRequest, context: RequestContext, names: Iterable[str] | None, missing: list[str]
+        self, request: MetadataRequest, context: RequestContext, asked: Asked, missing: list[str]
     ) -> MetadataResponse:
         failures = await self._create(missing)
-        answering = self._response(request, context, names, failures)
+        answering = self._response(request, context, asked, failures)
         return await self._turns.take(answering)
 
     def _is_to_be_created(self, name: str, request: MetadataRequest) -> bool:
@@ -136,18 +160,15 @@ class MetadataHandler:
         self,
         request: MetadataRequest,
         context: RequestContext,
-        names: Iterable[str] | None,
+        asked: Asked,
         failures: Mapping[str, ErrorCode],
     ) -> Steps[MetadataResponse]:
-        """Builds the response. `names` None: all topics (A)."""
         metadata = self._metadata
         view = _ListenerView(metadata.brokers.values(), context)
         topics: list[ResponseTopic] = []
         pace = Pace()
-        for name in metadata.topic_names() if names is None else names:
-            topic = metadata.topic(name)
-            described = _absent_topic(name, failures.get(name)) if topic is None else view.topic(topic)
-            if request.include_topic_authorized_operations:
+        for described in self._described(asked, view, failures):
+            if request.include_topic_authorized_operations and described.name is not None:
                 described.topic_authorized_operations = ALL_ON_TOPIC
             topics.append(described)
             if pace.step_ends(1 + len(described.partitions)):
@@ -163,6 +184,18 @@ class MetadataHandler:
             response.cluster_authorized_operations = ALL_ON_CLUSTER
         return response
 
+    def _described(
+        self, asked: Asked, view: _ListenerView, failures: Mapping[str, ErrorCode]
+    ) -> Iterator[ResponseTopic]:
+        """Yields each topic as it is when it is taken."""
+        metadata = self._metadata
+        for name in metadata.topic_names() if asked.names is None else asked.names:
+            topic = metadata.topic(name)
+            yield _absent_topic(name, failures.get(name)) if topic is None else view.topic(topic)
+        for topic_id in asked.ids:
+            topic = metadata.topic_by_id(topic_id)
+            yield _unknown_topic(topic_id) if topic is None else view.topic(topic)
+
 
 def _absent_topic(name: str, failure: ErrorCode | None) -> ResponseTopic:
     """Returns the error for a topic that does not exist (C)."""
@@ -170,6 +203,13 @@ def _absent_topic(name: str, failure: ErrorCode | None) -> ResponseTopic:
         is_legal = topic_name_fault(name) is None
         failure = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_legal else ErrorCode.INVALID_TOPIC_EXCEPTION
     return ResponseTopic(error_code=failure, name=name, is_internal=name in INTERNAL_TOPICS, partitions=NO_PARTITIONS)
+
+
+def _unknown_topic(topic_id: UUID) -> ResponseTopic:
+    """Returns the error for an id that no topic has (E)."""
+    return ResponseTopic(
+        error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id, partitions=NO_PARTITIONS
+    )
 
 
 class _ListenerView:

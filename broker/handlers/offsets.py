@@ -55,6 +55,8 @@ NO_RETENTION = -1
 END_OF_TIME_MS = 2**63 - 1
 FIRST_TRANSACTIONAL_VERSION_WITH_LOADING = 2
 """Older producers fail on COORDINATOR_LOAD_IN_PROGRESS. (KAFKA-7296)"""
+FIRST_TRANSACTIONAL_VERSION_WITH_ABORTABLE = 4
+"""Older producers do not know TRANSACTION_ABORTABLE. (KIP-890)"""
 
 R = TypeVar("R")
 
@@ -141,7 +143,7 @@ class OffsetHandlers:
             if not request.group_id:
                 raise ProtocolError(ErrorCode.INVALID_GROUP_ID)
             shard = self._coordinator.shard_of(request.group_id)
-            self._verify_transaction(request, shard.partition, question)
+            self._verify_transaction(request, context, shard.partition, question)
             commit_offsets_in_transaction(shard, who, producer, builder.commits, done)
 
         def respond() -> TxnOffsetCommitResponse:
@@ -153,7 +155,9 @@ class OffsetHandlers:
 
         return self._carry_out(builder, act, respond)
 
-    def _verify_transaction(self, request: TxnOffsetCommitRequest, partition: int, question: Question | None) -> None:
+    def _verify_transaction(
+        self, request: TxnOffsetCommitRequest, context: RequestContext, partition: int, question: Question | None
+    ) -> None:
         """Raises the transaction coordinator's error if the group's partition is not in the transaction. (KIP-890)
 
         If that coordinator cannot be reached, raises COORDINATOR_LOAD_IN_PROGRESS: all clients try again after it,
@@ -168,6 +172,8 @@ class OffsetHandlers:
         )
         if error is ErrorCode.NETWORK_EXCEPTION:
             error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        if error is ErrorCode.INVALID_TXN_STATE and context.api_version >= FIRST_TRANSACTIONAL_VERSION_WITH_ABORTABLE:
+            error = ErrorCode.TRANSACTION_ABORTABLE
         if error is not ErrorCode.NONE:
             raise ProtocolError(error)
 

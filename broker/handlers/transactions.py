@@ -1,12 +1,11 @@
-"""InitProducerId (key 22) and transactions (keys 24 to 27, 65 and 66).
+"""InitProducerId (key 22) and transactions (keys 25 to 27, 65 and 66). AddPartitionsToTxn: see add_partitions.py.
 
-Turns the coordinator's outcomes into responses. Clients of old versions, which do not know PRODUCER_FENCED, receive
-INVALID_PRODUCER_EPOCH (KIP-588). Source: Kafka's `KafkaApis`.
+Turns the coordinator's outcomes into responses. Source: Kafka's `KafkaApis`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -22,15 +21,14 @@ from odradek.broker.coordinator.transaction.transaction import (
     ProducerIdAndEpoch,
 )
 from odradek.broker.handlers.answer_size import AnswerSize
-from odradek.broker.metadata.metadata_cache import GROUP_TOPIC, MetadataCache
+from odradek.broker.handlers.transaction_outcomes import answered, code_for
+from odradek.broker.metadata.metadata_cache import GROUP_TOPIC
 from odradek.broker.requests.request_context import PendingResponse, RequestContext
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.producers import InitProducerIdRequest, InitProducerIdResponse
 from odradek.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnResponse,
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
     EndTxnRequest,
@@ -40,54 +38,27 @@ from odradek.protocol.messages.transactions import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from odradek.protocol.schema import Message
 from odradek.protocol.topic_partition import TopicPartition
 
 PARTITION_BYTES = 4
 """The size of a transaction's partition in a response."""
 NO_TOPICS: list[Any] = []
 """The topics of every transaction that cannot be described, shared by all responses."""
-VERIFYING_VERSION = 4
-"""The first version of AddPartitionsToTxn that is for brokers."""
 FIRST_INIT_WITH_FENCED = 4
-FIRST_WITH_FENCED = 2
-"""The first versions that know PRODUCER_FENCED: of InitProducerId, and of the other APIs."""
-
-Start = Callable[[Callable[[Any], None]], object]
-
-
-def answered(start: Start, respond: Callable[[Any], Any]) -> Any:
-    """Calls `start` with a callback for the outcome, now or later. `respond` turns the outcome into the response."""
-    pending = PendingResponse()
-
-    def settle(outcome: Any) -> None:
-        pending.complete(respond(outcome))
-
-    start(settle)
-    return pending.result() if pending.settled else pending
-
-
-def _code(error: ProtocolError | None, api_version: int, first_with_fenced: int = FIRST_WITH_FENCED) -> ErrorCode:
-    if error is None:
-        return ErrorCode.NONE
-    if error.code is ErrorCode.PRODUCER_FENCED and api_version < first_with_fenced:
-        return ErrorCode.INVALID_PRODUCER_EPOCH
-    return error.code
+"""The first version of InitProducerId that knows PRODUCER_FENCED."""
 
 
 class TransactionHandlers:
-    """InitProducerId and the requests of transactions (keys 22, 24 to 27, 65 and 66)."""
+    """InitProducerId and the requests of transactions (keys 22, 25 to 27, 65 and 66)."""
 
     def __init__(
         self,
         coordinator: TransactionCoordinator,
-        metadata: MetadataCache,
         internal_topics: InternalTopics,
         new_producer_id: NewProducerId,
         max_response_bytes: int,
     ) -> None:
         self._coordinator = coordinator
-        self._metadata = metadata
         self._internal_topics = internal_topics
         self._new_producer_id = new_producer_id
         self._max_response_bytes = max_response_bytes
@@ -106,7 +77,7 @@ class TransactionHandlers:
 
         def respond(outcome: ProducerIdAndEpoch | ProtocolError) -> InitProducerIdResponse:
             if isinstance(outcome, ProtocolError):
-                code = _code(outcome, context.api_version, FIRST_INIT_WITH_FENCED)
+                code = code_for(outcome, context.api_version, FIRST_INIT_WITH_FENCED)
                 return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
             return InitProducerIdResponse(producer_id=outcome.producer_id, producer_epoch=outcome.producer_epoch)
 
@@ -129,53 +100,6 @@ class TransactionHandlers:
         self._new_producer_id(use)
         return pending
 
-    def add_partitions_to_txn(self, request: AddPartitionsToTxnRequest, context: RequestContext) -> Any:
-        """Adds all partitions or none. If one does not exist, the others return OPERATION_NOT_ATTEMPTED.
-
-        From version 4 on the request is another broker's, which only verifies (KIP-890).
-        """
-        if context.api_version >= VERIFYING_VERSION:
-            return self._verify_partitions(request)
-        asked = [
-            TopicPartition(topic.name, partition)
-            for topic in request.v3_and_below_topics
-            for partition in topic.partitions
-        ]
-        contains = self._metadata.contains
-        if not all(map(contains, asked)):
-            return _added(
-                request,
-                lambda key: (
-                    ErrorCode.OPERATION_NOT_ATTEMPTED if contains(key) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                ),
-            )
-        producer = ProducerIdAndEpoch(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
-        coordinator = self._coordinator
-
-        def respond(error: ProtocolError | None) -> AddPartitionsToTxnResponse:
-            code = _code(error, context.api_version)
-            return _added(request, lambda _: code)
-
-        return answered(
-            lambda settle: coordinator.add_partitions(
-                request.v3_and_below_transactional_id, producer, frozenset(asked), settle
-            ),
-            respond,
-        )
-
-    def _verify_partitions(self, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
-        """Returns, for each transaction and partition, whether the producer may write there now."""
-        if not all(transaction.verify_only for transaction in request.transactions):
-            raise ProtocolError(ErrorCode.INVALID_REQUEST, "A broker can verify partitions, but not add any")
-        is_open = self._coordinator.is_open_transaction
-
-        def verified(transaction: _Verified) -> _VerifiedResult:
-            name, producer_id, epoch = transaction.transactional_id, transaction.producer_id, transaction.producer_epoch
-            results = _topic_results(transaction.topics, lambda key: is_open(name, producer_id, epoch, key))
-            return _VerifiedResult(transactional_id=name, topic_results=results)
-
-        return AddPartitionsToTxnResponse(results_by_transaction=[verified(each) for each in request.transactions])
-
     def add_offsets_to_txn(self, request: AddOffsetsToTxnRequest, context: RequestContext) -> Any:
         """Adds the group's partition of `__consumer_offsets` to the transaction."""
         partition = partition_for(request.group_id, self._internal_topics.partition_count(GROUP_TOPIC))
@@ -184,7 +108,7 @@ class TransactionHandlers:
             lambda settle: self._coordinator.add_partitions(
                 request.transactional_id, producer, {TopicPartition(GROUP_TOPIC, partition)}, settle
             ),
-            lambda error: AddOffsetsToTxnResponse(error_code=_code(error, context.api_version)),
+            lambda error: AddOffsetsToTxnResponse(error_code=code_for(error, context.api_version)),
         )
 
     def end_txn(self, request: EndTxnRequest, context: RequestContext) -> Any:
@@ -193,7 +117,7 @@ class TransactionHandlers:
         coordinator = self._coordinator
         return answered(
             lambda settle: coordinator.end(request.transactional_id, producer, request.committed, settle),
-            lambda error: EndTxnResponse(error_code=_code(error, context.api_version)),
+            lambda error: EndTxnResponse(error_code=code_for(error, context.api_version)),
         )
 
     def write_txn_markers(self, request: WriteTxnMarkersRequest, context: RequestContext) -> Any:
@@ -278,58 +202,6 @@ class TransactionHandlers:
             ),
         )
         return ListTransactionsResponse(unknown_state_filters=found.unknown_states, transaction_states=rows)
-
-
-# --- AddPartitionsToTxn ---------------------------------------------------------------------------------------------
-
-_Verified = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
-_VerifiedResult = AddPartitionsToTxnResponse.AddPartitionsToTxnResult
-_AddedTopic = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
-_AddedPartition = AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult
-
-
-def partitions_to_add_or_verify(request: AddPartitionsToTxnRequest) -> Iterator[int]:
-    """Yields the number of partitions of each topic."""
-    yield from (len(topic.partitions) for topic in request.v3_and_below_topics)
-    yield from (len(topic.partitions) for transaction in request.transactions for topic in transaction.topics)
-
-
-def add_partitions_error(request: AddPartitionsToTxnRequest, code: ErrorCode, message: str | None) -> Steps[Message]:
-    """Returns the error for every partition; from version 4 on also for the request."""
-
-    def refused(number: int) -> AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult:
-        return _AddedPartition(partition_index=number, partition_error_code=code)
-
-    def refused_topic(topic: AddPartitionsToTxnRequest.AddPartitionsToTxnTopic) -> _AddedTopic:
-        return _AddedTopic(name=topic.name, results_by_partition=each_when_written(topic.partitions, refused))
-
-    yield from ()
-    topics = each_when_written(request.v3_and_below_topics, refused_topic)
-    return AddPartitionsToTxnResponse(error_code=code, results_by_topic_v3_and_below=topics)
-
-
-def _added(
-    request: AddPartitionsToTxnRequest, code_of: Callable[[TopicPartition], ErrorCode]
-) -> AddPartitionsToTxnResponse:
-    results = _topic_results(request.v3_and_below_topics, code_of)
-    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
-
-
-def _topic_results(
-    topics: Sequence[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic], code_of: Callable[[TopicPartition], ErrorCode]
-) -> list[_AddedTopic]:
-    return [
-        _AddedTopic(
-            name=topic.name,
-            results_by_partition=[
-                _AddedPartition(
-                    partition_index=partition, partition_error_code=code_of(TopicPartition(topic.name, partition))
-                )
-                for partition in topic.partitions
-            ],
-        )
-        for topic in topics
-    ]
 
 
 # --- WriteTxnMarkers ------------------------------------------------------------------------------------------------

@@ -51,7 +51,8 @@ PRODUCE_CODES = {
     ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
     ErrorCode.TRANSACTION_ABORTABLE: ErrorCode.INVALID_TXN_STATE,
 }
-"""Maps a coordinator's error to the error that the served versions of Produce and TxnOffsetCommit return."""
+"""Maps a coordinator's error to the error that Produce and TxnOffsetCommit return, before their versions with
+TRANSACTION_ABORTABLE."""
 
 
 class Listing(NamedTuple):
@@ -184,21 +185,28 @@ class TransactionCoordinator:
 
         self._decide(transactional_id, rule, self._change, "AddPartitionsToTxn", answer)
 
-    def is_open_transaction(
+    def verify(
         self, transactional_id: str, producer_id: int, producer_epoch: int, topic_partition: TopicPartition
     ) -> ErrorCode:
         """Returns NONE if the partition is in the producer's open transaction, so that it may write there (KIP-890).
 
-        Otherwise returns an error code for Produce: INVALID_TXN_STATE (the partition is not in the transaction),
-        INVALID_PRODUCER_EPOCH, INVALID_PRODUCER_ID_MAPPING; or one that is temporary: CONCURRENT_TRANSACTIONS,
+        Otherwise returns TRANSACTION_ABORTABLE (the partition is not in the transaction), PRODUCER_FENCED,
+        INVALID_PRODUCER_ID_MAPPING, INVALID_REQUEST (no id); or an error that is temporary: CONCURRENT_TRANSACTIONS,
         COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR.
         """
         try:
             transaction = self._find(transactional_id)[1]
             partitions = rules.verify(transaction, ProducerIdAndEpoch(producer_id, producer_epoch))
         except ProtocolError as error:
-            return PRODUCE_CODES.get(error.code, error.code)
-        return ErrorCode.NONE if topic_partition in partitions else ErrorCode.INVALID_TXN_STATE
+            return error.code
+        return ErrorCode.NONE if topic_partition in partitions else ErrorCode.TRANSACTION_ABORTABLE
+
+    def is_open_transaction(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, topic_partition: TopicPartition
+    ) -> ErrorCode:
+        """Returns what `verify` does, as an error code for Produce."""
+        error = self.verify(transactional_id, producer_id, producer_epoch, topic_partition)
+        return PRODUCE_CODES.get(error, error)
 
     # --- EndTxn ---------------------------------------------------------------------------------------------------
 

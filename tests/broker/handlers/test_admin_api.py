@@ -107,7 +107,7 @@ async def test_the_last_of_two_reassignments_of_a_partition_applies(api: Api) ->
     assert await alter(api, ("t", 0, [99]), ("t", 0, [node])) == {("t", 0): ErrorCode.NONE}
 
 
-@pytest.mark.parametrize("version", range(3))
+@pytest.mark.parametrize("version", range(4))
 async def test_acls_need_an_authorizer(api: Api, version: int) -> None:
     disabled = ErrorCode.SECURITY_DISABLED
     assert (await api(DescribeAclsRequest(resource_type_filter=1), version)).error_code == disabled

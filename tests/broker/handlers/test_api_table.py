@@ -10,6 +10,7 @@ from odradek.broker.background.stepwise import finished
 from odradek.broker.handlers.answered_later import answered_later
 from odradek.broker.handlers.api_row import ApiRow
 from odradek.broker.handlers.api_table import api_table
+from odradek.broker.handlers.version_history import VERSION_HISTORY
 from odradek.broker.peers.inter_broker_protocol import INTER_BROKER_VERSIONS
 from odradek.broker.requests.endpoint import Endpoint
 from odradek.broker.requests.request_context import ConnectionInfo, RequestContext
@@ -17,57 +18,14 @@ from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.compiler import decode, encode
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.registry import codec_versions
-from odradek.protocol.schema import NEVER, Message
+from odradek.protocol.schema import NEVER, Message, Versions
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "messages"
 ROWS = api_table().rows()
-KAFKA_3_0 = {
-    "PRODUCE": (0, 9),
-    "FETCH": (0, 12),
-    "LIST_OFFSETS": (0, 7),
-    "TXN_OFFSET_COMMIT": (0, 3),
-    "OFFSET_DELETE": (0, 0),
-    "OFFSET_FETCH": (0, 8),
-    "OFFSET_COMMIT": (0, 8),
-    "METADATA": (0, 11),
-    "FIND_COORDINATOR": (0, 4),
-    "SASL_HANDSHAKE": (0, 1),
-    "API_VERSIONS": (0, 3),
-    "CREATE_TOPICS": (0, 7),
-    "DELETE_TOPICS": (0, 6),
-    "DELETE_RECORDS": (0, 2),
-    "JOIN_GROUP": (0, 7),
-    "HEARTBEAT": (0, 4),
-    "LEAVE_GROUP": (0, 4),
-    "SYNC_GROUP": (0, 5),
-    "DESCRIBE_GROUPS": (0, 5),
-    "LIST_GROUPS": (0, 4),
-    "DELETE_GROUPS": (0, 2),
-    "INIT_PRODUCER_ID": (0, 4),
-    "ADD_PARTITIONS_TO_TXN": (0, 3),
-    "ADD_OFFSETS_TO_TXN": (0, 3),
-    "END_TXN": (0, 3),
-    "WRITE_TXN_MARKERS": (0, 1),
-    "DESCRIBE_TRANSACTIONS": (0, 0),
-    "LIST_TRANSACTIONS": (0, 0),
-    "OFFSET_FOR_LEADER_EPOCH": (0, 4),
-    "ALTER_REPLICA_LOG_DIRS": (0, 2),
-    "DESCRIBE_ACLS": (0, 2),
-    "CREATE_ACLS": (0, 2),
-    "DELETE_ACLS": (0, 2),
-    "ELECT_LEADERS": (0, 2),
-    "ALTER_PARTITION_REASSIGNMENTS": (0, 0),
-    "LIST_PARTITION_REASSIGNMENTS": (0, 0),
-    "DESCRIBE_CONFIGS": (0, 4),
-    "ALTER_CONFIGS": (0, 2),
-    "DESCRIBE_LOG_DIRS": (0, 2),
-    "SASL_AUTHENTICATE": (0, 2),
-    "CREATE_PARTITIONS": (0, 3),
-    "INCREMENTAL_ALTER_CONFIGS": (0, 1),
-    "DESCRIBE_CLUSTER": (0, 0),
-    "DESCRIBE_PRODUCERS": (0, 0),
-}
-"""Apache Kafka 3.0's ApiVersions response of a ZooKeeper-mode broker, without APIs that are not served yet."""
+APIS = {api["key"]: api for api in json.loads((VECTORS.parent / "apis.json").read_text())}
+"""The APIs of Apache Kafka 3.9 with their versions."""
+BEHIND_KAFKA = {ApiKey.PRODUCE: Versions(0, 9), ApiKey.FETCH: Versions(0, 12)}
+"""The APIs of which not all of Kafka's versions are served."""
 WITHOUT_ERROR_CODE = {(ApiKey.DESCRIBE_LOG_DIRS, 0), (ApiKey.DESCRIBE_LOG_DIRS, 1), (ApiKey.DESCRIBE_LOG_DIRS, 2)}
 """These have error codes only per directory; their error response is empty, as in Kafka."""
 
@@ -92,25 +50,27 @@ def error_codes(value: Any) -> list[int]:
     return []
 
 
-def test_the_advertised_versions_of_served_apis_are_those_of_kafka_3_0() -> None:
-    assert {row.key.name: tuple(row.advertised) for row in api_table().client_rows()} == KAFKA_3_0
+def test_clients_are_served_the_versions_of_kafka_3_9() -> None:
+    for row in api_table().client_rows():
+        kafkas = APIS[row.key]
+        assert "ZK_BROKER" in kafkas["listeners"]
+        assert row.served == BEHIND_KAFKA.get(row.key, (kafkas["minVersion"], kafkas["maxVersion"])), row.key.name
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: str(row.key.name))
-def test_advertised_versions_are_served_and_served_versions_are_known_to_the_codec(row: ApiRow) -> None:
+def test_a_row_is_for_all_listeners_or_between_brokers_and_known_to_the_codec(row: ApiRow) -> None:
+    assert (row.served == NEVER) != (row.between_brokers == NEVER)
     known = codec_versions(row.key)
-    if row.served != NEVER:
-        assert known.lowest <= row.served.lowest <= row.advertised.lowest
-        assert row.advertised.highest <= row.served.highest <= known.highest
-    if row.between_brokers != NEVER:
-        assert known.lowest <= row.between_brokers.lowest <= row.between_brokers.highest <= known.highest
+    for versions in (row.served, row.between_brokers):
+        assert versions == NEVER or known.lowest <= versions.lowest <= versions.highest <= known.highest
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: str(row.key.name))
-def test_another_broker_is_shown_one_range_that_is_served(row: ApiRow) -> None:
-    shown = row.advertised_to_brokers
-    assert all(row.serves(version) for version in range(shown.lowest, shown.highest + 1))
-    assert shown.highest == max(row.advertised.highest, row.between_brokers.highest)
+def test_the_history_tells_of_each_version_above_those_of_kafka_3_0(row: ApiRow) -> None:
+    told = VERSION_HISTORY.get(row.key, {})
+    first = min(told, default=row.served.highest + 1)
+    assert set(range(first, row.served.highest + 1)) <= told.keys()
+    assert all(version in codec_versions(row.key) for version in told)
 
 
 def test_the_versions_of_requests_between_brokers_are_served() -> None:

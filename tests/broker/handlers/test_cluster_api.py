@@ -1,5 +1,6 @@
 """DescribeCluster, DescribeLogDirs, InitProducerId and SASL over a socket."""
 
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ async def test_the_cluster_is_described(api: Api) -> None:
     assert response.cluster_authorized_operations == 8096
 
 
-@pytest.mark.parametrize("version", range(3))
+@pytest.mark.parametrize("version", range(5))
 async def test_log_directories_name_the_partitions_asked_for(api: Api, version: int) -> None:
     await api.broker.controller.create_topics([NewTopic("t", 2), NewTopic("u")], timeout_ms=10_000)
 
@@ -49,7 +50,30 @@ async def test_log_directories_name_the_partitions_asked_for(api: Api, version: 
     assert await partitions([]) == []
 
 
-@pytest.mark.parametrize("version", range(5))
+async def test_log_directories_have_the_space_of_their_file_system_from_version_4_on(api: Api) -> None:
+    request = DescribeLogDirsRequest(topics=[])
+    (directory,) = (await api(request, 3)).results
+    assert (directory.total_bytes, directory.usable_bytes) == (-1, -1)
+    response = await api(request, 4)
+    (directory,) = response.results
+    space = os.statvfs(directory.log_dir)
+    assert (response.error_code, directory.total_bytes) == (0, space.f_blocks * space.f_frsize)
+    assert 0 < directory.usable_bytes < directory.total_bytes
+    assert abs(directory.usable_bytes - space.f_bavail * space.f_frsize) < directory.total_bytes / 10
+
+
+async def test_only_the_endpoints_of_brokers_are_described(api: Api) -> None:
+    codes = {}
+    for kind in (1, 2, 0, 3, -1):
+        response = await api(DescribeClusterRequest(endpoint_type=kind), 1)
+        assert response.endpoint_type == 1
+        assert bool(response.brokers) == (response.error_code == 0)
+        codes[kind] = response.error_code
+    unsupported = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
+    assert codes == {1: 0, 2: ErrorCode.MISMATCHED_ENDPOINT_TYPE, 0: unsupported, 3: unsupported, -1: unsupported}
+
+
+@pytest.mark.parametrize("version", range(6))
 async def test_every_producer_gets_a_different_id(api: Api, version: int) -> None:
     request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
     responses = [await api(request, version) for _ in range(3)]

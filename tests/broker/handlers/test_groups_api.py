@@ -84,8 +84,8 @@ class Other:
         return await self.client.send(request, version=version, timeout_ms=10_000)
 
 
-@pytest.mark.parametrize("version", range(8))
-async def test_every_advertised_version_serves_the_life_of_a_member(version: int) -> None:
+@pytest.mark.parametrize("version", range(10))
+async def test_every_version_serves_the_life_of_a_member(version: int) -> None:
     async with api_of_a_broker(SETTINGS) as api:
         await coordinated(api)
         answer = await joined(api, version=version)
@@ -100,11 +100,11 @@ async def test_every_advertised_version_serves_the_life_of_a_member(version: int
         one, none = (await api(asked, min(version, 5))).groups
         assert (one.group_state, none.group_state, one.members[0].client_host) == ("Stable", "Dead", "/127.0.0.1")
         states = {"states_filter": ["stable"]} if version >= 4 else {}
-        listed = await api(ListGroupsRequest(**states), min(version, 4))
+        listed = await api(ListGroupsRequest(**states), min(version, 5))
         assert [group.group_id for group in listed.groups] == ["g"]
         who = LeaveGroupRequest.MemberIdentity(member_id=answer.member_id)
         leaving = {"members": [who, who]} if version >= 3 else {"member_id": answer.member_id}
-        left = await api(LeaveGroupRequest(group_id="g", **leaving), min(version, 4))
+        left = await api(LeaveGroupRequest(group_id="g", **leaving), min(version, 5))
         assert left.error_code == ErrorCode.NONE
         assert [each.error_code for each in left.members] == ([0, 25] if version >= 3 else [])
         deleted = await api(DeleteGroupsRequest(groups_names=["g", "none", "g"]), min(version, 2))

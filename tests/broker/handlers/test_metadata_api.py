@@ -32,7 +32,7 @@ def codes(response: MetadataResponse) -> list[tuple[str | None, int]]:
     return [(topic.name, topic.error_code) for topic in response.topics]
 
 
-@pytest.mark.parametrize("version", range(12))
+@pytest.mark.parametrize("version", range(13))
 async def test_a_topic_is_returned_with_the_fields_of_the_version(api: Api, version: int) -> None:
     await api.broker.controller.create_topics([NewTopic("t", 2)], timeout_ms=10_000)
     response = await ask(api, ["t"], version)
@@ -118,6 +118,40 @@ async def test_ids_and_null_names_are_refused_in_versions_that_do_not_support_th
     request = MetadataRequest(topics=[Asked(name=None), Asked(name="t", topic_id=UUID(int=5))])
     response = await api(request, version)
     assert codes(response) == [("", ErrorCode.INVALID_REQUEST), ("t", ErrorCode.INVALID_REQUEST)]
+
+async def test_topics_are_found_by_their_ids(api: Api) -> None:
+    await api.broker.controller.create_topics([NewTopic("t", 2), NewTopic("u")], timeout_ms=10_000)
+    known, unknown = api.broker.metadata.topic_id("t"), UUID(int=5)
+    asked = [Asked(name=None, topic_id=each) for each in (known, unknown, known, unknown)]
+    response = await api(MetadataRequest(topics=asked, include_topic_authorized_operations=True), 12)
+    found = {topic.topic_id: topic for topic in response.topics}
+    assert len(response.topics) == len(found) == 2
+    assert (found[known].name, found[known].error_code, len(found[known].partitions)) == ("t", 0, 2)
+    assert found[known].topic_authorized_operations == 3576
+    assert (found[unknown].name, found[unknown].error_code) == (None, ErrorCode.UNKNOWN_TOPIC_ID)
+    assert (found[unknown].partitions, found[unknown].topic_authorized_operations) == ([], NOT_ASKED)
+
+
+async def test_names_do_not_count_beside_an_id(api: Api) -> None:
+    await api.broker.controller.create_topics([NewTopic("t"), NewTopic("u")], timeout_ms=10_000)
+    topic_id = api.broker.metadata.topic_id("t")
+    both = Asked(name="u", topic_id=topic_id)
+    others = [Asked(name="u"), Asked(name="new"), Asked(name=None)]
+    assert codes(await api(MetadataRequest(topics=[both, *others]), 12)) == [("t", 0)]
+    assert api.broker.metadata.topic("new") is None
+
+
+async def test_no_topic_is_created_for_an_unknown_id(api: Api) -> None:
+    response = await api(MetadataRequest(topics=[Asked(name="new", topic_id=UUID(int=5))]), 12)
+    assert codes(response) == [(None, ErrorCode.UNKNOWN_TOPIC_ID)]
+    assert api.broker.metadata.topic_names() == []
+
+
+async def test_a_topic_with_neither_name_nor_id_is_refused(api: Api) -> None:
+    response = await api(MetadataRequest(topics=[Asked(name=None), Asked(name="t")]), 12)
+    assert codes(response) == [("", ErrorCode.INVALID_REQUEST), ("t", ErrorCode.INVALID_REQUEST)]
+    assert api.broker.metadata.topic("t") is None
+
 
 
 async def test_authorized_operations_are_returned_on_request(api: Api) -> None:

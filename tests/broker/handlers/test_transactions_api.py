@@ -146,7 +146,7 @@ async def describe(api: Api, *names: str) -> list[Any]:
 # By version
 
 
-@pytest.mark.parametrize("version", range(5))
+@pytest.mark.parametrize("version", range(6))
 async def test_a_fenced_producer_that_continues_gets_an_error_that_its_version_knows(api: Api, version: int) -> None:
     old, _ = await new_producer(api), await new_producer(api)
     answer = await init(api, version, expected=old)
@@ -157,19 +157,19 @@ async def test_a_fenced_producer_that_continues_gets_an_error_that_its_version_k
     assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (fenced, -1, -1)
 
 
-@pytest.mark.parametrize("version", range(4))
+@pytest.mark.parametrize("version", range(5))
 async def test_a_fenced_producer_gets_an_error_that_its_version_knows(api: Api, version: int) -> None:
     old, _ = await new_producer(api), await new_producer(api)
     fenced = ErrorCode.PRODUCER_FENCED if version >= 2 else ErrorCode.INVALID_PRODUCER_EPOCH
-    assert await add(api, old, version) == {("orders", 0): fenced}
+    assert await add(api, old, min(version, 3)) == {("orders", 0): fenced}
     assert await add_offsets(api, old, version) == fenced
     assert await end(api, old, version=version) == fenced
 
 
-@pytest.mark.parametrize("version", range(4))
+@pytest.mark.parametrize("version", range(5))
 async def test_a_transaction_runs_in_every_version(api: Api, version: int) -> None:
     producer = await new_producer(api)
-    assert await add(api, producer, version, orders=[0, 1]) == {("orders", 0): 0, ("orders", 1): 0}
+    assert await add(api, producer, min(version, 3), orders=[0, 1]) == {("orders", 0): 0, ("orders", 1): 0}
     assert await add_offsets(api, producer, version) == 0
     assert await produce(api, producer, b"a") == 0
     assert await last_stable_and_end(api) == (0, 1)
@@ -220,6 +220,18 @@ async def test_ids_are_described_and_listed(api: Api) -> None:
     listed = await api(ListTransactionsRequest(state_filters=["Ongoing", "Odd"], producer_id_filters=[producer[0]]), 0)
     assert [(one.transactional_id, one.producer_id) for one in listed.transaction_states] == [("t", producer[0])]
     assert listed.unknown_state_filters == ["Odd"]
+
+
+async def test_transactions_are_listed_by_the_time_since_they_began(api: Api) -> None:
+    await add(api, await new_producer(api))
+    began_ms = (await describe(api, "t"))[0].transaction_start_time_ms
+    await until(lambda: api.broker.clock.wall_ms() > began_ms + 20)
+
+    async def listed(longer_than_ms: int) -> list[str]:
+        answer = await api(ListTransactionsRequest(duration_filter=longer_than_ms), 1)
+        return [one.transactional_id for one in answer.transaction_states]
+
+    assert [await listed(duration) for duration in (-1, 0, 20, 600_000, 2**63 - 1)] == [["t"], ["t"], ["t"], [], []]
 
 
 async def test_ids_with_colliding_hashes_are_independent() -> None:

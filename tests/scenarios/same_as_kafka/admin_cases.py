@@ -158,7 +158,7 @@ def acl(**fields: Any) -> Document:
     return {**binding, "permission_type": 3, **fields}
 
 
-@CASES.of(range(3))
+@CASES.of(range(4))
 def acls_without_an_authorizer(b: Peer) -> None:
     b.ask(ApiKey.DESCRIBE_ACLS, acl_filter())
     b.ask(ApiKey.DESCRIBE_ACLS, acl_filter(resource_type_filter=2, resource_name_filter="t", principal_filter="User:a"))
@@ -169,7 +169,15 @@ def acls_without_an_authorizer(b: Peer) -> None:
     b.ask(ApiKey.DELETE_ACLS, {"filters": []})
 
 
-@CASES.of(range(3))
+@CASES.of([2, 3])
+def acls_of_every_resource_type(b: Peer) -> None:
+    for kind in (1, 2, 3, 4, 5, 6, 7, 8):
+        b.ask(ApiKey.DESCRIBE_ACLS, acl_filter(resource_type_filter=kind), about=str(kind))
+        b.ask(ApiKey.CREATE_ACLS, {"creations": [acl(resource_type=kind)]}, about=str(kind))
+        b.ask(ApiKey.DELETE_ACLS, {"filters": [acl_filter(resource_type_filter=kind)]}, about=str(kind))
+
+
+@CASES.of(range(4))
 def acls_with_unknown_operations_or_permissions(b: Peer) -> None:
     for fields in ({"operation": 0}, {"permission_type": 0}, {"operation": 99}, {"permission_type": -1}):
         b.ask(ApiKey.DESCRIBE_ACLS, acl_filter(**fields), about=str(fields))

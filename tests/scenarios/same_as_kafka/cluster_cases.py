@@ -12,7 +12,7 @@ from tests.scenarios.same_as_kafka.peer import Peer, batch
 CASES = Cases()
 
 
-@CASES.of([3])
+@CASES.of([3, 4])
 def client_software_names_and_versions(b: Peer) -> None:
     for name, software in (
         ("", ""),
@@ -29,17 +29,26 @@ def client_software_names_and_versions(b: Peer) -> None:
         b.note(f"API_VERSIONS of {name}", answer.get("ErrorCode"))
 
 
-@CASES.of([0])
+@CASES.of([0, 1])
 def the_cluster_is_described(b: Peer) -> None:
     for asked in (False, True):
         b.ask(ApiKey.DESCRIBE_CLUSTER, {"include_cluster_authorized_operations": asked})
 
 
+@CASES.of([1])
+def endpoint_types_of_the_cluster(b: Peer) -> None:
+    for kind in (1, 2, 0, 3, -1):
+        b.ask(ApiKey.DESCRIBE_CLUSTER, {"endpoint_type": kind, "include_cluster_authorized_operations": True})
+
+
 def log_dirs(b: Peer, topics: list[dict[str, Any]]) -> None:
-    b.ask(ApiKey.DESCRIBE_LOG_DIRS, {"topics": topics})
+    answer = b.ask(ApiKey.DESCRIBE_LOG_DIRS, {"topics": topics}, is_noted=False)
+    for result in answer["Results"] if b.version >= 4 else ():
+        b.note("usable bytes", 0 < result.pop("UsableBytes") < result["TotalBytes"])
+    b.note("DESCRIBE_LOG_DIRS", answer)
 
 
-@CASES.of(range(3))
+@CASES.of(range(5))
 def log_directories_are_described(b: Peer) -> None:
     topic = b.create("t", 2)
     b.produce(topic, batch(b"x" * 100))
@@ -75,7 +84,7 @@ def coordinators_of_one_key(b: Peer) -> None:
         b.ask(ApiKey.FIND_COORDINATOR, {"key": "x", "key_type": key_type})
 
 
-@CASES.of([4])
+@CASES.of([4, 5, 6])
 def coordinators_of_several_keys(b: Peer) -> None:
     wait_for_coordinators(b)
     for keys in (["a"], ["a", "b"], ["a", "a"], [], [""]):
@@ -85,7 +94,7 @@ def coordinators_of_several_keys(b: Peer) -> None:
         b.ask(ApiKey.FIND_COORDINATOR, {"coordinator_keys": ["a", "b"], "key_type": key_type})
 
 
-@CASES.of(range(5))
+@CASES.of(range(6))
 def producer_ids_without_a_transactional_id(b: Peer) -> None:
     wait_for_coordinators(b)
     b.ask(ApiKey.INIT_PRODUCER_ID, {"transactional_id": None, "transaction_timeout_ms": 60000})
@@ -96,7 +105,7 @@ def producer_ids_without_a_transactional_id(b: Peer) -> None:
             b.ask(ApiKey.INIT_PRODUCER_ID, {**asked, "transaction_timeout_ms": 60000})
 
 
-@CASES.of(range(5))
+@CASES.of(range(6))
 def producer_ids_with_invalid_transactional_ids(b: Peer) -> None:
     b.ask(ApiKey.INIT_PRODUCER_ID, {"transactional_id": "", "transaction_timeout_ms": 60000})
     if b.version >= 3:

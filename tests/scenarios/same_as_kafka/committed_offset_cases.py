@@ -13,8 +13,8 @@ from tests.scenarios.same_as_kafka.case import Cases
 from tests.scenarios.same_as_kafka.peer import Document, Peer
 
 CASES = Cases()
-COMMIT, FETCH, FETCH_V2, DELETE, IN_TRANSACTION = range(9), range(9), range(2, 9), range(1), range(4)
-COORDINATED_COMMIT, COORDINATED_FETCH = range(1, 9), range(1, 9)
+COMMIT, FETCH, FETCH_V2, DELETE, IN_TRANSACTION = range(10), range(10), range(2, 10), range(1), range(5)
+COORDINATED_COMMIT, COORDINATED_FETCH = range(1, 10), range(1, 10)
 PLAIN_COMMIT_VERSION, PLAIN_FETCH_VERSION = 7, 7
 LOADING = {14, 15, 16}
 
@@ -117,7 +117,7 @@ def all_offsets_of_a_group_are_fetched(b: Peer) -> None:
     fetch(b, require_stable=True)
 
 
-@CASES.of([8])
+@CASES.of([8, 9])
 def offsets_of_several_groups_are_fetched(b: Peer) -> None:
     coordinator(b)
     topic = b.create("t", 2)
@@ -129,6 +129,9 @@ def offsets_of_several_groups_are_fetched(b: Peer) -> None:
     b.ask(ApiKey.OFFSET_FETCH, {"groups": [{"group_id": b.name("a"), "topics": None}]})
     b.ask(ApiKey.OFFSET_FETCH, {"groups": []})
     b.ask(ApiKey.OFFSET_FETCH, {"groups": [{"group_id": b.name("a"), "topics": []}]})
+    for member, epoch in (("m", 0), ("m", 7), ("", -2)):
+        group = {"group_id": b.name("a"), "member_id": member, "member_epoch": epoch, "topics": asked}
+        b.ask(ApiKey.OFFSET_FETCH, {"groups": [group]})
 
 
 @CASES.of(COMMIT)

@@ -77,6 +77,21 @@ KNOWN = [
         "Kafka's default is its own release; Odradek has the protocol of 3.0",
     ),
     Known(
+        "metadata_of_a_topic_with_neither_name_nor_id",
+        r"METADATA\..*",
+        "Kafka fails with -1 at a topic without name and id; INVALID_REQUEST",
+    ),
+    Known(
+        "no_transactions_to_add_to",
+        r"ADD_PARTITIONS_TO_TXN\..*",
+        "Kafka never answers an AddPartitionsToTxn 4 that names no transaction",
+    ),
+    Known(
+        "a_transaction_that_is_named_twice",
+        r"ADD_PARTITIONS_TO_TXN\.ResultsByTransaction\[.*",
+        "Kafka takes the partitions of one of them for both; here each has its own",
+    ),
+    Known(
         "a_resource_that_is_(replaced|changed)_twice",
         r"(INCREMENTAL_)?ALTER_CONFIGS\.(silent|ThrottleTimeMs|Responses)",
         "Kafka never answers an AlterConfigs that names a resource twice",

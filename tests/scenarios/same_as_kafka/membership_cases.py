@@ -407,7 +407,7 @@ def a_group_that_is_described_twice(b: Peer) -> None:
     described(b, b.name("none"), b.name("none"))
 
 
-@CASES.of(range(5))
+@CASES.of(range(6))
 def groups_are_listed(b: Peer) -> None:
     topic = b.create()
     with member_clients(b, "one") as (one,):
@@ -419,6 +419,20 @@ def groups_are_listed(b: Peer) -> None:
             answer = b.ask(ApiKey.LIST_GROUPS, document, is_noted=False)
             own = [group for group in answer["Groups"] if group["GroupId"].startswith(b.prefix + "-")]
             b.note(f"LIST_GROUPS {states}", {**answer, "Groups": own})
+
+
+@CASES.of([5])
+def groups_are_listed_by_type(b: Peer) -> None:
+    topic = b.create()
+    with member_clients(b, "one") as (one,):
+        commit(b, topic, {0: 1}, group=b.name("commits"), version=7, is_noted=False)
+        one.join()
+        one.sync()
+        for types in ([], ["classic"], ["x", "CLASSIC"], ["consumer"], ["share", "unknown"], [""]):
+            for states in ([], ["Empty"]):
+                answer = b.ask(ApiKey.LIST_GROUPS, {"states_filter": states, "types_filter": types}, is_noted=False)
+                own = [group for group in answer["Groups"] if group["GroupId"].startswith(b.prefix + "-")]
+                b.note(f"LIST_GROUPS {types} {states}", {**answer, "Groups": own})
 
 
 @CASES.of(range(3))

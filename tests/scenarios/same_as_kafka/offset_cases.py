@@ -10,7 +10,7 @@ from tests.scenarios.same_as_kafka.case import Cases
 from tests.scenarios.same_as_kafka.peer import Peer, T, batch
 
 CASES = Cases()
-LIST, BY_TIME, EPOCH, TRIM = range(8), range(1, 8), range(5), range(3)
+LIST, BY_TIME, EPOCH, TRIM = range(10), range(1, 10), range(5), range(3)
 
 
 def list_offsets(b: Peer, topic: str, *times: int, partition: int = 0, replica_id: int = -1, **more: Any) -> None:
@@ -33,7 +33,7 @@ def special_timestamps(b: Peer) -> None:
     topic = unordered_timestamps(b)
     list_offsets(b, topic, -1, -2, -3, -4, -5, -6, -(2**63))
     empty = b.create("empty")
-    list_offsets(b, empty, -1, -2, -3, 0, T)
+    list_offsets(b, empty, -1, -2, -3, -4, -5, 0, T)
 
 
 @CASES.of(LIST)
@@ -66,7 +66,7 @@ def timestamps_of_deleted_records(b: Peer) -> None:
         b.produce(topic, batch(b"x" * 100, b"y", first_time=T + number * 1000))
     trim_to = {"name": topic, "partitions": [{"partition_index": 0, "offset": 5}]}
     b.ask(ApiKey.DELETE_RECORDS, {"topics": [trim_to], "timeout_ms": 5000}, 1)
-    list_offsets(b, topic, -2, 0, T, T + 2001, T + 3000)
+    list_offsets(b, topic, -2, -4, -5, 0, T, T + 2001, T + 3000)
 
 
 @CASES.of([0])
@@ -85,7 +85,7 @@ def offsets_of_unknown_partitions(b: Peer) -> None:
     topic = unordered_timestamps(b)
     list_offsets(b, topic, -1, T, partition=1)
     list_offsets(b, topic, -1, partition=-1)
-    list_offsets(b, b.name("none"), -1)
+    list_offsets(b, b.name("none"), -1, -4, -5)
     list_offsets(b, "a/b", -1)
 
 
@@ -101,21 +101,21 @@ def a_partition_whose_offset_is_listed_twice(b: Peer) -> None:
     b.ask(ApiKey.LIST_OFFSETS, {"replica_id": -1, "topics": [{"name": topic, "partitions": []}]})
 
 
-@CASES.of(range(4, 8))
+@CASES.of(range(4, 10))
 def leader_epochs_with_timestamps(b: Peer) -> None:
     topic = unordered_timestamps(b)
     for epoch in (-1, 0, 1, -2):
-        list_offsets(b, topic, -1, -2, T, current_leader_epoch=epoch)
+        list_offsets(b, topic, -1, -2, -4, -5, T, current_leader_epoch=epoch)
 
 
 @CASES.of(LIST)
 def offsets_for_replica_ids(b: Peer) -> None:
     topic = unordered_timestamps(b)
     for replica in (-2, -3, 0, 5):
-        list_offsets(b, topic, -1, -2, T, replica_id=replica)
+        list_offsets(b, topic, -1, -2, -4, -5, T, replica_id=replica)
 
 
-@CASES.of(range(2, 8))
+@CASES.of(range(2, 10))
 def isolation_levels_of_offsets(b: Peer) -> None:
     topic = unordered_timestamps(b)
     asked = {"partition_index": 0, "timestamp": -1}

@@ -351,7 +351,7 @@ def metadata_of_all_topics(b: Peer) -> None:
     b.note("METADATA", answer)
 
 
-@CASES.of(range(8, 12))
+@CASES.of(range(8, 13))
 def authorized_operations(b: Peer) -> None:
     b.create("a")
     for cluster, topics in ((True, False), (False, True), (True, True)):
@@ -364,13 +364,24 @@ def authorized_operations(b: Peer) -> None:
         )
 
 
-@CASES.of([10, 11])
+@CASES.of([10, 11, 12])
 def metadata_by_topic_id(b: Peer) -> None:
     known = b.topic_id(b.create("a"))
     for entry in (
         {"topic_id": known, "name": None},
         {"topic_id": UNKNOWN_ID, "name": None},
         {"topic_id": known, "name": b.name("a")},
-        {"topic_id": ZERO_ID, "name": None},
+        {"topic_id": UNKNOWN_ID, "name": b.name("a")},
     ):
         metadata(b, topics=[entry, {"name": b.name("a")}])
+        metadata(b, topics=[entry, entry, {"topic_id": ZERO_ID, "name": None}])
+        metadata(b, topics=[entry], include_topic_authorized_operations=True)
+        metadata(b, topics=[entry], allow_auto_topic_creation=True)
+
+
+@CASES.of([10, 11, 12])
+def metadata_of_a_topic_with_neither_name_nor_id(b: Peer) -> None:
+    b.create("a")
+    nameless = {"topic_id": ZERO_ID, "name": None}
+    metadata(b, topics=[nameless])
+    metadata(b, topics=[nameless, {"name": b.name("a")}])

@@ -134,7 +134,7 @@ def write(b: Peer, name: str, producer: Producer, topic: str, sequence: int = 0)
 # InitProducerId
 
 
-@CASES.of(range(5))
+@CASES.of(range(6))
 def producers_of_a_transactional_id(b: Peer) -> None:
     name = b.name("id")
     coordinator(b, name)
@@ -144,7 +144,7 @@ def producers_of_a_transactional_id(b: Peer) -> None:
     described(b, name)
 
 
-@CASES.of(range(5))
+@CASES.of(range(6))
 def invalid_transactional_ids_and_timeouts(b: Peer) -> None:
     name = b.name("id")
     coordinator(b, name)
@@ -156,7 +156,7 @@ def invalid_transactional_ids_and_timeouts(b: Peer) -> None:
     described(b, name)
 
 
-@CASES.of([3, 4])
+@CASES.of([3, 4, 5])
 def producer_ids_without_epochs_and_epochs_without_producer_ids(b: Peer) -> None:
     name = b.name("id")
     coordinator(b, name)
@@ -165,7 +165,7 @@ def producer_ids_without_epochs_and_epochs_without_producer_ids(b: Peer) -> None
             init(b, each, expected=expected, about=f"{expected} {each is None} {each == ''}")
 
 
-@CASES.of(range(5))
+@CASES.of(range(6))
 def a_transactional_id_with_an_open_transaction(b: Peer) -> None:
     name, topic = b.name("id"), b.create("t", 2)
     old = new_producer(b, name)
@@ -182,7 +182,7 @@ def a_transactional_id_with_an_open_transaction(b: Peer) -> None:
     write(b, name, old, topic, 1)
 
 
-@CASES.of([3, 4])
+@CASES.of([3, 4, 5])
 def a_producer_bumps_its_epoch(b: Peer) -> None:
     name = b.name("id")
     first = new_producer(b, name)
@@ -196,7 +196,7 @@ def a_producer_bumps_its_epoch(b: Peer) -> None:
     init(b, name, expected=third, about="bumps again")
 
 
-@CASES.of([3, 4])
+@CASES.of([3, 4, 5])
 def a_producer_bumps_its_epoch_with_an_open_transaction(b: Peer) -> None:
     name, topic = b.name("id"), b.create()
     producer = new_producer(b, name)
@@ -207,7 +207,7 @@ def a_producer_bumps_its_epoch_with_an_open_transaction(b: Peer) -> None:
     init(b, name)
 
 
-@CASES.of([3, 4])
+@CASES.of([3, 4, 5])
 def a_zombie_bumps_its_epoch_while_its_successor_has_an_open_transaction(b: Peer) -> None:
     name, topic = b.name("id"), b.create()
     old = new_producer(b, name)
@@ -266,7 +266,71 @@ def partitions_are_added_by_other_producers(b: Peer) -> None:
         add(b, name, other, [(topic, [0])], about=str((other[0] - producer[0], other[1])))
 
 
-@CASES.of(range(4))
+def add_all(b: Peer, *transactions: tuple[str, Producer, list[tuple[str, list[int]]], bool], about: str) -> None:
+    """Each with whether its partitions are only verified."""
+    document = {
+        "transactions": [
+            {
+                "transactional_id": name,
+                "producer_id": producer[0],
+                "producer_epoch": producer[1],
+                "verify_only": verify_only,
+                "topics": [{"name": topic, "partitions": numbers} for topic, numbers in partitions],
+            }
+            for name, producer, partitions, verify_only in transactions
+        ]
+    }
+    b.ask(ApiKey.ADD_PARTITIONS_TO_TXN, document, about=about)
+
+
+@CASES.of([4, 5])
+def partitions_of_several_transactions(b: Peer) -> None:
+    name, second, topic, other = b.name("id"), b.name("second"), b.create("t", 3), b.create("u")
+    producer, successor = new_producer(b, name), new_producer(b, second)
+    for verify_only in (True, False, True):
+        add_all(
+            b,
+            (name, producer, [(topic, [0]), (other, [0])], verify_only),
+            (second, successor, [(topic, [1])], verify_only),
+            about=f"verified: {verify_only}",
+        )
+        described(b, name, second)
+    add_all(b, (name, producer, [(topic, [0, 1])], True), about="of which one is missing")
+    add_all(b, (name, producer, [], False), (second, successor, [], True), about="without partitions")
+    add_all(b, (name, producer, [(topic, [0, 0])], False), about="named twice")
+    end(b, name, producer, True, 3)
+    settle(b, name)
+    add_all(b, (name, producer, [(topic, [0])], True), about="of an ended transaction")
+
+
+@CASES.of([4, 5])
+def refused_partitions_of_several_transactions(b: Peer) -> None:
+    name, topic = b.name("id"), b.create("t", 2)
+    producer = new_producer(b, name)
+    for verify_only in (True, False):
+        about = f"verified: {verify_only}"
+        add_all(b, (name, producer, [(topic, [0, 7]), (b.name("none"), [0])], verify_only), about=about)
+        add_all(b, (b.name("nobody"), producer, [(topic, [0])], verify_only), about=about)
+        add_all(b, ("", producer, [(topic, [0])], verify_only), about=about)
+        for other in ((producer[0] + 100, 0), (producer[0], 1), (producer[0], -1), (-1, -1)):
+            about = f"by another, verified: {verify_only} {other[0] - producer[0]} {other[1]}"
+            add_all(b, (name, other, [(topic, [0])], verify_only), about=about)
+    described(b, name)
+
+
+@CASES.of([4])
+def no_transactions_to_add_to(b: Peer) -> None:
+    add_all(b, about="")
+
+
+@CASES.of([4])
+def a_transaction_that_is_named_twice(b: Peer) -> None:
+    name, topic = b.name("id"), b.create("t", 2)
+    producer = new_producer(b, name)
+    add_all(b, (name, producer, [(topic, [0])], False), (name, producer, [(topic, [1])], False), about="")
+
+
+@CASES.of(range(5))
 def offsets_are_added_to_a_transaction(b: Peer) -> None:
     name = b.name("id")
     producer = new_producer(b, name)
@@ -284,7 +348,7 @@ def offsets_are_added_to_a_transaction(b: Peer) -> None:
 # EndTxn
 
 
-@CASES.of(range(4))
+@CASES.of(range(5))
 def transactions_are_ended(b: Peer) -> None:
     name, topic = b.name("id"), b.create()
     producer = new_producer(b, name)
@@ -299,7 +363,7 @@ def transactions_are_ended(b: Peer) -> None:
         end(b, name, producer, not committed, about="the other way")
 
 
-@CASES.of(range(4))
+@CASES.of(range(5))
 def transactions_are_ended_by_other_producers(b: Peer) -> None:
     name, topic = b.name("id"), b.create()
     producer = new_producer(b, name)
@@ -377,7 +441,7 @@ def a_transactional_id_is_described_after_its_next_producer_began(b: Peer) -> No
     described(b, name)
 
 
-@CASES.of([0])
+@CASES.of([0, 1])
 def transactional_ids_are_listed(b: Peer) -> None:
     topic = b.create()
     producers = {}
@@ -408,3 +472,16 @@ def transactional_ids_are_listed(b: Peer) -> None:
             state for state in answer["TransactionStates"] if state["TransactionalId"].startswith(b.prefix + "-")
         ]
         b.note(f"LIST_TRANSACTIONS {states} {kinds}", answer)
+
+
+@CASES.of([1])
+def transactions_are_listed_by_duration(b: Peer) -> None:
+    name, topic = b.name("id"), b.create()
+    producer = new_producer(b, name)
+    add(b, name, producer, [(topic, [0])], 3)
+    new_producer(b, b.name("empty"))
+    time.sleep(0.5)
+    for duration_ms in (-1, 0, 200, 600_000, 2**63 - 1, -2, -(2**63)):
+        answer = b.ask(ApiKey.LIST_TRANSACTIONS, {"duration_filter": duration_ms}, is_noted=False)
+        names = sorted(state["TransactionalId"] for state in answer["TransactionStates"])
+        b.note(f"LIST_TRANSACTIONS {duration_ms}", [each for each in names if each.startswith(b.prefix + "-")])

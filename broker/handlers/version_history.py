@@ -1,0 +1,66 @@
+"""What the versions of Apache Kafka 3.9 add to those of 3.0, for the generated documentation.
+
+Versions of APIs that do not stand here are those of 3.0. Source: Kafka's message specifications.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from odradek.protocol.api_keys import ApiKey
+
+_ABORTABLE_IS_KNOWN = "the client knows TRANSACTION_ABORTABLE (KIP-890), which this API never returns"
+_USER_RESOURCES = "the resource type USER (KIP-373); without an authorizer, SECURITY_DISABLED as before"
+
+VERSION_HISTORY: Mapping[ApiKey, Mapping[int, str]] = {
+    ApiKey.PRODUCE: {
+        10: "the current leader in the response, if it is another broker (KIP-951)",
+        11: "TRANSACTION_ABORTABLE instead of INVALID_TXN_STATE (KIP-890)",
+    },
+    ApiKey.FETCH: {
+        13: "topics are named by their ids (KIP-516)",
+        14: "OFFSET_MOVED_TO_TIERED_STORAGE (KIP-405), which this API never returns",
+        15: "the replica id moves to a tagged field, beside the broker epoch (KIP-903)",
+        16: "the current leader's address in the response, if it is another broker (KIP-951)",
+        17: "the follower's directory id (KIP-853)",
+    },
+    ApiKey.LIST_OFFSETS: {
+        8: "timestamp -4, the earliest offset on the broker's own disk (KIP-405): the log start offset",
+        9: "timestamp -5, the latest offset in tiered storage (KIP-1005): there is none",
+    },
+    ApiKey.METADATA: {12: "topics may be named by their ids; UNKNOWN_TOPIC_ID (KIP-516)"},
+    ApiKey.OFFSET_COMMIT: {9: "the epoch of a member of the newer protocol (KIP-848), where the generation was"},
+    ApiKey.OFFSET_FETCH: {
+        9: "member id and epoch of the newer protocol (KIP-848), which groups of the classic protocol ignore"
+    },
+    ApiKey.FIND_COORDINATOR: {
+        5: _ABORTABLE_IS_KNOWN,
+        6: "coordinators of share groups (KIP-932): COORDINATOR_NOT_AVAILABLE, as there are none",
+    },
+    ApiKey.JOIN_GROUP: {
+        8: "the reason why a member joins, which is logged (KIP-800)",
+        9: "a static member that leads and comes back is told to skip the assignment (KIP-814)",
+    },
+    ApiKey.LEAVE_GROUP: {5: "the reason why a member leaves, which is logged (KIP-800)"},
+    ApiKey.LIST_GROUPS: {5: "a filter by type, and each group's type: `classic` (KIP-848)"},
+    ApiKey.API_VERSIONS: {4: "features may begin at level 0 (KAFKA-17011); none is listed"},
+    ApiKey.INIT_PRODUCER_ID: {5: _ABORTABLE_IS_KNOWN},
+    ApiKey.ADD_PARTITIONS_TO_TXN: {
+        4: "several transactions, which may be verified only: other brokers ask so (KIP-890)",
+        5: "nothing: TRANSACTION_ABORTABLE, which version 4 returns too (KIP-890)",
+    },
+    ApiKey.ADD_OFFSETS_TO_TXN: {4: _ABORTABLE_IS_KNOWN},
+    ApiKey.END_TXN: {4: _ABORTABLE_IS_KNOWN},
+    ApiKey.TXN_OFFSET_COMMIT: {4: "TRANSACTION_ABORTABLE instead of INVALID_TXN_STATE (KIP-890)"},
+    ApiKey.DESCRIBE_ACLS: {3: _USER_RESOURCES},
+    ApiKey.CREATE_ACLS: {3: _USER_RESOURCES},
+    ApiKey.DELETE_ACLS: {3: _USER_RESOURCES},
+    ApiKey.DESCRIBE_LOG_DIRS: {
+        3: "an error code for the request as a whole",
+        4: "the total and the usable bytes of each directory's file system (KIP-827)",
+    },
+    ApiKey.DESCRIBE_CLUSTER: {
+        1: "the type of the endpoint: MISMATCHED_ENDPOINT_TYPE if a controller is meant (KIP-919)"
+    },
+    ApiKey.LIST_TRANSACTIONS: {1: "a filter by the time since a transaction began (KIP-994)"},
+}
