@@ -207,9 +207,7 @@ def _absent_topic(name: str, failure: ErrorCode | None) -> ResponseTopic:
 
 def _unknown_topic(topic_id: UUID) -> ResponseTopic:
     """Returns the error for an id that no topic has (E)."""
-    return ResponseTopic(
-        error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id, partitions=NO_PARTITIONS
-    )
+    return ResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id, partitions=NO_PARTITIONS)
 
 
 class _ListenerView:

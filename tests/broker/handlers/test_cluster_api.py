@@ -10,6 +10,7 @@ import pytest
 from odradek.broker.controller.state import NewTopic
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.cluster import DescribeClusterRequest
+from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.log_dirs import DescribeLogDirsRequest
 from odradek.protocol.messages.producers import InitProducerIdRequest
 from odradek.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
@@ -71,6 +72,18 @@ async def test_only_the_endpoints_of_brokers_are_described(api: Api) -> None:
         codes[kind] = response.error_code
     unsupported = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
     assert codes == {1: 0, 2: ErrorCode.MISMATCHED_ENDPOINT_TYPE, 0: unsupported, 3: unsupported, -1: unsupported}
+
+
+@pytest.mark.parametrize("version", range(7))
+async def test_no_broker_coordinates_share_groups(api: Api, version: int) -> None:
+    """Before version 6 their type is unknown. Groups are the type of version 0, which has no field for it."""
+    for kind in (2, 3, -1) if version else ():
+        response = await api(FindCoordinatorRequest(key="g", coordinator_keys=["g"], key_type=kind), version)
+        (found,) = response.coordinators if version >= 4 else [response]
+        share = kind == 2 and version >= 6
+        assert found.error_code == (ErrorCode.COORDINATOR_NOT_AVAILABLE if share else ErrorCode.INVALID_REQUEST)
+        assert (found.node_id, found.host, found.port) == (-1, "", -1)
+    assert api.broker.metadata.topic_names() == []
 
 
 @pytest.mark.parametrize("version", range(6))

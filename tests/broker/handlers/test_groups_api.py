@@ -112,6 +112,26 @@ async def test_every_version_serves_the_life_of_a_member(version: int) -> None:
         assert (await api(ListGroupsRequest(), 3)).groups == []
 
 
+async def test_groups_are_listed_by_type() -> None:
+    async with api_of_a_broker(SETTINGS) as api:
+        await coordinated(api)
+        await stable(api)
+        await stable(api, "other")
+
+        async def listed(*types: str, states: tuple[str, ...] = ()) -> list[tuple[str, str]]:
+            response = await api(ListGroupsRequest(types_filter=list(types), states_filter=list(states)), 5)
+            assert response.error_code == 0
+            return sorted((group.group_id, group.group_type) for group in response.groups)
+
+        both = [("g", "classic"), ("other", "classic")]
+        for types in ((), ("classic",), ("consumer", "CLASSIC")):
+            assert await listed(*types) == both
+            assert await listed(*types, states=("Stable",)) == both
+            assert await listed(*types, states=("Empty",)) == []
+        for types in (("consumer",), ("share", "unknown"), ("",)):
+            assert await listed(*types) == []
+
+
 async def test_a_restart_restores_a_stable_group_and_its_sessions(tmp_path: Path) -> None:
     settings = {**SETTINGS, "group.min.session.timeout.ms": 300}
     async with api_of_a_broker(settings, data_dir=tmp_path) as api:

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -29,6 +30,7 @@ from odradek.protocol.messages.produce import ProduceRequest
 from odradek.protocol.messages.producers import DescribeProducersRequest
 from odradek.protocol.messages.topics import CreatePartitionsRequest, DeleteTopicsRequest
 from odradek.protocol.messages.transactions import (
+    AddPartitionsToTxnRequest,
     DescribeTransactionsRequest,
     ListTransactionsRequest,
     WriteTxnMarkersRequest,
@@ -151,6 +153,15 @@ CASES: dict[str, tuple[Message, int, Callable[[Any], int]]] = {
         9,
         lambda answer: len([each for each in answer.topics if each.error_code == 3]),
     ),
+    "Metadata by ids": (
+        MetadataRequest(
+            topics=[
+                MetadataRequest.MetadataRequestTopic(name=None, topic_id=UUID(int=1 + number)) for number in range(MANY)
+            ]
+        ),
+        12,
+        lambda answer: len({each.topic_id for each in answer.topics if each.error_code == ErrorCode.UNKNOWN_TOPIC_ID}),
+    ),
     "DescribeConfigs": (
         DescribeConfigsRequest(
             resources=[
@@ -207,6 +218,22 @@ CASES: dict[str, tuple[Message, int, Callable[[Any], int]]] = {
         lambda answer: len(answer.markers),
     ),
 }
+
+
+@pytest.mark.parametrize("verify_only", [False, True])
+async def test_many_transactions_are_added_to_or_verified_over_many_turns(api: Api, verify_only: bool) -> None:
+    """As many as a request may name."""
+    topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name="none", partitions=[0])
+    transactions = [
+        AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction(
+            transactional_id=name, producer_id=1, verify_only=verify_only, topics=[topic]
+        )
+        for name in NAMES[:MAX_PARTITIONS_PER_REQUEST]
+    ]
+    response, steps = await busy_turns(api, AddPartitionsToTxnRequest(transactions=transactions), 5)
+    results = [result.topic_results[0].results_by_partition[0] for result in response.results_by_transaction]
+    assert [result.partition_error_code for result in results] == [3] * MAX_PARTITIONS_PER_REQUEST
+    assert steps >= MAX_PARTITIONS_PER_REQUEST / 30
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -119,6 +119,7 @@ async def test_ids_and_null_names_are_refused_in_versions_that_do_not_support_th
     response = await api(request, version)
     assert codes(response) == [("", ErrorCode.INVALID_REQUEST), ("t", ErrorCode.INVALID_REQUEST)]
 
+
 async def test_topics_are_found_by_their_ids(api: Api) -> None:
     await api.broker.controller.create_topics([NewTopic("t", 2), NewTopic("u")], timeout_ms=10_000)
     known, unknown = api.broker.metadata.topic_id("t"), UUID(int=5)
@@ -151,7 +152,6 @@ async def test_a_topic_with_neither_name_nor_id_is_refused(api: Api) -> None:
     response = await api(MetadataRequest(topics=[Asked(name=None), Asked(name="t")]), 12)
     assert codes(response) == [("", ErrorCode.INVALID_REQUEST), ("t", ErrorCode.INVALID_REQUEST)]
     assert api.broker.metadata.topic("t") is None
-
 
 
 async def test_authorized_operations_are_returned_on_request(api: Api) -> None:

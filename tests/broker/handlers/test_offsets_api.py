@@ -91,13 +91,15 @@ async def begin(api: Api, group: str = "g") -> dict[str, Any]:
     return producer
 
 
-async def commit_in(api: Api, producer: dict[str, Any], topic: str, offsets: dict[int, int]) -> list[int]:
+async def commit_in(
+    api: Api, producer: dict[str, Any], topic: str, offsets: dict[int, int], group: str = "g", version: int = 3
+) -> list[int]:
     partitions = [
         TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(partition_index=p, committed_offset=o)
         for p, o in offsets.items()
     ]
     named = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(name=topic, partitions=partitions)
-    response = await api(TxnOffsetCommitRequest(group_id="g", topics=[named], **producer), 3)
+    response = await api(TxnOffsetCommitRequest(group_id=group, topics=[named], **producer), version)
     return [partition.error_code for topic in response.topics for partition in topic.partitions]
 
 
@@ -287,7 +289,7 @@ async def test_a_commit_that_the_log_refuses_is_an_error_and_changes_nothing() -
         assert await fetched(api) == {"t": {0: 7}}
 
 
-@pytest.mark.parametrize(("version", "answered"), [(1, 3), (2, 0), (7, 0), (8, 0)])
+@pytest.mark.parametrize(("version", "answered"), [(1, 3), (2, 0), (7, 0), (8, 0), (9, 0)])
 async def test_a_broker_that_is_not_the_coordinator_returns_the_error_in_every_version(
     version: int, answered: int
 ) -> None:
@@ -300,6 +302,41 @@ async def test_a_broker_that_is_not_the_coordinator_returns_the_error_in_every_v
         assert partitions == [ErrorCode.NOT_COORDINATOR] * answered
         codes = [response.error_code, *(group.error_code for group in response.groups)]
         assert ErrorCode.NOT_COORDINATOR in codes or version == 1
+
+
+@pytest.mark.parametrize(
+    ("version", "code"),
+    [*((version, ErrorCode.INVALID_TXN_STATE) for version in range(4)), (4, ErrorCode.TRANSACTION_ABORTABLE)],
+)
+async def test_a_group_that_is_not_in_the_transaction_is_refused_with_an_error_that_the_version_knows(
+    version: int, code: ErrorCode
+) -> None:
+    async with api_of_a_broker(SETTINGS) as api:
+        await coordinated(api, "t")
+        producer = await begin(api, group="other")
+        ended = await api(EndTxnRequest(committed=True, **producer), 3)
+        assert ended.error_code == 0
+        await until(lambda: api.broker.coordinators.transactions.describe("tx").state.label == "CompleteCommit")
+        assert await commit_in(api, producer, "t", {0: 5, 9: 5}, version=version) == [
+            code,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ]
+        late = {**producer, "producer_epoch": producer["producer_epoch"] + 1}
+        assert await commit_in(api, late, "t", {0: 5}, version=version) == [ErrorCode.INVALID_PRODUCER_EPOCH]
+        assert await fetched(api) == {}
+
+
+async def test_version_9_does_not_look_at_members_of_the_newer_protocol() -> None:
+    """Kafka has STALE_MEMBER_EPOCH and GROUP_ID_NOT_FOUND only for groups of that protocol, or its new coordinator."""
+    async with api_of_a_broker(SETTINGS) as api:
+        await coordinated(api, "t")
+        assert await commit(api, "t", {0: 5}, version=9) == [0]
+        named = {"generation_id_or_member_epoch": 3, "member_id": "m"}
+        assert await commit(api, "t", {0: 6}, "none", version=9, **named) == [ErrorCode.ILLEGAL_GENERATION]
+        assert await commit(api, "t", {0: 6}, version=9, **named) == [ErrorCode.UNKNOWN_MEMBER_ID]
+        group = OffsetFetchRequest.OffsetFetchRequestGroup(group_id="g", member_id="m", member_epoch=3, topics=None)
+        (found,) = (await api(OffsetFetchRequest(groups=[group]), 9)).groups
+        assert (found.error_code, found.topics[0].partitions[0].committed_offset) == (0, 5)
 
 
 async def test_committed_offsets_are_counted() -> None:

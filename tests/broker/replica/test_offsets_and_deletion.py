@@ -8,7 +8,15 @@ import pytest
 
 from odradek.broker.background.stepwise import finished
 from odradek.broker.replica.fetch_session import FetchTarget
-from odradek.broker.replica.partition_offsets import EARLIEST, LATEST, MAX_TIMESTAMP, NOT_FOUND, offsets_before
+from odradek.broker.replica.partition_offsets import (
+    EARLIEST,
+    EARLIEST_LOCAL,
+    LATEST,
+    LATEST_TIERED,
+    MAX_TIMESTAMP,
+    NOT_FOUND,
+    offsets_before,
+)
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.retention import SEGMENTS_PER_STEP
@@ -43,7 +51,8 @@ class TestOffsetsByTime:
         harness.manager.delete_records(0, {T0: 3}, lambda _: None)
         assert look(T0, LATEST, isolation_level=0)[:2] == (-1, 30)
         assert look(T0, LATEST, isolation_level=0).leader_epoch == 4
-        assert look(T0, EARLIEST)[:2] == (-1, 3)
+        assert look(T0, EARLIEST) == look(T0, EARLIEST_LOCAL) == (-1, 3, 4)
+        assert look(T0, LATEST_TIERED) == look(T0, LATEST_TIERED, isolation_level=0) == NOT_FOUND
         found = look(T0, MAX_TIMESTAMP, isolation_level=0)
         assert found.timestamp == start_ms + 2000
         assert 20 <= found.offset < 30
