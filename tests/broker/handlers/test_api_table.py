@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kafka.protocol.broker_version_data import infer_broker_version_from_api_versions
 
 from odradek.broker.background.stepwise import finished
 from odradek.broker.handlers.answered_later import answered_later
@@ -55,6 +56,12 @@ def test_clients_are_served_the_versions_of_kafka_3_9() -> None:
         kafkas = APIS[row.key]
         assert "ZK_BROKER" in kafkas["listeners"]
         assert row.served == BEHIND_KAFKA.get(row.key, (kafkas["minVersion"], kafkas["maxVersion"])), row.key.name
+
+
+def test_kafka_python_infers_one_of_the_releases_with_these_versions() -> None:
+    """It derives features from the release."""
+    table = {int(row.key): tuple(row.served) for row in api_table().client_rows()}
+    assert infer_broker_version_from_api_versions(table) == ((3, 6) if BEHIND_KAFKA else (3, 9))
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: str(row.key.name))
