@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from odradek.protocol.api_keys import ApiKey
 from tests.scenarios.same_as_kafka.known import KNOWN, Known, is_a_kinder_text
 from tests.scenarios.same_as_kafka.peer import Peer, differences
 
@@ -29,30 +30,39 @@ class Cases(list[Case]):
         return add
 
 
-def differences_of(case: Case, version: int, prefix: str, kafka: str, ours: str) -> tuple[list[str], set[Known]]:
-    """The unexplained differences, and the known ones that occurred. `kafka` and `ours` are addresses."""
-    expected, found = (_transcript(case, version, prefix, bootstrap) for bootstrap in (kafka, ours))
+class Comparison(NamedTuple):
+    """The unexplained differences, the known ones that occurred, and the APIs and versions that were asked."""
+
+    unexplained: list[str]
+    met: set[Known]
+    asked: set[tuple[ApiKey, int]]
+
+
+def differences_of(case: Case, version: int, prefix: str, kafka: str, ours: str) -> Comparison:
+    """`kafka` and `ours` are addresses."""
+    theirs, own = (_run(case, version, prefix, bootstrap) for bootstrap in (kafka, ours))
+    expected, found = theirs.transcript, own.transcript
     unexplained: list[str] = []
     met: set[Known] = set()
     if [label for label, _ in expected] != [label for label, _ in found]:
         unexplained.append("the two brokers did not get the same requests")
     for number, ((label, one), (_, other)) in enumerate(zip(expected, found, strict=False)):
-        for path, theirs, own in differences(one, other):
+        for path, kafkas, our in differences(one, other):
             where = label + path
             reasons = {known for known in KNOWN if known.explains(case.name, where)}
             met |= reasons
-            if not reasons and not is_a_kinder_text(where, theirs, own):
-                unexplained.append(f"{number} {where}: Kafka {_shown(theirs)}, ours {_shown(own)}")
-    return unexplained, met
+            if not reasons and not is_a_kinder_text(where, kafkas, our):
+                unexplained.append(f"{number} {where}: Kafka {_shown(kafkas)}, ours {_shown(our)}")
+    return Comparison(unexplained, met, own.asked)
 
 
-def _transcript(case: Case, version: int, prefix: str, bootstrap: str) -> list[tuple[str, Any]]:
+def _run(case: Case, version: int, prefix: str, bootstrap: str) -> Peer:
     peer = Peer(bootstrap, prefix, version)
     try:
         case.run(peer)
     finally:
         peer.close()
-    return peer.transcript
+    return peer
 
 
 def _shown(value: object) -> str:

@@ -12,7 +12,7 @@ from tests.scenarios.same_as_kafka.peer import Peer, batch
 CASES = Cases()
 
 
-@CASES.of([3, 4])
+@CASES.of(range(5))
 def client_software_names_and_versions(b: Peer) -> None:
     for name, software in (
         ("", ""),

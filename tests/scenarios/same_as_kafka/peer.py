@@ -42,6 +42,8 @@ class Peer:
         self.prefix = prefix
         self.version = version
         self.transcript: list[tuple[str, Any]] = []
+        self.asked: set[tuple[ApiKey, int]] = set()
+        """The APIs that were asked in the version of the case."""
         self._client = RawClient(bootstrap, TIMEOUT)
 
     def close(self) -> None:
@@ -65,7 +67,7 @@ class Peer:
 
         `{"closed": True}` if the connection ended instead, `{"silent": True}` if no answer came.
         """
-        asked = self.version if version is None else version
+        asked = self._version_of(api, version)
         request = _message(request_class(api), document)
         try:
             self._client.send(request_payload(request, asked, client_id=client_id))
@@ -83,7 +85,7 @@ class Peer:
     def begin(self, api: ApiKey, document: Document, version: int | None = None) -> None:
         """Sends a request without waiting for the answer; `finish` waits."""
         request = _message(request_class(api), document)
-        self._client.send(request_payload(request, self.version if version is None else version))
+        self._client.send(request_payload(request, self._version_of(api, version)))
 
     def finish(self, api: ApiKey, version: int | None = None, *, about: str = "") -> Document:
         """Returns and records the answer to the request of `begin`."""
@@ -93,6 +95,11 @@ class Peer:
             answer = {"silent": True}
         self.note(f"{api.name} {about}".rstrip(), answer)
         return answer
+
+    def _version_of(self, api: ApiKey, version: int | None) -> int:
+        if version is None or version == self.version:
+            self.asked.add((api, self.version))
+        return self.version if version is None else version
 
     def note(self, label: str, answer: Any) -> None:
         self.transcript.append((label, comparable(answer)))
