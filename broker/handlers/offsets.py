@@ -169,11 +169,10 @@ class OffsetHandlers:
             request.producer_epoch,
             TopicPartition(GROUP_TOPIC, partition),
             question,
+            knows_abortable=context.api_version >= FIRST_TRANSACTIONAL_VERSION_WITH_ABORTABLE,
         )
         if error is ErrorCode.NETWORK_EXCEPTION:
             error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        if error is ErrorCode.INVALID_TXN_STATE and context.api_version >= FIRST_TRANSACTIONAL_VERSION_WITH_ABORTABLE:
-            error = ErrorCode.TRANSACTION_ABORTABLE
         if error is not ErrorCode.NONE:
             raise ProtocolError(error)
 

@@ -173,19 +173,28 @@ class TransactionVerification:
         return None if partition.log.producer_state.has_ongoing_transaction(producer_id) else partition
 
     def refused(
-        self, transactional_id: str, entries: Mapping[TopicPartition, bytes], question: Question | None = None
+        self,
+        transactional_id: str,
+        entries: Mapping[TopicPartition, bytes],
+        question: Question | None = None,
+        *,
+        knows_abortable: bool = False,
     ) -> dict[TopicPartition, PartitionAppendResult]:
-        """Returns the errors of those batches of a Produce request that may not be appended: INVALID_TXN_STATE,
-        NOT_ENOUGH_REPLICAS (retriable), INVALID_PRODUCER_ID_MAPPING, INVALID_PRODUCER_EPOCH,
-        OUT_OF_ORDER_SEQUENCE_NUMBER. `question`: the answered one, if another broker had to be asked. Without it, or
-        if its answer is void, this broker's coordinator answers: NOT_COORDINATOR, if it is not the one, is retriable.
+        """Returns the errors of those batches of a Produce request that may not be appended: INVALID_TXN_STATE or
+        TRANSACTION_ABORTABLE (see `verify`), NOT_ENOUGH_REPLICAS (retriable), INVALID_PRODUCER_ID_MAPPING,
+        INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER. `question`: the answered one, if another broker had to be
+        asked. Without it, or if its answer is void, this broker's coordinator answers: NOT_COORDINATOR, if it is not
+        the one, is retriable.
 
         Raises INVALID_PRODUCER_ID_MAPPING if the batches come from several producers.
         """
         if not self.is_enabled or self.is_open_transaction is None:
             return {}
         batches = _transactional_batches(entries)
-        refusals = {key: self._refusal(transactional_id, key, header, question) for key, header in batches.items()}
+        refusals = {
+            key: self._refusal(transactional_id, key, header, question, knows_abortable)
+            for key, header in batches.items()
+        }
         return {key: refusal for key, refusal in refusals.items() if refusal is not None}
 
     def verify(
@@ -195,9 +204,11 @@ class TransactionVerification:
         producer_epoch: int,
         topic_partition: TopicPartition,
         question: Question | None = None,
+        *,
+        knows_abortable: bool = False,
     ) -> ErrorCode:
         """For batches that a coordinator writes within a client's transaction (TxnOffsetCommit): returns NONE, or the
-        transaction coordinator's error.
+        transaction coordinator's error. Clients that do not know TRANSACTION_ABORTABLE get INVALID_TXN_STATE.
         """
         if not self.is_enabled or self.is_open_transaction is None:
             return ErrorCode.NONE
@@ -208,14 +219,28 @@ class TransactionVerification:
         if answer is None:
             answer = self.is_open_transaction(transactional_id, producer_id, producer_epoch, topic_partition)
         self.failures += answer is not ErrorCode.NONE
+        if answer is ErrorCode.TRANSACTION_ABORTABLE and not knows_abortable:
+            return ErrorCode.INVALID_TXN_STATE
         return answer
 
     def _refusal(
-        self, transactional_id: str, key: TopicPartition, header: BatchHeader, question: Question | None
+        self,
+        transactional_id: str,
+        key: TopicPartition,
+        header: BatchHeader,
+        question: Question | None,
+        knows_abortable: bool,
     ) -> PartitionAppendResult | None:
         if header.producer_id < 0:
             return None
-        error = self.verify(transactional_id, header.producer_id, header.producer_epoch, key, question)
+        error = self.verify(
+            transactional_id,
+            header.producer_id,
+            header.producer_epoch,
+            key,
+            question,
+            knows_abortable=knows_abortable,
+        )
         partition = self._partitions.get(key)
         if error is not ErrorCode.NONE:
             if partition is not None:

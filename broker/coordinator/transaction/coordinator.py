@@ -49,10 +49,8 @@ NewProducerId = Callable[[Callable[[int | ProtocolError], None]], object]
 WITHOUT_LIMIT = -1
 PRODUCE_CODES = {
     ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
-    ErrorCode.TRANSACTION_ABORTABLE: ErrorCode.INVALID_TXN_STATE,
 }
-"""Maps a coordinator's error to the error that Produce and TxnOffsetCommit return, before their versions with
-TRANSACTION_ABORTABLE."""
+"""Maps a coordinator's error to the error that Produce and TxnOffsetCommit return."""
 
 
 class Listing(NamedTuple):

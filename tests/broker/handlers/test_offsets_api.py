@@ -331,7 +331,7 @@ async def test_version_9_does_not_look_at_members_of_the_newer_protocol() -> Non
     async with api_of_a_broker(SETTINGS) as api:
         await coordinated(api, "t")
         assert await commit(api, "t", {0: 5}, version=9) == [0]
-        named = {"generation_id_or_member_epoch": 3, "member_id": "m"}
+        named: dict[str, Any] = {"generation_id_or_member_epoch": 3, "member_id": "m"}
         assert await commit(api, "t", {0: 6}, "none", version=9, **named) == [ErrorCode.ILLEGAL_GENERATION]
         assert await commit(api, "t", {0: 6}, version=9, **named) == [ErrorCode.UNKNOWN_MEMBER_ID]
         group = OffsetFetchRequest.OffsetFetchRequestGroup(group_id="g", member_id="m", member_epoch=3, topics=None)

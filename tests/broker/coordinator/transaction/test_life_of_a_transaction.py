@@ -74,7 +74,7 @@ def test_partitions_are_added_once_their_record_is_in_the_log(harness: Transacti
     producer = harness.init()
     harness.appends_held = True
     assert harness.add(producer) is None
-    assert harness.verify(producer) is ErrorCode.INVALID_TXN_STATE
+    assert harness.verify(producer) is ErrorCode.TRANSACTION_ABORTABLE
     harness.release_appends()
     assert harness.verify(producer) is ErrorCode.NONE
 

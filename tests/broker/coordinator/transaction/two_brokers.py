@@ -148,7 +148,7 @@ class Node(ReplicaHarness):
             start_runtime=self._start_runtime,
         )
         nothing: Any = None
-        self.handlers = TransactionHandlers(self.coordinator, nothing, nothing, nothing, 1 << 20)
+        self.handlers = TransactionHandlers(self.coordinator, nothing, nothing, 1 << 20)
 
     def _start_runtime(self, new_shard: Callable[[int, int], Any]) -> CoordinatorRuntime:
         runtime = CoordinatorRuntime(
