@@ -53,7 +53,7 @@ class AppendAllowance:
     def inflate(
         self, body: memoryview, codec: int, max_batch_bytes: int, turn_bytes: int, scratch: Scratch | None = None
     ) -> bytes:
-        """Returns the inflated `body` of a batch, see `decompress` for `scratch`. Raises INVALID_RECORD; raises
+        """Returns the inflated `body` of a producer's batch, see `decompress` for `scratch`. Raises INVALID_RECORD;
         MESSAGE_TOO_LARGE above `max_batch_bytes` or the rest of the request's limit, TooMuchForOneTurn above
         `turn_bytes`.
 
@@ -63,7 +63,7 @@ class AppendAllowance:
         if limit == 0:
             raise self._beyond()
         try:
-            plain = inflate(body, codec, min(limit, turn_bytes), scratch)
+            plain = inflate(body, codec, min(limit, turn_bytes), scratch, is_sent=True)
         except ProtocolError as error:
             is_too_large = error.code is ErrorCode.MESSAGE_TOO_LARGE
             if is_too_large and turn_bytes < limit:

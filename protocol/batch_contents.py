@@ -72,14 +72,16 @@ def each_record(plain: bytes, header: BatchHeader) -> Iterator[Record]:
         raise ProtocolError(ErrorCode.INVALID_RECORD, str(error)) from error
 
 
-def inflate(body: memoryview, codec: int, max_decompressed_bytes: int, scratch: Scratch | None = None) -> bytes:
-    """Returns the decompressed bytes of a batch's records, see `decompress` for `scratch`. Raises INVALID_RECORD;
-    MESSAGE_TOO_LARGE beyond the limit.
+def inflate(
+    body: memoryview, codec: int, max_decompressed_bytes: int, scratch: Scratch | None = None, *, is_sent: bool = False
+) -> bytes:
+    """Returns the decompressed bytes of a batch's records, see `decompress` for `scratch` and `is_sent`. Raises
+    INVALID_RECORD; MESSAGE_TOO_LARGE beyond the limit.
     """
     if codec == Compression.NONE:
         return bytes(body)
     try:
-        return decompress(codec, body, max_decompressed_bytes, scratch)
+        return decompress(codec, body, max_decompressed_bytes, scratch, is_sent=is_sent)
     except TooLarge as error:
         raise ProtocolError(ErrorCode.MESSAGE_TOO_LARGE, f"batch refused: {error}") from error
     except CompressionFailed as error:

@@ -6,11 +6,10 @@ compression.py says how they behave, and imports this module with the first comp
 import struct
 import threading
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from io import BytesIO
 
 import cramjam
-import lz4.block
 import lz4.frame
 import zstandard
 
@@ -22,8 +21,11 @@ CHUNK = 1 << 18
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
+_XERIAL_HEADER_BYTES = len(_XERIAL_HEADER)
 _XERIAL_CHUNK = 32 * 1024
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
+_LZ4_INDEPENDENT, _LZ4_BLOCK_CHECKSUMS, _LZ4_CONTENT_SIZE, _LZ4_CONTENT_CHECKSUM, _LZ4_RESERVED = 32, 16, 8, 4, 3
+_LZ4_ONE_LITERAL = 1 << 4
 _GZIP_MAGIC = b"\x1f\x8b\x08"
 _GZIP_FEED = 1 << 14
 _INT32 = struct.Struct(">i")
@@ -33,52 +35,87 @@ _KEPT_WINDOW = 8 << 20
 LIBRARY_ERRORS = (
     zlib.error,
     zstandard.ZstdError,
-    lz4.block.LZ4BlockError,
     cramjam.DecompressionError,
     RuntimeError,
 )
-_LZ4_BLOCK_SIZES = {4: 1 << 16, 5: 1 << 18, 6: 1 << 20, 7: 1 << 22}
 
 
 def _gzip_chunks(data: memoryview, limit: int) -> Iterator[bytes]:
-    """Decompresses member after member. zlib copies its unused input: if all input were fed at once, many small members
-    would take quadratic time.
-    """
     position = 0
     while True:
-        member = zlib.decompressobj(wbits=31)
-        while not member.eof:
-            fed = data[position : position + _GZIP_FEED]
-            chunk = member.decompress(fed, CHUNK)
-            position += len(fed) - len(member.unconsumed_tail) - len(member.unused_data)
-            if not fed and not chunk and not member.eof:
-                raise CompressionFailed("the gzip stream is truncated")
-            yield chunk
+        position = yield from _gzip_member_chunks(data, position)
         if data[position : position + 3] != _GZIP_MAGIC:
             return
 
 
+def _sent_gzip_chunks(data: memoryview, limit: int) -> Iterator[bytes]:
+    end = yield from _gzip_member_chunks(data, 0)
+    if data[end : end + 3] == _GZIP_MAGIC:
+        raise CompressionFailed("the gzip stream has a second member, which librdkafka does not read")
+
+
+def _gzip_member_chunks(data: memoryview, position: int) -> Generator[bytes, None, int]:
+    """Returns the position behind the member. zlib copies its unused input: if all input were fed at once, many small
+    members would take quadratic time.
+    """
+    member = zlib.decompressobj(wbits=31)
+    while not member.eof:
+        fed = data[position : position + _GZIP_FEED]
+        chunk = member.decompress(fed, CHUNK)
+        position += len(fed) - len(member.unconsumed_tail) - len(member.unused_data)
+        if not fed and not chunk and not member.eof:
+            raise CompressionFailed("the gzip stream is truncated")
+        yield chunk
+    return position
+
+
 def _snappy_chunks(data: memoryview, limit: int) -> Iterator[bytes]:
-    if data[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
-        yield _snappy_block(data, limit, 0)
-        return
-    position = 16
-    if len(data) < position:
-        raise CompressionFailed("the header of the snappy stream is truncated")
-    total = 0
-    while position < len(data):
-        if data[position : position + len(_XERIAL_MAGIC)] == _XERIAL_MAGIC:
-            position += 16
+    return _snappy_block_chunks(_xerial_blocks(data) if _is_xerial(data) else (data,), limit)
+
+
+def _sent_snappy_chunks(data: memoryview, limit: int) -> Iterator[bytes]:
+    return _snappy_block_chunks(_sent_xerial_blocks(data) if _is_xerial(data) else (data,), limit)
+
+
+def _is_xerial(data: memoryview) -> bool:
+    return data[: len(_XERIAL_MAGIC)] == _XERIAL_MAGIC
+
+
+def _xerial_blocks(data: memoryview) -> Iterator[memoryview]:
+    """As Kafka reads them: a header may be repeated, and up to three bytes may follow the last block."""
+    position = _XERIAL_HEADER_BYTES
+    while len(data) - position >= 4:
+        if _is_xerial(data[position:]):
+            position += _XERIAL_HEADER_BYTES
             continue
-        if len(data) - position < 4:
-            raise CompressionFailed("the snappy stream is truncated")
-        size = _INT32.unpack_from(data, position)[0]
-        position += 4
-        if size < 0 or size > len(data) - position:
-            raise CompressionFailed(f"a snappy chunk of {size} bytes is truncated")
-        chunk = _snappy_block(data[position : position + size], limit, total) if size else b""
+        block = _xerial_block(data, position)
+        position += 4 + len(block)
+        yield block
+
+
+def _sent_xerial_blocks(data: memoryview) -> Iterator[memoryview]:
+    position = _XERIAL_HEADER_BYTES
+    while position < len(data):
+        block = _xerial_block(data, position)
+        position += 4 + len(block)
+        yield block
+
+
+def _xerial_block(data: memoryview, position: int) -> memoryview:
+    """Returns the block whose length is at `position`."""
+    if len(data) - position < 4:
+        raise CompressionFailed("the snappy stream is truncated")
+    size = _INT32.unpack_from(data, position)[0]
+    if not 0 < size <= len(data) - position - 4:
+        raise CompressionFailed(f"a snappy block of {size} bytes is empty, truncated or no block")
+    return data[position + 4 : position + 4 + size]
+
+
+def _snappy_block_chunks(blocks: Iterable[memoryview], limit: int) -> Iterator[bytes]:
+    total = 0
+    for block in blocks:
+        chunk = _snappy_block(block, limit, total)
         total += len(chunk)
-        position += size
         yield chunk
 
 
@@ -100,14 +137,11 @@ def _snappy_block(block: memoryview, limit: int, before: int) -> bytes:
 
 
 def _lz4_chunks(data: memoryview, limit: int) -> Iterator[bytes]:
+    """The blocks of a frame must not refer to each other or to a dictionary, even if they could."""
     if data[:4] != _LZ4_MAGIC:
         raise CompressionFailed("the stream is not an lz4 frame")
-    if len(data) > 6 and not data[4] & 0x20:
-        _require_independent_blocks(data, limit)
-    yield from _lz4_frame_chunks(data, limit)
-
-
-def _lz4_frame_chunks(data: memoryview, limit: int) -> Iterator[bytes]:
+    if len(data) > 4 and data[4] & (_LZ4_INDEPENDENT | _LZ4_RESERVED) != _LZ4_INDEPENDENT:
+        raise CompressionFailed("the blocks of the lz4 frame depend on each other or on a dictionary")
     frame = lz4.frame.LZ4FrameDecompressor()
     chunk = frame.decompress(data, CHUNK)
     yield chunk
@@ -118,20 +152,25 @@ def _lz4_frame_chunks(data: memoryview, limit: int) -> Iterator[bytes]:
         yield chunk
 
 
-def _require_independent_blocks(data: memoryview, limit: int) -> None:
-    """Checks that no block refers to an earlier one, in a frame whose flags allow it."""
-    flags, block_size = data[4], _LZ4_BLOCK_SIZES.get(data[5] >> 4 & 7, 0)
-    position = 7 + (8 if flags & 0x08 else 0) + (4 if flags & 0x01 else 0)
-    total = 0
-    while len(data) - position >= 4 and total <= limit:
-        size = int.from_bytes(data[position : position + 4], "little")
+def _sent_lz4_chunks(data: memoryview, limit: int) -> Iterator[bytes]:
+    yield from _lz4_chunks(data, limit)
+    _check_lz4_blocks(data)
+
+
+def _check_lz4_blocks(data: memoryview) -> None:
+    """Checks what the library leaves open in a valid frame: Kafka's reader takes an empty block for the end, and
+    librdkafka accepts nothing behind the frame.
+    """
+    flags = data[4]
+    position = 15 if flags & _LZ4_CONTENT_SIZE else 7
+    while size := int.from_bytes(data[position : position + 4], "little"):
         position += 4
-        if size == 0:
-            return
-        stored, size = size >> 31, size & 0x7FFFFFFF
-        block = data[position : position + size]
-        total += len(block) if stored else len(lz4.block.decompress(block, uncompressed_size=block_size))
-        position += size + (4 if flags & 0x10 else 0)
+        is_stored, size = size >> 31, size & 0x7FFFFFFF
+        if size == 0 or (size == 1 and not is_stored and data[position] < _LZ4_ONE_LITERAL):
+            raise CompressionFailed("an lz4 block is empty")
+        position += size + (4 if flags & _LZ4_BLOCK_CHECKSUMS else 0)
+    if len(data) != position + (8 if flags & _LZ4_CONTENT_CHECKSUM else 4):
+        raise CompressionFailed("bytes follow the lz4 frame")
 
 
 def _zstd_chunks(data: memoryview, limit: int) -> Iterator[bytes]:
@@ -229,9 +268,11 @@ DECOMPRESSORS: dict[int, Callable[[memoryview, int], Iterator[bytes]]] = {
     Compression.LZ4: _lz4_chunks,
     Compression.ZSTD: _zstd_chunks,
 }
-DECOMPRESSORS_IN_PIECES = DECOMPRESSORS | {
-    Compression.LZ4: _lz4_frame_chunks,
-    Compression.ZSTD: _zstd_chunks_in_pieces,
+DECOMPRESSORS_IN_PIECES = DECOMPRESSORS | {Compression.ZSTD: _zstd_chunks_in_pieces}
+DECOMPRESSORS_OF_SENT = DECOMPRESSORS | {
+    Compression.GZIP: _sent_gzip_chunks,
+    Compression.SNAPPY: _sent_snappy_chunks,
+    Compression.LZ4: _sent_lz4_chunks,
 }
 COMPRESSORS: dict[int, Callable[[bytes | memoryview, int | None], bytes]] = {
     Compression.NONE: _none,

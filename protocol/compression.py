@@ -1,11 +1,16 @@
 """The five codecs of a record batch, as Apache Kafka reads and writes them, with limited output.
 
-gzip     zlib's; several consecutive members are one stream, trailing bytes that do not begin a member are ignored; a
-         wrong trailer fails.
-snappy   xerial's framing (16 bytes of header, then chunks with an int32 length) or one raw block; not the framing
-         format.
-lz4      one frame; a skippable frame or a missing end mark fails, and bytes after the frame are ignored.
-         Blocks must not refer to earlier ones: Kafka's reader decodes each block independently.
+A leader refuses the streams of producers that Kafka's Java client or librdkafka cannot read to the end. A stored stream
+is read as Kafka reads it.
+
+gzip     zlib's; bytes that do not begin a member may follow; a wrong trailer or a reserved flag fails.
+         Stored: several consecutive members are one stream.
+snappy   xerial's framing (16 bytes of header, then blocks with an int32 length) or one raw block; not the framing
+         format. A block of length 0 fails, but a block may hold 0 bytes.
+         Stored: the header may be repeated before a block, and up to three bytes may follow the last block.
+lz4      one frame, whose checksums and content size are right, and whose blocks depend neither on each other nor on a
+         dictionary; a skippable frame or a missing end mark fails. No block is empty, and nothing follows the frame.
+         Stored: bytes after the frame are ignored.
 zstd     everything the library reads: several frames, skippable frames, windows up to 128 MiB.
 
 Decompression never holds more than the limit plus one chunk: a stream that inflates beyond the limit raises TooLarge
@@ -49,14 +54,17 @@ class Scratch:
         self._whole = BytesIO()
 
 
-def decompress(codec: int, data: memoryview, limit: int, scratch: Scratch | None = None) -> bytes:
+def decompress(
+    codec: int, data: memoryview, limit: int, scratch: Scratch | None = None, *, is_sent: bool = False
+) -> bytes:
     """Returns the decompressed `data`. With `scratch`, only the first `scratch.filled` bytes are valid.
 
+    `is_sent`: the stream comes from a producer, so it must be one that all clients read.
     Raises TooLarge beyond `limit` bytes, CompressionFailed for a stream that is truncated, damaged or of another codec.
     """
     from odradek.protocol import codecs
 
-    chunks_of = codecs.DECOMPRESSORS.get(codec)
+    chunks_of = (codecs.DECOMPRESSORS_OF_SENT if is_sent else codecs.DECOMPRESSORS).get(codec)
     if chunks_of is None:
         raise CompressionFailed(f"codec {codec} is unknown")
     try:
@@ -67,7 +75,7 @@ def decompress(codec: int, data: memoryview, limit: int, scratch: Scratch | None
 
 def decompressed_pieces(codec: int, data: memoryview) -> Iterator[bytes]:
     """Yields the decompressed `data`, of any size, in pieces of at most `codecs.CHUNK` bytes; a raw snappy block is one
-    piece. Other streams may be decompressed between two pieces. Linked lz4 blocks are accepted.
+    piece. Other streams may be decompressed between two pieces.
 
     Raises CompressionFailed as `decompress` does, while iterating.
     """

@@ -53,6 +53,7 @@ from odradek.protocol.record_walk import (
     BAD_HEADER_COUNT,
     BAD_HEADER_KEY,
     BAD_LENGTH,
+    BAD_NULL,
     BAD_VARINT,
     BYTES_LEFT_IN_BATCH,
     BYTES_LEFT_IN_RECORD,
@@ -85,6 +86,7 @@ _COMPLAINTS = {
     BAD_HEADER_KEY: "the key of a header is null",
     BYTES_LEFT_IN_RECORD: "bytes follow its last field",
     TOO_FEW_RECORDS: "the batch ends before it",
+    BAD_NULL: "the length of its key, its value or a header's value is below -1",
 }
 
 
@@ -199,7 +201,7 @@ class BatchValidation:
         if self._codec:
             body = memoryview(self._records)[BATCH_OVERHEAD : self._size]
             if allowance is None:
-                self._plain = inflate(body, self._codec, self._max_decompressed_bytes)
+                self._plain = inflate(body, self._codec, self._max_decompressed_bytes, is_sent=True)
             else:
                 limit = self._max_decompressed_bytes
                 self._plain = allowance.inflate(body, self._codec, limit, turn_bytes, scratch)

@@ -7,13 +7,14 @@ A record (KIP-98, Kafka's DefaultRecord) is::
     attributes       int8     unused
     timestamp delta  varlong  relative to the batch's base timestamp
     offset delta     varint   relative to the batch's base offset
-    key length       varint   below 0: null; then that many bytes
-    value length     varint   below 0: null; then that many bytes
+    key length       varint   -1: null; then that many bytes
+    value length     varint   -1: null; then that many bytes
     header count     varint   not negative, at most the remaining bytes
-    each header      varint   key length, not negative; the key; varint value length, below 0: null; the value
+    each header      varint   key length, not negative; the key; varint value length, -1: null; the value
 
-Varints are ZigZag; overlong forms are accepted up to five bytes (ten for a varlong), and bits beyond the width are
-dropped.
+Varints are ZigZag; overlong forms are accepted up to five bytes (ten for a varlong). In stored records, bits beyond the
+width are dropped, and any length below 0 is null, as Kafka reads them. The walk accepts neither, since librdkafka waits
+forever at such a record.
 
 This module runs in two ways: interpreted by CPython, and compiled (see compiled_modules.txt), where `i64` is a machine
 integer and `data[position]` a memory access. So it takes only `bytes`, raises no exceptions inside the loop, and does
@@ -36,9 +37,14 @@ BAD_HEADER_KEY: Final = 5
 BYTES_LEFT_IN_RECORD: Final = 6
 BYTES_LEFT_IN_BATCH: Final = 7
 TOO_FEW_RECORDS: Final = 8
+BAD_NULL: Final = 9
 
 # Attributes, both deltas, two lengths and a count take at least a byte each.
 _SMALLEST_RECORD: Final = 6
+_NULL: Final = 1
+"""The varint of -1."""
+_HIGHEST_BITS: Final = 0x0F
+"""The largest fifth byte of a varint of 32 bits."""
 _MANY_HEADERS: Final = 0x10
 """From this varint (eight headers) on, headers count as items; fewer are passed with their record."""
 _BIT_62: Final = 1 << 62
@@ -107,7 +113,7 @@ class RecordWalk:
                 raw = raw & 0x7F | data[position + 1] << 7
                 position += 2
             else:
-                long = varint(data, position, end)
+                long = _narrow_varint(data, position, end)
                 if long == 0:
                     outcome = BAD_VARINT
                     break
@@ -154,7 +160,7 @@ class RecordWalk:
                 raw = raw & 0x7F | data[position + 1] << 7
                 position += 2
             else:
-                long = varint(data, position, record_end)
+                long = _narrow_varint(data, position, record_end)
                 if long == 0:
                     outcome = BAD_VARINT
                     break
@@ -174,7 +180,7 @@ class RecordWalk:
                 raw = raw & 0x7F | data[position + 1] << 7
                 position += 2
             else:
-                long = varint(data, position, record_end)
+                long = _narrow_varint(data, position, record_end)
                 if long == 0:
                     outcome = BAD_VARINT
                     break
@@ -182,8 +188,11 @@ class RecordWalk:
                 position += long & 7
             if raw & 1 == 0:
                 position += raw >> 1
-            else:
+            elif raw == _NULL:
                 without_key += 1
+            else:
+                outcome = BAD_NULL
+                break
 
             # The value.
             if position + 1 >= record_end:
@@ -196,7 +205,7 @@ class RecordWalk:
                 raw = raw & 0x7F | data[position + 1] << 7
                 position += 2
             else:
-                long = varint(data, position, record_end)
+                long = _narrow_varint(data, position, record_end)
                 if long == 0:
                     outcome = BAD_VARINT
                     break
@@ -204,6 +213,9 @@ class RecordWalk:
                 position += long & 7
             if raw & 1 == 0:
                 position += raw >> 1
+            elif raw != _NULL:
+                outcome = BAD_NULL
+                break
 
             if position >= record_end:
                 outcome = FIELD_BEYOND_RECORD
@@ -243,7 +255,7 @@ class RecordWalk:
 
     def _begin_headers(self, position: i64, record_end: i64) -> i64:
         """Returns the position after the header count, which is at `position`; below 0: the negated outcome."""
-        long: i64 = varint(self._data, position, record_end)
+        long: i64 = _narrow_varint(self._data, position, record_end)
         if long == 0:
             return -BAD_VARINT
         position += long & 7
@@ -327,23 +339,33 @@ def _walk_headers(data: bytes, position: i64, record_end: i64, count: i64) -> i6
     raw: i64
     long: i64
     while count > 0:
-        long = varint(data, position, record_end)
+        long = _narrow_varint(data, position, record_end)
         if long != 0:
             raw = long >> 3
             if raw & 1 != 0:
                 return -BAD_HEADER_KEY
             position += (long & 7) + (raw >> 1)
-            long = varint(data, position, record_end)
+            long = _narrow_varint(data, position, record_end)
         if long == 0:
             return -FIELD_BEYOND_RECORD if position >= record_end else -BAD_VARINT
         raw = long >> 3
         position += long & 7
         if raw & 1 == 0:
             position += raw >> 1
+        elif raw != _NULL:
+            return -BAD_NULL
         if position > record_end:
             return -FIELD_BEYOND_RECORD
         count -= 1
     return position
+
+
+def _narrow_varint(data: bytes, position: i64, end: i64) -> i64:
+    """Reads a varint as `varint` does; returns 0 also if bits beyond the 32 are set."""
+    long: i64 = varint(data, position, end)
+    if long & 7 == 5 and data[position + 4] > _HIGHEST_BITS:
+        return 0
+    return long
 
 
 def varint(data: bytes, position: i64, end: i64) -> i64:

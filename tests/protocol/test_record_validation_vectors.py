@@ -30,6 +30,10 @@ TIMESTAMP_TYPES = {"CreateTime": TimestampType.CREATE_TIME, "LogAppendTime": Tim
 OLD_FORMAT = "message formats 0 and 1 are neither stored nor converted: 35 below Produce 3, whatever is in them"
 BOMB = "what inflates beyond 128 MiB is refused; Kafka's limits count compressed bytes only"
 STREAM = "Kafka answers -1 for a stream that its codec cannot inflate; 87 is as final and says why"
+FIRST_MEMBER = (
+    "librdkafka reads the first member only: it loses the others' records, waits for them or ends its process"
+)
+NULL = "librdkafka knows no null but -1, and waits forever at such a record"
 # name: (our code, why). Departures for formats 0 and 1 in Produce 0-2 follow from a rule.
 DEPARTURES: dict[str, tuple[int, str]] = {
     **dict.fromkeys(
@@ -61,6 +65,10 @@ DEPARTURES: dict[str, tuple[int, str]] = {
         (87, STREAM),
     ),
     **dict.fromkeys(("codec_5", "codec_6", "codec_7"), (87, "Kafka answers -1 for a codec that does not exist")),
+    "gzip_two_members": (87, FIRST_MEMBER),
+    **dict.fromkeys(
+        ("record_key_length_minus_2", "record_value_length_minus_5", "record_header_value_length_minus_2"), (87, NULL)
+    ),
     "length_2147483647_instead_of_94": (87, "Kafka's sum overflows (-1); here it is a batch that is cut"),
     "record_length_varint_of_six_bytes": (87, "Kafka answers -1 where the varint of a length is too long"),
     "record_length_varint_without_end": (87, "Kafka answers -1 where the varint of a length is cut"),
