@@ -6,7 +6,7 @@ compression.py says how they behave, and imports this module with the first comp
 import struct
 import threading
 import zlib
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from io import BytesIO
 
 import cramjam
@@ -25,10 +25,13 @@ _XERIAL_HEADER_BYTES = len(_XERIAL_HEADER)
 _XERIAL_CHUNK = 32 * 1024
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
 _LZ4_INDEPENDENT, _LZ4_BLOCK_CHECKSUMS, _LZ4_CONTENT_SIZE, _LZ4_CONTENT_CHECKSUM, _LZ4_RESERVED = 32, 16, 8, 4, 3
+_LZ4_HEADER_BYTES = 7
+_LZ4_STORED = 1 << 31
 _LZ4_ONE_LITERAL = 1 << 4
 _GZIP_MAGIC = b"\x1f\x8b\x08"
 _GZIP_FEED = 1 << 14
 _INT32 = struct.Struct(">i")
+_UINT32_LE = struct.Struct("<I")
 _OF_THREAD = threading.local()
 # A decompressor keeps the largest window it has used, so streams with larger windows do not use the thread's.
 _KEPT_WINDOW = 8 << 20
@@ -70,53 +73,48 @@ def _gzip_member_chunks(data: memoryview, position: int) -> Generator[bytes, Non
 
 
 def _snappy_chunks(data: memoryview, limit: int) -> Iterator[bytes]:
-    return _snappy_block_chunks(_xerial_blocks(data) if _is_xerial(data) else (data,), limit)
+    """Kafka's reader takes a repeated header, and up to three bytes after the last block."""
+    if not _is_xerial(data):
+        yield _snappy_block(data, limit, 0)
+        return
+    position, total = _XERIAL_HEADER_BYTES, 0
+    while len(data) - position >= 4:
+        if _is_xerial(data[position:]):
+            position += _XERIAL_HEADER_BYTES
+            continue
+        block = _xerial_block(data, position)
+        chunk = _snappy_block(block, limit, total)
+        position += 4 + len(block)
+        total += len(chunk)
+        yield chunk
 
 
 def _sent_snappy_chunks(data: memoryview, limit: int) -> Iterator[bytes]:
-    return _snappy_block_chunks(_sent_xerial_blocks(data) if _is_xerial(data) else (data,), limit)
+    if not _is_xerial(data):
+        yield _snappy_block(data, limit, 0)
+        return
+    position, total = _XERIAL_HEADER_BYTES, 0
+    while position < len(data):
+        block = _xerial_block(data, position)
+        chunk = _snappy_block(block, limit, total)
+        position += 4 + len(block)
+        total += len(chunk)
+        yield chunk
 
 
 def _is_xerial(data: memoryview) -> bool:
     return data[: len(_XERIAL_MAGIC)] == _XERIAL_MAGIC
 
 
-def _xerial_blocks(data: memoryview) -> Iterator[memoryview]:
-    """As Kafka reads them: a header may be repeated, and up to three bytes may follow the last block."""
-    position = _XERIAL_HEADER_BYTES
-    while len(data) - position >= 4:
-        if _is_xerial(data[position:]):
-            position += _XERIAL_HEADER_BYTES
-            continue
-        block = _xerial_block(data, position)
-        position += 4 + len(block)
-        yield block
-
-
-def _sent_xerial_blocks(data: memoryview) -> Iterator[memoryview]:
-    position = _XERIAL_HEADER_BYTES
-    while position < len(data):
-        block = _xerial_block(data, position)
-        position += 4 + len(block)
-        yield block
-
-
 def _xerial_block(data: memoryview, position: int) -> memoryview:
     """Returns the block whose length is at `position`."""
-    if len(data) - position < 4:
+    start = position + 4
+    if len(data) < start:
         raise CompressionFailed("the snappy stream is truncated")
     size = _INT32.unpack_from(data, position)[0]
-    if not 0 < size <= len(data) - position - 4:
+    if not 0 < size <= len(data) - start:
         raise CompressionFailed(f"a snappy block of {size} bytes is empty, truncated or no block")
-    return data[position + 4 : position + 4 + size]
-
-
-def _snappy_block_chunks(blocks: Iterable[memoryview], limit: int) -> Iterator[bytes]:
-    total = 0
-    for block in blocks:
-        chunk = _snappy_block(block, limit, total)
-        total += len(chunk)
-        yield chunk
+    return data[start : start + size]
 
 
 def _snappy_block(block: memoryview, limit: int, before: int) -> bytes:
@@ -153,24 +151,29 @@ def _lz4_chunks(data: memoryview, limit: int) -> Iterator[bytes]:
 
 
 def _sent_lz4_chunks(data: memoryview, limit: int) -> Iterator[bytes]:
-    yield from _lz4_chunks(data, limit)
     _check_lz4_blocks(data)
+    return _lz4_chunks(data, limit)
 
 
 def _check_lz4_blocks(data: memoryview) -> None:
-    """Checks what the library leaves open in a valid frame: Kafka's reader takes an empty block for the end, and
-    librdkafka accepts nothing behind the frame.
+    """Refuses what the library leaves open: Kafka's reader takes an empty block for the end, and librdkafka accepts
+    nothing behind the frame. A damaged frame is left to the library.
     """
+    end = len(data)
+    if end < _LZ4_HEADER_BYTES:
+        return
     flags = data[4]
-    position = 15 if flags & _LZ4_CONTENT_SIZE else 7
-    while size := int.from_bytes(data[position : position + 4], "little"):
+    position = _LZ4_HEADER_BYTES + (8 if flags & _LZ4_CONTENT_SIZE else 0)
+    while end - position >= 4:
+        size = _UINT32_LE.unpack_from(data, position)[0]
         position += 4
-        is_stored, size = size >> 31, size & 0x7FFFFFFF
-        if size == 0 or (size == 1 and not is_stored and data[position] < _LZ4_ONE_LITERAL):
+        if not size:
+            if end - position > (4 if flags & _LZ4_CONTENT_CHECKSUM else 0):
+                raise CompressionFailed("bytes follow the lz4 frame")
+            return
+        if size == _LZ4_STORED or (size == 1 and position < end and data[position] < _LZ4_ONE_LITERAL):
             raise CompressionFailed("an lz4 block is empty")
-        position += size + (4 if flags & _LZ4_BLOCK_CHECKSUMS else 0)
-    if len(data) != position + (8 if flags & _LZ4_CONTENT_CHECKSUM else 4):
-        raise CompressionFailed("bytes follow the lz4 frame")
+        position += size % _LZ4_STORED + (4 if flags & _LZ4_BLOCK_CHECKSUMS else 0)
 
 
 def _zstd_chunks(data: memoryview, limit: int) -> Iterator[bytes]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
+
 import pytest
 
 from odradek.protocol import append_allowance
 from odradek.protocol.append_allowance import APPEND_BYTES, TURN_BYTES, TURN_RECORDS, AppendAllowance, TooMuchForOneTurn
+from odradek.protocol.batch_header import BATCH_OVERHEAD
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.records import BatchValidation, Compression, Record, ValidatedBatch, build_batch
+from tests.scenarios.hostile_batches import batch_of
 
 NOW = 1_700_000_000_000
 LIMIT = 8 << 20
@@ -128,3 +132,12 @@ def test_a_stream_that_fails_at_its_end_is_charged_too() -> None:
         allowance.inflate(memoryview(cut), Compression.GZIP, LIMIT, 1 << 62)
     assert refusal.value.code is ErrorCode.INVALID_RECORD
     assert allowance.inflated_bytes == 2 * LIMIT
+
+
+@pytest.mark.parametrize("allowance", [AppendAllowance(LIMIT), None], ids=["of a request", "none"])
+def test_a_stream_that_not_all_clients_read_is_refused(allowance: AppendAllowance | None) -> None:
+    """However the batch is checked. Two gzip members are one stream in a log."""
+    body = build_batch([Record(0, NOW, b"k", b"v")])[BATCH_OVERHEAD:]
+    with pytest.raises(ProtocolError, match="a second member") as refusal:
+        validation(batch_of(gzip.compress(body[:3]) + gzip.compress(body[3:]), 1, Compression.GZIP)).at_once(allowance)
+    assert refusal.value.code is ErrorCode.INVALID_RECORD

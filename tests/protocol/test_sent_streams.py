@@ -15,7 +15,9 @@ import zstandard
 
 from odradek.protocol.compression import decompress, decompressed_pieces
 from odradek.protocol.compression_errors import CompressionFailed
-from odradek.protocol.records import Compression
+from odradek.protocol.record import record_bytes
+from odradek.protocol.records import Compression, Record, read_batch_header, read_records
+from odradek.storage.cleaner.batches import batch_body
 from tests.clients.bodies.streams import (
     FCOMMENT,
     FEXTRA,
@@ -31,6 +33,7 @@ from tests.clients.bodies.streams import (
     xerial_block,
     zstd_frame,
 )
+from tests.scenarios.hostile_batches import batch_of
 
 PLAIN = b"some records, some records, some records"
 ONE, OTHER = PLAIN[:20], PLAIN[20:]
@@ -138,6 +141,15 @@ def test_a_stream_that_some_clients_do_not_read_is_refused_but_read_in_a_log(
         read(stream, is_sent=True)
     assert read(stream, is_sent=False) == PLAIN
     assert b"".join(decompressed_pieces(stream[0], memoryview(stream[1]))) == PLAIN
+
+
+def test_a_log_that_holds_such_a_batch_is_read_and_cleaned() -> None:
+    """Kafka has acknowledged it."""
+    records = b"".join(record_bytes(Record(key=b"k", value=b"v"), delta, 0) for delta in range(2))
+    batch = batch_of(gzip_member(records[:10]) + gzip_member(records[10:]), 2, Compression.GZIP)
+    header = read_batch_header(batch)
+    assert [record.key for record in read_records(batch, 0, header)] == [b"k", b"k"]
+    assert batch_body(batch, 0, header, 1 << 20) == records
 
 
 @pytest.mark.parametrize("stream", DAMAGED.values(), ids=DAMAGED)

@@ -11,7 +11,7 @@ from confluent_kafka import TopicPartition
 
 from tests.clients.bodies.readers import checksum
 
-SILENCE_S = 20
+SILENCE_S = 10
 
 
 def main(bootstrap: str, topics: Sequence[str]) -> None:

@@ -20,7 +20,7 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
  * "TOPIC OFFSET ! REASON" for an offset at which the consumer stops. It goes on at the next offset.
  */
 public final class Reader {
-    private static final Duration SILENCE = Duration.ofSeconds(20);
+    private static final Duration SILENCE = Duration.ofSeconds(10);
 
     private Reader() {
     }
