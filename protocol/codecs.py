@@ -30,6 +30,9 @@ _LZ4_STORED = 1 << 31
 _LZ4_ONE_LITERAL = 1 << 4
 _GZIP_MAGIC = b"\x1f\x8b\x08"
 _GZIP_FEED = 1 << 14
+# A stream's blocks (or frames) after the first are also limited, as if each held this much: each takes time, even an
+# empty one.
+_BYTES_A_BLOCK = 128
 _INT32 = struct.Struct(">i")
 _UINT32_LE = struct.Struct("<I")
 _OF_THREAD = threading.local()
@@ -93,8 +96,11 @@ def _sent_snappy_chunks(data: memoryview, limit: int) -> Iterator[bytes]:
     if not _is_xerial(data):
         yield _snappy_block(data, limit, 0)
         return
-    position, total = _XERIAL_HEADER_BYTES, 0
+    position, total, blocks = _XERIAL_HEADER_BYTES, 0, 0
     while position < len(data):
+        if blocks > limit:
+            raise too_large(limit)
+        blocks += _BYTES_A_BLOCK
         block = _xerial_block(data, position)
         chunk = _snappy_block(block, limit, total)
         position += 4 + len(block)
@@ -151,11 +157,11 @@ def _lz4_chunks(data: memoryview, limit: int) -> Iterator[bytes]:
 
 
 def _sent_lz4_chunks(data: memoryview, limit: int) -> Iterator[bytes]:
-    _check_lz4_blocks(data)
+    _check_lz4_blocks(data, limit)
     return _lz4_chunks(data, limit)
 
 
-def _check_lz4_blocks(data: memoryview) -> None:
+def _check_lz4_blocks(data: memoryview, limit: int) -> None:
     """Refuses what the library leaves open: Kafka's reader takes an empty block for the end, and librdkafka accepts
     nothing behind the frame. A damaged frame is left to the library.
     """
@@ -163,7 +169,7 @@ def _check_lz4_blocks(data: memoryview) -> None:
     if end < _LZ4_HEADER_BYTES:
         return
     flags = data[4]
-    position = _LZ4_HEADER_BYTES + (8 if flags & _LZ4_CONTENT_SIZE else 0)
+    position, blocks = _LZ4_HEADER_BYTES + (8 if flags & _LZ4_CONTENT_SIZE else 0), 0
     while end - position >= 4:
         size = _UINT32_LE.unpack_from(data, position)[0]
         position += 4
@@ -174,15 +180,18 @@ def _check_lz4_blocks(data: memoryview) -> None:
         if size == _LZ4_STORED or (size == 1 and position < end and data[position] < _LZ4_ONE_LITERAL):
             raise CompressionFailed("an lz4 block is empty")
         position += size % _LZ4_STORED + (4 if flags & _LZ4_BLOCK_CHECKSUMS else 0)
+        if blocks > limit:
+            raise too_large(limit)
+        blocks += _BYTES_A_BLOCK
 
 
 def _zstd_chunks(data: memoryview, limit: int) -> Iterator[bytes]:
-    window = _largest_window(data)
+    window = _largest_window(data, limit)
     return _zstd_stream(_zstd_decompressor() if window <= _KEPT_WINDOW else zstandard.ZstdDecompressor(), data)
 
 
 def _zstd_chunks_in_pieces(data: memoryview, limit: int) -> Iterator[bytes]:
-    _largest_window(data)
+    _largest_window(data, limit)
     return _zstd_stream(zstandard.ZstdDecompressor(), data)
 
 
@@ -199,13 +208,16 @@ def _zstd_decompressor() -> zstandard.ZstdDecompressor:
     return _OF_THREAD.zstd  # type: ignore[no-any-return]
 
 
-def _largest_window(data: memoryview) -> int:
+def _largest_window(data: memoryview, limit: int) -> int:
     """Returns the largest window of the zstd frames, in bytes (RFC 8878). Raises CompressionFailed if one is truncated.
 
     The library's reader ends silently with its input, so the blocks' lengths are checked here.
     """
-    position, end, window = 0, len(data), 0
+    position, end, window, frames = 0, len(data), 0, 0
     while position < end:
+        if frames > limit:
+            raise too_large(limit)
+        frames += _BYTES_A_BLOCK
         if (
             end - position >= 8
             and data[position] >> 4 == 5
@@ -215,16 +227,19 @@ def _largest_window(data: memoryview) -> int:
         else:
             frame = zstandard.get_frame_parameters(data[position : position + 18])
             window = max(window, frame.window_size)
-            position = _end_of_zstd_frame(data, position, frame.has_checksum)
+            position = _end_of_zstd_frame(data, position, frame.has_checksum, limit)
     if position > end:
         raise CompressionFailed("the zstd stream is truncated")
     return window
 
 
-def _end_of_zstd_frame(data: memoryview, position: int, has_checksum: bool) -> int:
+def _end_of_zstd_frame(data: memoryview, position: int, has_checksum: bool, limit: int) -> int:
     position += zstandard.frame_header_size(data[position : position + 18])
-    last = False
+    last, blocks = False, 0
     while not last:
+        if blocks > limit:
+            raise too_large(limit)
+        blocks += _BYTES_A_BLOCK
         header = data[position : position + 3]
         if len(header) < 3:
             raise CompressionFailed("the zstd stream is truncated")

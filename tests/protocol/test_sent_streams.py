@@ -14,7 +14,7 @@ import pytest
 import zstandard
 
 from odradek.protocol.compression import decompress, decompressed_pieces
-from odradek.protocol.compression_errors import CompressionFailed
+from odradek.protocol.compression_errors import CompressionFailed, TooLarge
 from odradek.protocol.record import record_bytes
 from odradek.protocol.records import Compression, Record, read_batch_header, read_records
 from odradek.storage.cleaner.batches import batch_body
@@ -50,7 +50,7 @@ def lz4_of(*blocks: bytes, flags: int = 0x60, descriptor: bytes = b"\x40", end: 
 
 
 def lz4_block(plain: bytes) -> bytes:
-    block = lz4.block.compress(plain, store_size=False)
+    block = bytes(lz4.block.compress(plain, store_size=False))
     return struct.pack("<I", len(block)) + block
 
 
@@ -150,6 +150,23 @@ def test_a_log_that_holds_such_a_batch_is_read_and_cleaned() -> None:
     header = read_batch_header(batch)
     assert [record.key for record in read_records(batch, 0, header)] == [b"k", b"k"]
     assert batch_body(batch, 0, header, 1 << 20) == records
+
+
+MANY_BLOCKS = {
+    "xerial": (Compression.SNAPPY, XERIAL_HEADER + b"\0\0\0\x01\0" * 2000),
+    "lz4": (Compression.LZ4, lz4_of(b"\x01\0\0\x80s" * 2000)),
+    "zstd of frames": (Compression.ZSTD, zstd_frame(b"") * 2000),
+    "zstd of blocks": (Compression.ZSTD, b"\x28\xb5\x2f\xfd\0\x58" + bytes(3) * 2000 + b"\x01\0\0"),
+}
+
+
+@pytest.mark.parametrize("stream", MANY_BLOCKS.values(), ids=MANY_BLOCKS)
+def test_blocks_that_hold_nothing_are_too_large_for_a_turn_at_some_time(stream: tuple[Compression, bytes]) -> None:
+    """Each takes time. A batch that is too large for a turn of the event loop is decompressed in a thread."""
+    codec, data = stream
+    assert len(decompress(codec, memoryview(data), 1 << 18, is_sent=True)) <= 2000
+    with pytest.raises(TooLarge):
+        decompress(codec, memoryview(data), 1 << 17, is_sent=True)
 
 
 @pytest.mark.parametrize("stream", DAMAGED.values(), ids=DAMAGED)

@@ -75,7 +75,7 @@ def _record(rng: random.Random, delta: int) -> bytes:
     size = rng.choice([0, 3, 20, 20, 200, 200, 2000, 2000, 70_000 if rng.random() < 0.1 else 50])
     value = rng.randbytes(size) if rng.random() < 0.5 else (b"%d,%d;" % (size, delta) * size)[:size]
     key = rng.choice([None, b"", b"key %d" % delta])
-    headers = [("name", b"value")] if rng.random() < 0.2 else []
+    headers: list[tuple[str, bytes | None]] = [("name", b"value")] if rng.random() < 0.2 else []
     return record_bytes(Record(offset=delta, timestamp=delta, key=key, value=value, headers=headers), delta, delta)
 
 
