@@ -72,7 +72,7 @@ test-pipeline-plain: setup-spark $(SPARK_CLASSES)
 $(SPARK_CLASSES): $(SPARK_STAMP)
 	@PYARROW_IGNORE_TIMEZONE=1 $(BIN)/python -m tests.pipeline.spark_classes
 
-# `make test` by the lowest and the highest supported Python that the machine has, but for the one that $(BIN) has.
+# `make test` by the lowest and the highest supported Python that can be had, but for the one that $(BIN) has.
 test-pythons: setup
 	$(BIN)/python -m tests.pythons $(TESTS)
 
@@ -106,10 +106,12 @@ bench: setup
 bench-pipeline: setup-spark
 	$(BIN)/python -m benchmarks --pipeline
 
-# The long loops in full: first the plan, then all of it, then what each has taken.
+# The long loops in full: first the plan, then all of it, then what each has taken. Then `make test` by the Pythons that
+# `make test-pythons` leaves out.
 soak: setup-spark
 	ODRADEK_SOAK=1 $(BIN)/python -m pytest -qq --kinds=all --plan
 	ODRADEK_SOAK=1 $(PYTEST) --dist=worksteal --kinds=all
+	$(BIN)/python -m tests.pythons --others
 
 image-test: setup
 	tests/image/image-test

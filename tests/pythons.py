@@ -1,10 +1,12 @@
-"""Runs the tests with the lowest and the highest supported Python of this machine, except the running one.
+"""Runs the tests with the lowest and the highest supported Python that can be had, except the running one.
 
     python -m tests.pythons [argument for pytest ...]
+    python -m tests.pythons --others [argument for pytest ...]    with the versions between the two
 
 Each has a copy of the sources and an environment of its own in build/pythons, and runs `make test` there. Supported are
 the versions of pyproject.toml's classifiers. The machine has a version if a program of its name is on the path, or if
-pyenv has it.
+pyenv has it; tests/sid.py gives what the machine lacks. The output names a version that cannot be had, and the next one
+is taken. With ODRADEK_NO_SKIP=1 a run that finds nothing to test fails.
 """
 
 from __future__ import annotations
@@ -15,7 +17,10 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+
+from tests import sid
 
 ROOT = Path(__file__).resolve().parent.parent
 COPIES = ROOT / "build" / "pythons"
@@ -33,7 +38,10 @@ NOT_SOURCES = shutil.ignore_patterns(
     "data",
     "pipeline-demo",
 )
-Version = tuple[int, int]
+Version = sid.Version
+Place = str | Path
+"""The machine's program, or the archive of a root directory that has the version."""
+Find = Callable[[Version], Place | None]
 
 
 def supported() -> list[Version]:
@@ -59,26 +67,65 @@ def _is(path: str, version: Version) -> bool:
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
-def to_test(here: dict[Version, str], own: Version) -> list[Version]:
-    """The lowest and the highest installed version, except the one already tested."""
-    return sorted({min(here), max(here)} - {own}) if here else []
+def on_machine(version: Version) -> Place | None:
+    """The program of the version; prints it."""
+    path = program(version)
+    print("Python {}.{}: {}".format(*version, path or "not on this machine"), flush=True)
+    return path
 
 
-def test(version: Version, python: str, arguments: list[str]) -> bool:
-    copy = COPIES / "{}.{}".format(*version)
-    shutil.rmtree(copy, ignore_errors=True)
-    shutil.copytree(ROOT, copy, ignore=NOT_SOURCES, symlinks=True)
-    command = ["make", "--no-print-directory", "-C", str(copy), "test", f"PYTHON={python}"]
-    return subprocess.run([*command, f"TESTS={' '.join(arguments)}"], check=False).returncode == 0
+def anywhere(version: Version) -> Place | None:
+    """The program of the version, or Debian sid with it; prints which, or why neither."""
+    if (path := on_machine(version)) is not None:
+        return path
+    try:
+        kept = sid.archive(version)
+    except sid.NoSid as why:
+        print("Python {}.{}: not from Debian sid: {}".format(*version, why), flush=True)
+        return None
+    print("Python {}.{}: from Debian sid".format(*version), flush=True)
+    return kept
+
+
+def ends(versions: Sequence[Version], on_machine: Find, anywhere: Find) -> dict[Version, Place]:
+    """The lowest version that the machine has, and the highest that can be had."""
+    return _first(versions, on_machine) | _first(reversed(versions), anywhere)
+
+
+def _first(versions: Iterable[Version], find: Find) -> dict[Version, Place]:
+    for version in versions:
+        if (where := find(version)) is not None:
+            return {version: where}
+    return {}
+
+
+def between(versions: Sequence[Version], find: Find) -> dict[Version, Place]:
+    """The versions but the lowest and the highest, as far as they can be had."""
+    return {version: where for version in versions[1:-1] if (where := find(version)) is not None}
+
+
+def test(version: Version, where: Place, arguments: list[str]) -> bool:
+    directory = COPIES / "{}.{}".format(*version)
+    shutil.rmtree(directory, ignore_errors=True)
+    command = ["make", "--no-print-directory", "test", f"TESTS={' '.join(arguments)}"]
+    if isinstance(where, str):
+        shutil.copytree(ROOT, directory, ignore=NOT_SOURCES, symlinks=True)
+        return subprocess.run([*command, "-C", str(directory), f"PYTHON={where}"], check=False).returncode == 0
+    root = sid.Root(where, directory)
+    shutil.copytree(ROOT, directory / "odradek", ignore=NOT_SOURCES, symlinks=True)
+    return root.run(*command, "-C", "/odradek", "PYTHON=python{}.{}".format(*version)) == 0
 
 
 def main(arguments: list[str]) -> int:
     own = (sys.version_info.major, sys.version_info.minor)
-    found = {version: program(version) for version in supported()}
-    here = {version: path for version, path in found.items() if path is not None}
-    for version in supported():
-        print("Python {}.{}: {}".format(*version, found[version] or "not on this machine"), flush=True)
-    failed = [version for version in to_test(here, own) if not test(version, here[version], arguments)]
+    versions = supported()
+    others = arguments[:1] == ["--others"]
+    had = between(versions, anywhere) if others else ends(versions, on_machine, anywhere)
+    had.pop(own, None)
+    if not had and own != versions[-1]:
+        print("no other Python can be had, so none is tested", file=sys.stderr)
+        return int(os.environ.get("ODRADEK_NO_SKIP") == "1")
+    failed = [version for version, where in had.items() if not test(version, where, arguments[others:])]
     for version in failed:
         print("the tests fail by Python {}.{}".format(*version), file=sys.stderr)
     return 1 if failed else 0
