@@ -25,7 +25,7 @@ def test_every_place_that_names_versions_names_the_supported_ones() -> None:
 
 
 def test_the_lowest_and_the_highest_are_tested_and_in_soak_those_between() -> None:
-    here: dict[pythons.Version, pythons.Place] = {version: "python" for version in ALL[:3]}
+    here: dict[pythons.Version, pythons.Place] = dict.fromkeys(ALL[:3], "python")
     anywhere = here | {ALL[3]: Path("archive")}
     ends = pythons.ends(ALL, here.get, anywhere.get)
     assert ends == {ALL[0]: "python", ALL[3]: Path("archive")}
@@ -35,5 +35,7 @@ def test_the_lowest_and_the_highest_are_tested_and_in_soak_those_between() -> No
 def test_a_version_that_cannot_be_had_gives_its_turn_to_the_next() -> None:
     here: dict[pythons.Version, pythons.Place] = {ALL[1]: "python", ALL[2]: "python"}
     assert pythons.ends(ALL, here.get, here.get) == here
-    assert pythons.between(ALL, {ALL[2]: "python"}.get) == {ALL[2]: "python"}
-    assert pythons.ends(ALL, {}.get, {}.get) == {}
+    del here[ALL[1]]
+    assert pythons.between(ALL, here.get) == {ALL[2]: "python"}
+    here.clear()
+    assert pythons.ends(ALL, here.get, here.get) == {}

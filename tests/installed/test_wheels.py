@@ -13,9 +13,12 @@ import time
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from email import message_from_bytes
 from pathlib import Path
 
 import pytest
+
+from tests import pythons
 
 WHEELS = Path(os.environ["ODRADEK_WHEELS"])
 PACKAGES = ("broker", "cli", "pipeline", "protocol", "purgatory", "storage", "timer")
@@ -146,6 +149,18 @@ def test_a_wheel_installs_only_the_package_and_the_spark_data_source(pattern: st
     assert {folder for folder in folders if not folder.endswith(".dist-info")} == {"odradek", "pyspark_odradek"}
     assert {"odradek/py.typed", "odradek/broker/server.properties", "odradek/pipeline/spark/pom.xml"} <= set(names)
     assert any(name.endswith(".so") for name in names) == (pattern == COMPILED)
+
+
+@pytest.mark.parametrize("pattern", [COMPILED, PURE], ids=["compiled", "pure"])
+def test_a_wheel_names_the_pythons_that_are_tested(pattern: str) -> None:
+    with zipfile.ZipFile(wheel(pattern)) as archive:
+        (file,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        metadata = message_from_bytes(archive.read(file))
+    assert metadata["Requires-Python"] == ">={}.{}".format(*pythons.supported()[0])
+    named = {
+        line for line in metadata.get_all("Classifier", []) if line.startswith("Programming Language :: Python :: 3.")
+    }
+    assert named == {"Programming Language :: Python :: {}.{}".format(*version) for version in pythons.supported()}
 
 
 def test_the_wheel_runs_in_its_own_form_compiled_or_pure(beside_kafka_python_2: Project) -> None:
