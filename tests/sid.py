@@ -65,7 +65,7 @@ def _make(version: Version, kept: Path) -> None:
         root, part = Path(work, "root"), Path(work, "archive")
         _debootstrap(version, root)
         left_out = [f"--exclude=./{path}/*" for path in ("dev", "proc", "sys", "var/cache/apt", "var/lib/apt/lists")]
-        subprocess.run(["tar", "-C", root, *left_out, "--gzip", "-cf", part, "."], check=True)
+        subprocess.run(["tar", "-C", root, *left_out, "--use-compress-program=gzip -1", "-cf", part, "."], check=True)
         part.replace(kept)
 
 
