@@ -24,7 +24,7 @@ NEWEST = {
     ApiKey.HEARTBEAT: 4,
     ApiKey.LEAVE_GROUP: 5,
     ApiKey.DESCRIBE_GROUPS: 5,
-    ApiKey.LIST_GROUPS: 4,
+    ApiKey.LIST_GROUPS: 5,
     ApiKey.DELETE_GROUPS: 2,
 }
 MEMBER_ID_REQUIRED = 79
@@ -37,7 +37,7 @@ class MemberClient:
 
     def __init__(self, b: Peer, who: str, group: str = "group", instance: str | None = None) -> None:
         self.peer = Peer(b.bootstrap, b.prefix, b.version)
-        self.peer.transcript = b.transcript
+        self.peer.transcript, self.peer.asked = b.transcript, b.asked
         self.who, self.group, self.instance = who, b.name(group), instance
         self.member_id, self.generation_id = "", -1
 

@@ -43,7 +43,7 @@ class Peer:
         self.version = version
         self.transcript: list[tuple[str, Any]] = []
         self.asked: set[tuple[ApiKey, int]] = set()
-        """The APIs that were asked in the version of the case."""
+        """The APIs and versions of the requests whose answers are compared, or that have the version of the case."""
         self._client = RawClient(bootstrap, TIMEOUT)
 
     def close(self) -> None:
@@ -67,7 +67,7 @@ class Peer:
 
         `{"closed": True}` if the connection ended instead, `{"silent": True}` if no answer came.
         """
-        asked = self._version_of(api, version)
+        asked = self._version_of(api, version, is_noted=is_noted)
         request = _message(request_class(api), document)
         try:
             self._client.send(request_payload(request, asked, client_id=client_id))
@@ -96,10 +96,11 @@ class Peer:
         self.note(f"{api.name} {about}".rstrip(), answer)
         return answer
 
-    def _version_of(self, api: ApiKey, version: int | None) -> int:
-        if version is None or version == self.version:
-            self.asked.add((api, self.version))
-        return self.version if version is None else version
+    def _version_of(self, api: ApiKey, version: int | None, *, is_noted: bool = True) -> int:
+        asked = self.version if version is None else version
+        if is_noted or asked == self.version:
+            self.asked.add((api, asked))
+        return asked
 
     def note(self, label: str, answer: Any) -> None:
         self.transcript.append((label, comparable(answer)))

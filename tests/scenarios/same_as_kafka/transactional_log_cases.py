@@ -163,7 +163,12 @@ def mark(
         "topics": [{"name": topic, "partition_indexes": [0, 5]}],
         "coordinator_epoch": coordinator_epoch,
     }
-    b.ask(ApiKey.WRITE_TXN_MARKERS, {"markers": [marker]}, 1, about=f"of epochs {coordinator_epoch}, {epoch}")
+    b.ask(
+        ApiKey.WRITE_TXN_MARKERS,
+        {"markers": [marker]},
+        min(b.version, 1),
+        about=f"of epochs {coordinator_epoch}, {epoch}",
+    )
 
 
 @CASES.of([4, 8, 12])
@@ -238,7 +243,7 @@ def records_of_an_open_transaction_are_deleted(b: Peer) -> None:
     producers(b, topic)
 
 
-@CASES.of([1])
+@CASES.of([0, 1])
 def markers_with_other_epochs(b: Peer) -> None:
     topic = b.create()
     producer = new_producer(b)
@@ -256,7 +261,7 @@ def markers_with_other_epochs(b: Peer) -> None:
     look(b, topic, times=WITHOUT_THE_LARGEST)
 
 
-@CASES.of([1])
+@CASES.of([0, 1])
 def a_hanging_transaction_is_aborted_by_an_administrator(b: Peer) -> None:
     """Does the same as Kafka's TransactionsCommand abort: the marker has the epochs that DescribeProducers returned."""
     topic = b.create()
