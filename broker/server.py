@@ -291,6 +291,7 @@ class Broker:
             completions=self.completions,
             background=self.background,
             is_known=self.metadata.contains,
+            topic_name=self.metadata.topic_name,
             is_alive=self.metadata.is_alive,
         )
         self.replica_manager.log_dir_moves.bytes_per_second = partial(copy_rate, self.metadata)

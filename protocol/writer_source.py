@@ -89,7 +89,7 @@ class WriterSource(SourceLines):
             self.sized(kind, value, self.is_compact(field), self.version in field.nullable)
 
     def fixed_field(self, kind: str, value: str) -> None:
-        self.run.append((FIXED[kind][0], f"{value}.bytes" if kind == "uuid" else value))
+        self.run.append((FIXED[kind][0], f"{value}.int.to_bytes(16, 'big')" if kind == "uuid" else value))
 
     def sized(self, kind: str, value: str, compact: bool, nullable: bool) -> None:
         """Writes a string, bytes or records."""

@@ -21,6 +21,7 @@ from odradek.broker.handlers.error_responses import (
     per_partition,
     top_level,
 )
+from odradek.broker.handlers.fetch import fetch_error
 from odradek.broker.handlers.log_dirs import (
     alter_replica_log_dirs_error,
     replicas_to_move,
@@ -46,7 +47,6 @@ from odradek.protocol.messages.configs import (
     IncrementalAlterConfigsResponse,
 )
 from odradek.protocol.messages.delete_records import DeleteRecordsResponse
-from odradek.protocol.messages.fetch import FetchResponse
 from odradek.protocol.messages.group_admin import DeleteGroupsResponse, DescribeGroupsResponse, ListGroupsResponse
 from odradek.protocol.messages.groups import HeartbeatResponse, JoinGroupResponse, LeaveGroupResponse, SyncGroupResponse
 from odradek.protocol.messages.list_offsets import ListOffsetsResponse, OffsetForLeaderEpochResponse
@@ -112,7 +112,7 @@ def api_table() -> ApiTable:
         [
             ApiRow(
                 ApiKey.PRODUCE,
-                (0, 9),
+                (0, 11),
                 lambda handlers: handlers.produce.produce,
                 per_partition(
                     ProduceResponse,
@@ -127,16 +127,9 @@ def api_table() -> ApiTable:
             ),
             ApiRow(
                 ApiKey.FETCH,
-                (0, 12),
+                (0, 17),
                 lambda handlers: handlers.fetch.fetch,
-                per_partition(
-                    FetchResponse,
-                    ("topics", "responses"),
-                    "topic",
-                    "partitions",
-                    ("partition", "partition_index"),
-                    high_watermark=-1,
-                ),
+                fetch_error,
                 partitions_asked=_count("topics", "partitions"),
                 bounds_its_answer=True,
             ),

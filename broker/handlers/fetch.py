@@ -1,15 +1,21 @@
 """Fetch (key 1): sessions, reading, waiting for min_bytes.
 
 Before version 4 clients know only message formats 0 and 1: every partition is answered with UNSUPPORTED_VERSION and the
-connection stays open. (Kafka's KafkaApis.handleFetchRequest)
+connection stays open. From version 13 on a request names topics by their ids (KIP-516), and an error of the whole
+request stands in the response's own field only. From version 16 on the response names the leaders of partitions that
+other brokers lead (KIP-951). (Kafka's KafkaApis.handleFetchRequest)
 """
 
 from __future__ import annotations
 
-from odradek.broker.background.stepwise import ITEMS_PER_STEP
-from odradek.broker.replica.fetch_context import fetch_response
+from collections.abc import Hashable, Sequence
+
+from odradek.broker.background.stepwise import ITEMS_PER_STEP, Steps
+from odradek.broker.handlers.current_leaders import CurrentLeaders
+from odradek.broker.handlers.error_responses import per_partition
+from odradek.broker.replica.fetch_context import FetchContext, fetch_response
 from odradek.broker.replica.fetch_params import FetchParams
-from odradek.broker.replica.fetch_session import NO_EPOCH, FetchTarget, Targets
+from odradek.broker.replica.fetch_session import NO_EPOCH, UNRESOLVED, FetchResult, FetchTarget, Targets
 from odradek.broker.replica.fetch_session_cache import FetchSessionCache
 from odradek.broker.replica.log_reader import failed_partition
 from odradek.broker.replica.replica_manager import ReplicaManager
@@ -21,15 +27,23 @@ from odradek.protocol.messages.fetch import FetchRequest, FetchResponse
 from odradek.protocol.topic_partition import TopicPartition
 
 FIRST_VERSION_WITH_FORMAT_2 = 4
+FIRST_VERSION_WITH_LEADERS = 16
 ISOLATION_LEVELS = (0, 1)
 
 
 class FetchHandler:
     """Fetch (key 1)."""
 
-    def __init__(self, replica_manager: ReplicaManager, sessions: FetchSessionCache, bound: RequestBound) -> None:
+    def __init__(
+        self,
+        replica_manager: ReplicaManager,
+        sessions: FetchSessionCache,
+        leaders: CurrentLeaders,
+        bound: RequestBound,
+    ) -> None:
         self._replica_manager = replica_manager
         self._sessions = sessions
+        self._leaders = leaders
         self._bound = bound
 
     def fetch(self, request: FetchRequest, context: RequestContext) -> FetchResponse | PendingResponse:
@@ -37,45 +51,63 @@ class FetchHandler:
         version = context.api_version
         if request.isolation_level not in ISOLATION_LEVELS:
             raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Unknown isolation level {request.isolation_level}")
-        wanted = _wanted(request)
         if version < FIRST_VERSION_WITH_FORMAT_2:
             return fetch_response(
                 [
-                    (target, failed_partition(key.partition, ErrorCode.UNSUPPORTED_VERSION, version))
-                    for key, target in wanted.items()
+                    (target, failed_partition(target.partition, ErrorCode.UNSUPPORTED_VERSION, version))
+                    for target in _wanted(request).values()
                 ]
             )
         manager = self._replica_manager
+        state = request.replica_state
+        replica_id = request.replica_id if state is None else state.replica_id
         params = FetchParams(
             version,
-            replica_id=request.replica_id,
+            replica_id=replica_id,
             max_wait_ms=request.max_wait_ms,
             min_bytes=request.min_bytes,
             max_bytes=min(request.max_bytes, manager.settings.fetch_max_bytes),
             isolation_level=request.isolation_level,
-            max_partitions=self._bound.of(request, context.listener.name),
+            max_partitions=self._bound.of_replica(replica_id, context.listener.name),
         )
-        forgotten = _forgotten(request, params.max_partitions)
+        wanted = _wanted_by_id(request) if params.uses_topic_ids else _wanted(request)
+        forgotten = _forgotten(request, params)
         fetch = self._sessions.context(request.session_id, request.session_epoch, params, wanted, forgotten)
         pending = PendingResponse(
             holds=Holds.NOTHING if fetch.session is None else Holds.SAME_API, is_long=len(fetch.wanted) > ITEMS_PER_STEP
         )
-        outcome = manager.fetch_messages(params, fetch, lambda results: pending.complete(fetch.answer(results)))
+        outcome = manager.fetch_messages(
+            params, fetch, lambda results: pending.complete(self._answer(fetch, results, context))
+        )
         if isinstance(outcome, list):
-            return fetch.answer(outcome)
+            return self._answer(fetch, outcome, context)
         pending.when_abandoned(outcome.abandon)
         return pending
 
+    def _answer(self, fetch: FetchContext, results: Sequence[FetchResult], context: RequestContext) -> FetchResponse:
+        response = fetch.answer(results)
+        if context.api_version >= FIRST_VERSION_WITH_LEADERS:
+            refused = [result for result in results if result[0].hosted is None]
+            if refused:
+                self._leaders.name_in_fetch(response, refused, context.listener.name)
+        return response
 
-def _forgotten(request: FetchRequest, most: int) -> list[TopicPartition]:
-    """Raises POLICY_VIOLATION for more partitions than a session can hold. A topic without partitions counts as one."""
-    forgotten: list[TopicPartition] = []
-    left = most
+
+def _forgotten(request: FetchRequest, params: FetchParams) -> list[Hashable]:
+    """Returns the keys of the forgotten targets. Raises POLICY_VIOLATION for more partitions than a session can hold. A
+    topic without partitions counts as one.
+    """
+    forgotten: list[Hashable] = []
+    left = most = params.max_partitions
     for topic in request.forgotten_topics_data:
         left -= max(len(topic.partitions), 1)
         if left < 0:
             raise ProtocolError(ErrorCode.POLICY_VIOLATION, f"The request has more than {most} forgotten partitions")
-        forgotten += [TopicPartition(topic.topic, partition) for partition in topic.partitions]
+        for partition in topic.partitions:
+            if params.uses_topic_ids:
+                forgotten.append((topic.topic_id.int, partition))
+            else:
+                forgotten.append(TopicPartition(topic.topic, partition))
     return forgotten
 
 
@@ -89,6 +121,18 @@ def _wanted(request: FetchRequest) -> Targets:
     return wanted
 
 
+def _wanted_by_id(request: FetchRequest) -> Targets:
+    """As `_wanted`, for topics named by id."""
+    wanted: Targets = {}
+    for topic in request.topics:
+        topic_id = topic.topic_id
+        for asked in topic.partitions:
+            target = _target(UNRESOLVED, asked)
+            target.identify(topic_id, asked.partition)
+            wanted[target.key] = target
+    return wanted
+
+
 def _target(key: TopicPartition, asked: FetchRequest.FetchPartition) -> FetchTarget:
     return FetchTarget(
         key,
@@ -98,3 +142,18 @@ def _target(key: TopicPartition, asked: FetchRequest.FetchPartition) -> FetchTar
         asked.last_fetched_epoch if asked.last_fetched_epoch >= 0 else NO_EPOCH,
         asked.log_start_offset,
     )
+
+
+_ERROR_BY_NAME = per_partition(
+    FetchResponse, ("topics", "responses"), "topic", "partitions", ("partition", "partition_index"), high_watermark=-1
+)
+
+
+def fetch_error(request: FetchRequest, code: ErrorCode, message: str | None) -> Steps[FetchResponse]:
+    """Returns the error for each partition; only in the response's own field if the request names topics by id."""
+    if request.topics and request.topics[0].topic_id.int:
+        return FetchResponse(error_code=code, session_id=request.session_id, responses=[])
+    response = yield from _ERROR_BY_NAME(request, code, message)
+    assert isinstance(response, FetchResponse)
+    response.session_id = request.session_id
+    return response

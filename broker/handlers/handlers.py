@@ -19,6 +19,7 @@ from odradek.broker.handlers.cluster import DescribeClusterHandler
 from odradek.broker.handlers.cluster_changes import ClusterChangeHandlers
 from odradek.broker.handlers.configs import AlterConfigsHandlers
 from odradek.broker.handlers.coordinators import FindCoordinatorHandler
+from odradek.broker.handlers.current_leaders import CurrentLeaders
 from odradek.broker.handlers.delete_records import DeleteRecordsHandler
 from odradek.broker.handlers.describe_configs import DescribeConfigsHandler
 from odradek.broker.handlers.elections import ElectLeadersHandler
@@ -73,8 +74,9 @@ class Handlers:
         zookeeper_offsets = ZooKeeperOffsets(metadata_store)
         verification = replica_manager.verification
 
-        self.produce = ProduceHandler(replica_manager, metadata, spawn)
-        self.fetch = FetchHandler(replica_manager, fetch_sessions, bound)
+        leaders = CurrentLeaders(replica_manager.partitions, metadata)
+        self.produce = ProduceHandler(replica_manager, metadata, leaders, spawn)
+        self.fetch = FetchHandler(replica_manager, fetch_sessions, leaders, bound)
         self.list_offsets = ListOffsetsHandler(replica_manager, clock, max_response_bytes)
         self.offset_for_leader_epoch = OffsetForLeaderEpochHandler(replica_manager)
         self.delete_records = DeleteRecordsHandler(replica_manager)

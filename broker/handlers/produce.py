@@ -1,6 +1,8 @@
 """Produce (key 0): appends the request's batches and responds for each partition.
 
 Before version 3 the log answers batches of message format 0 and 1 with UNSUPPORTED_VERSION; nothing is converted.
+From version 10 on the response names the leaders of partitions that other brokers lead (KIP-951), and from version 11
+on a batch outside its transaction is TRANSACTION_ABORTABLE instead of INVALID_TXN_STATE (KIP-890, part 1).
 acks=0 has no response: if a partition fails, the connection ends, so that the client notices. (Kafka's
 KafkaApis.handleProduceRequest)
 """
@@ -12,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from odradek.broker.background.tasks import Spawn
 from odradek.broker.handlers.answered_later import answered_later
+from odradek.broker.handlers.current_leaders import CurrentLeaders
 from odradek.broker.handlers.once_verified import once_verified
 from odradek.broker.metadata.metadata_cache import MetadataCache
 from odradek.broker.replica.append_result import PartitionAppendResult
@@ -32,6 +35,8 @@ if TYPE_CHECKING:
 ADMIN_CLIENT_ID = "__admin_client"
 """Only clients with this id may write to internal topics."""
 FIRST_VERSION_WITH_STORAGE_ERROR = 4
+FIRST_VERSION_WITH_LEADERS = 10
+FIRST_VERSION_WITH_ABORTABLE = 11
 
 _TopicResponse = ProduceResponse.TopicProduceResponse
 _PartitionResponse = ProduceResponse.PartitionProduceResponse
@@ -40,9 +45,12 @@ _PartitionResponse = ProduceResponse.PartitionProduceResponse
 class ProduceHandler:
     """Produce (key 0)."""
 
-    def __init__(self, replica_manager: ReplicaManager, metadata: MetadataCache, spawn: Spawn) -> None:
+    def __init__(
+        self, replica_manager: ReplicaManager, metadata: MetadataCache, leaders: CurrentLeaders, spawn: Spawn
+    ) -> None:
         self._replica_manager = replica_manager
         self._metadata = metadata
+        self._leaders = leaders
         self._spawn = spawn
 
     def produce(self, request: ProduceRequest, context: RequestContext) -> ProduceResponse | PendingResponse | None:
@@ -57,7 +65,7 @@ class ProduceHandler:
             question = self._replica_manager.verification.question(transactional_id, entries)
             if question is not None:
                 return self._append_once_verified(request, entries, refused, question, context)
-            refused |= self._verified(transactional_id, entries)
+            refused |= self._verified(transactional_id, entries, context)
         elif any(map(has_transactional_batch, entries.values())):
             if request.acks == 0:
                 raise CloseConnection("transactional batch without transactional id", acks=0)
@@ -65,9 +73,9 @@ class ProduceHandler:
         pending = PendingResponse()
         outcome = self._append(request, entries, refused, context, pending)
         if isinstance(outcome, UnfinishedAppends):
-            finishing = self._finish(outcome, transactional_id, refused, context.api_version)
+            finishing = self._finish(outcome, transactional_id, refused, context)
             return answered_later(finishing, context, self._spawn, Holds.EVERYTHING)
-        return _answer(outcome, request.acks, refused, context.api_version, pending)
+        return self._answer(outcome, request.acks, refused, context, pending)
 
     def _append_once_verified(
         self,
@@ -80,14 +88,14 @@ class ProduceHandler:
         """Asks the transaction coordinator on another broker first. Later Produce requests of the connection wait."""
 
         def append() -> Any:
-            verified = refused | self._verified(question.transactional_id, entries, question)
+            verified = refused | self._verified(question.transactional_id, entries, context, question)
             pending = PendingResponse()
             outcome = self._append(request, entries, verified, context, pending)
             if isinstance(outcome, UnfinishedAppends):
                 entries.clear()  # the appends free the batches one by one
                 request.topic_data = []
-                return self._finish(outcome, question.transactional_id, verified, context.api_version, question)
-            return _answer(outcome, request.acks, verified, context.api_version, pending)
+                return self._finish(outcome, question.transactional_id, verified, context, question)
+            return self._answer(outcome, request.acks, verified, context, pending)
 
         asking = once_verified(self._replica_manager.verification, question, append)
         return answered_later(asking, context, self._spawn, Holds.SAME_API)
@@ -100,13 +108,12 @@ class ProduceHandler:
         context: RequestContext,
         pending: PendingResponse,
     ) -> AppendResults | DelayedProduce | UnfinishedAppends:
-        version = context.api_version
         return self._replica_manager.append_records(
             request.timeout_ms,
             request.acks,
             entries,
-            version,
-            lambda results: pending.complete(produce_response(results | refused, version)),
+            context.api_version,
+            lambda results: pending.complete(self._response(results | refused, context)),
             internal_topics_allowed=context.client_id == ADMIN_CLIENT_ID,
         )
 
@@ -115,7 +122,7 @@ class ProduceHandler:
         unfinished: UnfinishedAppends,
         transactional_id: str | None,
         refused: AppendResults,
-        version: int,
+        context: RequestContext,
         question: Question | None = None,
     ) -> Coroutine[Any, Any, ProduceResponse | PendingResponse | None]:
         """Appends the rest of a large request in further turns."""
@@ -124,7 +131,7 @@ class ProduceHandler:
         def refusal(key: TopicPartition, records: bytes) -> PartitionAppendResult | None:
             if transactional_id is None:
                 return None
-            return self._verified(transactional_id, {key: records}, question).get(key)
+            return self._verified(transactional_id, {key: records}, context, question).get(key)
 
         def answer(results: AppendResults) -> ProduceResponse | PendingResponse | None:
             pending = PendingResponse()
@@ -132,9 +139,9 @@ class ProduceHandler:
                 unfinished.timeout_ms,
                 unfinished.acks,
                 results,
-                lambda results: pending.complete(produce_response(results | refused, version)),
+                lambda results: pending.complete(self._response(results | refused, context)),
             )
-            return _answer(outcome, unfinished.acks, refused, version, pending)
+            return self._answer(outcome, unfinished.acks, refused, context, pending)
 
         return replica_manager.large_appends.finish(unfinished, refusal, answer)
 
@@ -163,31 +170,50 @@ class ProduceHandler:
         return entries, refused
 
     def _verified(
-        self, transactional_id: str, entries: dict[TopicPartition, bytes], question: Question | None = None
+        self,
+        transactional_id: str,
+        entries: dict[TopicPartition, bytes],
+        context: RequestContext,
+        question: Question | None = None,
     ) -> AppendResults:
         """Removes the batches that belong to no open transaction from the entries; returns their errors."""
-        refused = self._replica_manager.verification.refused(transactional_id, entries, question)
+        refused = self._replica_manager.verification.refused(
+            transactional_id, entries, question, knows_abortable=context.api_version >= FIRST_VERSION_WITH_ABORTABLE
+        )
         for key in refused:
             del entries[key]
         return refused
 
+    def _answer(
+        self,
+        outcome: AppendResults | DelayedProduce,
+        acks: int,
+        refused: AppendResults,
+        context: RequestContext,
+        pending: PendingResponse,
+    ) -> ProduceResponse | PendingResponse | None:
+        """Returns the response, or `pending`, which a parked operation completes."""
+        if not isinstance(outcome, dict):
+            if pending.settled:  # acks=all, and the high watermark is already high enough
+                answer: ProduceResponse = pending.result()
+                return answer
+            pending.when_abandoned(outcome.abandon)
+            return pending
+        if refused:
+            outcome |= refused
+        if acks == 0:
+            _close_if_failed(outcome)
+            return None
+        return self._response(outcome, context)
 
-def _answer(
-    outcome: AppendResults | DelayedProduce, acks: int, refused: AppendResults, version: int, pending: PendingResponse
-) -> ProduceResponse | PendingResponse | None:
-    """Returns the response, or `pending`, which a parked operation completes."""
-    if not isinstance(outcome, dict):
-        if pending.settled:  # acks=all, and the high watermark is already high enough
-            answer: ProduceResponse = pending.result()
-            return answer
-        pending.when_abandoned(outcome.abandon)
-        return pending
-    if refused:
-        outcome |= refused
-    if acks == 0:
-        _close_if_failed(outcome)
-        return None
-    return produce_response(outcome, version)
+    def _response(self, results: AppendResults, context: RequestContext) -> ProduceResponse:
+        response = produce_response(results, context.api_version)
+        if context.api_version >= FIRST_VERSION_WITH_LEADERS:
+            for result in results.values():
+                if result.error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                    self._leaders.name_in_produce(response, context.listener.name)
+                    break
+        return response
 
 
 def _close_if_failed(results: AppendResults) -> None:

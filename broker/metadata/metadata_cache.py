@@ -96,7 +96,8 @@ class MetadataCache:
         self.is_complete = False
         """Whether the controller has sent all of the cluster's metadata. Before that, an absent partition may exist."""
         self._topics: dict[str, TopicMetadata] = {}
-        self._names_by_id: dict[uuid.UUID, str] = {}
+        self._names_by_id: dict[int, str] = {}
+        """By the ids as numbers, whose hashing needs no Python."""
         self._names_by_unified_name: dict[str, tuple[str, ...]] = {}
         self._topic_configs: dict[str, Mapping[str, str]] = {}
         self._broker_configs: dict[int | None, Mapping[str, str]] = {}
@@ -109,12 +110,12 @@ class MetadataCache:
 
     def topic_by_id(self, topic_id: uuid.UUID) -> TopicMetadata | None:
         """Returns the topic with this id, or None."""
-        name = self._names_by_id.get(topic_id)
+        name = self._names_by_id.get(topic_id.int)
         return None if name is None else self._topics.get(name)
 
     def topic_name(self, topic_id: uuid.UUID) -> str | None:
         """Returns the name of the topic with this id, or None."""
-        return self._names_by_id.get(topic_id)
+        return self._names_by_id.get(topic_id.int)
 
     def topic_id(self, name: str) -> uuid.UUID:
         """Returns the topic's id; all zeros if the topic does not exist."""
@@ -176,12 +177,12 @@ class MetadataCache:
         """Adds or replaces a topic and its settings."""
         previous = self._topics.get(topic.name)
         if previous is not None and previous.topic_id != topic.topic_id:
-            del self._names_by_id[previous.topic_id]
+            del self._names_by_id[previous.topic_id.int]
         if previous is None:
             unified = unified_name(topic.name)
             self._names_by_unified_name[unified] = (*self._names_by_unified_name.get(unified, ()), topic.name)
         self._topics[topic.name] = topic
-        self._names_by_id[topic.topic_id] = topic.name
+        self._names_by_id[topic.topic_id.int] = topic.name
         self.put_topic_config(topic.name, config)
 
     def remove_topic(self, name: str) -> None:
@@ -189,7 +190,7 @@ class MetadataCache:
         topic = self._topics.pop(name, None)
         self._topic_configs.pop(name, None)
         if topic is not None:
-            self._names_by_id.pop(topic.topic_id, None)
+            self._names_by_id.pop(topic.topic_id.int, None)
             self._forget_unified_name(name)
 
     def _forget_unified_name(self, name: str) -> None:

@@ -86,13 +86,18 @@ class IncrementalContext(FetchContext):
 def fetch_response(results: Iterable[FetchResult]) -> FetchResponse:
     """The response with these partitions; adjacent partitions of one topic share its entry."""
     topics: list[FetchResponse.FetchableTopicResponse] = []
-    name: str | None = None
+    name = ""
+    number = -1
+    """The topic id as a number; 0 for topics by name."""
     partitions: list[FetchResponse.PartitionData] = []
     for target, data in results:
         topic = target.topic_partition.topic
-        if topic != name:
+        if target.topic_id.int != number or (topic != name and not number):
             name = topic
+            number = target.topic_id.int
             partitions = []
-            topics.append(FetchResponse.FetchableTopicResponse(topic=topic, partitions=partitions))
+            topics.append(
+                FetchResponse.FetchableTopicResponse(topic=topic, topic_id=target.topic_id, partitions=partitions)
+            )
         partitions.append(data)
     return FetchResponse(responses=topics)

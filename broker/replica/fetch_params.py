@@ -18,6 +18,10 @@ FIRST_VERSION_FROM_FOLLOWERS = 11
 """From this version on a consumer may read from a follower (KIP-392), so that the broker need not be the leader."""
 
 
+FIRST_VERSION_WITH_TOPIC_IDS = 13
+"""From this version on a request names its topics by id. (KIP-516)"""
+
+
 class FetchIsolation(IntEnum):
     """How far a fetch may read."""
 
@@ -43,6 +47,7 @@ class FetchParams:
         "max_wait_ms",
         "min_bytes",
         "replica_id",
+        "uses_topic_ids",
         "version",
     )
 
@@ -58,6 +63,7 @@ class FetchParams:
         max_partitions: int = MAX_PARTITIONS_PER_REQUEST,
     ) -> None:
         self.version = version
+        self.uses_topic_ids = version >= FIRST_VERSION_WITH_TOPIC_IDS
         self.max_partitions = max_partitions
         self.replica_id = replica_id
         self.is_from_follower = replica_id >= 0

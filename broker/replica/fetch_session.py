@@ -10,7 +10,11 @@ rules:
 (B) An incremental response contains the partitions with records, an error, a diverging epoch, or a high watermark or
     log start offset that the client has not received. The other partitions cost nothing.
 (C) A partition whose records were sent moves behind the others, so that max_bytes does not starve the last ones.
-(D) There are at most `max.incremental.fetch.session.cache.slots` sessions. A new one evicts the least recently used
+(D) From version 13 on a request names its partitions by topic ids, and the session keeps them by id (KIP-516): a topic
+    that was deleted and created again is another topic, and both may stand in a session. The id is resolved once for
+    each partition of a session, by its first read (log_reader.py, E). A session takes either names or ids:
+    FETCH_SESSION_TOPIC_ID_ERROR for a request of the other kind.
+(E) There are at most `max.incremental.fetch.session.cache.slots` sessions. A new one evicts the least recently used
     session if that was not used for two minutes; otherwise the smallest evictable session, if it is smaller than the
     new one. A session is evictable two minutes after its creation; for a follower's new session, every consumer's
     session is evictable and counts as smaller. A consumer's new session never evicts a follower's that is in use.
@@ -35,12 +39,14 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from odradek.broker.replica.fetch_params import FetchIsolation, upper_bound
 from odradek.broker.replica.remote_replica import Attended, RemoteReplica
 from odradek.broker.replica.watcher import Watcher
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.fetch import FetchResponse
+from odradek.protocol.schema import ZERO_UUID
 from odradek.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -53,6 +59,8 @@ INVALID_SESSION_ID = 0
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 MAX_INT32 = 0x7FFFFFFF
+UNRESOLVED = TopicPartition("", -1)
+"""The partition of a target whose topic id is not resolved yet."""
 
 
 def next_epoch(epoch: int) -> int:
@@ -68,6 +76,9 @@ class FetchTarget(Watcher):
     A session's target outlives its request: it keeps what was last sent to the client and what the last read found, so
     that a waiting fetch can compute how much has arrived since.
 
+    `key` identifies the target in its session: the partition's name, or the topic id as a number and the partition's
+    number (D). By id, `topic_partition` is UNRESOLVED until the first read; by name, `topic_id` is zero.
+
     fetch_offset, max_bytes, current_leader_epoch (-1: no check), last_fetched_epoch (-1: none), log_start_offset (the
     follower's) are as in the request. `hosted` and `start` are set by the last read: the partition, and the position of
     the fetch offset in its log; None if the read failed. `follower` is the leader's state of the follower, if the last
@@ -80,13 +91,16 @@ class FetchTarget(Watcher):
         "fetch_offset",
         "follower",
         "hosted",
+        "key",
         "last_fetched_epoch",
         "log_start_offset",
         "max_bytes",
+        "partition",
         "sent_high_watermark",
         "sent_log_start_offset",
         "session",
         "start",
+        "topic_id",
         "topic_partition",
     )
 
@@ -99,7 +113,10 @@ class FetchTarget(Watcher):
         last_fetched_epoch: int = NO_EPOCH,
         log_start_offset: int = UNKNOWN_OFFSET,
     ) -> None:
+        self.key: Hashable = topic_partition
         self.topic_partition = topic_partition
+        self.topic_id: UUID = ZERO_UUID
+        self.partition = topic_partition.partition
         self.fetch_offset = fetch_offset
         self.max_bytes = max_bytes
         self.current_leader_epoch = current_leader_epoch
@@ -111,6 +128,12 @@ class FetchTarget(Watcher):
         self.session: FetchSession | None = None
         self.sent_high_watermark = UNKNOWN_OFFSET
         self.sent_log_start_offset = UNKNOWN_OFFSET
+
+    def identify(self, topic_id: UUID, partition: int) -> None:
+        """Makes the target one by topic id (D). It was created with UNRESOLVED."""
+        self.key = (topic_id.int, partition)
+        self.topic_id = topic_id
+        self.partition = partition
 
     def awaken(self) -> Hashable | None:
         """See Watcher: marks this target as pending in its session."""
@@ -166,7 +189,8 @@ class FetchTarget(Watcher):
 
 
 FetchResult = tuple[FetchTarget, FetchResponse.PartitionData]
-Targets = dict[TopicPartition, FetchTarget]
+Targets = dict[Hashable, FetchTarget]
+"""By `key`."""
 
 
 class FetchSession(Attended):
@@ -181,13 +205,23 @@ class FetchSession(Attended):
         "pending",
         "privileged",
         "targets",
+        "uses_topic_ids",
     )
 
-    def __init__(self, session_id: int, *, privileged: bool, isolation: FetchIsolation, now_ms: int) -> None:
+    def __init__(
+        self,
+        session_id: int,
+        *,
+        privileged: bool,
+        isolation: FetchIsolation,
+        now_ms: int,
+        uses_topic_ids: bool = False,
+    ) -> None:
         super().__init__(now_ms)
         self.id = session_id
         self.privileged = privileged
         self.isolation = isolation
+        self.uses_topic_ids = uses_topic_ids
         self.created_ms = now_ms
         self.epoch = next_epoch(INITIAL_EPOCH)
         self.targets: Targets = {}
@@ -201,12 +235,12 @@ class FetchSession(Attended):
             target.session = self
             target.sent_high_watermark = data.high_watermark
             target.sent_log_start_offset = data.log_start_offset
-            self.targets[target.topic_partition] = target
+            self.targets[target.key] = target
             self.pending[target] = None
         self.settle()
 
     def update(
-        self, wanted: Targets, forgotten: Iterable[TopicPartition], isolation: FetchIsolation, max_partitions: int
+        self, wanted: Targets, forgotten: Iterable[Hashable], isolation: FetchIsolation, max_partitions: int
     ) -> None:
         """Applies an incremental request. Raises POLICY_VIOLATION if the session would become too large."""
         if self._exceeds(max_partitions, wanted):
@@ -247,12 +281,7 @@ class FetchSession(Attended):
     def awaken(self, target: FetchTarget) -> bool:
         """Called when a watched partition has changed. Returns True while a fetch waits, which must then also be
         notified of further changes.
-
-        After a failed read a target no longer knows which partition watches it, so one may be left behind that the
-        session has dropped.
         """
-        if self.targets.get(target.topic_partition) is not target:
-            return False
         target.stir()
         self.pending[target] = None
         return self.parked > 0
@@ -261,8 +290,8 @@ class FetchSession(Attended):
         """Returns the results that must be sent to the client, and records them as sent (B, C)."""
         changed = []
         for target, data in results:
-            if self.targets.get(target.topic_partition) is not target:
-                continue
+            if target.session is not self:
+                continue  # dropped meanwhile
             size = len(data.records or b"")
             if size or data.error_code or self._is_news(target, data):
                 changed.append((target, data))
@@ -289,7 +318,11 @@ class FetchSession(Attended):
             self._drop(target)
 
     def _drop(self, target: FetchTarget) -> None:
+        """Removes a target. After a failed read it no longer knows which partition watches it, which may wake it once
+        more.
+        """
         target.stir()
+        target.session = None
         self.pending.pop(target, None)
         if target.hosted is not None:
             target.hosted.watchers.pop(target, None)

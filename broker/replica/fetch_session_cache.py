@@ -1,8 +1,8 @@
-"""The broker's fetch sessions and their eviction: (D) of fetch_session.py. Source: Kafka's FetchSessionCache."""
+"""The broker's fetch sessions and their eviction: (E) of fetch_session.py. Source: Kafka's FetchSessionCache."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from random import Random
 
 from odradek.broker.replica.fetch_context import FailedContext, FetchContext, FullContext, IncrementalContext
@@ -17,14 +17,13 @@ from odradek.broker.replica.fetch_session import (
     next_epoch,
 )
 from odradek.protocol.errors import ErrorCode
-from odradek.protocol.topic_partition import TopicPartition
 from odradek.timer import Clock
 
 MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS = 120_000
 
 
 class FetchSessionCache:
-    """All sessions of the broker (D). `evictions` counts the evicted sessions."""
+    """All sessions of the broker (E). `evictions` counts the evicted sessions."""
 
     def __init__(
         self,
@@ -57,7 +56,7 @@ class FetchSessionCache:
         epoch: int,
         params: FetchParams,
         wanted: Targets,
-        forgotten: Iterable[TopicPartition] = (),
+        forgotten: Iterable[Hashable] = (),
     ) -> FetchContext:
         """Returns the context that the request's session id and epoch select."""
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
@@ -67,13 +66,20 @@ class FetchSessionCache:
                 return FetchContext(wanted)
             return FullContext(
                 wanted,
-                lambda size: self.create(size, privileged=params.is_from_follower, isolation=params.isolation),
+                lambda size: self.create(
+                    size,
+                    privileged=params.is_from_follower,
+                    isolation=params.isolation,
+                    uses_topic_ids=params.uses_topic_ids,
+                ),
             )
         session = self._sessions.get(session_id)
         if session is None:
             return FailedContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if session.epoch != epoch:
             return FailedContext(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        if session.uses_topic_ids is not params.uses_topic_ids:
+            return FailedContext(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         session.update(wanted, forgotten, params.isolation, params.max_partitions)
         if not session.targets:
             self.remove(session_id)
@@ -82,7 +88,9 @@ class FetchSessionCache:
         session.epoch = next_epoch(session.epoch)
         return IncrementalContext(session, epoch)
 
-    def create(self, size: int, *, privileged: bool, isolation: FetchIsolation) -> FetchSession | None:
+    def create(
+        self, size: int, *, privileged: bool, isolation: FetchIsolation, uses_topic_ids: bool = False
+    ) -> FetchSession | None:
         """Creates a session for `size` partitions. Returns None if all slots are taken by sessions of higher value."""
         now = self._clock.now_ms()
         if len(self._sessions) >= self.max_sessions and not self._evict(size, privileged, now):
@@ -90,7 +98,9 @@ class FetchSessionCache:
         session_id = self._random.randrange(1, MAX_INT32)
         while session_id in self._sessions:
             session_id = self._random.randrange(1, MAX_INT32)
-        session = FetchSession(session_id, privileged=privileged, isolation=isolation, now_ms=now)
+        session = FetchSession(
+            session_id, privileged=privileged, isolation=isolation, now_ms=now, uses_topic_ids=uses_topic_ids
+        )
         self._sessions[session_id] = session
         return session
 

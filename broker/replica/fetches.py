@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from functools import partial
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from odradek.broker.replica.cold_reads import read_from_disk, read_in_turns
 from odradek.broker.replica.fetch_context import FetchContext
@@ -80,8 +81,14 @@ class LateFetch:
 
 
 class Fetches:
-    def __init__(self, partitions: HostedPartitions, wakeups: Wakeups, background: ThreadsAndTurns) -> None:
-        self.reader = LogReader(partitions.find, wakeups.watermark_moved)
+    def __init__(
+        self,
+        partitions: HostedPartitions,
+        topic_name: Callable[[UUID], str | None],
+        wakeups: Wakeups,
+        background: ThreadsAndTurns,
+    ) -> None:
+        self.reader = LogReader(partitions.find, topic_name, wakeups.watermark_moved)
         self.expirations = FetchExpirations()
         self.cold_reads = 0
         self._wakeups = wakeups
@@ -125,7 +132,7 @@ class Fetches:
         keys: tuple[Hashable, ...]
         session = context.session
         if session is None:
-            keys = tuple(context.wanted)
+            keys = tuple([target.topic_partition for target in context.wanted.values()])
         else:
             keys = (session,)
             session.parked += 1

@@ -10,6 +10,8 @@ Partitions fail independently: a failed partition's response carries the error, 
     follower's log end. A fetch from an offset between that bound and the log's end waits for the bound to move.
 (D) A client that sends its last fetched epoch receives the point where its log diverges from this one, instead of
     records. (KIP-595)
+(E) A topic id is resolved by the first read that can: UNKNOWN_TOPIC_ID until then. If the partition with that name
+    belongs to another topic later, because the topic was deleted and created again, INCONSISTENT_TOPIC_ID. (KIP-516)
 
 Source: Kafka's ReplicaManager.readFromLog, Partition.readRecords and DelayedFetch.
 """
@@ -18,19 +20,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from odradek.broker.background.stepwise import Pace, Steps
 from odradek.broker.replica.fetch_params import FetchIsolation, FetchParams, upper_bound
-from odradek.broker.replica.fetch_session import FetchTarget
+from odradek.broker.replica.fetch_session import UNRESOLVED, FetchTarget
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.fetch import FetchResponse
+from odradek.protocol.topic_partition import TopicPartition
 from odradek.purgatory import ANSWER_NOW
 
 if TYPE_CHECKING:
     from odradek.broker.replica.fetch_session import FetchResult
     from odradek.broker.replica.partition import Partition
     from odradek.broker.replica.remote_replica import RemoteReplica
-    from odradek.protocol.topic_partition import TopicPartition
     from odradek.storage.log import Log
     from odradek.storage.log_read import ColdRead, FetchData
 
@@ -48,7 +51,7 @@ class FetchRead:
     not wait for min_bytes. `cold`: reads that must come from the disk first; the pass is then repeated.
     """
 
-    __slots__ = ("answer_now", "cold", "min_one", "remaining", "results", "size")
+    __slots__ = ("answer_now", "cold", "min_one", "names", "remaining", "results", "size")
 
     def __init__(self, max_bytes: int) -> None:
         self.results: list[FetchResult] = []
@@ -59,6 +62,8 @@ class FetchRead:
         """How many bytes the next partitions may return (A)."""
         self.min_one = True
         """Whether no partition has returned data yet (B)."""
+        self.names: dict[int, str] = {}
+        """The topic ids that this pass has resolved, as numbers."""
 
 
 def failed_partition(partition: int, error: ErrorCode, version: int) -> PartitionData:
@@ -69,8 +74,8 @@ def failed_partition(partition: int, error: ErrorCode, version: int) -> Partitio
         error = ErrorCode.NOT_LEADER_OR_FOLLOWER
     aborted: list[FetchResponse.AbortedTransaction] | None = None
     records: bytes | None = b""
-    if error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        aborted = []  # as in Kafka, which detects this error before it reads
+    if error in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID):
+        aborted = []  # as in Kafka, which detects these errors before it reads
     elif error == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE:
         aborted, records = [], None  # as in Kafka, which discards what it has read
     return PartitionData(
@@ -87,14 +92,18 @@ def _aborted(log: Log, fetched: FetchData) -> list[FetchResponse.AbortedTransact
 
 
 class LogReader:
-    """`partition` returns a hosted partition or raises; `follower_moved` is called when a follower's fetch moved a
-    watermark.
+    """`partition` returns a hosted partition or raises; `topic_name` resolves a topic id; `follower_moved` is called
+    when a follower's fetch moved a watermark.
     """
 
     def __init__(
-        self, partition: Callable[[TopicPartition], Partition], follower_moved: Callable[[Partition], None]
+        self,
+        partition: Callable[[TopicPartition], Partition],
+        topic_name: Callable[[UUID], str | None],
+        follower_moved: Callable[[Partition], None],
     ) -> None:
         self._partition = partition
+        self._topic_name = topic_name
         self._follower_moved = follower_moved
 
     def read(
@@ -126,11 +135,11 @@ class LogReader:
         self, found: FetchRead, params: FetchParams, target: FetchTarget, again: bool, may_block: bool
     ) -> None:
         try:
-            data, cold = self._read_one(params, target, found.remaining, found.min_one, again, may_block)
+            data, cold = self._read_one(found, params, target, again, may_block)
         except ProtocolError as error:
             target.hosted = target.start = target.follower = None
             found.answer_now = True
-            data = failed_partition(target.topic_partition.partition, error.code, params.version)
+            data = failed_partition(target.partition, error.code, params.version)
         else:
             size = len(data.records or b"")
             if cold is not None:
@@ -146,9 +155,11 @@ class LogReader:
         found.results.append((target, data))
 
     def _read_one(
-        self, params: FetchParams, target: FetchTarget, remaining: int, min_one: bool, again: bool, may_block: bool
+        self, found: FetchRead, params: FetchParams, target: FetchTarget, again: bool, may_block: bool
     ) -> tuple[PartitionData, ColdRead | None]:
-        partition = self._partition(target.topic_partition)
+        if target.topic_partition is UNRESOLVED:
+            self._resolve(target, found.names)
+        partition = self._partition_of(target)
         log = partition.local_log(target.current_leader_epoch, require_leader=params.require_leader)
         if params.version < FIRST_VERSION_WITH_ZSTD and log.config.compression_type == "zstd":
             raise ProtocolError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
@@ -156,7 +167,7 @@ class LogReader:
         if params.is_from_follower:
             follower = partition.follower(params.replica_id, target.current_leader_epoch)
         data = PartitionData(
-            partition_index=target.topic_partition.partition,
+            partition_index=target.partition,
             high_watermark=log.high_watermark,
             last_stable_offset=log.last_stable_offset,
             log_start_offset=log.log_start_offset,
@@ -174,12 +185,12 @@ class LogReader:
         if target.fetch_offset == upper.message_offset:
             target.start = upper
         else:
-            limit = min(remaining, target.max_bytes)
+            limit = min(found.remaining, target.max_bytes)
             fetched = log.read(
                 target.fetch_offset,
                 limit,
                 upper=upper,
-                min_one_message=min_one,
+                min_one_message=found.min_one,
                 may_block=may_block,
                 sendable=True,
             )
@@ -192,6 +203,28 @@ class LogReader:
         if follower is not None and not again:
             self._note_follower(partition, follower, target)
         return data, cold
+
+    def _resolve(self, target: FetchTarget, names: dict[int, str]) -> None:
+        """Finds the target's topic (E), once for each topic of a pass."""
+        topic_id = target.topic_id
+        name = names.get(topic_id.int)
+        if name is None:
+            name = self._topic_name(topic_id)
+            if name is None:
+                raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_ID)
+            names[topic_id.int] = name
+        target.topic_partition = TopicPartition(name, target.partition)
+
+    def _partition_of(self, target: FetchTarget) -> Partition:
+        """Returns the target's partition (E). The topic id is compared again if the partition is another object than at
+        the last read.
+        """
+        partition = self._partition(target.topic_partition)
+        if partition is not target.hosted and target.topic_id.int:
+            known = partition.topic_id.int
+            if known and known != target.topic_id.int:
+                raise ProtocolError(ErrorCode.INCONSISTENT_TOPIC_ID)
+        return partition
 
     def _note_follower(self, partition: Partition, follower: RemoteReplica, target: FetchTarget) -> None:
         target.follower = follower
@@ -221,7 +254,7 @@ class LogReader:
         if start is None:
             return 0
         try:
-            partition = self._partition(target.topic_partition)
+            partition = self._partition_of(target)
             log = partition.local_log(target.current_leader_epoch, require_leader=params.require_leader)
             if target.last_fetched_epoch != NO_EPOCH and self._diverges(partition, target, PartitionData()):
                 return ANSWER_NOW

@@ -74,8 +74,8 @@ class ReplicaSettings(NamedTuple):
 
 
 class ReplicaManager:
-    """`is_known` returns whether the cluster has such a partition, on any broker; `is_alive` whether it has a live
-    broker of this id; `background` runs fsyncs and cold reads.
+    """`is_known` returns whether the cluster has such a partition, on any broker; `topic_name` the name of the topic
+    with an id; `is_alive` whether the cluster has a live broker of this id; `background` runs fsyncs and cold reads.
 
     `on_log_failed` is called when the log of a partition with other replicas can no longer be written, once per leader
     epoch: the broker should give up the leadership.
@@ -91,6 +91,7 @@ class ReplicaManager:
         completions: CompletionQueue,
         background: ThreadsAndTurns,
         is_known: Callable[[TopicPartition], bool],
+        topic_name: Callable[[UUID], str | None],
         is_alive: Callable[[int], bool],
     ) -> None:
         self.settings = settings
@@ -129,7 +130,7 @@ class ReplicaManager:
             self.log_failed,
         )
         self.large_appends = LargeAppends(self.appends, self.partitions, background)
-        self.fetches = Fetches(self.partitions, self.wakeups, background)
+        self.fetches = Fetches(self.partitions, topic_name, self.wakeups, background)
         self.deletions = Deletions(self.partitions, self.wakeups)
         self.log_dir_moves = LogDirMoves(
             log_manager, self.partitions, background, settings.num_replica_alter_log_dirs_threads

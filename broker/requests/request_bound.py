@@ -27,7 +27,12 @@ class RequestBound:
 
     def of(self, request: Any, listener: str) -> int:
         """Returns how many partitions a request may name that came to a listener."""
-        if getattr(request, "replica_id", -1) >= 0 and listener == self._inter_broker_listener:
+        state = getattr(request, "replica_state", None)
+        return self.of_replica(getattr(request, "replica_id", -1) if state is None else state.replica_id, listener)
+
+    def of_replica(self, replica_id: int, listener: str) -> int:
+        """Returns how many partitions a request of a follower, or of a client (below 0), may name."""
+        if replica_id >= 0 and listener == self._inter_broker_listener:
             return MAX_PARTITIONS_PER_REQUEST + self._hosted()
         return MAX_PARTITIONS_PER_REQUEST
 

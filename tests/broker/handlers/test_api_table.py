@@ -19,14 +19,12 @@ from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.compiler import decode, encode
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.registry import codec_versions
-from odradek.protocol.schema import NEVER, Message, Versions
+from odradek.protocol.schema import NEVER, Message
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "messages"
 ROWS = api_table().rows()
 APIS = {api["key"]: api for api in json.loads((VECTORS.parent / "apis.json").read_text())}
 """The APIs of Apache Kafka 3.9 with their versions."""
-BEHIND_KAFKA = {ApiKey.PRODUCE: Versions(0, 9), ApiKey.FETCH: Versions(0, 12)}
-"""The APIs of which not all of Kafka's versions are served."""
 WITHOUT_ERROR_CODE = {(ApiKey.DESCRIBE_LOG_DIRS, 0), (ApiKey.DESCRIBE_LOG_DIRS, 1), (ApiKey.DESCRIBE_LOG_DIRS, 2)}
 """These have error codes only per directory; their error response is empty, as in Kafka."""
 
@@ -55,13 +53,13 @@ def test_clients_are_served_the_versions_of_kafka_3_9() -> None:
     for row in api_table().client_rows():
         kafkas = APIS[row.key]
         assert "ZK_BROKER" in kafkas["listeners"]
-        assert row.served == BEHIND_KAFKA.get(row.key, (kafkas["minVersion"], kafkas["maxVersion"])), row.key.name
+        assert row.served == (kafkas["minVersion"], kafkas["maxVersion"]), row.key.name
 
 
 def test_kafka_python_infers_one_of_the_releases_with_these_versions() -> None:
     """It derives features from the release."""
     table = {int(row.key): tuple(row.served) for row in api_table().client_rows()}
-    assert infer_broker_version_from_api_versions(table) == ((3, 6) if BEHIND_KAFKA else (3, 9))
+    assert infer_broker_version_from_api_versions(table) == (3, 9)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: str(row.key.name))

@@ -80,26 +80,37 @@ async def test_a_request_between_brokers_ends_a_connection_of_another_listener(b
     assert [line["api"] for line in logs if line["event"] == "API between brokers only"] == ["ALLOCATE_PRODUCER_IDS"]
 
 
-async def test_only_a_broker_on_the_inter_broker_listener_may_fetch_more_partitions(broker: Broker) -> None:
-    """It may name as many more as this broker hosts."""
+@pytest.mark.parametrize("version", [12, 14, 15, 17])
+async def test_only_a_broker_on_the_inter_broker_listener_may_fetch_more_partitions(
+    broker: Broker, version: int
+) -> None:
+    """It may name as many more as this broker hosts. From version 15 on its id stands in a structure (KIP-903)."""
     hosted = 5
     (created,) = await broker.controller.create_topics([NewTopic("t", hosted, 1)], timeout_ms=10_000)
     assert not isinstance(created, Exception)
     await until(lambda: len(broker.replica_manager.partitions) == hosted)
+    topic_id = broker.metadata.topic_id("t")
 
     def of(replica_id: int, count: int) -> FetchRequest:
         partitions = [FetchRequest.FetchPartition(partition=number) for number in range(count)]
-        topics = [FetchRequest.FetchTopic(topic="t", partitions=partitions)]
-        return FetchRequest(replica_id=replica_id, session_epoch=-1, topics=topics)
+        topics = [FetchRequest.FetchTopic(topic="t", topic_id=topic_id, partitions=partitions)]
+        request = FetchRequest(session_epoch=-1, topics=topics)
+        if version >= 15:
+            request.replica_state = FetchRequest.ReplicaState(replica_id=replica_id)
+        else:
+            request.replica_id = replica_id
+        return request
 
     refused = {}
     for listener in ("CLIENTS", "BROKERS"):
         async with await connected(broker, listener) as client:
             for replica_id in (-1, 1):
                 for more in (hosted, hosted + 1):
-                    answer = await client.send(of(replica_id, MAX_PARTITIONS_PER_REQUEST + more), version=12)
-                    (topic,) = answer.responses
-                    codes = {data.error_code for data in topic.partitions}
+                    answer = await client.send(of(replica_id, MAX_PARTITIONS_PER_REQUEST + more), version=version)
+                    codes = {data.error_code for topic in answer.responses for data in topic.partitions}
+                    if version >= 13 and answer.error_code:
+                        assert not codes
+                        codes = {answer.error_code}
                     refused[listener, replica_id, more] = codes == {ErrorCode.POLICY_VIOLATION}
     assert not refused.pop(("BROKERS", 1, hosted))
     assert set(refused.values()) == {True}

@@ -45,7 +45,7 @@ async def new_producer(api: Api) -> int:
             await asyncio.sleep(0.05)
 
 
-async def produce(api: Api, producer_id: int, sequence: int) -> ErrorCode:
+async def produce(api: Api, producer_id: int, sequence: int, version: int = 9) -> ErrorCode:
     batch = build_batch(
         [Record(0, YEARS_AGO_MS, b"k", b"v")],
         producer_id=producer_id,
@@ -57,7 +57,7 @@ async def produce(api: Api, producer_id: int, sequence: int) -> ErrorCode:
         name="t", partition_data=[ProduceRequest.PartitionProduceData(index=0, records=batch)]
     )
     request = ProduceRequest(transactional_id=ID, acks=-1, timeout_ms=10_000, topic_data=[data])
-    return ErrorCode((await api(request, 9)).responses[0].partition_responses[0].error_code)
+    return ErrorCode((await api(request, version)).responses[0].partition_responses[0].error_code)
 
 
 async def add(api: Api, producer_id: int) -> None:
@@ -112,6 +112,8 @@ def late_transactions(api: Api) -> float:
 async def test_a_batch_after_the_end_of_its_transaction_is_refused_and_counted(api: Api) -> None:
     producer_id = await new_producer(api)
     assert await produce(api, producer_id, 0) is ErrorCode.INVALID_TXN_STATE
+    assert await produce(api, producer_id, 0, version=10) is ErrorCode.INVALID_TXN_STATE
+    assert await produce(api, producer_id, 0, version=11) is ErrorCode.TRANSACTION_ABORTABLE
     await add(api, producer_id)
     assert await produce(api, producer_id, 0) is ErrorCode.NONE
     assert (await latest(api, 0), await latest(api, 1)) == (1, 0)
@@ -119,7 +121,7 @@ async def test_a_batch_after_the_end_of_its_transaction_is_refused_and_counted(a
     assert (await latest(api, 0), await latest(api, 1)) == (2, 2)
     assert await produce(api, producer_id, 1) is not ErrorCode.NONE
     assert log_of(api).log_end_offset == 2
-    assert metric_value(api, "kafka_server_addpartitionstotxnmanager_verificationfailurerate") == 2
+    assert metric_value(api, "kafka_server_addpartitionstotxnmanager_verificationfailurerate") == 4
 
 
 async def test_without_verification_a_late_batch_hangs_until_an_administrator_ends_its_transaction(api: Api) -> None:

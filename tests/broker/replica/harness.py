@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import random
 import uuid
-from collections.abc import Callable, Coroutine, Generator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Hashable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ from odradek.storage.log_registry import LogRegistry
 from odradek.storage.recovery import open_log
 from odradek.timer import ManualClock, SystemTimer
 
+TOPIC_ID = uuid.UUID(int=1)
 T0 = TopicPartition("t", 0)
 
 
@@ -166,6 +167,7 @@ class ReplicaHarness:
         self.threads = ManualThreads()
         self.logs = RealLogs(root, self.clock)
         self.known: set[TopicPartition] = set()
+        self.names: dict[uuid.UUID, str] = {}
         self.dead: set[int] = set()
         self.sessions = FetchSessionCache(1000, self.clock, random.Random(1))
         self.manager = ReplicaManager(
@@ -176,6 +178,7 @@ class ReplicaHarness:
             completions=self.completions,
             background=self.threads,
             is_known=self.known.__contains__,
+            topic_name=self.names.get,
             is_alive=lambda broker_id: broker_id not in self.dead,
         )
 
@@ -190,6 +193,7 @@ class ReplicaHarness:
         replicas: Sequence[int] = (0,),
         isr: Sequence[int] | None = None,
         epoch: int = 0,
+        topic_id: uuid.UUID = TOPIC_ID,
         **settings: Any,
     ) -> Partition:
         """Makes this broker, 0, the partition's leader. Settings are property names with underscores."""
@@ -199,7 +203,7 @@ class ReplicaHarness:
         known = self.manager.partitions.get(key)
         partition_epoch = 0 if known is None else known.partition_epoch + 1
         state = PartitionState(key.partition, 0, epoch, tuple(replicas), tuple(isr), partition_epoch=partition_epoch)
-        return self.manager.become_leader(key, uuid.UUID(int=1), state, config)
+        return self.manager.become_leader(key, topic_id, state, config)
 
     def turn(self) -> None:
         """Runs one turn of the event loop."""
@@ -244,13 +248,13 @@ class ReplicaHarness:
         self,
         *targets: FetchTarget,
         session: tuple[int, int] = (0, -1),
-        forgotten: Sequence[TopicPartition] = (),
+        forgotten: Sequence[Hashable] = (),
         version: int = 12,
         **parameters: Any,
     ) -> Fetched:
         """Fetches the targets as the Fetch handler does, then runs a turn of the loop."""
         params = FetchParams(version, **parameters)
-        wanted = {target.topic_partition: target for target in targets}
+        wanted = {target.key: target for target in targets}
         fetched = Fetched(self.sessions.context(*session, params, wanted, forgotten))
         outcome = self.manager.fetch_messages(params, fetched.context, fetched.take)
         if isinstance(outcome, list):

@@ -12,9 +12,10 @@ from typing import Any
 
 from odradek.broker.background.stepwise import finished
 from odradek.broker.background.tasks import ThreadsAndTurns
+from odradek.broker.handlers.current_leaders import CurrentLeaders
 from odradek.broker.handlers.fetch import FetchHandler
 from odradek.broker.handlers.list_offsets import ListOffsetsHandler
-from odradek.broker.metadata.metadata_cache import PartitionState
+from odradek.broker.metadata.metadata_cache import MetadataCache, PartitionState
 from odradek.broker.peers.inter_broker_protocol import INTER_BROKER_VERSIONS
 from odradek.broker.replica.fetch_session_cache import FetchSessionCache
 from odradek.broker.replica.fetcher import Fetcher
@@ -101,11 +102,13 @@ class Replica:
             completions=CompletionQueue(soon or (lambda drain: None)),
             background=self.background,
             is_known=lambda key: True,
+            topic_name=lambda topic_id: None,
             is_alive=_is_alive,
         )
         self._replication = Replication(broker_id, self.clock, 30_000, _is_alive, _propose)
         self.sessions = FetchSessionCache(100, self.clock, random.Random(broker_id))
-        self._fetch = FetchHandler(self.manager, self.sessions, RequestBound(None, lambda: 0))
+        leaders = CurrentLeaders(self.manager.partitions, MetadataCache(CLUSTER_ID, broker_id))
+        self._fetch = FetchHandler(self.manager, self.sessions, leaders, RequestBound(None, lambda: 0))
         self._list_offsets = ListOffsetsHandler(self.manager, self.clock, 1 << 20)
         self.leader: Replica | None = None
         self.fetcher: Fetcher | None = None

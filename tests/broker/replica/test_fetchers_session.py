@@ -8,7 +8,7 @@ import uuid
 import pytest
 
 from odradek.broker.replica.fetch_params import FetchParams
-from odradek.broker.replica.fetch_session import FetchTarget
+from odradek.broker.replica.fetch_session import FetchTarget, Targets
 from odradek.broker.replica.fetch_session_cache import FetchSessionCache
 from odradek.broker.replica.fetch_session_client import FetchSessionClient, SessionRequest
 from odradek.broker.replica.fetcher_state import Position
@@ -36,7 +36,7 @@ class SessionsOfALeader:
         self.cache = FetchSessionCache(slots, ManualClock(), random.Random(1))
 
     def answer(self, request: SessionRequest) -> FetchResponse:
-        wanted = {
+        wanted: Targets = {
             name: FetchTarget(name, place.fetch_offset, 1, place.leader_epoch, place.last_fetched_epoch)
             for name, place in request.named.items()
         }
@@ -53,7 +53,7 @@ class SessionsOfALeader:
         """Returns the fetch offsets that the session has."""
         session = self.cache.get(session_id)
         assert session is not None
-        return {name: target.fetch_offset for name, target in session.targets.items()}
+        return {target.topic_partition: target.fetch_offset for target in session.targets.values()}
 
 
 @pytest.fixture

@@ -84,6 +84,7 @@ def test_each_partition_is_verified_separately(harness: ReplicaHarness, coordina
 @pytest.mark.parametrize(
     ("answer", "returned"),
     [
+        (ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.INVALID_TXN_STATE),
         (ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_TXN_STATE),
         (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_ENOUGH_REPLICAS),
         (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_ENOUGH_REPLICAS),
@@ -99,6 +100,18 @@ def test_coordinator_errors_are_mapped_to_errors_that_producers_know(
     harness.lead()
     coordinator.answer = answer
     assert refused(harness, {T0: transactional(harness)}) == {T0: returned}
+
+
+@pytest.mark.parametrize("answer", [ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.INVALID_TXN_STATE])
+def test_producers_that_know_abortable_transactions_get_the_coordinators_error(
+    harness: ReplicaHarness, coordinator: Coordinator, answer: ErrorCode
+) -> None:
+    """INVALID_TXN_STATE: a marker has ended the transaction while the coordinator was asked."""
+    harness.lead()
+    coordinator.answer = answer
+    batches = {T0: transactional(harness)}
+    results = harness.manager.verification.refused("copier", batches, knows_abortable=True)
+    assert results[T0].error is answer
 
 
 def test_a_coordinator_writing_in_a_transaction_gets_the_error_unmapped(
