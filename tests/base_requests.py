@@ -35,6 +35,8 @@ class Known(NamedTuple):
     producer_epoch: int = 0
     broker_id: int = 0
     log_dir: str = "/known"
+    topic_id: UUID = ZERO_UUID
+    """Of `topic`, for fetches; other requests with ids delete."""
 
 
 def base_request(api_key: int, version: int, known: Known) -> Document:
@@ -65,6 +67,7 @@ def _values(known: Known) -> dict[str, Any]:
         "ElectionType": 0,
         "EndpointType": 1,
         "FetchOffset": 0,
+        "FetchRequest.Topics.TopicId": known.topic_id,
         "GenerationId": known.generation,
         "GenerationIdOrMemberEpoch": -1,
         "GroupId": known.group,

@@ -8,6 +8,7 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeVar
+from uuid import UUID
 
 from odradek.protocol.compiler import decode, read
 from odradek.protocol.errors import MalformedMessage
@@ -25,18 +26,20 @@ EXTREMES = (-(2**31), -2, -1, 0, 1, 255, 65_535, 2**31 - 1)
 LONGEST_WAIT_MS = 50
 
 
-def seed_frames(vectors: Path, served: set[int]) -> list[bytes]:
-    """Payloads (header and body) to start from: Kafka's frames of the served APIs, and real produces and fetches."""
+def seed_frames(vectors: Path, served: set[int], topic_id: UUID) -> list[bytes]:
+    """Payloads (header and body) to start from: Kafka's frames of the served APIs, and real produces and fetches of the
+    topic with this id.
+    """
     payloads = []
     for line in (vectors / "messages" / "frames.jsonl").read_text().splitlines():
         frame = json.loads(line)
         if frame["type"] == "request" and frame["apiKey"] in served:
             payloads.append(bytes.fromhex(frame["hex"])[4:])
-    for version in (3, 7, 9):
+    for version in (3, 7, 9, 11):
         for compression in range(5):
             payloads += [request_payload(_produce(compression), version)] * 4
-    for version in (4, 7, 11, 12):
-        payloads += [request_payload(_fetch(), version)] * 8
+    for version in (4, 7, 11, 12, 13, 17):
+        payloads += [request_payload(_fetch(topic_id), version)] * 8
     return payloads
 
 
@@ -48,10 +51,11 @@ def _produce(compression: int) -> ProduceRequest:
     return ProduceRequest(acks=1, timeout_ms=1000, topic_data=topics)
 
 
-def _fetch() -> FetchRequest:
+def _fetch(topic_id: UUID) -> FetchRequest:
     partitions = [FetchRequest.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)]
-    topics = [FetchRequest.FetchTopic(topic=TOPIC, partitions=partitions)]
-    return FetchRequest(max_wait_ms=10, min_bytes=1, max_bytes=10_000, topics=topics)
+    topics = [FetchRequest.FetchTopic(topic=TOPIC, topic_id=topic_id, partitions=partitions)]
+    state = FetchRequest.ReplicaState()
+    return FetchRequest(max_wait_ms=10, min_bytes=1, max_bytes=10_000, replica_state=state, topics=topics)
 
 
 class Mutator:
@@ -99,7 +103,7 @@ class Mutator:
         api_key, version = struct.unpack_from(">hh", payload)
         try:
             match api_key:
-                case 1 if 4 <= version <= 12:
+                case 1 if 4 <= version <= 17:
                     return bool(_body(payload, FetchRequest, version).max_wait_ms <= LONGEST_WAIT_MS)
                 case 19 if 0 <= version <= 7:
                     return self._may_create(_body(payload, CreateTopicsRequest, version))

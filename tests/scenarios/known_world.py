@@ -58,6 +58,7 @@ class KnownWorld:
         topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=PARTITIONS, replication_factor=1)
         created = self._connection.call(CreateTopicsRequest(topics=[topic]), CreateTopicsResponse)
         if field_of(created, "topics.error_code") == ErrorCode.NONE:
+            self.known = self.known._replace(topic_id=created.topics[0].topic_id)
             partition = ProduceRequest.PartitionProduceData(index=0, records=small_batch())
             topic_data = ProduceRequest.TopicProduceData(name=name, partition_data=[partition])
             produced = self._connection.call(

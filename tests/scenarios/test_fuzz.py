@@ -6,6 +6,7 @@ import os
 import random
 import resource
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from kafka.admin import KafkaAdminClient, NewTopic
@@ -30,12 +31,14 @@ SETTINGS = {
 @pytest.mark.timeout(1800)
 def test_mutated_frames_cause_no_hang_no_traceback_and_no_memory_growth(tmp_path: Path) -> None:
     served = {int(row.key) for row in api_table().client_rows()}
-    mutator = Mutator(seed_frames(VECTORS, served), random.Random(SEED))
-    payloads, outcomes = mutator.payloads(), Outcomes()
+    outcomes = Outcomes()
     with spawned_broker(tmp_path / "data", SETTINGS) as broker:
         admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
         admin.create_topics([NewTopic(name=TOPIC, num_partitions=1, replication_factor=1)])
+        (topic,) = admin.describe_topics([TOPIC])
         admin.close()
+        seeds = seed_frames(VECTORS, served, UUID(str(topic["topic_id"])))
+        payloads = Mutator(seeds, random.Random(SEED)).payloads()
 
         def memory() -> int:
             return int(Path(f"/proc/{broker.process.pid}/statm").read_text().split()[1]) * resource.getpagesize()

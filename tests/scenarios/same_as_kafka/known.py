@@ -132,6 +132,11 @@ KNOWN = [
         "Kafka fails with -1 for the partition where a limit is below 0; it is 0 here",
     ),
     Known(
+        "an_id_of_zero",
+        r"FETCH (that opens|within) a session.*",
+        "Kafka fails with -1 at a topic id of zero in a session; UNKNOWN_TOPIC_ID for its partitions",
+    ),
+    Known(
         "isolation_levels(_of_offsets)?",
         r"(FETCH|LIST_OFFSETS)\..*",
         "Kafka fails with -1 at an unknown isolation level; INVALID_REQUEST",

@@ -135,7 +135,8 @@ class Peer:
         return "__transaction_state"
 
     def topic_id(self, topic: str) -> str:
-        answer = self.ask(ApiKey.METADATA, {"topics": [{"name": topic}]}, 11, is_noted=False)
+        asked = {"topics": [{"name": topic}], "allow_auto_topic_creation": False}
+        answer = self.ask(ApiKey.METADATA, asked, 11, is_noted=False)
         return str(answer["Topics"][0]["TopicId"])
 
     def produce(
@@ -180,6 +181,8 @@ def _message(cls: type[Message], document: Document) -> Message:
         field = fields[attribute]
         if field.type == "array" and field.element == "struct" and value is not None:
             value = [_message(field.structure, element) for element in value]
+        elif field.type == "struct":
+            value = _message(field.structure, value)
         elif field.type == "uuid":
             value = UUID(value)
         setattr(made, attribute, value)

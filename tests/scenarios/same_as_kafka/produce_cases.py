@@ -11,7 +11,7 @@ from tests.scenarios.same_as_kafka.case import Cases
 from tests.scenarios.same_as_kafka.peer import Peer, T, batch
 
 CASES = Cases()
-PRODUCE = range(3, 10)
+PRODUCE = range(3, 12)
 PRODUCER = 7001
 """Brokers accept any producer id."""
 

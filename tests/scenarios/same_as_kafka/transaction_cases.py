@@ -124,11 +124,27 @@ def settle(b: Peer, name: str) -> None:
     repeat(lambda: not described(b, name, is_noted=False)[0]["TransactionState"].startswith("Prepare"))
 
 
-def write(b: Peer, name: str, producer: Producer, topic: str, sequence: int = 0) -> None:
+def write(b: Peer, name: str, producer: Producer, topic: str, sequence: int = 0, version: int = 8) -> None:
     records = batch(
         b"v", producer_id=producer[0], producer_epoch=producer[1], base_sequence=sequence, is_transactional=True
     )
-    b.note("PRODUCE", b.produce(topic, records, transactional_id=name))
+    b.note("PRODUCE", b.produce(topic, records, transactional_id=name, version=version))
+
+
+@CASES.of(range(8, 12))
+def batches_outside_their_transaction(b: Peer) -> None:
+    """The versions are those of Produce."""
+    name, topic, other = b.name("id"), b.create(), b.create("u")
+    producer = new_producer(b, name)
+    write(b, name, producer, topic, version=b.version)
+    add(b, name, producer, [(other, [0])], 3)
+    write(b, name, producer, topic, version=b.version)
+    write(b, name, producer, other, version=b.version)
+    end(b, name, producer, True, 3)
+    settle(b, name)
+    write(b, name, producer, other, 1, version=b.version)
+    write(b, name, (producer[0], producer[1] + 1), other, version=b.version)
+    write(b, name, (producer[0] + 1000, 0), other, version=b.version)
 
 
 # InitProducerId
