@@ -57,6 +57,7 @@ def all_rows(scale: float) -> list[Row]:
         Consume(some(1_500_000)),
         Latency(some(20_000)),
         FanOut(max(int(300 * scale), 50)),
+        FanOut(max(int(300 * scale), 50), by_id=True),
         Start(),
         Memory(),
         ParkedFetches(),

@@ -1,10 +1,10 @@
 """One producer and many consumers that wait for its records, each on its own connection, in one small process.
 
-    python -m benchmarks.fan_out PORT TOPIC CONSUMERS RECORDS WARM_UP
+    python -m benchmarks.fan_out PORT TOPIC CONSUMERS RECORDS WARM_UP [--by-id]
 
-Each consumer has a fetch session (KIP-227) and fetches again as soon as it has a response. A record is sent when all
-consumers wait. Prints "measuring" after the warm-up, and at the end one JSON object: the time from sending a record
-with acks=all until each consumer has received it, in microseconds.
+Each consumer has a fetch session (KIP-227), with --by-id one that names the topic by its id (KIP-516). It fetches again
+as soon as it has a response. A record is sent when all consumers wait. Prints "measuring" after the warm-up, and at the
+end one JSON object: the time from sending a record with acks=all until each consumer has received it, in microseconds.
 """
 
 from __future__ import annotations
@@ -16,18 +16,23 @@ import select
 import socket
 import sys
 import time
+from uuid import UUID
 
 from benchmarks.parked import connect, raise_open_files
-from benchmarks.wire import framed, receive
+from benchmarks.wire import call, framed, receive
 from odradek.protocol.compiler import decode, read
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.headers import ResponseHeader, response_header_version
 from odradek.protocol.messages.fetch import FetchRequest, FetchResponse
+from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from odradek.protocol.messages.produce import ProduceRequest, ProduceResponse
 from odradek.protocol.records import Record, build_batch
+from odradek.protocol.schema import ZERO_UUID
 
 FETCH, PRODUCE = 1, 0
-FETCH_VERSION, PRODUCE_VERSION = 11, 7
+BY_NAME, BY_ID, PRODUCE_VERSION = 11, 13, 7
+"""Versions of Fetch and of Produce."""
+METADATA_VERSION = 10
 WAIT_MS = 60_000
 RECORD_BYTES = 100
 PAUSE_S = 0.01
@@ -37,17 +42,20 @@ PAUSE_S = 0.01
 class Consumer:
     """One connection with its fetch session."""
 
-    def __init__(self, connection: socket.socket, topic: str) -> None:
+    def __init__(self, connection: socket.socket, topic: str, topic_id: UUID | None) -> None:
+        """`topic_id`: None to fetch by name."""
         self.connection = connection
         self.topic = topic
+        self.topic_id = topic_id or ZERO_UUID
+        self.version = BY_NAME if topic_id is None else BY_ID
         self.epoch = 0
         self.session_id = 0
 
     def open_session(self) -> None:
         self.ask(0, 0)
         body = receive(self.connection)
-        _, position = read(ResponseHeader, response_header_version(FETCH, FETCH_VERSION), body)
-        self.session_id = decode(FetchResponse, FETCH_VERSION, body, position).session_id
+        _, position = read(ResponseHeader, response_header_version(FETCH, self.version), body)
+        self.session_id = decode(FetchResponse, self.version, body, position).session_id
         if not self.session_id:
             raise RuntimeError("the broker opened no fetch session")
 
@@ -59,12 +67,12 @@ class Consumer:
             max_bytes=50 << 20,
             session_id=self.session_id,
             session_epoch=self.epoch,
-            topics=[FetchRequest.FetchTopic(topic=self.topic, partitions=[partition])],
+            topics=[FetchRequest.FetchTopic(topic=self.topic, topic_id=self.topic_id, partitions=[partition])],
             forgotten_topics_data=[],
             rack_id="",
         )
         self.epoch += 1
-        self.connection.sendall(framed(request, FETCH_VERSION))
+        self.connection.sendall(framed(request, self.version))
 
 
 class Producer:
@@ -119,17 +127,24 @@ def deliver(producer: Producer, consumers: list[Consumer]) -> list[float]:
     return took
 
 
+def id_of(port: int, topic: str) -> UUID:
+    request = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=topic)])
+    return call(port, request, MetadataResponse, METADATA_VERSION).topics[0].topic_id
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.fan_out")
     parser.add_argument("port", type=int)
     parser.add_argument("topic")
     for name in ("consumers", "records", "warm_up"):
         parser.add_argument(name, type=int)
+    parser.add_argument("--by-id", action="store_true")
     arguments = parser.parse_args()
     raise_open_files()
     gc.disable()
     producer = Producer(connect(arguments.port, 1)[0], arguments.topic)
-    consumers = [Consumer(one, arguments.topic) for one in connect(arguments.port, arguments.consumers)]
+    topic_id = id_of(arguments.port, arguments.topic) if arguments.by_id else None
+    consumers = [Consumer(one, arguments.topic, topic_id) for one in connect(arguments.port, arguments.consumers)]
     for consumer in consumers:
         consumer.open_session()
     took: list[float] = []

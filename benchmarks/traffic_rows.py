@@ -7,10 +7,11 @@ import json
 import subprocess
 import sys
 
-from benchmarks import java_tools, wire
+from benchmarks import fan_out, java_tools, wire
 from benchmarks.contestants import Contestant
-from benchmarks.measurement import LESS, MORE, Metric, Reading, Row
+from benchmarks.measurement import LESS, MORE, Metric, Reading, Row, TakesNoPart
 from benchmarks.processes import cpu_seconds
+from odradek.protocol.api_keys import ApiKey
 
 MEGABYTE = 1024 * 1024
 _numbers = itertools.count(1)
@@ -105,21 +106,26 @@ class FanOut(Row):
     The clients are one separate process (benchmarks.fan_out). An operation is a record received by one consumer.
     """
 
-    name = "fan-out"
     consumers = 200
-    metrics = (
-        Metric("fan-out to 200 consumers p50", "us", LESS),
-        Metric("fan-out to 200 consumers p99", "us", LESS),
-    )
 
-    def __init__(self, records: int) -> None:
+    def __init__(self, records: int, *, by_id: bool = False) -> None:
+        """`by_id`: the consumers name the topic by its id (KIP-516)."""
         self.records = records
+        self.by_id = by_id
+        self.name = "fan-out by topic id" if by_id else "fan-out"
+        self.metrics = (
+            Metric(f"{self.name} to 200 consumers p50", "us", LESS),
+            Metric(f"{self.name} to 200 consumers p99", "us", LESS),
+        )
 
     def measure(self, contestant: Contestant) -> dict[str, Reading]:
+        if self.by_id and wire.highest_version(contestant.port, ApiKey.FETCH) < fan_out.BY_ID:
+            raise TakesNoPart("it does not fetch by topic ids")
         topic = f"fan-out-{next(_numbers)}"
         wire.create_topic(contestant.port, topic)
         sizes = (str(self.consumers), str(self.records), str(max(self.records // 5, 1)))
         command = [sys.executable, "-m", "benchmarks.fan_out", str(contestant.port), topic, *sizes]
+        command += ["--by-id"] if self.by_id else []
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as clients:
             assert clients.stdout is not None
             clients.stdout.readline()

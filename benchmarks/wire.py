@@ -12,6 +12,7 @@ from typing import TypeVar
 from odradek.protocol.compiler import decode, encode, read
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.headers import RequestHeader, ResponseHeader, request_header_version, response_header_version
+from odradek.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from odradek.protocol.messages.fetch import FetchRequest
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from odradek.protocol.messages.registry import response_class
@@ -78,6 +79,12 @@ def decoded(answer: bytes, api_key: int, version: int) -> Message:
     """Decodes a response with its header."""
     _, position = read(ResponseHeader, response_header_version(api_key, version), answer)
     return decode(response_class(api_key), version, answer, position)
+
+
+def highest_version(port: int, api_key: int) -> int:
+    """Returns the highest version of the API that the broker lists; -1 if none."""
+    listed = call(port, ApiVersionsRequest(), ApiVersionsResponse, 0).api_keys
+    return next((each.max_version for each in listed if each.api_key == api_key), -1)
 
 
 def errors_in(message: Message) -> set[int]:
