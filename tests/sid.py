@@ -126,10 +126,12 @@ class Root:
             shutil.copyfile(file, self._within(file))
 
     def run(self, *command: str) -> int:
-        """Runs the command with this root directory, and returns its exit status. The shell remains its parent: the
-        first process of a namespace does not end by signals that it does not handle.
+        """Runs the command with this root directory, and returns its exit status.
+
+        The root is a mount too, because namespaces can only begin in one. The shell remains the first process: a
+        namespace's first one does not end by signals that it does not handle.
         """
-        dev, proc = (shlex.quote(str(self._within(name))) for name in ("dev", "proc"))
-        script = f'mount --rbind /dev {dev} && mount -t proc proc {proc} && chroot "$0" "$@"; exit $?'
-        in_root = [*OWN_NAMESPACES, "sh", "-c", script, str(self.path), *command]
+        root, dev, proc = (shlex.quote(str(path)) for path in (self.path, self._within("dev"), self._within("proc")))
+        mounts = f"mount --rbind {root} {root} && mount --rbind /dev {dev} && mount -t proc proc {proc}"
+        in_root = [*OWN_NAMESPACES, "sh", "-c", f'{mounts} && chroot "$0" "$@"; exit $?', str(self.path), *command]
         return subprocess.run(in_root, env=self._environment, check=False).returncode
