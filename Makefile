@@ -6,6 +6,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 SPARK_STAMP := $(VENV)/.installed-spark
 SPARK_CLASSES := $(VENV)/spark-classes.jsa
+OLD_SPARK := $(VENV)-old-spark
+OLD_SPARK_STAMP := $(OLD_SPARK)/.installed
 DIST_STAMP := $(VENV)-dist/.installed
 DIST_BIN := $(VENV)-dist/bin
 PACKAGES := broker cli pipeline protocol purgatory storage timer
@@ -18,7 +20,7 @@ PYTEST := $(BIN)/python -m pytest --numprocesses=$(JOBS)
 BY_FILE := --dist=loadfile --no-loadscope-reorder
 
 .PHONY: setup setup-spark run test test-all test-programs test-plain test-pipeline test-pipeline-all \
-	test-pipeline-plain test-pythons simulate cluster-demo pipeline-demo check docs bench bench-pipeline soak \
+	test-pipeline-plain test-old-spark test-pythons simulate cluster-demo pipeline-demo check docs bench bench-pipeline soak \
 	image-test dist dist-test clean
 
 setup: $(STAMP)
@@ -67,6 +69,21 @@ test-pipeline-all: setup-spark $(SPARK_CLASSES)
 # The compiled modules that the pipeline uses, as plain Python.
 test-pipeline-plain: setup-spark $(SPARK_CLASSES)
 	ODRADEK_PURE=1 $(BIN)/python -m pytest --kinds=spark --of-compiled tests/pipeline
+
+# Spark's API as the pipeline uses it, by the lowest supported PySpark: everything but jobs, clusters and other programs.
+OLD_SPARK_TESTS := $(addprefix tests/pipeline/, kafka parse segments sinks spark jobs/test_ingest.py jobs/test_backfill.py)
+test-old-spark: $(OLD_SPARK_STAMP)
+	$(OLD_SPARK)/bin/python -m pytest --numprocesses=$(SPARK_JOBS) $(BY_FILE) --kinds=spark $(OLD_SPARK_TESTS)
+
+# An environment that has only this PySpark, and everything else from $(VENV).
+$(OLD_SPARK_STAMP): $(SPARK_STAMP)
+	@echo "setting up the lowest PySpark in $(OLD_SPARK)" >&2
+	@$(BIN)/python -m venv --clear $(OLD_SPARK)
+	@$(OLD_SPARK)/bin/python -m pip install --quiet --disable-pip-version-check 'pyspark==4.0.0'
+	@$(BIN)/python -c "import sysconfig; print(f'import site; site.addsitedir({sysconfig.get_path(\"purelib\")!r})')" \
+		> $$($(OLD_SPARK)/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/$(notdir $(VENV)).pth
+	@PYARROW_IGNORE_TIMEZONE=1 $(OLD_SPARK)/bin/python -m tests.pipeline.spark_classes
+	@touch $@
 
 # With it Spark's JVMs start with half of the processor time.
 $(SPARK_CLASSES): $(SPARK_STAMP)

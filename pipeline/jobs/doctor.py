@@ -25,6 +25,7 @@ from odradek.pipeline.spark.java import find_java
 from odradek.pipeline.spark.master import is_local
 from odradek.pipeline.spark.memory import available_memory, planned_memory, size_of
 from odradek.pipeline.spark.options import default_options, default_options_file
+from odradek.pipeline.spark.releases import release_of
 from odradek.pipeline.state.places import Places
 
 PACKAGES = ("pyspark", "deltalake", "pyarrow", "pandas", "obstore", "kafka-python", "matplotlib")
@@ -48,9 +49,9 @@ def examine(settings: Settings, environ: Mapping[str, str] = os.environ) -> Iter
     """Yields all findings, in the order in which a job would encounter them."""
     yield _packages()
     yield from _with_packages("SPARK_HOME", lambda: iter([_attempt("SPARK_HOME", lambda: _spark_home(environ))]))
-    yield _attempt("Java", lambda: _java(environ))
+    yield from _with_packages("Java", lambda: iter([_attempt("Java", lambda: _java(environ))]))
     yield _attempt("memory", lambda: _memory(settings, environ))
-    yield _attempt("jars", lambda: _jars(environ))
+    yield from _with_packages("jars", lambda: iter([_attempt("jars", lambda: _jars(environ))]))
     yield _lake(settings, Places.of(settings))
     answers = False
     for finding in _with_packages("broker", lambda: _broker_and_topics(settings)):
@@ -118,16 +119,21 @@ def _default_options(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _java(environ: Mapping[str, str]) -> Finding:
-    java = find_java(environ)
+    java = find_java(pyspark_version(), environ)
     return Finding("Java", OK, f"{java.version} at {java.home}, from {java.source}")
 
 
 def _jars(environ: Mapping[str, str]) -> Finding:
-    jars = find_jars(pyspark_version(), environ)
+    pyspark = pyspark_version()
+    jars = find_jars(pyspark, environ)
     if jars is None:
-        says = f"{', '.join(jar_names())} are missing, and so is Maven; Spark will fetch them with Ivy"
+        names = ", ".join(jar_names(release_of(pyspark).jars))
+        says = f"{names} are missing, and so is Maven; Spark will fetch them with Ivy"
         return Finding("jars", WARNING, says, "install Maven, or set ODRADEK_SPARK_JARS to a directory that has them")
-    return Finding("jars", OK, f"{len(jars)} in {jars[0].parent}, of the same version as PySpark")
+    why = "of the same version as PySpark"
+    if jars.spark != pyspark:
+        why = f"of Spark {jars.spark}, which serve all of its minor version: not all of {pyspark} could be had"
+    return Finding("jars", OK, f"{len(jars.paths)} in {jars.paths[0].parent}, {why}")
 
 
 def _lake(settings: Settings, places: Places) -> Finding:

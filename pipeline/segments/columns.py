@@ -25,7 +25,7 @@ _FIELDS = [
 
 
 def arrow_schema(*, with_headers: bool) -> pa.Schema:
-    """Returns the connector's schema for Arrow. It must equal the result of Spark's `to_arrow_schema`."""
+    """Returns the connector's schema for Arrow. It must equal that of `DataFrame.toArrow`."""
     headers = [("headers", pa.list_(pa.field("element", _HEADER)))] if with_headers else []
     return pa.schema([*_FIELDS, *headers])
 

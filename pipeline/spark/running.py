@@ -5,6 +5,7 @@ Its options are kept. Options of the settings must be in force or still take eff
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -89,9 +90,11 @@ def given_jars(option: Callable[[str], str | None], directory: Path | None = Non
 
 
 def is_there(jar: str, given: Sequence[str], home: Path) -> bool:
-    """Whether the driver has a jar: among the given ones (Ivy prefixes the name with the group), or in the engine's
-    directory."""
-    return any(path.endswith(jar) for path in given) or (home / "jars" / jar).is_file()
+    """Whether the driver has a jar, in any patch release of its minor version: among the given ones (Ivy prefixes the
+    name with the group), or in the engine's directory."""
+    there = [*given, *(path.name for path in home.glob("jars/*.jar"))]
+    minor = re.escape(jar.rpartition(".")[0].rpartition(".")[0])
+    return any(re.search(rf"{minor}\.[^/]*\.jar$", path) for path in there)
 
 
 def add_jars(session: SparkSession, jars: list[Path]) -> None:

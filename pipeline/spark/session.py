@@ -25,6 +25,7 @@ from odradek.pipeline.spark.launch import AVRO_LIMITS, PYTHON, REQUIRED, launch,
 from odradek.pipeline.spark.master import HOST, LOCAL, as_host, check_master, driver_address, is_local
 from odradek.pipeline.spark.memory import OPTION, given_memory
 from odradek.pipeline.spark.package import ship_package
+from odradek.pipeline.spark.releases import release_of
 from odradek.pipeline.spark.running import (
     AT_LAUNCH,
     add_jars,
@@ -130,14 +131,14 @@ def _complete(session: SparkSession, settings: Settings) -> None:
 
     home = spark_home(pyspark.__version__) or Path(pyspark.__file__).parent
     is_protobuf = settings.format == "protobuf"
-    names = [*jar_names(), *(jar_names(profile=PROTOBUF) if is_protobuf else [])]
+    jars = release_of(pyspark.__version__).jars
+    names = [*jar_names(jars), *(jar_names(jars, PROTOBUF) if is_protobuf else [])]
     given = given_jars(session.sparkContext.getConf().get)
-    missing = {name for name in names if not is_there(name, given, home)}
-    if missing:
+    if not all(is_there(name, given, home) for name in names):
         found = find_jars(pyspark.__version__, protobuf=is_protobuf)
         if found is None:
-            raise packages_missing(is_protobuf)
-        add_jars(session, [jar for jar in found if jar.name in missing])
+            raise packages_missing(pyspark.__version__, is_protobuf)
+        add_jars(session, [jar for jar in found.paths if not is_there(jar.name, given, home)])
     for name, value in AVRO_LIMITS.items():
         set_property(session.sparkContext._jvm, name, value)
 

@@ -38,8 +38,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselects the tests that do not fit the presence of the Protobuf jar: not every registry has it."""
-    jars = find_jars(pyspark.__version__) or []
-    is_there = any(jar.name.startswith("spark-protobuf") for jar in jars)
+    jars = find_jars(pyspark.__version__)
+    is_there = jars is not None and any(jar.name.startswith("spark-protobuf") for jar in jars.paths)
     unfit = [item for item in items if (mark := item.get_closest_marker("protobuf_jar")) and mark.args != (is_there,)]
     config.hook.pytest_deselected(items=unfit)
     items[:] = [item for item in items if item not in unfit]

@@ -49,7 +49,7 @@ def standalone_cluster(directory: Path, workers: int = 2) -> Iterator[str]:
 def _start(kind: str, arguments: list[str], log: Path) -> subprocess.Popen[bytes]:
     environ = {
         **{name: value for name, value in os.environ.items() if name != "SPARK_HOME"},
-        "JAVA_HOME": str(find_java().home),
+        "JAVA_HOME": str(find_java(pyspark.__version__).home),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_DAEMON_MEMORY": "256m",
         "SPARK_DAEMON_JAVA_OPTS": QUICK_SPARK,

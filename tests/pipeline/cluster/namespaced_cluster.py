@@ -30,6 +30,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from odradek.pipeline.spark.home import pyspark_version
 from odradek.pipeline.spark.java import find_java
 from tests.pipeline.cluster.nodes import Network, Node, parent, switched_network
 from tests.pipeline.conftest import QUICK_JAVA, QUICK_SESSION, QUICK_SPARK
@@ -159,7 +160,7 @@ def namespaced_cluster(directory: Path, workers: int = 2) -> Iterator[Namespaced
 def _worker_machine(network: Network, directory: Path, lake: Path) -> Worker:
     """A node that can write only into its own directories."""
     node = network.add_node()
-    needed = {ROOT, Path(sys.prefix), Path(sys.base_prefix), SPARK_CLASS.parents[1], find_java().home}
+    needed = {ROOT, Path(sys.prefix), Path(sys.base_prefix), SPARK_CLASS.parents[1], find_java(pyspark_version()).home}
     for mask in (Path("/tmp"), Path("/var/tmp"), Path("/dev/shm"), directory):
         if mask == directory and directory.is_relative_to("/tmp"):
             continue
@@ -192,7 +193,7 @@ def _daemon(node: Node, kind: str, arguments: list[str], log: Path) -> Iterator[
 def _environ(node: Node) -> dict[str, str]:
     return {
         **{name: value for name, value in os.environ.items() if name not in ("SPARK_HOME", "TMPDIR")},
-        "JAVA_HOME": str(find_java().home),
+        "JAVA_HOME": str(find_java(pyspark_version()).home),
         "SPARK_LOCAL_IP": node.address,
         "SPARK_DAEMON_MEMORY": "256m",
         "SPARK_DAEMON_JAVA_OPTS": QUICK_SPARK,

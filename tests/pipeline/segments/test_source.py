@@ -10,11 +10,11 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.testing import assertSchemaEqual
 
 from odradek.broker.testing import BrokerThread
 from odradek.pipeline.segments.columns import arrow_schema
+from odradek.pipeline.sinks.arrow_types import arrow_schema as sinks_schema
 from pyspark_odradek import DefaultSource
 from tests.pipeline.segments.batch_builder import batch
 from tests.pipeline.segments.log_files import write_log
@@ -69,7 +69,7 @@ def test_the_schema_is_that_of_the_connector(spark: SparkSession, quick: BrokerT
     assert ours.schema == theirs.schema
     for with_headers in (True, False):
         given = {"path": "/", "topic": "t", "includeHeaders": str(with_headers)}
-        assert arrow_schema(with_headers=with_headers) == to_arrow_schema(DefaultSource(given).schema())
+        assert arrow_schema(with_headers=with_headers) == sinks_schema(DefaultSource(given).schema())
     assert ours.count() == 0
 
 

