@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from importlib.resources import as_file, files
 from importlib.resources.abc import Traversable
 from pathlib import Path
+from typing import NoReturn
 from xml.etree import ElementTree
 
 from odradek.pipeline.errors import PipelineError
@@ -104,7 +105,8 @@ def _missing(directory: Path, names: list[str]) -> list[str]:
     return [name for name in names if not (directory / name).is_file()]
 
 
-def _refuse_incomplete(directory: Path, jars: Jars, protobuf: bool) -> FoundJars:
+def _refuse_incomplete(directory: Path, jars: Jars, protobuf: bool) -> NoReturn:
+    """Raises PipelineError."""
     missing = _missing(directory, [*jar_names(jars), *(jar_names(jars, PROTOBUF) if protobuf else [])])
     raise PipelineError(f"{directory} lacks {', '.join(missing)}", "put the jars there")
 
