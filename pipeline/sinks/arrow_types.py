@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 from pyspark.sql import types as spark
 
-PLAIN = {
+PLAIN: dict[type[spark.DataType], pa.DataType] = {
     spark.ByteType: pa.int8(),
     spark.ShortType: pa.int16(),
     spark.IntegerType: pa.int32(),

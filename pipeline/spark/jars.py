@@ -113,14 +113,16 @@ def _refuse_incomplete(directory: Path, jars: Jars, protobuf: bool) -> NoReturn:
 
 def _fetch_first(maven: str, cache: Path, fitting: list[Jars], protobuf: bool) -> None:
     """Fetches the first of the fitting jars of which the repository has all. Raises PipelineError."""
+    complaint = ""
     for jars in fitting:
         output = _fetch(maven, cache, jars, protobuf)
         if output is None:
             return
+        complaint = _complaint(output)
         if not _LACKING.search(output):
             break
     raise PipelineError(
-        f"Maven could not fetch the jars: {_complaint(output)}",
+        f"Maven could not fetch the jars: {complaint}",
         "check the network, or set ODRADEK_SPARK_JARS to a directory that has them",
     )
 
