@@ -81,8 +81,10 @@ class SegmentReader(DataSourceReader):
         return [SegmentPartition(one) for one in plan(self._options)]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        """Yields the rows of a task. `partition` is None if there is nothing to read."""
+        """Yields the rows of a task. Without partitions there is a task all the same: Spark 4.0 gives it None, and 4.2
+        a partition whose value is None."""
         from odradek.pipeline.segments.reading import read_range
 
         spare_archives()
-        return iter(()) if partition is None else read_range(partition.value, self._options)
+        wanted = None if partition is None else partition.value
+        return iter(()) if wanted is None else read_range(wanted, self._options)
