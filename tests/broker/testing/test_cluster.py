@@ -6,7 +6,7 @@ import asyncio
 import gc
 import time
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -26,6 +26,16 @@ from tests.patience import until
 
 OK = ErrorCode.NONE
 OTHERS = {1: frozenset({2, 3}), 2: frozenset({1, 3}), 3: frozenset({1, 2})}
+
+
+@pytest.fixture(autouse=True)
+def logs_of_a_new_process() -> Iterator[None]:
+    """Another test of this process may have left structlog configured."""
+    before = structlog.get_config() if structlog.is_configured() else None
+    structlog.reset_defaults()
+    yield
+    if before is not None:
+        structlog.configure(**before)
 
 
 @pytest.fixture
