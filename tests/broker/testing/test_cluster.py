@@ -524,7 +524,7 @@ async def test_warnings_are_shown_when_a_wait_fails_and_not_before(
 async def test_misspelt_settings_are_noticed(capfd: pytest.CaptureFixture[str]) -> None:
     for start in (in_process_broker, in_process_cluster):
         with pytest.raises(ValueError, match=r"there is no setting num\.partition$"):
-            async with start(num_partition=1):  # type: ignore[operator]
+            async with start(num_partition=1):
                 pass
     async with in_process_cluster(brokers=1, settings={"a.plugin.of.ours": 1}, num_partitions=2):
         pass

@@ -14,12 +14,18 @@ o STRUCT<a: INT NOT NULL, b: ARRAY<TIMESTAMP>>, p ARRAY<STRUCT<a: STRING>>, q MA
 """
 
 
+def columns_of(ddl: str) -> StructType:
+    columns = StructType.fromDDL(ddl)
+    assert isinstance(columns, StructType)
+    return columns
+
+
 def test_every_type_of_a_table_is_that_of_spark(spark: SparkSession) -> None:
-    columns = StructType.fromDDL(COLUMNS)
+    columns = columns_of(COLUMNS)
     assert {type(one.dataType) for one in columns} == set(STORED)
     assert arrow_schema(columns) == spark.createDataFrame([], columns).toArrow().schema
 
 
 def test_a_type_that_no_table_has_is_an_error() -> None:
     with pytest.raises(KeyError):
-        arrow_schema(StructType.fromDDL("a VARIANT"))
+        arrow_schema(columns_of("a VARIANT"))

@@ -38,15 +38,16 @@ def fetch(
 ) -> Document:
     """Topics that have no id yet get the one that the broker has for the name."""
     version = b.version if version is None else version
+    dropped = [] if forgotten is None else [forgotten]
     document = {
         "max_wait_ms": 0,
         "min_bytes": 0,
         "max_bytes": 10 * MAX,
         "topics": list(topics),
-        "forgotten_topics_data": [] if forgotten is None else [forgotten],
+        "forgotten_topics_data": dropped,
     }
     if version in BY_ID:
-        for topic in document["topics"] + document["forgotten_topics_data"]:
+        for topic in (*topics, *dropped):
             topic["topic_id"] = topic.get("topic_id") or id_of(b, topic["topic"])
     return b.ask(ApiKey.FETCH, document | more, version, about=about)
 
