@@ -40,10 +40,12 @@ STALLS = {
 COME_BACK = {
     "range": (("console", "franz-go", "confluent"), ("kafka-python", "aiokafka")),
     "roundrobin": (("kafka-python", "confluent"), ("console", "aiokafka")),
-    "sticky": (("aiokafka", "java"), ("kafka-python", "franz-go")),
-    "cooperative-sticky": (("confluent", "java"), ("kafka-python", "franz-go")),
+    "sticky": (("aiokafka", "java"), ("kafka-python", "console")),
+    "cooperative-sticky": (("confluent", "java"), ("kafka-python", "console")),
 }
-"""The static members that are killed and return together, one group of them after the other."""
+"""The static members that are killed and return together, one group of them after the other. franz-go is missing in two:
+if it leads, it compares its assignment with the one that it would make (JoinGroup 9, KIP-814), and the sticky strategies
+make another one for a member that does not know what it had. Then it asks for a rebalance."""
 
 pytestmark = pytest.mark.timeout(300)
 
