@@ -43,9 +43,9 @@ COME_BACK = {
     "sticky": (("aiokafka", "java"), ("kafka-python", "console")),
     "cooperative-sticky": (("confluent", "java"), ("kafka-python", "console")),
 }
-"""The static members that are killed and return together, one group of them after the other. franz-go is missing in two:
-if it leads, it compares its assignment with the one that it would make (JoinGroup 9, KIP-814), and the sticky strategies
-make another one for a member that does not know what it had. Then it asks for a rebalance."""
+"""The static members that are killed and return together, one group of them after the other. franz-go is missing in
+two: if it leads, it compares its assignment with the one that it would make (JoinGroup 9, KIP-814), and the sticky
+strategies make another one for a member that does not know what it had. Then it asks for a rebalance."""
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kafka import KafkaAdminClient
 
 from odradek.broker.controller.state import NewTopic
+from odradek.broker.testing import BrokerThread
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.cluster import DescribeClusterRequest
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -32,6 +34,16 @@ async def test_the_cluster_is_described(api: Api) -> None:
     assert response.cluster_authorized_operations == -(2**31)
     response = await api(DescribeClusterRequest(include_cluster_authorized_operations=True), 0)
     assert response.cluster_authorized_operations == 8096
+
+
+def test_kafka_python_describes_the_cluster() -> None:
+    """It reads a field that version 0 of DescribeCluster lacks."""
+    with BrokerThread() as broker:
+        admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
+        described = admin.describe_cluster()
+        admin.close()
+        assert described["controller_id"] == broker.broker.config.broker_id
+        assert described["cluster_id"] == broker.broker.metadata.cluster_id
 
 
 @pytest.mark.parametrize("version", range(5))
