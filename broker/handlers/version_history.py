@@ -39,7 +39,7 @@ VERSION_HISTORY: Mapping[ApiKey, Mapping[int, str]] = {
     },
     ApiKey.JOIN_GROUP: {
         8: "the reason why a member joins, which is logged (KIP-800)",
-        9: "a static member that leads and comes back is told to skip the assignment (KIP-814)",
+        9: "a static leader that returns need not assign again (KIP-814)",
     },
     ApiKey.LEAVE_GROUP: {5: "the reason why a member leaves, which is logged (KIP-800)"},
     ApiKey.LIST_GROUPS: {5: "a filter by type, and each group's type: `classic` (KIP-848)"},

@@ -45,7 +45,7 @@ LACKS = ARGUMENTS + 'echo "[ERROR] Could not find artifact org.apache.spark:spar
 
 
 def asked(directory: Path) -> list[str]:
-    """The Spark versions whose jars `mvn` was told to fetch."""
+    """The Spark versions whose jars `mvn` was asked for."""
     return (directory / "bin" / "asked").read_text().split()
 
 
