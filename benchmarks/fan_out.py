@@ -33,6 +33,8 @@ FETCH, PRODUCE = 1, 0
 BY_NAME, BY_ID, PRODUCE_VERSION = 11, 13, 7
 """Versions of Fetch and of Produce."""
 METADATA_VERSION = 10
+FINAL_EPOCH = -1
+"""The session epoch that ends a fetch session."""
 WAIT_MS = 60_000
 RECORD_BYTES = 100
 PAUSE_S = 0.01
@@ -58,6 +60,12 @@ class Consumer:
         self.session_id = decode(FetchResponse, self.version, body, position).session_id
         if not self.session_id:
             raise RuntimeError("the broker opened no fetch session")
+
+    def close_session(self) -> None:
+        """The broker keeps only so many sessions, and each round opens new ones."""
+        self.epoch = FINAL_EPOCH
+        self.ask(0, 0)
+        receive(self.connection)
 
     def ask(self, offset: int, wait_ms: int = WAIT_MS) -> None:
         partition = FetchRequest.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
@@ -155,6 +163,8 @@ def main() -> int:
         for consumer in consumers:
             consumer.ask(offset + arguments.warm_up)
         took += deliver(producer, consumers)
+    for consumer in consumers:
+        consumer.close_session()
     took.sort()
     quantiles = {name: took[int(len(took) * part)] for name, part in (("p50_us", 0.5), ("p99_us", 0.99))}
     print(json.dumps({"deliveries": len(took), **quantiles}))
