@@ -27,7 +27,8 @@ class WatchTable(Generic[W]):
 
     def take(self, events: Iterable[WatchEvent]) -> Iterator[tuple[W, WatchEvent]]:
         """Removes and returns the watches for a transaction's events, each with its event."""
-        for event in dict.fromkeys(events):
+        watched = [event for event in events if event.path in self._of_entries or event.path in self._of_children]
+        for event in dict.fromkeys(watched):
             if event.change is not Change.CHILDREN:
                 for watch in self._of_entries.pop(event.path, ()):
                     yield watch, event
