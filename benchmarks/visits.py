@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 from benchmarks.fan_out import Producer
 from benchmarks.wire import connected
-from odradek.broker.replica.partition import Partition
+from odradek.broker.replica.partition.partition import Partition
 from odradek.broker.server import Broker
 from odradek.broker.testing import ClusterThread
 from odradek.protocol.topic_partition import TopicPartition

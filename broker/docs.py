@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 
-from odradek.broker.coordinator.group import state as group_state
-from odradek.broker.coordinator.transaction import state as transaction_state
+from odradek.broker.coordinator.group import group_state
+from odradek.broker.coordinator.transaction import transaction_state
 from odradek.broker.handlers.api_row import ApiRow, ApiTable
 from odradek.broker.handlers.api_table import api_table
 from odradek.broker.handlers.version_history import VERSION_HISTORY

@@ -36,7 +36,7 @@ from odradek.broker.replica.replica_manager import ReplicaManager
 from odradek.broker.settings.config import BrokerConfig
 from odradek.protocol.errors import ProtocolError
 from odradek.storage.checkpoint import HIGH_WATERMARK, LOG_START_OFFSET, RECOVERY_POINT
-from odradek.storage.log_manager import LogManager
+from odradek.storage.directories.log_manager import LogManager
 from odradek.timer import Clock
 
 SWEEP_INTERVAL_MS = 500

@@ -29,7 +29,7 @@ from odradek.broker.start_error import StartError
 from odradek.timer import SystemClock
 
 if TYPE_CHECKING:
-    from odradek.broker.controller.metadata_store import MetadataStore
+    from odradek.broker.metadata_store.interface import MetadataStore
 
 GC_THRESHOLDS = (50_000, 2, 10_000)
 """With Python's defaults, a million parked requests block the broker for 200 ms at a time. The second generation is

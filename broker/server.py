@@ -26,20 +26,20 @@ import structlog
 from odradek.broker.background.background import Background, run_all_in_threads, run_groups_in_threads
 from odradek.broker.cluster.member import ClusterMember
 from odradek.broker.controller.controller import Controller
-from odradek.broker.controller.embedded_store import EmbeddedMetadataStore
-from odradek.broker.controller.metadata_store import MetadataStore, MetadataStoreError
-from odradek.broker.controller.start_up import ClusterIdMismatch
 from odradek.broker.coordinator.coordinators import Coordinators
 from odradek.broker.handlers.api_table import api_table
 from odradek.broker.handlers.dispatcher import Dispatcher
 from odradek.broker.handlers.handlers import Handlers
 from odradek.broker.logging.client_warnings import ClientWarnings
 from odradek.broker.metadata.metadata_cache import BrokerEndpoint, BrokerInfo, MetadataCache
+from odradek.broker.metadata_store.embedded_store import EmbeddedMetadataStore
+from odradek.broker.metadata_store.interface import MetadataStore, MetadataStoreError
+from odradek.broker.metadata_store.start_up import ClusterIdMismatch
 from odradek.broker.network.connection_limits import ConnectionLimits
 from odradek.broker.network.open_files import NO_LIMIT
 from odradek.broker.network.socket_server import BindError, SocketServer
 from odradek.broker.periodic_work import PeriodicWork
-from odradek.broker.replica.fetch_session_cache import FetchSessionCache
+from odradek.broker.replica.fetch.fetch_session_cache import FetchSessionCache
 from odradek.broker.replica.log_dir_moves import copy_rate
 from odradek.broker.replica.replica_manager import ReplicaManager, ReplicaSettings
 from odradek.broker.requests.endpoint import Endpoint
@@ -52,10 +52,10 @@ from odradek.protocol.messages.replica_control import AlterPartitionRequest, Con
 from odradek.protocol.messages.topics import CreateTopicsRequest
 from odradek.protocol.schema import Message
 from odradek.purgatory import CompletionQueue
+from odradek.storage.directories.log_directory import DirectoryLocked
+from odradek.storage.directories.log_manager import LogManager
+from odradek.storage.directories.meta_properties import MetaPropertiesError, generated_broker_id
 from odradek.storage.files import Files, OsFiles
-from odradek.storage.log_directory import DirectoryLocked
-from odradek.storage.log_manager import LogManager
-from odradek.storage.meta_properties import MetaPropertiesError, generated_broker_id
 from odradek.timer import Clock, ExpirationReaper, SystemClock, SystemTimer
 
 if TYPE_CHECKING:

@@ -57,7 +57,7 @@ def _add_create(actions: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def create(arguments: argparse.Namespace) -> None:
     """Creates a topic."""
-    from odradek.broker.controller.state import UNSET, NewTopic
+    from odradek.broker.controller.topic_planner import UNSET, NewTopic
     from odradek.protocol.errors import ErrorCode, ProtocolError
 
     topic = NewTopic(
@@ -168,7 +168,7 @@ def _add_alter(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
 
 def alter(arguments: argparse.Namespace) -> None:
     """Raises a topic's number of partitions."""
-    from odradek.broker.controller.state import NewPartitions
+    from odradek.broker.controller.topic_planner import NewPartitions
 
     new_partitions = NewPartitions(arguments.topic, arguments.partitions)
     with_admin(arguments, lambda admin: admin.create_partitions(new_partitions))

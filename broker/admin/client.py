@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any
 
 from odradek.broker.admin.connections import Connections
-from odradek.broker.controller.state import NewPartitions, NewTopic
+from odradek.broker.controller.topic_planner import NewPartitions, NewTopic
 from odradek.broker.peers.network_client import DEFAULT_TIMEOUT_MS
 from odradek.broker.peers.network_errors import Disconnected, NetworkError, NodeUnreachable
 from odradek.protocol.errors import ErrorCode, ProtocolError

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from odradek.broker.cleaning.cleaner_process import CleanerProcess
     from odradek.broker.settings.config import BrokerConfig
     from odradek.storage.cleaner.cleaner import Progress
-    from odradek.storage.log_manager import LogManager
+    from odradek.storage.directories.log_manager import LogManager
     from odradek.timer import Clock
 
 SMALL_BYTES = 1 << 20

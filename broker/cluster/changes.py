@@ -34,8 +34,8 @@ import structlog
 
 from odradek.broker.background.stepwise import others_between
 from odradek.broker.cluster.dynamic_configs import DynamicConfigs
-from odradek.broker.controller.metadata_store import MetadataStoreError
 from odradek.broker.metadata.metadata_cache import BrokerEndpoint, BrokerInfo, MetadataCache, PartitionState
+from odradek.broker.metadata_store.interface import MetadataStoreError
 from odradek.broker.replica.role_changes import Role, RoleChanges, Stop
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.replica_control import (

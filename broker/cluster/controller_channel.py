@@ -16,7 +16,7 @@ from typing import Any
 
 import structlog
 
-from odradek.broker.controller.state import NewTopic
+from odradek.broker.controller.topic_planner import NewTopic
 from odradek.broker.metadata.metadata_cache import MetadataCache
 from odradek.broker.peers.network_errors import NetworkError
 from odradek.broker.peers.peers import Peers

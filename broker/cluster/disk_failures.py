@@ -17,9 +17,9 @@ from __future__ import annotations
 import structlog
 
 from odradek.broker.background.tasks import Spawn
-from odradek.broker.controller import znodes
-from odradek.broker.controller.metadata_store import MetadataStore, MetadataStoreError, SessionState
-from odradek.broker.replica.partition import Partition
+from odradek.broker.metadata_store import znodes
+from odradek.broker.metadata_store.interface import MetadataStore, MetadataStoreError, SessionState
+from odradek.broker.replica.partition.partition import Partition
 from odradek.broker.replica.replica_manager import ReplicaManager
 from odradek.protocol.topic_partition import TopicPartition
 

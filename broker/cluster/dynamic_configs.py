@@ -24,8 +24,11 @@ import structlog
 from odradek.broker.background.stepwise import Steps, others_between
 from odradek.broker.background.tasks import Spawn
 from odradek.broker.background.turns import Turns
-from odradek.broker.controller import znodes
-from odradek.broker.controller.metadata_store import (
+from odradek.broker.controller.topic_operations import encoded_config
+from odradek.broker.controller.topic_planner import check_config
+from odradek.broker.metadata.metadata_cache import MetadataCache
+from odradek.broker.metadata_store import znodes
+from odradek.broker.metadata_store.interface import (
     BadVersion,
     Check,
     Create,
@@ -40,9 +43,7 @@ from odradek.broker.controller.metadata_store import (
     StoreDamaged,
     StoreUnavailable,
 )
-from odradek.broker.controller.retries import retry_until_connected
-from odradek.broker.controller.state import check_config, encoded_config
-from odradek.broker.metadata.metadata_cache import MetadataCache
+from odradek.broker.metadata_store.read_back import retry_until_connected
 from odradek.broker.settings.config import BrokerConfig
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.storage.log_config import LogConfig

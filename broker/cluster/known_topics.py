@@ -12,9 +12,9 @@ from uuid import UUID
 
 import structlog
 
-from odradek.broker.controller import znodes
-from odradek.broker.controller.metadata_store import Entry, MetadataStore, StoreDamaged
-from odradek.broker.controller.retries import retry_until_connected
+from odradek.broker.metadata_store import znodes
+from odradek.broker.metadata_store.interface import Entry, MetadataStore, StoreDamaged
+from odradek.broker.metadata_store.read_back import retry_until_connected
 from odradek.protocol.topic_partition import TopicPartition
 
 TOPICS_PER_READ = 100

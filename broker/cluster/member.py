@@ -25,14 +25,14 @@ from odradek.broker.cluster.disk_failures import DiskFailures
 from odradek.broker.cluster.dynamic_configs import DynamicConfigs
 from odradek.broker.cluster.known_topics import KnownTopics
 from odradek.broker.cluster.registration import BrokerRegistration
-from odradek.broker.controller import znodes
 from odradek.broker.controller.controller import Controller
-from odradek.broker.controller.metadata_store import MetadataStore
-from odradek.broker.controller.start_up import open_store
 from odradek.broker.metadata.metadata_cache import BrokerInfo, MetadataCache
+from odradek.broker.metadata_store import znodes
+from odradek.broker.metadata_store.interface import MetadataStore
+from odradek.broker.metadata_store.start_up import open_store
 from odradek.broker.peers.peers import Peers
-from odradek.broker.replica.fetcher_settings import FetcherSettings
-from odradek.broker.replica.fetchers import ReplicaFetchers
+from odradek.broker.replica.follower.fetcher_manager import ReplicaFetchers
+from odradek.broker.replica.follower.fetcher_settings import FetcherSettings
 from odradek.broker.replica.replica_manager import ReplicaManager
 from odradek.broker.replica.role_changes import RoleChanges
 from odradek.broker.settings.config import BrokerConfig

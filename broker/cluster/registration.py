@@ -30,8 +30,9 @@ from typing import Any
 import structlog
 
 from odradek.broker.background.tasks import Spawn
-from odradek.broker.controller import znodes
-from odradek.broker.controller.metadata_store import (
+from odradek.broker.metadata.metadata_cache import BrokerInfo
+from odradek.broker.metadata_store import znodes
+from odradek.broker.metadata_store.interface import (
     BadVersion,
     ConnectionLost,
     EntryExists,
@@ -40,7 +41,6 @@ from odradek.broker.controller.metadata_store import (
     SessionState,
     WatchEvent,
 )
-from odradek.broker.metadata.metadata_cache import BrokerInfo
 from odradek.broker.start_error import StartError
 from odradek.timer.clock import Clock
 

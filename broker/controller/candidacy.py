@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 import structlog
 
-from odradek.broker.controller import znodes
-from odradek.broker.controller.metadata_store import (
+from odradek.broker.metadata_store import znodes
+from odradek.broker.metadata_store.interface import (
     BadVersion,
     Check,
     Create,
@@ -33,7 +33,7 @@ from odradek.broker.controller.metadata_store import (
     StoreDamaged,
     WatchEvent,
 )
-from odradek.broker.controller.read_back import multi_or_read_back
+from odradek.broker.metadata_store.read_back import multi_or_read_back
 from odradek.timer.clock import Clock
 
 NOBODY = -1

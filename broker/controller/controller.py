@@ -31,15 +31,15 @@ from odradek.broker.background.tasks import Spawn
 from odradek.broker.controller.control_channels import ControlTarget
 from odradek.broker.controller.controller_context import ControllerNumbers
 from odradek.broker.controller.elections import ElectionType
-from odradek.broker.controller.metadata_store import (
-    MetadataStore,
-)
 from odradek.broker.controller.office import Office, Surroundings
 from odradek.broker.controller.producer_id_blocks import ProducerIdBlock
 from odradek.broker.controller.request_waits import KnownLeader, RequestWaits
-from odradek.broker.controller.state import NewPartitions, NewTopic, PlannedTopic, pieces
 from odradek.broker.controller.tenure import Tenure, not_controller
+from odradek.broker.controller.topic_planner import NewPartitions, NewTopic, PlannedTopic, pieces
 from odradek.broker.metadata.metadata_cache import BrokerInfo, PartitionState
+from odradek.broker.metadata_store.interface import (
+    MetadataStore,
+)
 from odradek.broker.settings.config import BrokerConfig
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.replica_control import AlterPartitionRequest, AlterPartitionResponse

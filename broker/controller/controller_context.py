@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from odradek.broker.controller.partition_states import PARTITION_MOVES, PartitionPhase, is_led_by_preferred, is_new
-from odradek.broker.controller.reassignment import is_being_reassigned
+from odradek.broker.controller.reassignment_decisions import is_being_reassigned
 from odradek.broker.controller.replica_states import REPLICA_MOVES, ReplicaPhase
 from odradek.broker.metadata.metadata_cache import BrokerInfo, MetadataCache, PartitionState, TopicMetadata
 from odradek.protocol.topic_partition import TopicPartition

@@ -17,8 +17,8 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeVar
 
 from odradek.broker.background.stepwise import Pace
-from odradek.broker.controller import znodes
-from odradek.broker.controller.metadata_store import (
+from odradek.broker.metadata_store import znodes
+from odradek.broker.metadata_store.interface import (
     BadVersion,
     Check,
     Entry,
@@ -30,8 +30,7 @@ from odradek.broker.controller.metadata_store import (
     Result,
     Watch,
 )
-from odradek.broker.controller.read_back import pipeline_or_read_back
-from odradek.broker.controller.retries import retry_until_connected
+from odradek.broker.metadata_store.read_back import pipeline_or_read_back, retry_until_connected
 
 COST = 2
 """The cost of an operation, which may be encoded only now, in items of a step."""

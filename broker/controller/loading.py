@@ -18,13 +18,13 @@ from collections.abc import Iterable
 import structlog
 
 from odradek.broker.background.stepwise import Pace, others_between
-from odradek.broker.controller import znodes
 from odradek.broker.controller.controller_context import ControllerContext
 from odradek.broker.controller.fenced_store import ControllerMoved, FencedStore
-from odradek.broker.controller.metadata_store import Delete, Entry, StoreDamaged, Watch
 from odradek.broker.controller.partition_states import is_new, unled
-from odradek.broker.controller.znodes import TopicAssignment
 from odradek.broker.metadata.metadata_cache import PartitionState, TopicMetadata
+from odradek.broker.metadata_store import znodes
+from odradek.broker.metadata_store.interface import Delete, Entry, StoreDamaged, Watch
+from odradek.broker.metadata_store.znodes import TopicAssignment
 from odradek.protocol.topic_partition import TopicPartition
 
 ENTRIES_AT_A_TIME = 1000

@@ -20,7 +20,6 @@ import structlog
 
 from odradek.broker.background.stepwise import others_between
 from odradek.broker.background.tasks import Spawn
-from odradek.broker.controller import znodes
 from odradek.broker.controller.broker_changes import BrokerChanges
 from odradek.broker.controller.candidacy import Won
 from odradek.broker.controller.control_channels import ControlChannels, ControlTarget
@@ -30,16 +29,17 @@ from odradek.broker.controller.elections import Elections
 from odradek.broker.controller.fenced_store import FencedStore
 from odradek.broker.controller.isr_changes import IsrChanges
 from odradek.broker.controller.loading import load_topics
-from odradek.broker.controller.metadata_store import MetadataStore
 from odradek.broker.controller.partition_changes import PartitionChanges
 from odradek.broker.controller.producer_id_blocks import ProducerIdBlocks
 from odradek.broker.controller.reassignments import Reassignments
 from odradek.broker.controller.responses import deleted_partitions, deletion_errors, leadership_errors
-from odradek.broker.controller.state import Planner
 from odradek.broker.controller.stored_requests import StoredRequests
 from odradek.broker.controller.topic_changes import TopicChanges
 from odradek.broker.controller.topic_deletions import TopicDeletions
+from odradek.broker.controller.topic_planner import Planner
 from odradek.broker.metadata.metadata_cache import BrokerInfo
+from odradek.broker.metadata_store import znodes
+from odradek.broker.metadata_store.interface import MetadataStore
 from odradek.broker.settings.config import BrokerConfig
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.replica_control import LeaderAndIsrRequest, StopReplicaRequest

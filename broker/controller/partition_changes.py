@@ -16,10 +16,12 @@ from typing import NamedTuple
 import structlog
 
 from odradek.broker.background.stepwise import others_between
-from odradek.broker.controller import znodes
 from odradek.broker.controller.controller_context import ControllerContext
 from odradek.broker.controller.fenced_store import ControllerMoved, FencedStore
-from odradek.broker.controller.metadata_store import (
+from odradek.broker.controller.partition_states import is_new
+from odradek.broker.metadata.metadata_cache import PartitionState
+from odradek.broker.metadata_store import znodes
+from odradek.broker.metadata_store.interface import (
     BadVersion,
     Create,
     EntryExists,
@@ -30,8 +32,6 @@ from odradek.broker.controller.metadata_store import (
     StoreDamaged,
     StoreUnavailable,
 )
-from odradek.broker.controller.partition_states import is_new
-from odradek.broker.metadata.metadata_cache import PartitionState
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
 

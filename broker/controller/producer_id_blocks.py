@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 import structlog
 
-from odradek.broker.controller import znodes
 from odradek.broker.controller.controller_context import ControllerContext
 from odradek.broker.controller.fenced_store import FencedStore
-from odradek.broker.controller.metadata_store import BadVersion, Create, MetadataStoreError, NoEntry, Set
 from odradek.broker.controller.partition_changes import storage_error
+from odradek.broker.metadata_store import znodes
+from odradek.broker.metadata_store.interface import BadVersion, Create, MetadataStoreError, NoEntry, Set
 from odradek.protocol.errors import ErrorCode, ProtocolError
 
 BLOCK_SIZE = 1000

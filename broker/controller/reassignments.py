@@ -1,4 +1,4 @@
-"""Reassigns replicas, over several events; `reassignment.py` decides.
+"""Reassigns replicas, over several events; `reassignment_decisions.py` decides.
 
     begin        the new assignment is stored with the partition's state; all its replicas get LeaderAndIsr, and those
                  that are added start to fetch
@@ -25,11 +25,16 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 import structlog
 
 from odradek.broker.background.stepwise import Pace, others_between
-from odradek.broker.controller import reassignment, znodes
+from odradek.broker.controller import reassignment_decisions as reassignment
 from odradek.broker.controller.control_requests import ControlRequests
 from odradek.broker.controller.controller_context import ControllerContext, Finishing
 from odradek.broker.controller.fenced_store import FencedStore
-from odradek.broker.controller.metadata_store import (
+from odradek.broker.controller.partition_changes import PartitionChanges
+from odradek.broker.controller.partition_states import is_new
+from odradek.broker.controller.replica_states import ReplicaPhase
+from odradek.broker.metadata.metadata_cache import PartitionState
+from odradek.broker.metadata_store import znodes
+from odradek.broker.metadata_store.interface import (
     Delete,
     MetadataStoreError,
     NoEntry,
@@ -38,10 +43,6 @@ from odradek.broker.controller.metadata_store import (
     StoreDamaged,
     Watch,
 )
-from odradek.broker.controller.partition_changes import PartitionChanges
-from odradek.broker.controller.partition_states import is_new
-from odradek.broker.controller.replica_states import ReplicaPhase
-from odradek.broker.metadata.metadata_cache import PartitionState
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
 

@@ -18,14 +18,14 @@ from typing import Any, TypeVar
 
 import structlog
 
-from odradek.broker.controller import znodes
 from odradek.broker.controller.candidacy import NOBODY, Candidacy, Lost, Won
 from odradek.broker.controller.events import Events
 from odradek.broker.controller.fenced_store import ControllerMoved
-from odradek.broker.controller.metadata_store import MetadataStoreError, SessionState
 from odradek.broker.controller.office import RETRY_DELAY_S, Office, Surroundings, Work
 from odradek.broker.controller.partition_changes import storage_error
-from odradek.broker.controller.retries import retry_until_connected
+from odradek.broker.metadata_store import znodes
+from odradek.broker.metadata_store.interface import MetadataStoreError, SessionState
+from odradek.broker.metadata_store.read_back import retry_until_connected
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.timer.clock import Clock
 

@@ -1,4 +1,5 @@
-"""Creates topics and adds partitions: planned (`state.py`), stored in one transaction, then announced to the brokers.
+"""Creates topics and adds partitions: planned (`topic_planner.py`), stored in one transaction, then announced to the
+brokers.
 
     (A) The settings, the assignment and the states of all partitions of the topics are written in one transaction. If
         it conflicts (an entry of a topic that is damaged or was created by other tools), each topic is written by
@@ -18,11 +19,19 @@ from itertools import chain
 import structlog
 
 from odradek.broker.background.stepwise import others_between
-from odradek.broker.controller import znodes
 from odradek.broker.controller.control_requests import ControlRequests
 from odradek.broker.controller.controller_context import ControllerContext
 from odradek.broker.controller.fenced_store import FencedStore
-from odradek.broker.controller.metadata_store import (
+from odradek.broker.controller.partition_changes import storage_error
+from odradek.broker.controller.partition_states import PartitionPhase, first_state, is_new, unled
+from odradek.broker.controller.replica_states import ReplicaPhase
+from odradek.broker.controller.topic_operations import partition_addition_operations, topic_creation_operations
+from odradek.broker.controller.topic_planner import PARTITIONS_AT_A_TIME, NewPartitions, NewTopic, PlannedTopic, Planner
+from odradek.broker.metadata.kafka_uuid import random_uuid, uuid_text
+from odradek.broker.metadata.metadata_cache import PartitionState, TopicMetadata
+from odradek.broker.metadata.topic_names import unified_name
+from odradek.broker.metadata_store import znodes
+from odradek.broker.metadata_store.interface import (
     BadVersion,
     EntryExists,
     MetadataStoreError,
@@ -30,21 +39,6 @@ from odradek.broker.controller.metadata_store import (
     Operation,
     Set,
 )
-from odradek.broker.controller.partition_changes import storage_error
-from odradek.broker.controller.partition_states import PartitionPhase, first_state, is_new, unled
-from odradek.broker.controller.replica_states import ReplicaPhase
-from odradek.broker.controller.state import (
-    PARTITIONS_AT_A_TIME,
-    NewPartitions,
-    NewTopic,
-    PlannedTopic,
-    Planner,
-    partition_addition_operations,
-    topic_creation_operations,
-)
-from odradek.broker.metadata.kafka_uuid import random_uuid, uuid_text
-from odradek.broker.metadata.metadata_cache import PartitionState, TopicMetadata
-from odradek.broker.metadata.topic_names import unified_name
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
 

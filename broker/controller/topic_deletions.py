@@ -27,11 +27,16 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 import structlog
 
 from odradek.broker.background.stepwise import Pace, others_between
-from odradek.broker.controller import znodes
 from odradek.broker.controller.control_requests import ControlRequests
 from odradek.broker.controller.controller_context import ControllerContext, Deletion
 from odradek.broker.controller.fenced_store import FencedStore
-from odradek.broker.controller.metadata_store import (
+from odradek.broker.controller.partition_changes import storage_error
+from odradek.broker.controller.partition_states import PartitionPhase, is_new
+from odradek.broker.controller.replica_states import ReplicaPhase
+from odradek.broker.controller.topic_operations import topic_removal_operations
+from odradek.broker.metadata.metadata_cache import PartitionState
+from odradek.broker.metadata_store import znodes
+from odradek.broker.metadata_store.interface import (
     Create,
     Delete,
     EntryExists,
@@ -40,11 +45,6 @@ from odradek.broker.controller.metadata_store import (
     NoEntry,
     Operation,
 )
-from odradek.broker.controller.partition_changes import storage_error
-from odradek.broker.controller.partition_states import PartitionPhase, is_new
-from odradek.broker.controller.replica_states import ReplicaPhase
-from odradek.broker.controller.state import topic_removal_operations
-from odradek.broker.metadata.metadata_cache import PartitionState
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
 

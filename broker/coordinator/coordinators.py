@@ -19,7 +19,7 @@ from odradek.broker.coordinator.runtime import CoordinatorRuntime, RuntimeSettin
 from odradek.broker.coordinator.shard import Shard
 from odradek.broker.coordinator.transaction.coordinator import TransactionCoordinator
 from odradek.broker.coordinator.transaction.local_markers import LocalMarkerWriter
-from odradek.broker.coordinator.transaction.markers import MarkerWriter
+from odradek.broker.coordinator.transaction.marker_writing import MarkerWriter
 from odradek.broker.coordinator.transaction.producer_ids import ProducerIds
 from odradek.broker.coordinator.transaction.remote_markers import RemoteMarkerWriter
 from odradek.broker.coordinator.transaction.remote_verification import RemoteVerification

@@ -17,7 +17,7 @@ import structlog
 
 from odradek.broker.background.tasks import Spawn
 from odradek.broker.cluster.controller_channel import NoController
-from odradek.broker.controller.state import NewTopic
+from odradek.broker.controller.topic_planner import NewTopic
 from odradek.broker.metadata.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC, MetadataCache
 from odradek.broker.settings.config import BrokerConfig
 from odradek.protocol.errors import ErrorCode, ProtocolError

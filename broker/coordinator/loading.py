@@ -23,7 +23,7 @@ from odradek.broker.coordinator.record import CoordinatorRecord
 from odradek.broker.coordinator.shard import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from odradek.protocol.errors import MalformedMessage, ProtocolError
 from odradek.protocol.records import MAX_DECOMPRESSED_BYTES, Record, each_record, plain_records
-from odradek.storage.markers import read_marker
+from odradek.storage.producers.transaction_marker import read_marker
 
 if TYPE_CHECKING:
     from odradek.broker.coordinator.led_partition import LedPartition

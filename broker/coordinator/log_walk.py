@@ -29,11 +29,11 @@ from odradek.protocol.batch_header import (
     read_batch_header,
 )
 from odradek.protocol.errors import ProtocolError
-from odradek.storage.log_read import ColdRead
+from odradek.storage.log.read import ColdRead
 
 if TYPE_CHECKING:
-    from odradek.storage.log import Log
-    from odradek.storage.segment import LogSegment
+    from odradek.storage.log.log import Log
+    from odradek.storage.segment.segment import LogSegment
 
 CurrentLog = Callable[[], "Log | None"]
 """Returns the partition's log: a new object after a move to another directory, None if the partition is gone."""

@@ -34,7 +34,7 @@ from odradek.broker.coordinator.led_partition import LedPartition
 from odradek.broker.coordinator.loading import Loader
 from odradek.broker.coordinator.shard import NO_PRODUCER_ID, AppendFailed, Decision, Shard
 from odradek.broker.metadata.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC
-from odradek.broker.replica.append_result import PartitionAppendResult
+from odradek.broker.replica.leader.append_result import PartitionAppendResult
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.plain_batch import PlainBatch, build_plain_batch
 from odradek.protocol.record import Record
@@ -46,7 +46,7 @@ from odradek.timer import Clock
 if TYPE_CHECKING:
     from odradek.broker.replica.replica_manager import ReplicaManager
     from odradek.broker.settings.config import BrokerConfig
-    from odradek.storage.log import Log
+    from odradek.storage.log.log import Log
 
 REPLICATED = (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 """What is returned when the high watermark has passed an offset."""

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from odradek.broker.metadata.metadata_cache import NO_LEADER, MetadataCache
-from odradek.broker.replica.fetch_session import FetchResult
-from odradek.broker.replica.hosted_partitions import HostedPartitions
+from odradek.broker.replica.fetch.fetch_session import FetchResult
+from odradek.broker.replica.partition.hosted_partitions import HostedPartitions
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.fetch import FetchResponse
 from odradek.protocol.messages.produce import ProduceResponse

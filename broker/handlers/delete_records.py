@@ -11,7 +11,7 @@ from odradek.protocol.messages.delete_records import DeleteRecordsRequest, Delet
 from odradek.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from odradek.broker.replica.deletions import DeletionResults
+    from odradek.broker.replica.leader.deletions import DeletionResults
 
 
 class DeleteRecordsHandler:

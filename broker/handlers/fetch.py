@@ -13,11 +13,11 @@ from collections.abc import Hashable, Sequence
 from odradek.broker.background.stepwise import ITEMS_PER_STEP, Steps
 from odradek.broker.handlers.current_leaders import CurrentLeaders
 from odradek.broker.handlers.error_responses import per_partition
-from odradek.broker.replica.fetch_context import FetchContext, fetch_response
-from odradek.broker.replica.fetch_params import FetchParams
-from odradek.broker.replica.fetch_session import NO_EPOCH, UNRESOLVED, FetchResult, FetchTarget, Targets
-from odradek.broker.replica.fetch_session_cache import FetchSessionCache
-from odradek.broker.replica.log_reader import failed_partition
+from odradek.broker.replica.fetch.fetch_context import FetchContext, fetch_response
+from odradek.broker.replica.fetch.fetch_params import FetchParams
+from odradek.broker.replica.fetch.fetch_session import NO_EPOCH, UNRESOLVED, FetchResult, FetchTarget, Targets
+from odradek.broker.replica.fetch.fetch_session_cache import FetchSessionCache
+from odradek.broker.replica.fetch.log_reader import failed_partition
 from odradek.broker.replica.replica_manager import ReplicaManager
 from odradek.broker.requests.pending_response import Holds, PendingResponse
 from odradek.broker.requests.request_bound import RequestBound

@@ -9,8 +9,8 @@ from typing import Any
 
 from odradek.broker.background.stepwise import Pace, Steps, each_in_steps, items_of, once
 from odradek.broker.coordinator.group.coordinator import CLASSIC, GroupCoordinator
+from odradek.broker.coordinator.group.group_state import GroupState
 from odradek.broker.coordinator.group.member import Member
-from odradek.broker.coordinator.group.state import GroupState
 from odradek.broker.handlers.answer_size import AnswerSize
 from odradek.broker.handlers.authorized_operations import ALL_ON_GROUP
 from odradek.broker.requests.request_context import PendingResponse, RequestContext

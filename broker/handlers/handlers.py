@@ -9,7 +9,6 @@ from odradek.broker.cluster.changes import ClusterChanges
 from odradek.broker.cluster.controller_channel import ControllerChannel
 from odradek.broker.cluster.dynamic_configs import DynamicConfigs
 from odradek.broker.controller.controller import Controller
-from odradek.broker.controller.metadata_store import MetadataStore
 from odradek.broker.coordinator.coordinators import Coordinators
 from odradek.broker.coordinator.group.zookeeper_offsets import ZooKeeperOffsets
 from odradek.broker.handlers.acls import AclHandlers
@@ -39,7 +38,8 @@ from odradek.broker.handlers.sasl import SaslHandlers
 from odradek.broker.handlers.topics import TopicHandlers
 from odradek.broker.handlers.transactions import TransactionHandlers
 from odradek.broker.metadata.metadata_cache import MetadataCache
-from odradek.broker.replica.fetch_session_cache import FetchSessionCache
+from odradek.broker.metadata_store.interface import MetadataStore
+from odradek.broker.replica.fetch.fetch_session_cache import FetchSessionCache
 from odradek.broker.replica.replica_manager import ReplicaManager
 from odradek.broker.requests.request_bound import RequestBound
 from odradek.broker.settings.config import BrokerConfig

@@ -9,7 +9,7 @@ from collections import Counter
 
 from odradek.broker.background.stepwise import Pace, Steps
 from odradek.broker.handlers.answer_size import AnswerSize
-from odradek.broker.replica.partition_offsets import (
+from odradek.broker.replica.partition.partition_offsets import (
     EARLIEST,
     EARLIEST_LOCAL,
     LATEST,

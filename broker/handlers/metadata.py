@@ -29,7 +29,7 @@ from odradek.broker.background.stepwise import Pace, Steps
 from odradek.broker.background.tasks import Spawn
 from odradek.broker.background.turns import Turns
 from odradek.broker.cluster.controller_channel import ControllerChannel, NoController
-from odradek.broker.controller.state import NewTopic
+from odradek.broker.controller.topic_planner import NewTopic
 from odradek.broker.coordinator.internal_topics import InternalTopics
 from odradek.broker.handlers.answered_later import answered_later
 from odradek.broker.handlers.authorized_operations import ALL_ON_CLUSTER, ALL_ON_TOPIC, NOT_ASKED

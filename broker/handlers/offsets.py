@@ -30,7 +30,7 @@ from odradek.broker.handlers.offset_commit_response_builder import OffsetCommitR
 from odradek.broker.handlers.once_verified import once_verified
 from odradek.broker.handlers.zookeeper_commits import commit_to_zookeeper
 from odradek.broker.metadata.metadata_cache import GROUP_TOPIC, MetadataCache
-from odradek.broker.replica.verification import Question, TransactionVerification
+from odradek.broker.replica.leader.verification import Question, TransactionVerification
 from odradek.broker.requests.request_context import Holds, PendingResponse, RequestContext
 from odradek.broker.settings.config import BrokerConfig
 from odradek.protocol.errors import ErrorCode, ProtocolError

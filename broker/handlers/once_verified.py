@@ -9,7 +9,7 @@ from collections.abc import Callable
 from inspect import isawaitable
 from typing import Any
 
-from odradek.broker.replica.verification import Question, TransactionVerification
+from odradek.broker.replica.leader.verification import Question, TransactionVerification
 
 
 async def once_verified(verification: TransactionVerification, question: Question, proceed: Callable[[], Any]) -> Any:

@@ -17,10 +17,10 @@ from odradek.broker.handlers.answered_later import answered_later
 from odradek.broker.handlers.current_leaders import CurrentLeaders
 from odradek.broker.handlers.once_verified import once_verified
 from odradek.broker.metadata.metadata_cache import MetadataCache
-from odradek.broker.replica.append_result import PartitionAppendResult
-from odradek.broker.replica.appends import UnfinishedAppends
+from odradek.broker.replica.leader.append_result import PartitionAppendResult
+from odradek.broker.replica.leader.appends import UnfinishedAppends
+from odradek.broker.replica.leader.verification import Question
 from odradek.broker.replica.replica_manager import ReplicaManager
-from odradek.broker.replica.verification import Question
 from odradek.broker.requests.pending_response import Holds, PendingResponse
 from odradek.broker.requests.request_context import CloseConnection, RequestContext
 from odradek.protocol.errors import ErrorCode, ProtocolError
@@ -29,7 +29,7 @@ from odradek.protocol.records import has_transactional_batch
 from odradek.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from odradek.broker.replica.appends import AppendResults
+    from odradek.broker.replica.leader.appends import AppendResults
     from odradek.purgatory import DelayedProduce
 
 ADMIN_CLIENT_ID = "__admin_client"

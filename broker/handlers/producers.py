@@ -12,7 +12,7 @@ from odradek.broker.requests.request_context import RequestContext
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.producers import DescribeProducersRequest, DescribeProducersResponse
 from odradek.protocol.topic_partition import TopicPartition
-from odradek.storage.producer_state_entry import ProducerStateEntry
+from odradek.storage.producers.producer_state_entry import ProducerStateEntry
 
 PRODUCER_BYTES = 39
 """The size of a producer in a response."""

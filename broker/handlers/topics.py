@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from odradek.broker.background.stepwise import Pace, Steps, each_in_steps, others_between
 from odradek.broker.background.turns import Turns
 from odradek.broker.controller.controller import Controller
-from odradek.broker.controller.state import NOTHING, NewPartitions, NewTopic, PlannedTopic
+from odradek.broker.controller.topic_planner import NOTHING, NewPartitions, NewTopic, PlannedTopic
 from odradek.broker.metadata.metadata_cache import MetadataCache
 from odradek.broker.requests.request_context import RequestContext
 from odradek.broker.settings.config import BrokerConfig

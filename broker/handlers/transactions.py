@@ -13,7 +13,7 @@ from odradek.broker.background.stepwise import Pace, Steps, each_in_steps, each_
 from odradek.broker.coordinator.internal_topics import InternalTopics
 from odradek.broker.coordinator.java_hash import partition_for
 from odradek.broker.coordinator.transaction.coordinator import NewProducerId, TransactionCoordinator
-from odradek.broker.coordinator.transaction.markers import Marker
+from odradek.broker.coordinator.transaction.marker_writing import Marker
 from odradek.broker.coordinator.transaction.records import partitions_by_topic
 from odradek.broker.coordinator.transaction.transaction import (
     NO_PRODUCER_EPOCH,

@@ -13,17 +13,17 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from odradek.broker.coordinator.group.state import GroupState
-from odradek.broker.coordinator.transaction.state import TransactionState
-from odradek.broker.replica.topic_stats import TopicStats
+from odradek.broker.coordinator.group.group_state import GroupState
+from odradek.broker.coordinator.transaction.transaction_state import TransactionState
+from odradek.broker.replica.partition.topic_stats import TopicStats
 from odradek.broker.requests.request_metrics import error_name
 
 if TYPE_CHECKING:
     from odradek.broker.cleaning.log_cleaner import LogCleaner
     from odradek.broker.metrics.sources import MetricSources
-    from odradek.broker.replica.partition import Partition
+    from odradek.broker.replica.partition.partition import Partition
     from odradek.purgatory import DelayedOperationPurgatory
-    from odradek.storage.log import Log
+    from odradek.storage.log.log import Log
 
 COUNTER, GAUGE, SUMMARY = "counter", "gauge", "summary"
 Row = tuple[Sequence[str], float]

@@ -11,8 +11,8 @@ from odradek.broker.coordinator.group.coordinator import GroupCoordinator
 from odradek.broker.coordinator.transaction.coordinator import TransactionCoordinator
 from odradek.broker.metadata.metadata_cache import MetadataCache
 from odradek.broker.network.socket_server import SocketServer
-from odradek.broker.replica.fetch_session_cache import FetchSessionCache
-from odradek.broker.replica.fetchers import ReplicaFetchers
+from odradek.broker.replica.fetch.fetch_session_cache import FetchSessionCache
+from odradek.broker.replica.follower.fetcher_manager import ReplicaFetchers
 from odradek.broker.replica.replica_manager import ReplicaManager
 from odradek.broker.requests.endpoint import Endpoint
 from odradek.broker.requests.request_metrics import BrokerMetrics

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from odradek.broker.background.background import run_all_in_threads
 from odradek.protocol.errors import ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
-from odradek.storage.log_creation import DirectorySync, LogCreation, NewLog
+from odradek.storage.directories.log_creation import DirectorySync, LogCreation, NewLog
 
 if TYPE_CHECKING:
     from odradek.broker.background.tasks import Threads
-    from odradek.storage.log_manager import LogManager
+    from odradek.storage.directories.log_manager import LogManager
 
 LOGS_PER_TURN = 4
 """The number of logs whose files are created before yielding to the event loop."""

@@ -1,10 +1,10 @@
 """AlterReplicaLogDirs: moves replicas from one log directory of this broker to another while they are in use.
 
 Each move is a background task: it copies the log piece by piece in a thread, and swaps the copy in at the end
-(`storage/log_move.py`, `storage/log_moves.py`). `num.replica.alter.log.dirs.threads` limits the number of concurrent
-moves (default: one per directory); `replica.alter.log.dirs.io.max.bytes.per.second` limits the bytes that they copy
-together in a second. A move that fails (the target is full, say) is logged and canceled; the replica stays where it is.
-A move that a stop interrupts starts over at the next start.
+(`future_replica.py` and `log_moves.py` in `storage/directories/`). `num.replica.alter.log.dirs.threads` limits the
+number of concurrent moves (default: one per directory); `replica.alter.log.dirs.io.max.bytes.per.second` limits the
+bytes that they copy together in a second. A move that fails (the target is full, say) is logged and canceled; the
+replica stays where it is. A move that a stop interrupts starts over at the next start.
 
 Source: Kafka's `ReplicaManager.alterReplicaLogDirs`, `ReplicaAlterLogDirsManager`; KIP-113.
 """
@@ -19,15 +19,15 @@ import structlog
 
 from odradek.broker.background.stepwise import Pace, Steps
 from odradek.broker.background.tasks import Threads
-from odradek.broker.replica.hosted_partitions import HostedPartitions
+from odradek.broker.replica.partition.hosted_partitions import HostedPartitions
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
-from odradek.storage.log_names import has_room_for_a_future
+from odradek.storage.file_names import has_room_for_a_future
 
 if TYPE_CHECKING:
     from odradek.broker.metadata.metadata_cache import MetadataCache
-    from odradek.storage.log_manager import LogManager
-    from odradek.storage.log_move import LogMove, MoveJob
+    from odradek.storage.directories.future_replica import LogMove, MoveJob
+    from odradek.storage.directories.log_manager import LogManager
 
 RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 LONGEST_PAUSE_S = 1.0

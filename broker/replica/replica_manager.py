@@ -1,10 +1,10 @@
 """The replica manager: the partitions on this broker and the operations on them.
 
 It finds the partition, lets it decide, and notifies waiting operations. The operations are in other modules: appends.py
-and large_appends.py (Produce), markers.py (WriteTxnMarkers), fetches.py (Fetch), deletions.py (DeleteRecords),
-partition_offsets.py (ListOffsets), flusher.py (fsync), log_dir_moves.py (AlterReplicaLogDirs), alter_partitions.py
-(proposals of ISRs to the controller). Operations on several partitions return a result for each; the failure of one
-partition is a value. Operations on one partition raise ProtocolError.
+and large_appends.py (Produce), transaction_markers.py (WriteTxnMarkers), fetches.py (Fetch), deletions.py
+(DeleteRecords), partition_offsets.py (ListOffsets), flush_scheduler.py (fsync), log_dir_moves.py (AlterReplicaLogDirs),
+isr_proposals.py (proposals of ISRs to the controller). Operations on several partitions return a result for each; the
+failure of one partition is a value. Operations on one partition raise ProtocolError.
 
 Source: Kafka's ReplicaManager.
 """
@@ -20,25 +20,25 @@ import structlog
 from odradek.broker.background.stepwise import Pace, Steps
 from odradek.broker.background.tasks import ThreadsAndTurns
 from odradek.broker.metadata.metadata_cache import PartitionState
-from odradek.broker.replica import partition_offsets
-from odradek.broker.replica.alter_partitions import AlterPartitions
-from odradek.broker.replica.appends import Appends
-from odradek.broker.replica.deletions import Deletions
-from odradek.broker.replica.fetches import Fetches
-from odradek.broker.replica.flusher import LogFlusher
-from odradek.broker.replica.hosted_partitions import HostedPartitions
-from odradek.broker.replica.isr import IsrAnswer, IsrProposal
-from odradek.broker.replica.large_appends import LargeAppends
+from odradek.broker.replica.fetch.fetches import Fetches
+from odradek.broker.replica.leader.appends import Appends
+from odradek.broker.replica.leader.deletions import Deletions
+from odradek.broker.replica.leader.isr_proposals import AlterPartitions
+from odradek.broker.replica.leader.large_appends import LargeAppends
+from odradek.broker.replica.leader.transaction_markers import TransactionMarkers
+from odradek.broker.replica.leader.verification import TransactionVerification
 from odradek.broker.replica.leadership_listener import LeadershipListener
 from odradek.broker.replica.log_creations import LogCreations
 from odradek.broker.replica.log_dir_moves import LogDirMoves
 from odradek.broker.replica.log_dirs import LogDirDescription, ReplicaDescription, chosen
-from odradek.broker.replica.markers import Markers
-from odradek.broker.replica.partition import Partition
-from odradek.broker.replica.replication import Replication
-from odradek.broker.replica.topic_stats import AllTopicStats
-from odradek.broker.replica.verification import TransactionVerification
-from odradek.broker.replica.wakeups import Wakeups
+from odradek.broker.replica.partition import partition_offsets
+from odradek.broker.replica.partition.flush_scheduler import FlushScheduler
+from odradek.broker.replica.partition.hosted_partitions import HostedPartitions
+from odradek.broker.replica.partition.isr import IsrAnswer, IsrProposal
+from odradek.broker.replica.partition.partition import Partition
+from odradek.broker.replica.partition.replication import Replication
+from odradek.broker.replica.partition.topic_stats import AllTopicStats
+from odradek.broker.replica.partition.wakeups import Wakeups
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.purgatory import CompletionQueue, DelayedOperationPurgatory
@@ -46,11 +46,11 @@ from odradek.timer import Clock, SystemTimer
 
 if TYPE_CHECKING:
     from odradek.broker.settings.config import BrokerConfig
+    from odradek.storage.directories.log_creation import NewLog
+    from odradek.storage.directories.log_manager import LogManager
     from odradek.storage.log_config import LogConfig
-    from odradek.storage.log_creation import NewLog
-    from odradek.storage.log_manager import LogManager
     from odradek.storage.log_offsets import EpochEndOffset, TimestampOffset
-    from odradek.storage.producer_state_entry import ProducerStateEntry
+    from odradek.storage.producers.producer_state_entry import ProducerStateEntry
 
 log = structlog.get_logger("broker.replica")
 
@@ -121,7 +121,7 @@ class ReplicaManager:
             settings.broker_id, clock, settings.replica_lag_time_max_ms, is_alive, self.alter_partitions.propose
         )
         self.isr_stats = self._replication.isr_stats
-        self.flusher = LogFlusher(background, timer, self._flushed, self._flush_failed)
+        self.flusher = FlushScheduler(background, timer, self._flushed, self._flush_failed)
         self.appends = Appends(
             self.partitions,
             self.wakeups,
@@ -137,7 +137,7 @@ class ReplicaManager:
         )
         self.verification = TransactionVerification(self.partitions, clock)
         self.append_records = self.appends.append
-        self.append_end_transaction_marker = Markers(
+        self.append_end_transaction_marker = TransactionMarkers(
             self.appends, clock, self.leadership_listeners, self.verification.marker_written
         ).append
         self.fetch_messages = self.fetches.fetch

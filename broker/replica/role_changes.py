@@ -28,14 +28,14 @@ import structlog
 
 from odradek.broker.background.stepwise import others_between
 from odradek.broker.metadata.metadata_cache import NO_LEADER, PartitionState
-from odradek.broker.replica.fetchers import ReplicaFetchers
+from odradek.broker.replica.follower.fetcher_manager import ReplicaFetchers
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.storage.directories.log_creation import NewLog
 from odradek.storage.files import is_full
-from odradek.storage.log_creation import NewLog
 
 if TYPE_CHECKING:
-    from odradek.broker.replica.fetcher_state import FetchFrom
+    from odradek.broker.replica.follower.fetcher_state import FetchFrom
     from odradek.broker.replica.replica_manager import ReplicaManager
     from odradek.storage.log_config import LogConfig
 
@@ -159,7 +159,7 @@ class RoleChanges:
         return ErrorCode.NONE
 
     def _sources(self, roles: Iterable[Role]) -> Mapping[TopicPartition, FetchFrom]:
-        from odradek.broker.replica.fetcher_state import FetchFrom
+        from odradek.broker.replica.follower.fetcher_state import FetchFrom
 
         return {
             role.topic_partition: FetchFrom(role.state.leader, role.state.leader_epoch, role.topic_id)

@@ -2,8 +2,8 @@
 
 A dispatcher keeps the `RequestMetrics` of each API and version with its route and calls `answered` once per request.
 The exporter (metrics/exposition.py) does all other arithmetic (quantiles, rates, sums over versions) at scrape time. It
-reads further counters where other packages keep them: topics (replica/topic_stats.py), timeouts and sizes of the
-purgatories, connections (network/socket_server.py).
+reads further counters where other packages keep them: topics (replica/partition/topic_stats.py), timeouts and sizes of
+the purgatories, connections (network/socket_server.py).
 
 Times are differences of a clock with a resolution of one millisecond. A single difference may be off by up to one, but
 the average is right, so `total_time_ms` is accurate however short the requests are. Kafka: RequestMetrics,

@@ -37,8 +37,8 @@ from random import Random
 from typing import Any, TypeVar
 
 from odradek.broker.admin.client import AdminClient
-from odradek.broker.controller.shared_store import SharedStore
-from odradek.broker.controller.state import NewTopic
+from odradek.broker.controller.topic_planner import NewTopic
+from odradek.broker.metadata_store.shared.shared_store import SharedStore
 from odradek.broker.server import Broker
 from odradek.broker.settings.config import BrokerConfig
 from odradek.broker.testing.cluster_view import ENDED, BrokerStatus, ClusterView, Member

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 from pathlib import Path
 
-from odradek.broker.controller import znodes
-from odradek.broker.controller.metadata_store import Entry
-from odradek.broker.controller.shared_store import SharedStore
 from odradek.broker.metadata.metadata_cache import PartitionState
-from odradek.broker.replica.partition import Partition
+from odradek.broker.metadata_store import znodes
+from odradek.broker.metadata_store.interface import Entry
+from odradek.broker.metadata_store.shared.shared_store import SharedStore
+from odradek.broker.replica.partition.partition import Partition
 from odradek.broker.server import Broker
 from odradek.broker.testing.network import Network
 from odradek.broker.testing.node_loop import NodeLoop

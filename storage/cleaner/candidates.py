@@ -17,10 +17,10 @@ from typing import NamedTuple
 import structlog
 
 from odradek.storage.cleaner.job import ActiveProducer, CleanJob, SourceSegment
-from odradek.storage.log import Log
+from odradek.storage.log.log import Log
 from odradek.storage.log_config import LONG_MAX
-from odradek.storage.segment import LogSegment
-from odradek.storage.transaction_index import AbortedTransaction
+from odradek.storage.segment.segment import LogSegment
+from odradek.storage.segment.transaction_index import AbortedTransaction
 
 _log = structlog.get_logger(__name__)
 

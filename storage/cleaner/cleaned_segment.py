@@ -5,9 +5,7 @@ Unlike a LogSegment it is not part of a log, and may be discarded at any time. `
 
 from __future__ import annotations
 
-from odradek.storage.files import Buffer, Files
-from odradek.storage.index import OffsetIndex, TimeIndex
-from odradek.storage.log_names import (
+from odradek.storage.file_names import (
     CLEANED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -16,7 +14,9 @@ from odradek.storage.log_names import (
     TRANSACTION_INDEX_SUFFIX,
     offset_file_name,
 )
-from odradek.storage.transaction_index import TransactionIndex
+from odradek.storage.files import Buffer, Files
+from odradek.storage.segment.index import OffsetIndex, TimeIndex
+from odradek.storage.segment.transaction_index import TransactionIndex
 
 
 class CleanedSegment:

@@ -29,9 +29,9 @@ from odradek.storage.cleaner.job import (
 )
 from odradek.storage.cleaner.transactions import CleanedTransactions
 from odradek.storage.cleaner.walk import MALFORMED, put_keys
+from odradek.storage.file_names import LOG_SUFFIX, offset_file_name
 from odradek.storage.files import Buffer, File, Files
-from odradek.storage.index import MAX_RELATIVE_OFFSET
-from odradek.storage.log_names import LOG_SUFFIX, offset_file_name
+from odradek.storage.segment.index import MAX_RELATIVE_OFFSET
 
 BYTES_OF_ENTRY = 144
 """The memory that a key needs in the table besides its own bytes: measured on CPython 3.11, where it is 120 to 160."""

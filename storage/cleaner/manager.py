@@ -17,10 +17,10 @@ from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.cleaner.candidates import LogToClean, clean_job, log_to_clean
 from odradek.storage.cleaner.job import CleanedGroup, CleanJob
 from odradek.storage.cleaner.swap import discard_cleaned, replace_segments
-from odradek.storage.log import Log
-from odradek.storage.log_manager import LogManager
-from odradek.storage.segment import LogSegment
-from odradek.storage.transaction_index import CorruptTransactionIndex
+from odradek.storage.directories.log_manager import LogManager
+from odradek.storage.log.log import Log
+from odradek.storage.segment.segment import LogSegment
+from odradek.storage.segment.transaction_index import CorruptTransactionIndex
 from odradek.timer.clock import Clock
 
 _log = structlog.get_logger(__name__)

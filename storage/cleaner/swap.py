@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from odradek.storage.log_names import (
+from odradek.storage.file_names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
     LOG_SUFFIX,
@@ -20,10 +20,10 @@ from odradek.storage.log_names import (
     SWAP_SUFFIX,
     offset_file_name,
 )
-from odradek.storage.segment import LogSegment
+from odradek.storage.segment.segment import LogSegment
 
 if TYPE_CHECKING:
-    from odradek.storage.log import Log
+    from odradek.storage.log.log import Log
 
 
 def replace_segments(log: Log, base_offset: int, replaced: list[LogSegment]) -> list[str]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 
 from odradek.protocol.batch_header import BatchHeader
 from odradek.protocol.control_records import ControlType
-from odradek.storage.transaction_index import AbortedTransaction
+from odradek.storage.segment.transaction_index import AbortedTransaction
 
 
 class _Aborted:

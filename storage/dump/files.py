@@ -20,13 +20,11 @@ from odradek.protocol.batch_header import (
 from odradek.protocol.control_records import ControlType, read_control_type, read_coordinator_epoch
 from odradek.protocol.errors import ProtocolError
 from odradek.protocol.records import Record, read_records
-from odradek.storage.batch_scan import CorruptSegment, StoredBatch, legacy_timestamp, whole_batches
 from odradek.storage.checkpoint import LEADER_EPOCH, CorruptCheckpoint, read_epochs, read_offsets
 from odradek.storage.dump.coordinators import RecordTexts, plain_texts
 from odradek.storage.dump.index import dump_offset_index, dump_time_index
 from odradek.storage.dump.problems import DumpProblems
-from odradek.storage.files import Files
-from odradek.storage.log_names import (
+from odradek.storage.file_names import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
     SNAPSHOT_SUFFIX,
@@ -34,8 +32,10 @@ from odradek.storage.log_names import (
     TRANSACTION_INDEX_SUFFIX,
     offset_of_file,
 )
-from odradek.storage.producer_snapshot import CorruptSnapshot, read_snapshot
-from odradek.storage.transaction_index import CorruptTransactionIndex, TransactionIndex
+from odradek.storage.files import Files
+from odradek.storage.producers.snapshot_format import CorruptSnapshot, read_snapshot
+from odradek.storage.segment.batch_scan import CorruptSegment, StoredBatch, legacy_timestamp, whole_batches
+from odradek.storage.segment.transaction_index import CorruptTransactionIndex, TransactionIndex
 
 _CODECS = {int(codec): codec.name.lower() for codec in Compression}
 _TIMESTAMP_TYPES = {TimestampType.CREATE_TIME: "CreateTime", TimestampType.LOG_APPEND_TIME: "LogAppendTime"}

@@ -6,11 +6,11 @@ from typing import TextIO
 from odradek.protocol.batch_header import read_batch_header
 from odradek.protocol.errors import ProtocolError
 from odradek.protocol.records import read_records
-from odradek.storage.batch_scan import ScannedBatch, scan_batches
 from odradek.storage.dump.problems import DumpProblems
+from odradek.storage.file_names import INDEX_SUFFIX, LOG_SUFFIX, offset_of_file
 from odradek.storage.files import File, Files
-from odradek.storage.index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE
-from odradek.storage.log_names import INDEX_SUFFIX, LOG_SUFFIX, offset_of_file
+from odradek.storage.segment.batch_scan import ScannedBatch, scan_batches
+from odradek.storage.segment.index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE
 
 _NO_TIMESTAMP = -1
 

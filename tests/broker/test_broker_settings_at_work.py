@@ -32,7 +32,7 @@ from odradek.protocol.messages.topics import CreateTopicsRequest
 from odradek.protocol.records import Compression
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.checkpoint import HIGH_WATERMARK, LOG_START_OFFSET, RECOVERY_POINT, read_offsets
-from odradek.storage.tail import ENTRY_BYTES
+from odradek.storage.segment.tail import ENTRY_BYTES
 from tests.broker.handlers.api_client import Api, api_of_a_broker
 from tests.broker.test_topic_settings_at_work import log_of, now_ms, produce, produced, topic_with
 from tests.patience import until

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from odradek.broker.coordinator.group.state import TRANSITIONS, GroupState
-from odradek.broker.coordinator.transaction.state import MOVES, TransactionState
+from odradek.broker.coordinator.group.group_state import TRANSITIONS, GroupState
+from odradek.broker.coordinator.transaction.transaction_state import MOVES, TransactionState
 from odradek.broker.docs import PAGES, coordinators_page, main, settings_page, supported_apis_page
 from odradek.broker.handlers.api_table import api_table
 from odradek.broker.settings import AUTHORIZER, BROKER, TOPIC, value_text

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from odradek.broker.background.background import Background
-from odradek.broker.controller.state import NewTopic
+from odradek.broker.controller.topic_planner import NewTopic
 from odradek.broker.metadata.metadata_cache import BrokerInfo
 from odradek.broker.metrics.families import FAMILIES
 from odradek.broker.server import Broker

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import structlog.testing
 
-from odradek.broker.controller.state import NewTopic
+from odradek.broker.controller.topic_planner import NewTopic
 from odradek.broker.network.connection_limits import ConnectionLimits
 from odradek.broker.server import Broker
 from odradek.broker.settings.config import BrokerConfig, ConfigError

@@ -25,8 +25,8 @@ from odradek.protocol.messages.produce import ProduceRequest, ProduceResponse
 from odradek.protocol.messages.topics import CreateTopicsRequest
 from odradek.protocol.records import BatchHeader, Compression, Record, build_batch, iter_batches
 from odradek.protocol.topic_partition import TopicPartition
-from odradek.storage.log import Log
-from odradek.storage.segment import LogSegment
+from odradek.storage.log.log import Log
+from odradek.storage.segment.segment import LogSegment
 from tests.broker.handlers.api_client import Api, api_of_a_broker
 from tests.patience import until
 

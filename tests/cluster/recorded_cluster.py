@@ -8,8 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from odradek.broker.controller.metadata_store import Entry
-from odradek.broker.controller.shared_store import SharedStore
+from odradek.broker.metadata_store.interface import Entry
+from odradek.broker.metadata_store.shared.shared_store import SharedStore
 from odradek.broker.peers.inter_broker_protocol import BROKER_SOFTWARE, INTER_BROKER_VERSIONS
 from odradek.broker.peers.network_client import NetworkClient, api_key_of
 from odradek.broker.server import Broker

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
-from odradek.broker.controller.metadata_store import Change, WatchEvent
-from odradek.broker.controller.shared_connection import Answer, Call, Connection, Event, Pipe, Request, WatchSet
-from odradek.broker.controller.shared_session import SharedSession
+from odradek.broker.metadata_store.interface import Change, WatchEvent
+from odradek.broker.metadata_store.shared.connection import Answer, Call, Connection, Event, Pipe, Request, WatchSet
+from odradek.broker.metadata_store.shared.session import SharedSession
 from tests.cluster.store_wire import Frames, packed_request, unpacked_result
 
 RETRY_S = 0.05

@@ -18,9 +18,9 @@ from contextvars import Context, copy_context
 from functools import partial
 from typing import Any
 
-from odradek.broker.controller.metadata_store import WatchEvent
-from odradek.broker.controller.shared_connection import Answer, Call, Connection, Event, Request, WatchSet
-from odradek.broker.controller.shared_store import SharedStore
+from odradek.broker.metadata_store.interface import WatchEvent
+from odradek.broker.metadata_store.shared.connection import Answer, Call, Connection, Event, Request, WatchSet
+from odradek.broker.metadata_store.shared.shared_store import SharedStore
 from tests.cluster.store_wire import Frames, packed_result, unpacked_request
 
 

@@ -1,7 +1,7 @@
 """What a broker process and the store process (`store_server.py`) send each other: frames of a length in four bytes and
 a JSON array. Bytes are texts with a character for each byte.
 
-    to the store        [number, KIND, field...]    a request of `shared_connection.py`; a watch is a number too
+    to the store        [number, KIND, field...]    a request of `connection.py`; a watch is a number too
                         [0, "ping"]
                         [0, "seen"]                     for each event
     to the broker       [number, result]            the answer: what kind of result depends on the request
@@ -17,8 +17,8 @@ import json
 from collections.abc import Callable
 from typing import Any, cast
 
-from odradek.broker.controller import metadata_store
-from odradek.broker.controller.metadata_store import (
+from odradek.broker.metadata_store import interface as metadata_store
+from odradek.broker.metadata_store.interface import (
     Check,
     Create,
     Delete,
@@ -27,10 +27,10 @@ from odradek.broker.controller.metadata_store import (
     Operation,
     Set,
 )
-from odradek.broker.controller.shared_connection import (
+from odradek.broker.metadata_store.shared.connection import (
     Attach,
-    Change,
     EndSession,
+    Multi,
     ReadChildren,
     ReadEntries,
     ReadEntry,
@@ -87,7 +87,7 @@ class Frames(asyncio.Protocol):
 def packed_request(request: Request, number_of: Callable[[WatchSet | None], int]) -> list[Any]:
     """Returns the request's kind and fields. `number_of` numbers a watch; 0 stands for none."""
     kind = type(request).__name__
-    if isinstance(request, Change):
+    if isinstance(request, Multi):
         return [kind, [_packed_operation(operation) for operation in request.operations]]
     if isinstance(request, ReadEntry):
         return [kind, request.path, number_of(request.watch), request.must_exist]
@@ -98,8 +98,8 @@ def packed_request(request: Request, number_of: Callable[[WatchSet | None], int]
 
 def unpacked_request(kind: str, fields: list[Any], watch: Callable[[int], WatchSet | None]) -> Request:
     """The reverse of `packed_request`."""
-    if kind == "Change":
-        return Change([_unpacked_operation(operation) for operation in fields[0]])
+    if kind == "Multi":
+        return Multi([_unpacked_operation(operation) for operation in fields[0]])
     if kind == "ReadEntry":
         return ReadEntry(fields[0], watch(fields[1]), fields[2])
     if kind == "ReadChildren":

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from odradek.broker.controller.metadata_store import Change, SessionState, WatchEvent
-from odradek.broker.controller.shared_store import SharedStore
+from odradek.broker.metadata_store.interface import Change, SessionState, WatchEvent
+from odradek.broker.metadata_store.shared.shared_store import SharedStore
 from tests.cluster.socket_store import SocketStore
 from tests.cluster.store_server import serving
 from tests.patience import until

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 import structlog.testing
 
-from odradek.broker.controller.state import NewTopic
+from odradek.broker.controller.topic_planner import NewTopic
 from odradek.broker.server import Broker
 from odradek.broker.testing import in_process_broker
 from odradek.protocol.api_keys import ApiKey

@@ -12,7 +12,7 @@ from random import Random
 
 import pytest
 
-from odradek.broker.controller.state import NewTopic
+from odradek.broker.controller.topic_planner import NewTopic
 from odradek.broker.server import Broker
 from odradek.broker.testing import in_process_broker
 from odradek.protocol.topic_partition import TopicPartition

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from odradek.broker.controller import znodes
+from odradek.broker.metadata_store import znodes
 from tests.simulation.final_state import Stored
 from tests.simulation.store_links import CUT, StoreLinks
 

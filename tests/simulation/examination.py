@@ -10,8 +10,8 @@ from odradek.broker.server import Broker
 from odradek.protocol.records import iter_batches
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.checkpoint import PARTITION_METADATA, CorruptCheckpoint, read_partition_metadata
-from odradek.storage.log import Log
-from odradek.storage.log_names import parse_folder
+from odradek.storage.file_names import parse_folder
+from odradek.storage.log.log import Log
 from tests.simulation.final_state import (
     BrokerView,
     FinalState,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Protocol
 
-from odradek.broker.controller.metadata_store import MetadataStore
+from odradek.broker.metadata_store.interface import MetadataStore
 from odradek.broker.server import Broker
 from odradek.broker.settings.config import BrokerConfig
 from odradek.broker.start_error import StartError

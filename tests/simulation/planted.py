@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from odradek.broker.cluster.changes import ClusterChanges
-from odradek.broker.controller import loading, read_back
+from odradek.broker.controller import loading
 from odradek.broker.controller.control_requests import ControlRequests
 from odradek.broker.controller.fenced_store import FencedStore
 from odradek.broker.coordinator.coordinators import Coordinators
@@ -23,12 +23,13 @@ from odradek.broker.coordinator.led_partition import LedPartition
 from odradek.broker.coordinator.loading import Loader
 from odradek.broker.coordinator.runtime import RuntimeSettings
 from odradek.broker.metadata.metadata_cache import GROUP_TOPIC
-from odradek.broker.replica import fetch_params, fetch_session, log_reader
-from odradek.broker.replica.fetch_params import FetchIsolation
-from odradek.broker.replica.fetcher import Fetcher
-from odradek.broker.replica.isr import Isr
-from odradek.broker.replica.log_reader import LogReader
-from odradek.broker.replica.partition import Partition
+from odradek.broker.metadata_store import read_back
+from odradek.broker.replica.fetch import fetch_params, fetch_session, log_reader
+from odradek.broker.replica.fetch.fetch_params import FetchIsolation
+from odradek.broker.replica.fetch.log_reader import LogReader
+from odradek.broker.replica.follower.fetcher import Fetcher
+from odradek.broker.replica.partition.isr import Isr
+from odradek.broker.replica.partition.partition import Partition
 from odradek.broker.replica.role_changes import Role, RoleChanges
 from odradek.protocol.batch_header import BatchHeader
 from odradek.protocol.errors import ErrorCode
@@ -38,12 +39,12 @@ from odradek.protocol.messages.replica_control import (
     StopReplicaRequest,
     StopReplicaResponse,
 )
-from odradek.storage import producer_state
-from odradek.storage.log_follow import LogFollower
-from odradek.storage.log_producers import LogProducers
-from odradek.storage.log_state import LogState
-from odradek.storage.producer_state_entry import ProducerStateEntry
-from odradek.storage.truncation import Truncate
+from odradek.storage.log.follow import LogFollower
+from odradek.storage.log.log_state import LogState
+from odradek.storage.log.producers import LogProducers
+from odradek.storage.log.truncation import Truncate
+from odradek.storage.producers import producer_state
+from odradek.storage.producers.producer_state_entry import ProducerStateEntry
 
 Replace = Callable[[Any, str, Any], None]
 """replace(owner, name, replacement)"""

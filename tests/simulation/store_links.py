@@ -13,10 +13,10 @@ import re
 from collections.abc import Callable, Iterable
 from random import Random
 
-from odradek.broker.controller import znodes
-from odradek.broker.controller.metadata_store import Entry, MetadataStore, NoEntry
-from odradek.broker.controller.metadata_tree import Transaction, parent_of
-from odradek.broker.controller.shared_store import SharedStore
+from odradek.broker.metadata_store import znodes
+from odradek.broker.metadata_store.interface import Entry, MetadataStore, NoEntry
+from odradek.broker.metadata_store.shared.shared_store import SharedStore
+from odradek.broker.metadata_store.tree import Transaction, parent_of
 from odradek.protocol.topic_partition import TopicPartition
 from tests.simulation.final_state import Stored, StoredMetadata, StoredTopic
 from tests.simulation.loop import Node

@@ -7,8 +7,8 @@ from typing import Any
 from odradek.protocol.control_records import ControlType
 from odradek.protocol.record_validation import AppendOrigin
 from odradek.protocol.records import build_end_transaction_marker, iter_batches
-from odradek.storage.log import Log
-from odradek.storage.transaction_index import AbortedTransaction
+from odradek.storage.log.log import Log
+from odradek.storage.segment.transaction_index import AbortedTransaction
 from tests.memory_files import ForgetfulFiles, Inode
 from tests.storage.small_logs import NOW, append, batch, idempotent, open_small
 

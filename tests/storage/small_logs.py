@@ -6,14 +6,14 @@ from typing import Any
 from odradek.protocol.batch_header import BatchHeader
 from odradek.protocol.records import Record, build_batch, iter_batches
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.storage.directories.log_manager import LogManager
 from odradek.storage.file_slice import FileSlice
 from odradek.storage.files import Files
-from odradek.storage.log import Log
+from odradek.storage.log.log import Log
+from odradek.storage.log.read import FetchData
+from odradek.storage.log.recovery import open_log
+from odradek.storage.log.truncation import Target, Truncate
 from odradek.storage.log_config import LogConfig
-from odradek.storage.log_manager import LogManager
-from odradek.storage.log_read import FetchData
-from odradek.storage.recovery import open_log
-from odradek.storage.truncation import Target, Truncate
 from odradek.timer import ManualClock
 
 PARTITION = TopicPartition("orders", 0)

@@ -8,7 +8,7 @@ from odradek.protocol.plain_batch import build_plain_batch
 from odradek.protocol.record_rules import InvalidRecord
 from odradek.protocol.record_validation import AppendOrigin
 from odradek.protocol.records import BatchHeader, Compression, TimestampType, check_crc, iter_batches, read_records
-from odradek.storage.log import Log
+from odradek.storage.log.log import Log
 from odradek.storage.log_offsets import LogOffsetMetadata
 from odradek.timer import ManualClock
 from tests.memory_files import ForgetfulFiles

@@ -10,13 +10,13 @@ import pytest
 from odradek.broker.background.stepwise import finished
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
-from odradek.storage import log_manager
+from odradek.storage.directories import log_manager
+from odradek.storage.directories.log_manager import LogManager
 from odradek.storage.files import OsFiles
+from odradek.storage.log.segments import LogSegments
 from odradek.storage.log_config import LogConfig
-from odradek.storage.log_manager import LogManager
-from odradek.storage.log_segments import LogSegments
-from odradek.storage.segment import LogSegment
-from odradek.storage.segment_cache import SegmentCache
+from odradek.storage.segment.segment import LogSegment
+from odradek.storage.segment.segment_cache import SegmentCache
 from odradek.timer import ManualClock
 from tests.memory_files import ForgetfulFiles
 from tests.storage.small_logs import NOW, append, batch, headers_of, open_small

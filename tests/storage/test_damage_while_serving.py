@@ -6,8 +6,8 @@ import pytest
 
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.records import iter_batches
-from odradek.storage.log import Log
-from odradek.storage.segment import LogSegment
+from odradek.storage.log.log import Log
+from odradek.storage.segment.segment import LogSegment
 from tests.memory_files import ForgetfulFiles
 from tests.storage.small_logs import append, batch, bytes_of, open_small
 

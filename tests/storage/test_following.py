@@ -13,12 +13,12 @@ from odradek.protocol.batch_header import BatchHeader
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.records import iter_batches
 from odradek.storage.files import OsFiles
-from odradek.storage.index import MAX_RELATIVE_OFFSET
-from odradek.storage.log import Log
-from odradek.storage.log_follow import UnexpectedAppendOffset
-from odradek.storage.segment_cache import SegmentCache
-from odradek.storage.tail import Tails
-from odradek.storage.truncation import StartOver, Truncate
+from odradek.storage.log.follow import UnexpectedAppendOffset
+from odradek.storage.log.log import Log
+from odradek.storage.log.truncation import StartOver, Truncate
+from odradek.storage.segment.index import MAX_RELATIVE_OFFSET
+from odradek.storage.segment.segment_cache import SegmentCache
+from odradek.storage.segment.tail import Tails
 from odradek.timer import ManualClock
 from tests.memory_files import ForgetfulFiles
 from tests.soak import rounds

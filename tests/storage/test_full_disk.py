@@ -16,10 +16,10 @@ from odradek.protocol.record_validation import AppendOrigin
 from odradek.protocol.records import build_end_transaction_marker
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.checkpoint import read_offsets
+from odradek.storage.directories.log_manager import LogManager
 from odradek.storage.files import OsFiles
-from odradek.storage.log import Log
+from odradek.storage.log.log import Log
 from odradek.storage.log_config import LogConfig
-from odradek.storage.log_manager import LogManager
 from odradek.timer import ManualClock
 from tests.memory_files import ForgetfulFiles
 from tests.storage.small_logs import NOW, all_bytes, append, batch, headers_of, idempotent, open_small

@@ -13,9 +13,9 @@ from odradek.protocol.errors import ProtocolError
 from odradek.protocol.record_validation import AppendOrigin
 from odradek.protocol.records import Record, build_batch, check_crc, iter_batches, read_batch_header, read_records
 from odradek.protocol.topic_partition import TopicPartition
-from odradek.storage.log import Log
-from odradek.storage.log_manager import LogManager
-from odradek.storage.segment import LogSegment
+from odradek.storage.directories.log_manager import LogManager
+from odradek.storage.log.log import Log
+from odradek.storage.segment.segment import LogSegment
 from tests.storage.small_logs import bytes_of
 from tests.storage.vector_logs import LOGS, answers, config_of, contents, copy_of, open_manager, partition_folders
 

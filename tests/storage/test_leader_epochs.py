@@ -7,10 +7,10 @@ import pytest
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.checkpoint import read_epochs
-from odradek.storage.leader_epochs import LeaderEpochs
-from odradek.storage.log import Log
+from odradek.storage.directories.log_manager import LogManager
+from odradek.storage.log.leader_epochs import LeaderEpochs
+from odradek.storage.log.log import Log
 from odradek.storage.log_config import LogConfig
-from odradek.storage.log_manager import LogManager
 from odradek.timer import ManualClock
 from tests.memory_files import ForgetfulFiles
 from tests.storage.small_logs import (

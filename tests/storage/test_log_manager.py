@@ -19,14 +19,14 @@ from odradek.storage.checkpoint import (
     read_partition_metadata,
     write_partition_metadata,
 )
+from odradek.storage.directories.log_creation import NewLog
+from odradek.storage.directories.log_directory import DirectoryLocked
+from odradek.storage.directories.log_manager import LogManager
+from odradek.storage.directories.meta_properties import MetaPropertiesError, read_meta_properties
+from odradek.storage.file_names import deleted_folder, is_deleted_folder, parse_folder
 from odradek.storage.files import Files, OsFiles
-from odradek.storage.log import Log
+from odradek.storage.log.log import Log
 from odradek.storage.log_config import LogConfig
-from odradek.storage.log_creation import NewLog
-from odradek.storage.log_directory import DirectoryLocked
-from odradek.storage.log_manager import LogManager
-from odradek.storage.log_names import deleted_folder, is_deleted_folder, parse_folder
-from odradek.storage.meta_properties import MetaPropertiesError, read_meta_properties
 from odradek.timer import ManualClock
 from tests.memory_files import ForgetfulFiles
 from tests.storage.small_logs import NOW, append, batch, headers_of, idempotent, run_flush_jobs
@@ -541,7 +541,7 @@ def test_expired_producers_are_dropped_in_all_logs(files: ForgetfulFiles) -> Non
 
 
 def test_segments_beyond_the_cache_limit_are_released(tmp_path: Path) -> None:
-    from odradek.storage.segment_cache import SegmentCache
+    from odradek.storage.segment.segment_cache import SegmentCache
     from tests.storage.small_logs import open_small
 
     cache = SegmentCache(max_segments=3)

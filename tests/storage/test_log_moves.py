@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from odradek.protocol.topic_partition import TopicPartition
-from odradek.storage import log_move
 from odradek.storage.checkpoint import HIGH_WATERMARK, LOG_START_OFFSET, RECOVERY_POINT, read_offsets
+from odradek.storage.directories import future_replica as log_move
+from odradek.storage.directories.future_replica import LogMove
+from odradek.storage.directories.log_manager import LogManager
+from odradek.storage.file_names import future_folder, has_room_for_a_future, parse_future_folder
 from odradek.storage.files import Files
-from odradek.storage.log import Log
+from odradek.storage.log.log import Log
+from odradek.storage.log.truncation import Truncate
 from odradek.storage.log_config import LogConfig
-from odradek.storage.log_manager import LogManager
-from odradek.storage.log_move import LogMove
-from odradek.storage.log_names import future_folder, has_room_for_a_future, parse_future_folder
-from odradek.storage.truncation import Truncate
 from odradek.timer import ManualClock
 from tests.memory_files import ForgetfulFiles, Inode
 from tests.storage.small_logs import NOW, all_bytes, append, batch, idempotent, truncate_in

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from odradek.protocol.errors import ProtocolError
-from odradek.storage.log_state import LogState
+from odradek.storage.log.log_state import LogState
 from tests.memory_files import ForgetfulFiles
 from tests.storage.small_logs import append, open_small, truncate
 
 ROOT = Path(__file__).resolve().parents[2]
-OWNER = ROOT / "storage" / "log_state.py"
+OWNER = ROOT / "storage" / "log" / "log_state.py"
 
 
 def opened(start: int = 10, high_watermark: int = 20, end: int = 30, recovery_point: int = 25) -> LogState:

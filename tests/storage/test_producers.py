@@ -7,9 +7,9 @@ from odradek.protocol.control_records import ControlType
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.record_validation import AppendOrigin
 from odradek.protocol.records import build_end_transaction_marker
-from odradek.storage.log import Log
-from odradek.storage.producer_snapshot import CorruptSnapshot, read_snapshot, write_snapshot
-from odradek.storage.producer_state_entry import BatchMetadata, ProducerStateEntry
+from odradek.storage.log.log import Log
+from odradek.storage.producers.producer_state_entry import BatchMetadata, ProducerStateEntry
+from odradek.storage.producers.snapshot_format import CorruptSnapshot, read_snapshot, write_snapshot
 from odradek.timer import ManualClock
 from tests.memory_files import ForgetfulFiles
 from tests.storage.small_logs import NOW, append, batch, headers_of, idempotent, open_small

@@ -14,10 +14,10 @@ from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.records import iter_batches
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.checkpoint import HIGH_WATERMARK, LOG_START_OFFSET, RECOVERY_POINT
-from odradek.storage.log import Log
+from odradek.storage.directories.log_manager import LogManager
+from odradek.storage.log.log import Log
+from odradek.storage.log.truncation import Truncate
 from odradek.storage.log_config import LogConfig
-from odradek.storage.log_manager import LogManager
-from odradek.storage.truncation import Truncate
 from odradek.timer import ManualClock
 from tests.memory_files import ForgetfulFiles
 from tests.soak import rounds

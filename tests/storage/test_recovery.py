@@ -7,9 +7,9 @@ import pytest
 
 from odradek.broker.background.stepwise import finished
 from odradek.protocol.records import check_crc, iter_batches
-from odradek.storage.batch_scan import scan_batches
 from odradek.storage.checkpoint import read_epochs
-from odradek.storage.log import Log
+from odradek.storage.log.log import Log
+from odradek.storage.segment.batch_scan import scan_batches
 from tests.memory_files import ForgetfulFiles
 from tests.storage.small_logs import NOW, all_bytes, append, batch, bytes_of, headers_of, idempotent, open_small
 

@@ -4,7 +4,7 @@ import pytest
 
 from odradek.broker.background.stepwise import finished
 from odradek.protocol.errors import ErrorCode, ProtocolError
-from odradek.storage.retention import SEGMENTS_PER_STEP
+from odradek.storage.log.retention import SEGMENTS_PER_STEP
 from odradek.timer import ManualClock
 from tests.memory_files import ForgetfulFiles
 from tests.storage.small_logs import NOW, append, batch, headers_of, idempotent, open_small, truncate

@@ -5,7 +5,7 @@ import pytest
 from odradek.broker.background.stepwise import Steps
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.records import Compression
-from odradek.storage.log import Log
+from odradek.storage.log.log import Log
 from odradek.storage.log_offsets import TimestampOffset
 from tests.memory_files import ForgetfulFiles
 from tests.storage.small_logs import NOW, append, batch, open_small

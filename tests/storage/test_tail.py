@@ -12,10 +12,10 @@ from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.records import iter_batches
 from odradek.storage.file_slice import FileSlice
 from odradek.storage.files import Buffer, Files, OsFiles
-from odradek.storage.log import Log
-from odradek.storage.log_read import FetchData
-from odradek.storage.segment_cache import SegmentCache
-from odradek.storage.tail import ENTRY_BYTES, TAIL_BATCHES, TAIL_BYTES, Tail, Tails
+from odradek.storage.log.log import Log
+from odradek.storage.log.read import FetchData
+from odradek.storage.segment.segment_cache import SegmentCache
+from odradek.storage.segment.tail import ENTRY_BYTES, TAIL_BATCHES, TAIL_BYTES, Tail, Tails
 from odradek.timer import ManualClock
 from tests.memory_files import ForgetfulFiles, Inode, MemoryFile
 from tests.storage.small_logs import NOW, append, batch, open_small, truncate

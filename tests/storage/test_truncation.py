@@ -12,10 +12,10 @@ from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.records import iter_batches
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.checkpoint import CLEANER_OFFSET, RECOVERY_POINT, read_offsets
-from odradek.storage.log import Log
+from odradek.storage.directories.log_manager import LogManager
+from odradek.storage.log.log import Log
+from odradek.storage.log.truncation import StartOver, Target, Truncate
 from odradek.storage.log_config import LogConfig
-from odradek.storage.log_manager import LogManager
-from odradek.storage.truncation import StartOver, Target, Truncate
 from odradek.timer import ManualClock
 from tests.memory_files import ForgetfulFiles
 from tests.soak import rounds

@@ -11,9 +11,9 @@ import pytest
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.records import ValidatedBatch
 from odradek.storage.files import Buffer, File, OsFile, OsFiles
-from odradek.storage.log import Log
+from odradek.storage.log.log import Log
+from odradek.storage.log.write_ahead import PIECE_BYTES
 from odradek.storage.log_config import LogConfig
-from odradek.storage.write_ahead import PIECE_BYTES
 from tests.storage.small_logs import append, batch, bytes_of, headers_of, open_small
 
 LARGE = batch(b"x" * (2 * PIECE_BYTES + 1000))

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.storage.directories.log_manager import LogManager
 from odradek.storage.files import Files, OsFiles
-from odradek.storage.log import Log
+from odradek.storage.log.log import Log
 from odradek.storage.log_config import LogConfig
-from odradek.storage.log_manager import LogManager
 from odradek.timer import ManualClock
 
 LOGS = Path(__file__).parent.parent / "vectors" / "logs"

@@ -14,6 +14,7 @@ from random import Random
 from typing import NamedTuple, cast
 
 from odradek.broker.coordinator.group.group import Group
+from odradek.broker.coordinator.group.group_state import GroupState
 from odradek.broker.coordinator.group.join import Joining
 from odradek.broker.coordinator.group.member import JoinAnswer
 from odradek.broker.coordinator.group.membership import GroupWaits, Membership, Syncing
@@ -22,7 +23,6 @@ from odradek.broker.coordinator.group.offset_removal import expire_offsets, remo
 from odradek.broker.coordinator.group.offsets import GroupOffsets
 from odradek.broker.coordinator.group.settings import GroupSettings
 from odradek.broker.coordinator.group.shard import GroupShard
-from odradek.broker.coordinator.group.state import GroupState
 from odradek.broker.coordinator.shard import Decision, StartRuntime
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.purgatory import CompletionQueue, DelayedOperationPurgatory

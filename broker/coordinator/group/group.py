@@ -14,8 +14,8 @@ from collections.abc import Collection, Iterable, ValuesView
 
 import structlog
 
+from odradek.broker.coordinator.group.group_state import CAN_REBALANCE, TRANSITIONS, GroupState, IllegalTransition
 from odradek.broker.coordinator.group.member import JoinAnswer, Member, Protocols
-from odradek.broker.coordinator.group.state import CAN_REBALANCE, TRANSITIONS, GroupState, IllegalTransition
 from odradek.protocol.compiler import read
 from odradek.protocol.errors import ErrorCode, MalformedMessage, ProtocolError
 from odradek.protocol.messages.consumer_protocol import ConsumerProtocolSubscription

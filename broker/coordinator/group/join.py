@@ -22,6 +22,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from odradek.broker.coordinator.group.group import Group
+from odradek.broker.coordinator.group.group_state import GroupState
 from odradek.broker.coordinator.group.member import JoinAnswer, Member, Protocols
 from odradek.broker.coordinator.group.rebalance import Rebalances
 from odradek.broker.coordinator.group.responses import (
@@ -33,7 +34,6 @@ from odradek.broker.coordinator.group.responses import (
 )
 from odradek.broker.coordinator.group.sessions import NEW_MEMBER_JOIN_TIMEOUT_MS
 from odradek.broker.coordinator.group.settings import GroupSettings
-from odradek.broker.coordinator.group.state import GroupState
 from odradek.protocol.errors import ErrorCode, ProtocolError
 
 LONGEST_PREFIX_BYTES = 32767 - len("-00000000-0000-4000-8000-000000000000")

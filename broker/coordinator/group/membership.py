@@ -13,12 +13,12 @@ from random import Random
 from typing import NamedTuple
 
 from odradek.broker.coordinator.group.group import Group
+from odradek.broker.coordinator.group.group_state import GroupState
 from odradek.broker.coordinator.group.join import Joining, Joins
 from odradek.broker.coordinator.group.member import JoinAnswer, SyncAnswer
 from odradek.broker.coordinator.group.rebalance import Rebalances
 from odradek.broker.coordinator.group.responses import UNKNOWN_MEMBER_ID, sync_refused, synced
 from odradek.broker.coordinator.group.settings import GroupSettings
-from odradek.broker.coordinator.group.state import GroupState
 from odradek.broker.coordinator.shard import Decision
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.purgatory import DelayedOperationPurgatory

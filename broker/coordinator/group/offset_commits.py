@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from odradek.broker.coordinator.group.group_state import GroupState
 from odradek.broker.coordinator.group.offset_fencing import NO_GENERATION, NO_MEMBER, check_may_commit
 from odradek.broker.coordinator.group.offsets import Commits
 from odradek.broker.coordinator.group.shard import GroupShard
-from odradek.broker.coordinator.group.state import GroupState
 from odradek.broker.coordinator.shard import AppendFailed, OnDone
 from odradek.protocol.errors import ErrorCode, ProtocolError
 

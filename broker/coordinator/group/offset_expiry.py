@@ -18,9 +18,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from odradek.broker.coordinator.group.group import Group
+from odradek.broker.coordinator.group.group_state import GroupState
 from odradek.broker.coordinator.group.offset_records import NO_TIMESTAMP, CommittedOffset
 from odradek.broker.coordinator.group.offsets import OffsetsOfGroup
-from odradek.broker.coordinator.group.state import GroupState
 
 BaseTimestamp = Callable[[CommittedOffset], int]
 

@@ -12,8 +12,8 @@ Source: Kafka's GroupCoordinator.validateOffsetCommit.
 from __future__ import annotations
 
 from odradek.broker.coordinator.group.group import Group
+from odradek.broker.coordinator.group.group_state import GroupState
 from odradek.broker.coordinator.group.member import Member
-from odradek.broker.coordinator.group.state import GroupState
 from odradek.protocol.errors import ErrorCode, ProtocolError
 
 NO_MEMBER = ""

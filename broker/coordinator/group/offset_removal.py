@@ -15,10 +15,10 @@ import structlog
 
 from odradek.broker.background.stepwise import Pace
 from odradek.broker.coordinator.group.group import Group
+from odradek.broker.coordinator.group.group_state import GroupState
 from odradek.broker.coordinator.group.offset_expiry import expired_offsets
 from odradek.broker.coordinator.group.offsets import Partitions
 from odradek.broker.coordinator.group.shard import GroupShard
-from odradek.broker.coordinator.group.state import GroupState
 from odradek.broker.coordinator.shard import Decision, OnDone, nobody_waits
 from odradek.protocol.errors import ErrorCode, ProtocolError
 

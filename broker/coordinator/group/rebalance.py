@@ -20,12 +20,12 @@ from typing import NamedTuple
 import structlog
 
 from odradek.broker.coordinator.group.group import Group
+from odradek.broker.coordinator.group.group_state import GroupState
 from odradek.broker.coordinator.group.member import Member
 from odradek.broker.coordinator.group.records import group_metadata_record
 from odradek.broker.coordinator.group.responses import join_refused, joined, sync_refused, synced
 from odradek.broker.coordinator.group.sessions import Sessions
 from odradek.broker.coordinator.group.settings import GroupSettings
-from odradek.broker.coordinator.group.state import GroupState
 from odradek.broker.coordinator.shard import AppendFailed, Decision, OnDone
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.purgatory import DelayedOperationPurgatory

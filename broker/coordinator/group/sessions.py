@@ -16,8 +16,8 @@ from collections.abc import Callable
 from functools import partial
 
 from odradek.broker.coordinator.group.group import Group
+from odradek.broker.coordinator.group.group_state import GroupState
 from odradek.broker.coordinator.group.member import Member
-from odradek.broker.coordinator.group.state import GroupState
 from odradek.purgatory import DelayedOperationPurgatory
 from odradek.purgatory.delayed_heartbeat import DelayedHeartbeat
 

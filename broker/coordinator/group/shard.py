@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from odradek.broker.coordinator.group.group import Group
+from odradek.broker.coordinator.group.group_state import GroupState
 from odradek.broker.coordinator.group.membership import Membership
 from odradek.broker.coordinator.group.offsets import GroupOffsets
 from odradek.broker.coordinator.group.records import GROUP_METADATA, group_tombstone, read_group, read_group_id
-from odradek.broker.coordinator.group.state import GroupState
 from odradek.broker.coordinator.record import CoordinatorRecord
 from odradek.broker.coordinator.shard import Decision
 from odradek.protocol.errors import ErrorCode, MalformedMessage, ProtocolError

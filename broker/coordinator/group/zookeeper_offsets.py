@@ -8,7 +8,7 @@ Source: Kafka's `KafkaZkClient` (setOrCreateConsumerOffset, getConsumerOffset), 
 
 from __future__ import annotations
 
-from odradek.broker.controller.metadata_store import BadArguments, EntryExists, MetadataStore, NoEntry, StoreUnavailable
+from odradek.broker.metadata_store.interface import BadArguments, EntryExists, MetadataStore, NoEntry, StoreUnavailable
 from odradek.protocol.errors import ErrorCode, ProtocolError
 
 CONSUMERS = "/consumers"

@@ -24,10 +24,9 @@ import structlog
 
 from odradek.broker.coordinator.shard import Decision, Runtime, StartRuntime
 from odradek.broker.coordinator.transaction import rules
-from odradek.broker.coordinator.transaction.markers import Completion, Later, Markers, MarkerWriter
+from odradek.broker.coordinator.transaction.marker_writing import Completion, Later, MarkerWriter, MarkerWriting
 from odradek.broker.coordinator.transaction.records import transaction_record
 from odradek.broker.coordinator.transaction.shard import TransactionShard
-from odradek.broker.coordinator.transaction.state import BY_LABEL
 from odradek.broker.coordinator.transaction.state_change_log import Soon, StateChangeLog
 from odradek.broker.coordinator.transaction.transaction import (
     NO_PRODUCER_EPOCH,
@@ -35,6 +34,7 @@ from odradek.broker.coordinator.transaction.transaction import (
     Transaction,
     Transit,
 )
+from odradek.broker.coordinator.transaction.transaction_state import BY_LABEL
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.timer import Clock
@@ -83,7 +83,7 @@ class TransactionCoordinator:
         self._state_changes = StateChangeLog(soon)
         self.own_logs = own_logs
         """Writes markers to the partitions that this broker leads."""
-        self.markers = Markers(leader_of=leader_of, writer_to=writer_to, later=later, on_written=self._complete)
+        self.markers = MarkerWriting(leader_of=leader_of, writer_to=writer_to, later=later, on_written=self._complete)
         self.completions_to_retry = 0
         """The number of completions to retry because their append failed (Kafka: LogAppendRetryQueueSize)."""
         self.runtime: Runtime = start_runtime(self._new_shard)

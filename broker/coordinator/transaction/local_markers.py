@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from odradek.broker.coordinator.transaction.markers import Marker, OnWritten
+from odradek.broker.coordinator.transaction.marker_writing import Marker, OnWritten
 from odradek.broker.coordinator.transaction.state_change_log import Soon
 from odradek.protocol.topic_partition import TopicPartition
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 import structlog
 
 from odradek.broker.background.tasks import Spawn
-from odradek.broker.coordinator.transaction.markers import Marker, OnWritten
+from odradek.broker.coordinator.transaction.marker_writing import Marker, OnWritten
 from odradek.broker.peers.network_errors import NetworkError
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.transactions import WriteTxnMarkersRequest

@@ -15,17 +15,17 @@ from __future__ import annotations
 
 from collections.abc import Set
 
-from odradek.broker.coordinator.transaction.state import (
-    COMPLETE_ABORT,
-    COMPLETE_COMMIT,
-    ONGOING,
-)
 from odradek.broker.coordinator.transaction.transaction import (
     LARGEST_EPOCH,
     NO_PRODUCER_EPOCH,
     ProducerIdAndEpoch,
     Transaction,
     Transit,
+)
+from odradek.broker.coordinator.transaction.transaction_state import (
+    COMPLETE_ABORT,
+    COMPLETE_COMMIT,
+    ONGOING,
 )
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.topic_partition import TopicPartition

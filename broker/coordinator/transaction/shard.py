@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 from odradek.broker.coordinator.record import CoordinatorRecord
 from odradek.broker.coordinator.transaction.records import read_transaction
-from odradek.broker.coordinator.transaction.state import ONGOING
 from odradek.broker.coordinator.transaction.transaction import Transaction
+from odradek.broker.coordinator.transaction.transaction_state import ONGOING
 
 
 class TransactionShard:

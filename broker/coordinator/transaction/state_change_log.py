@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import structlog
 
-from odradek.broker.coordinator.transaction.state import ONGOING, TransactionState
 from odradek.broker.coordinator.transaction.transaction import Transit
+from odradek.broker.coordinator.transaction.transaction_state import ONGOING, TransactionState
 
 log = structlog.get_logger("coordinator.transaction")
 

@@ -18,8 +18,8 @@ from odradek.broker.coordinator.shard import Decision
 from odradek.broker.coordinator.transaction.coordinator import TransactionCoordinator
 from odradek.broker.coordinator.transaction.records import tombstone
 from odradek.broker.coordinator.transaction.shard import TransactionShard
-from odradek.broker.coordinator.transaction.state import DEAD
 from odradek.broker.coordinator.transaction.transaction import Transaction
+from odradek.broker.coordinator.transaction.transaction_state import DEAD
 from odradek.protocol.errors import ProtocolError
 
 IDS_PER_STEP = 1000

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Set
 from typing import NamedTuple
 
-from odradek.broker.coordinator.transaction.state import (
+from odradek.broker.coordinator.transaction.transaction_state import (
     COMPLETION,
     DEAD,
     EMPTY,

@@ -5,7 +5,7 @@ import pytest
 
 from odradek.broker.admin.client import AdminClient, parse_addresses
 from odradek.broker.admin.transactions import TransactionAdmin
-from odradek.broker.controller.state import NewPartitions, NewTopic
+from odradek.broker.controller.topic_planner import NewPartitions, NewTopic
 from odradek.broker.peers.network_errors import NodeUnreachable
 from odradek.broker.testing import in_process_broker
 from odradek.protocol.errors import ErrorCode, ProtocolError

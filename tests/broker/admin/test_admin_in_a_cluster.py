@@ -11,7 +11,7 @@ import pytest
 from odradek.broker.admin.client import AdminClient
 from odradek.broker.admin.groups import GroupAdmin
 from odradek.broker.admin.transactions import TransactionAdmin
-from odradek.broker.controller.state import NewPartitions, NewTopic
+from odradek.broker.controller.topic_planner import NewPartitions, NewTopic
 from odradek.broker.peers.network_client import NetworkClient
 from odradek.broker.peers.network_errors import Disconnected, NodeUnreachable
 from odradek.broker.testing import Cluster, in_process_cluster

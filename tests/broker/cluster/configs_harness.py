@@ -12,11 +12,11 @@ from uuid import UUID
 from odradek.broker.background.stepwise import Steps
 from odradek.broker.background.turns import Turns
 from odradek.broker.cluster.dynamic_configs import DynamicConfigs
-from odradek.broker.controller import znodes
-from odradek.broker.controller.embedded_store import EmbeddedMetadataStore
-from odradek.broker.controller.metadata_store import MetadataStore
-from odradek.broker.controller.start_up import make_persistent_entries
 from odradek.broker.metadata.metadata_cache import MetadataCache, PartitionState, TopicMetadata
+from odradek.broker.metadata_store import znodes
+from odradek.broker.metadata_store.embedded_store import EmbeddedMetadataStore
+from odradek.broker.metadata_store.interface import MetadataStore
+from odradek.broker.metadata_store.start_up import make_persistent_entries
 from odradek.broker.settings.config import BrokerConfig
 from odradek.storage.log_config import LogConfig
 from odradek.timer import ManualClock

@@ -12,10 +12,10 @@ import pytest
 
 from odradek.broker.background.background import Background
 from odradek.broker.cluster.registration import BrokerRegistration
-from odradek.broker.controller import znodes
-from odradek.broker.controller.shared_store import SharedStore
-from odradek.broker.controller.start_up import open_store
 from odradek.broker.metadata.metadata_cache import BrokerInfo, PartitionState
+from odradek.broker.metadata_store import znodes
+from odradek.broker.metadata_store.shared.shared_store import SharedStore
+from odradek.broker.metadata_store.start_up import open_store
 from odradek.broker.server import Broker
 from odradek.broker.settings.config import BrokerConfig
 from odradek.protocol.errors import ErrorCode

@@ -10,11 +10,11 @@ import pytest
 
 from odradek.broker.background.stepwise import Steps
 from odradek.broker.cluster.dynamic_configs import CHANGE_EXPIRATION_MS
-from odradek.broker.controller import znodes
-from odradek.broker.controller.metadata_store import Create
-from odradek.broker.controller.shared_store import SharedStore
-from odradek.broker.controller.start_up import make_persistent_entries
-from odradek.broker.controller.state import MOST_CONFIG_BYTES
+from odradek.broker.controller.topic_operations import MOST_CONFIG_BYTES
+from odradek.broker.metadata_store import znodes
+from odradek.broker.metadata_store.interface import Create
+from odradek.broker.metadata_store.shared.shared_store import SharedStore
+from odradek.broker.metadata_store.start_up import make_persistent_entries
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.timer import ManualClock
 from tests.broker.cluster.configs_harness import TOPIC, ConfigsHarness, SingleNode, to

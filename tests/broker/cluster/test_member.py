@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.controller.shared_store import SharedStore
-from odradek.broker.controller.state import NewTopic
+from odradek.broker.controller.topic_planner import NewTopic
+from odradek.broker.metadata_store.shared.shared_store import SharedStore
 from odradek.broker.server import Broker
 from odradek.broker.settings.config import BrokerConfig
 from odradek.protocol.messages.fetch import FetchRequest

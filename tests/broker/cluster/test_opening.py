@@ -13,11 +13,11 @@ from uuid import UUID
 import pytest
 
 from odradek.broker.cluster.known_topics import KnownTopics
-from odradek.broker.controller import znodes
-from odradek.broker.controller.metadata_store import ConnectionLost, Create, StoreUnavailable
-from odradek.broker.controller.shared_store import SharedStore
-from odradek.broker.controller.start_up import open_store
 from odradek.broker.metadata.metadata_cache import PartitionState
+from odradek.broker.metadata_store import znodes
+from odradek.broker.metadata_store.interface import ConnectionLost, Create, StoreUnavailable
+from odradek.broker.metadata_store.shared.shared_store import SharedStore
+from odradek.broker.metadata_store.start_up import open_store
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.timer import ManualClock
 from tests.broker.cluster.configs_harness import ConfigsHarness, to

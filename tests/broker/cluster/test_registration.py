@@ -9,11 +9,11 @@ import pytest
 
 from odradek.broker.background.background import Background
 from odradek.broker.cluster.registration import BrokerIdInUse, BrokerRegistration
-from odradek.broker.controller import znodes
-from odradek.broker.controller.embedded_store import EmbeddedMetadataStore
-from odradek.broker.controller.metadata_store import ConnectionLost, Create, Entry, MetadataStore
-from odradek.broker.controller.shared_store import SharedStore, no_delay
 from odradek.broker.metadata.metadata_cache import BrokerEndpoint, BrokerInfo
+from odradek.broker.metadata_store import znodes
+from odradek.broker.metadata_store.embedded_store import EmbeddedMetadataStore
+from odradek.broker.metadata_store.interface import ConnectionLost, Create, Entry, MetadataStore
+from odradek.broker.metadata_store.shared.shared_store import SharedStore, no_delay
 from odradek.timer import ManualClock
 from tests.broker.controller.harness import DIRECTORY, store_disk
 from tests.broker.controller.virtual_time import in_virtual_time, run_in_virtual_time

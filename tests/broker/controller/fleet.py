@@ -15,13 +15,13 @@ from typing import Any, TypeVar
 
 from odradek.broker.background.background import Background
 from odradek.broker.cluster.registration import BrokerRegistration
-from odradek.broker.controller import znodes
 from odradek.broker.controller.controller import Controller
-from odradek.broker.controller.shared_session import SharedSession
-from odradek.broker.controller.shared_store import SharedStore
-from odradek.broker.controller.start_up import open_store
-from odradek.broker.controller.state import NewTopic, PlannedTopic
+from odradek.broker.controller.topic_planner import NewTopic, PlannedTopic
 from odradek.broker.metadata.metadata_cache import BrokerEndpoint, BrokerInfo, PartitionState
+from odradek.broker.metadata_store import znodes
+from odradek.broker.metadata_store.shared.session import SharedSession
+from odradek.broker.metadata_store.shared.shared_store import SharedStore
+from odradek.broker.metadata_store.start_up import open_store
 from odradek.broker.peers.network_errors import NodeUnreachable
 from odradek.broker.settings.config import BrokerConfig
 from odradek.protocol.errors import ErrorCode, ProtocolError

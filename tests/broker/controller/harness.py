@@ -12,9 +12,9 @@ from odradek.broker.background.stepwise import Steps
 from odradek.broker.cluster.registration import BrokerRegistration
 from odradek.broker.controller.control_channels import ControlTarget
 from odradek.broker.controller.controller import Controller
-from odradek.broker.controller.embedded_store import EmbeddedMetadataStore
-from odradek.broker.controller.start_up import open_store
 from odradek.broker.metadata.metadata_cache import BrokerEndpoint, BrokerInfo
+from odradek.broker.metadata_store.embedded_store import EmbeddedMetadataStore
+from odradek.broker.metadata_store.start_up import open_store
 from odradek.broker.settings.config import BrokerConfig
 from odradek.purgatory import CompletionQueue, DelayedOperationPurgatory
 from odradek.timer import ManualClock, SystemTimer

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.controller import znodes
 from odradek.broker.metadata.metadata_cache import NO_LEADER
+from odradek.broker.metadata_store import znodes
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.replica_control import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 from odradek.protocol.topic_partition import TopicPartition

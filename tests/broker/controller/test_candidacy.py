@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.controller import znodes
-from odradek.broker.controller.metadata_store import Create, Delete, Set
-from odradek.broker.controller.state import NewTopic
+from odradek.broker.controller.topic_planner import NewTopic
+from odradek.broker.metadata_store import znodes
+from odradek.broker.metadata_store.interface import Create, Delete, Set
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.replica_control import UpdateMetadataRequest
 from odradek.protocol.topic_partition import TopicPartition

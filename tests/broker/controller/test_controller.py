@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.controller import znodes
-from odradek.broker.controller.metadata_store import Create, StoreUnavailable
-from odradek.broker.controller.start_up import ClusterIdMismatch, open_store
-from odradek.broker.controller.state import NewPartitions, NewTopic
+from odradek.broker.controller.topic_planner import NewPartitions, NewTopic
 from odradek.broker.metadata.metadata_cache import NO_LEADER
+from odradek.broker.metadata_store import znodes
+from odradek.broker.metadata_store.interface import Create, StoreUnavailable
+from odradek.broker.metadata_store.start_up import ClusterIdMismatch, open_store
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.replica_control import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 from odradek.protocol.topic_partition import TopicPartition

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.controller import znodes
 from odradek.broker.controller.elections import ElectionType
-from odradek.broker.controller.metadata_store import MetadataStore, Operation, Outcome
-from odradek.broker.controller.state import NewPartitions
+from odradek.broker.controller.topic_planner import NewPartitions
+from odradek.broker.metadata_store import znodes
+from odradek.broker.metadata_store.interface import MetadataStore, Operation, Outcome
 from odradek.protocol.topic_partition import TopicPartition
 from tests.broker.controller.fleet import SESSION_TIMEOUT_MS, Fleet, FleetNode
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from odradek.broker.controller import znodes
 from odradek.broker.controller.isr_changes import altered
 from odradek.broker.metadata.metadata_cache import PartitionState
+from odradek.broker.metadata_store import znodes
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.replica_control import AlterPartitionRequest, UpdateMetadataRequest
 from odradek.protocol.topic_partition import TopicPartition

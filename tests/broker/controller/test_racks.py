@@ -7,7 +7,7 @@ import uuid
 
 import pytest
 
-from odradek.broker.controller.state import NewPartitions, NewTopic, Planner
+from odradek.broker.controller.topic_planner import NewPartitions, NewTopic, Planner
 from odradek.broker.metadata.metadata_cache import BrokerInfo, MetadataCache, PartitionState
 from odradek.protocol.errors import ErrorCode, ProtocolError
 

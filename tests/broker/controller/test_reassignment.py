@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from odradek.broker.controller.partition_states import unled
-from odradek.broker.controller.reassignment import (
+from odradek.broker.controller.reassignment_decisions import (
     begun,
     cancelled,
     check_target,

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from odradek.broker.controller import znodes
-from odradek.broker.controller.metadata_store import Create
-from odradek.broker.controller.state import NewPartitions, NewTopic
+from odradek.broker.controller.topic_planner import NewPartitions, NewTopic
+from odradek.broker.metadata_store import znodes
+from odradek.broker.metadata_store.interface import Create
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.replica_control import LeaderAndIsrRequest
 from odradek.protocol.topic_partition import TopicPartition

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from odradek.broker.controller import znodes
-from odradek.broker.controller.metadata_store import Create, Delete
+from odradek.broker.metadata_store import znodes
+from odradek.broker.metadata_store.interface import Create, Delete
 from odradek.protocol.topic_partition import TopicPartition
 from tests.broker.controller.fleet import Fleet
 

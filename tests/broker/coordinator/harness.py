@@ -12,7 +12,7 @@ from typing import Any
 from odradek.broker.coordinator.record import CoordinatorRecord
 from odradek.broker.coordinator.runtime import CoordinatorRuntime, RuntimeSettings
 from odradek.broker.coordinator.shard import Decision
-from odradek.broker.replica.partition import Partition
+from odradek.broker.replica.partition.partition import Partition
 from odradek.protocol.control_records import ControlType
 from odradek.protocol.errors import ProtocolError
 from odradek.protocol.records import build_end_transaction_marker

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from odradek.broker.controller.state import NewPartitions
+from odradek.broker.controller.topic_planner import NewPartitions
 from odradek.broker.coordinator.java_hash import partition_for
 from odradek.broker.coordinator.runtime import RuntimeSettings
 from odradek.broker.metadata.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC

@@ -16,8 +16,8 @@ from odradek.broker.coordinator.record import CoordinatorRecord
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.records import Compression, Record, build_batch
 from odradek.protocol.topic_partition import TopicPartition
-from odradek.storage.recovery import open_log
-from odradek.storage.segment import LogSegment
+from odradek.storage.log.recovery import open_log
+from odradek.storage.segment.segment import LogSegment
 from tests.broker.coordinator.harness import (
     PARTITION,
     TOPIC,

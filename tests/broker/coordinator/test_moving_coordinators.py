@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from odradek.broker.coordinator.loading import RECORDS_PER_SLICE
 from odradek.broker.coordinator.record import CoordinatorRecord
 from odradek.broker.coordinator.shard import Decision
-from odradek.broker.replica.partition import Partition
+from odradek.broker.replica.partition.partition import Partition
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.records import Record, build_batch
 from odradek.storage.log_config import LogConfig

@@ -14,7 +14,7 @@ from odradek.broker.coordinator.group.offset_records import offset_value, read_o
 from odradek.broker.coordinator.group.records import group_metadata_record, read_group, read_group_id
 from odradek.broker.coordinator.record import CoordinatorRecord, encode_key
 from odradek.broker.coordinator.transaction.records import read_transaction, transaction_record
-from odradek.broker.coordinator.transaction.state import EMPTY, TransactionState
+from odradek.broker.coordinator.transaction.transaction_state import EMPTY, TransactionState
 from odradek.protocol.errors import MalformedMessage
 from odradek.protocol.messages.group_records import GroupMetadataKey
 from odradek.protocol.messages.transaction_records import TransactionLogKey

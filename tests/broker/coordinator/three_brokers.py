@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from odradek.broker.controller.shared_store import SharedStore
 from odradek.broker.coordinator.java_hash import partition_for
 from odradek.broker.metadata.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC
+from odradek.broker.metadata_store.shared.shared_store import SharedStore
 from odradek.broker.peers.network_client import NetworkClient
 from odradek.broker.server import Broker
 from odradek.broker.settings.config import BrokerConfig

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from kafka import KafkaAdminClient
 
-from odradek.broker.controller.state import NewTopic
+from odradek.broker.controller.topic_planner import NewTopic
 from odradek.broker.testing import BrokerThread
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.cluster import DescribeClusterRequest

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.controller.state import NewTopic
+from odradek.broker.controller.topic_planner import NewTopic
 from odradek.broker.server import Broker
 from odradek.broker.testing import in_process_broker
 from odradek.protocol.errors import ErrorCode

@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from odradek.broker.controller.state import NewTopic
+from odradek.broker.controller.topic_planner import NewTopic
 from odradek.broker.metadata.metadata_cache import BrokerEndpoint, BrokerInfo
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse

@@ -9,8 +9,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from odradek.broker.background.background import Background
-from odradek.broker.controller.embedded_store import EmbeddedMetadataStore
-from odradek.broker.controller.state import NewTopic
+from odradek.broker.controller.topic_planner import NewTopic
+from odradek.broker.metadata_store.embedded_store import EmbeddedMetadataStore
 from odradek.broker.peers.inter_broker_protocol import BROKER_SOFTWARE
 from odradek.broker.peers.network_client import NetworkClient
 from odradek.broker.peers.network_errors import Disconnected

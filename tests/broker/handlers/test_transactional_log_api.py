@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.controller.state import NewTopic
+from odradek.broker.controller.topic_planner import NewTopic
 from odradek.broker.metrics.families import FAMILIES
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.configs import IncrementalAlterConfigsRequest
@@ -19,7 +19,7 @@ from odradek.protocol.messages.producers import DescribeProducersRequest, InitPr
 from odradek.protocol.messages.transactions import AddPartitionsToTxnRequest, EndTxnRequest, WriteTxnMarkersRequest
 from odradek.protocol.records import Record, build_batch
 from odradek.protocol.topic_partition import TopicPartition
-from odradek.storage.log import Log
+from odradek.storage.log.log import Log
 from tests.broker.handlers.api_client import Api, api_of_a_broker
 
 ID = "copier"

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from odradek.broker.coordinator.java_hash import java_string_hash
-from odradek.broker.coordinator.transaction.state import BY_LABEL
 from odradek.broker.coordinator.transaction.transaction import LARGEST_EPOCH
+from odradek.broker.coordinator.transaction.transaction_state import BY_LABEL
 from odradek.broker.metrics.families import FAMILIES
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.fetch import FetchRequest

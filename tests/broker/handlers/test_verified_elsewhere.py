@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from odradek.broker.replica.verification import Question
+from odradek.broker.replica.leader.verification import Question
 from odradek.broker.server import Broker
 from odradek.broker.testing import in_process_broker
 from odradek.protocol.append_allowance import TURN_BYTES

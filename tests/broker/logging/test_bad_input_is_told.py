@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import structlog.testing
 
-from odradek.broker.controller.state import NewTopic
+from odradek.broker.controller.topic_planner import NewTopic
 from odradek.broker.handlers.item_faults import LONGEST_ITEM, MOST_ITEMS, ORDINARY, item_faults
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import ErrorCode

@@ -8,12 +8,12 @@ from contextlib import asynccontextmanager
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from odradek.broker.controller.metadata_store import Operation, Outcome
-from odradek.broker.controller.state import NewTopic
+from odradek.broker.controller.topic_planner import NewTopic
+from odradek.broker.metadata_store.interface import Operation, Outcome
 from odradek.broker.metrics.exposition import SAMPLES_PER_CHUNK, Exposition, RequestTimes, quantile_ms
 from odradek.broker.metrics.families import FAMILIES, TOTAL
 from odradek.broker.metrics.server import MAX_HEAD_BYTES, MetricsServer
-from odradek.broker.replica.topic_stats import AllTopicStats
+from odradek.broker.replica.partition.topic_stats import AllTopicStats
 from odradek.broker.requests.request_metrics import (
     FINE_TIMES,
     TIME_BUCKETS,

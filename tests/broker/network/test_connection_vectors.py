@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.controller.state import NewTopic
+from odradek.broker.controller.topic_planner import NewTopic
 from odradek.broker.metadata.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC
 from odradek.broker.testing import in_process_broker
 from odradek.protocol.api_keys import ApiKey

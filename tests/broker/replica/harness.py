@@ -13,25 +13,25 @@ from typing import Any
 from odradek.broker.background.stepwise import finished
 from odradek.broker.background.turns import Turns
 from odradek.broker.metadata.metadata_cache import PartitionState
-from odradek.broker.replica.append_result import PartitionAppendResult
-from odradek.broker.replica.fetch_context import FetchContext
-from odradek.broker.replica.fetch_params import FetchParams
-from odradek.broker.replica.fetch_session import FetchTarget
-from odradek.broker.replica.fetch_session_cache import FetchSessionCache
-from odradek.broker.replica.partition import Partition
+from odradek.broker.replica.fetch.fetch_context import FetchContext
+from odradek.broker.replica.fetch.fetch_params import FetchParams
+from odradek.broker.replica.fetch.fetch_session import FetchTarget
+from odradek.broker.replica.fetch.fetch_session_cache import FetchSessionCache
+from odradek.broker.replica.leader.append_result import PartitionAppendResult
+from odradek.broker.replica.partition.partition import Partition
 from odradek.broker.replica.replica_manager import ReplicaManager, ReplicaSettings
 from odradek.protocol.messages.fetch import FetchResponse
 from odradek.protocol.records import Record, build_batch
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.purgatory import CompletionQueue
+from odradek.storage.directories.log_checkpoints import LogCheckpoints
+from odradek.storage.directories.log_moves import LogMoves
+from odradek.storage.directories.registry import LogRegistry
 from odradek.storage.files import Buffer, OsFiles
-from odradek.storage.log import Log
-from odradek.storage.log_checkpoints import LogCheckpoints
+from odradek.storage.log.log import Log
+from odradek.storage.log.recovery import open_log
 from odradek.storage.log_config import LogConfig
-from odradek.storage.log_moves import LogMoves
 from odradek.storage.log_offsets import TimestampOffset
-from odradek.storage.log_registry import LogRegistry
-from odradek.storage.recovery import open_log
 from odradek.timer import ManualClock, SystemTimer
 
 TOPIC_ID = uuid.UUID(int=1)

@@ -17,9 +17,9 @@ from odradek.broker.handlers.fetch import FetchHandler
 from odradek.broker.handlers.list_offsets import ListOffsetsHandler
 from odradek.broker.metadata.metadata_cache import MetadataCache, PartitionState
 from odradek.broker.peers.inter_broker_protocol import INTER_BROKER_VERSIONS
-from odradek.broker.replica.fetch_session_cache import FetchSessionCache
-from odradek.broker.replica.fetcher import Fetcher
-from odradek.broker.replica.fetcher_actions import (
+from odradek.broker.replica.fetch.fetch_session_cache import FetchSessionCache
+from odradek.broker.replica.follower.fetcher import Fetcher
+from odradek.broker.replica.follower.fetcher_actions import (
     Action,
     Fetch,
     FlushLogs,
@@ -27,12 +27,12 @@ from odradek.broker.replica.fetcher_actions import (
     TruncateLogs,
     Wait,
 )
-from odradek.broker.replica.fetcher_settings import FetcherSettings
-from odradek.broker.replica.fetcher_state import FetchFrom
-from odradek.broker.replica.isr import IsrProposal
-from odradek.broker.replica.partition import Partition
+from odradek.broker.replica.follower.fetcher_settings import FetcherSettings
+from odradek.broker.replica.follower.fetcher_state import FetchFrom
+from odradek.broker.replica.partition.isr import IsrProposal
+from odradek.broker.replica.partition.partition import Partition
+from odradek.broker.replica.partition.replication import Replication
 from odradek.broker.replica.replica_manager import ReplicaManager, ReplicaSettings
-from odradek.broker.replica.replication import Replication
 from odradek.broker.requests.endpoint import Endpoint
 from odradek.broker.requests.request_bound import RequestBound
 from odradek.broker.requests.request_context import ConnectionInfo, PendingResponse, RequestContext
@@ -44,11 +44,11 @@ from odradek.protocol.messages.list_offsets import ListOffsetsRequest, ListOffse
 from odradek.protocol.records import iter_batches, read_records
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.purgatory import CompletionQueue
+from odradek.storage.directories.log_manager import LogManager
 from odradek.storage.files import Files
-from odradek.storage.log import Log
+from odradek.storage.log.log import Log
+from odradek.storage.log.truncation import Target
 from odradek.storage.log_config import LogConfig
-from odradek.storage.log_manager import LogManager
-from odradek.storage.truncation import Target
 from odradek.timer import ManualClock, SystemTimer
 from tests.broker.replica.harness import ManualThreads, UnsyncedFiles
 from tests.memory_files import ForgetfulFiles

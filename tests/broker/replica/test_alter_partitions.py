@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from odradek.broker.replica import alter_partitions
-from odradek.broker.replica.alter_partitions import FIRST_PAUSE_MS, LONGEST_PAUSE_MS
-from odradek.broker.replica.partition import Partition
+from odradek.broker.replica.leader import isr_proposals as alter_partitions
+from odradek.broker.replica.leader.isr_proposals import FIRST_PAUSE_MS, LONGEST_PAUSE_MS
+from odradek.broker.replica.partition.partition import Partition
 from odradek.protocol.compiler import decode, encode
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.replica_control import AlterPartitionRequest, AlterPartitionResponse

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.replica.fetch_params import FetchIsolation, FetchParams
-from odradek.broker.replica.fetch_session import MAX_INT32, FetchTarget, next_epoch
-from odradek.broker.replica.fetch_session_cache import FetchSessionCache
+from odradek.broker.replica.fetch.fetch_params import FetchIsolation, FetchParams
+from odradek.broker.replica.fetch.fetch_session import MAX_INT32, FetchTarget, next_epoch
+from odradek.broker.replica.fetch.fetch_session_cache import FetchSessionCache
 from odradek.protocol.compiler import encode
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.topic_partition import TopicPartition

@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 
 from odradek.broker.background.stepwise import finished
-from odradek.broker.replica.fetcher import FIRST_DELAY_MS, Fetcher
-from odradek.broker.replica.fetcher_actions import Fetch, FlushLogs, ListOffsets, TruncateLogs, Wait
-from odradek.broker.replica.fetcher_settings import FetcherSettings
-from odradek.broker.replica.fetcher_state import MOVES, FetchFrom, Followed, FollowerState
+from odradek.broker.replica.follower.fetcher import FIRST_DELAY_MS, Fetcher
+from odradek.broker.replica.follower.fetcher_actions import Fetch, FlushLogs, ListOffsets, TruncateLogs, Wait
+from odradek.broker.replica.follower.fetcher_settings import FetcherSettings
+from odradek.broker.replica.follower.fetcher_state import MOVES, FetchFrom, Followed, FollowerState
 from odradek.broker.settings.config import BrokerConfig
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.fetch import FetchResponse
 from odradek.protocol.messages.list_offsets import ListOffsetsResponse
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.storage.log.truncation import StartOver, Truncate
 from odradek.storage.log_config import LogConfig
-from odradek.storage.truncation import StartOver, Truncate
 from tests.broker.replica.replicas import AT_ONCE, BACKOFF_MS, KEY, TOPIC_ID, Replica, same
 
 OTHER = TopicPartition("orders", 1)

@@ -10,10 +10,10 @@ import random
 
 import pytest
 
-from odradek.broker.replica.fetcher_actions import Fetch, TruncateLogs
+from odradek.broker.replica.follower.fetcher_actions import Fetch, TruncateLogs
 from odradek.protocol.messages.fetch import FetchResponse
 from odradek.storage.files import Buffer
-from odradek.storage.truncation import Truncate
+from odradek.storage.log.truncation import Truncate
 from tests.broker.replica.replicas import KEY, Replica, same
 
 

@@ -7,11 +7,11 @@ import uuid
 
 import pytest
 
-from odradek.broker.replica.fetch_params import FetchParams
-from odradek.broker.replica.fetch_session import FetchTarget, Targets
-from odradek.broker.replica.fetch_session_cache import FetchSessionCache
-from odradek.broker.replica.fetch_session_client import FetchSessionClient, SessionRequest
-from odradek.broker.replica.fetcher_state import Position
+from odradek.broker.replica.fetch.fetch_params import FetchParams
+from odradek.broker.replica.fetch.fetch_session import FetchTarget, Targets
+from odradek.broker.replica.fetch.fetch_session_cache import FetchSessionCache
+from odradek.broker.replica.follower.fetch_session_client import FetchSessionClient, SessionRequest
+from odradek.broker.replica.follower.fetcher_state import Position
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.fetch import FetchResponse
 from odradek.protocol.topic_partition import TopicPartition

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from odradek.broker.replica.fetch_session import UNRESOLVED, FetchTarget
+from odradek.broker.replica.fetch.fetch_session import UNRESOLVED, FetchTarget
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.fetch import FetchResponse
 from odradek.protocol.topic_partition import TopicPartition

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.replica.fetch_session import FetchTarget
+from odradek.broker.replica.fetch.fetch_session import FetchTarget
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.records import iter_batches
 from odradek.protocol.topic_partition import TopicPartition

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.replica.fetch_session import FetchTarget
-from odradek.broker.replica.isr import CommittedIsr
-from odradek.broker.replica.partition import Partition
+from odradek.broker.replica.fetch.fetch_session import FetchTarget
+from odradek.broker.replica.partition.isr import CommittedIsr
+from odradek.broker.replica.partition.partition import Partition
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
 from tests.broker.replica.harness import Fetched, ReplicaHarness, later

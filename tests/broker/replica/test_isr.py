@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from odradek.broker.background.stepwise import finished
-from odradek.broker.replica.isr import CommittedIsr, IsrProposal
-from odradek.broker.replica.partition import Partition
+from odradek.broker.replica.partition.isr import CommittedIsr, IsrProposal
+from odradek.broker.replica.partition.partition import Partition
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
 from tests.broker.replica.harness import T0, ReplicaHarness, later

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from odradek.broker.background.turns import Turns
-from odradek.broker.replica import large_appends
-from odradek.broker.replica.append_result import PartitionAppendResult
-from odradek.broker.replica.appends import UnfinishedAppends
-from odradek.broker.replica.large_appends import LargeAppends
+from odradek.broker.replica.leader import large_appends
+from odradek.broker.replica.leader.append_result import PartitionAppendResult
+from odradek.broker.replica.leader.appends import UnfinishedAppends
+from odradek.broker.replica.leader.large_appends import LargeAppends
 from odradek.protocol.append_allowance import APPEND_BYTES, TURN_BYTES
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.records import Compression, iter_batches, read_records

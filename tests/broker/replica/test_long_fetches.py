@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from odradek.broker.background.stepwise import finished
-from odradek.broker.replica import fetches
-from odradek.broker.replica.fetch_params import FetchParams
-from odradek.broker.replica.fetch_session import FetchTarget
-from odradek.broker.replica.fetches import TARGETS_AT_ONCE
+from odradek.broker.replica.fetch import fetches
+from odradek.broker.replica.fetch.fetch_params import FetchParams
+from odradek.broker.replica.fetch.fetch_session import FetchTarget
+from odradek.broker.replica.fetch.fetches import TARGETS_AT_ONCE
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
 from tests.broker.replica.harness import ReplicaHarness

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import pytest
 import structlog
 
-from odradek.broker.replica.fetch_session import FetchTarget
+from odradek.broker.replica.fetch.fetch_session import FetchTarget
 from odradek.protocol.control_records import Marker
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.plain_batch import build_plain_marker

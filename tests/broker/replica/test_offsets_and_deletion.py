@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from odradek.broker.background.stepwise import finished
-from odradek.broker.replica.fetch_session import FetchTarget
-from odradek.broker.replica.partition_offsets import (
+from odradek.broker.replica.fetch.fetch_session import FetchTarget
+from odradek.broker.replica.partition.partition_offsets import (
     EARLIEST,
     EARLIEST_LOCAL,
     LATEST,
@@ -19,7 +19,7 @@ from odradek.broker.replica.partition_offsets import (
 )
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
-from odradek.storage.retention import SEGMENTS_PER_STEP
+from odradek.storage.log.retention import SEGMENTS_PER_STEP
 from tests.broker.replica.harness import T0, ReplicaHarness
 
 HIGH_WATERMARK = -1

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.replica.partition import Partition
+from odradek.broker.replica.partition.partition import Partition
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.storage.checkpoint import read_epochs
 from tests.broker.replica.harness import T0, ReplicaHarness, later

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.replica.fetch_session import FetchTarget
+from odradek.broker.replica.fetch.fetch_session import FetchTarget
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
 from tests.broker.replica.harness import T0, ReplicaHarness, later

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from odradek.broker.replica.verification import Question, TransactionVerification
+from odradek.broker.replica.leader.verification import Question, TransactionVerification
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
 from tests.broker.replica.harness import T0, ReplicaHarness, later

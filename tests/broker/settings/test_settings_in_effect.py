@@ -10,7 +10,7 @@ import socket
 
 import pytest
 
-from odradek.broker.controller.state import NewTopic
+from odradek.broker.controller.topic_planner import NewTopic
 from odradek.broker.network.connection_limits import ConnectionLimits
 from odradek.broker.peers.network_client import NetworkClient
 from odradek.broker.settings import BROKER, TOPIC

@@ -16,7 +16,7 @@ from odradek.storage.cleaner.candidates import clean_job, log_to_clean
 from odradek.storage.cleaner.cleaner import clean_steps
 from odradek.storage.cleaner.job import CleanDone, CleanedGroup, CleanJob
 from odradek.storage.cleaner.swap import replace_segments
-from odradek.storage.log import Log
+from odradek.storage.log.log import Log
 from tests.storage.small_logs import NOW
 
 PLENTY = 64 << 20

@@ -11,7 +11,7 @@ from odradek.storage.cleaner.candidates import log_to_clean
 from odradek.storage.cleaner.cleaner import clean_steps, group_segments
 from odradek.storage.cleaner.job import SourceSegment, UncleanableLog
 from odradek.storage.cleaner.swap import replace_segments
-from odradek.storage.log import Log
+from odradek.storage.log.log import Log
 from odradek.timer import ManualClock
 from tests.memory_files import ForgetfulFiles
 from tests.storage.cleaner.clean_logs import batches, clean, contents, end_transaction, job_of, put, seal

@@ -13,7 +13,7 @@ from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.checkpoint import CLEANER_OFFSET, read_offsets
 from odradek.storage.cleaner.candidates import log_to_clean
 from odradek.storage.files import OsFiles
-from odradek.storage.log import Log
+from odradek.storage.log.log import Log
 from tests.spawned_broker import free_port_beside_another
 from tests.storage.cleaner.clean_logs import batches, clean, contents, end_transaction, put, seal
 from tests.storage.small_logs import NOW, open_small

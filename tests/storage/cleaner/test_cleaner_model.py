@@ -12,7 +12,7 @@ import pytest
 
 from odradek.protocol.records import ControlType, read_control_type
 from odradek.storage.cleaner.candidates import log_to_clean
-from odradek.storage.log import Log
+from odradek.storage.log.log import Log
 from tests.memory_files import ForgetfulFiles
 from tests.soak import rounds
 from tests.storage.cleaner.clean_logs import batches, clean, contents, end_transaction, put, seal

@@ -7,13 +7,13 @@ from random import Random
 from typing import Any
 
 from odradek.broker.coordinator.group.group import Group
+from odradek.broker.coordinator.group.group_state import GroupState
 from odradek.broker.coordinator.group.join import Joining
 from odradek.broker.coordinator.group.membership import GroupWaits, Membership, Syncing
 from odradek.broker.coordinator.group.offsets import GroupOffsets
 from odradek.broker.coordinator.group.responses import join_refused
 from odradek.broker.coordinator.group.settings import GroupSettings
 from odradek.broker.coordinator.group.shard import GroupShard
-from odradek.broker.coordinator.group.state import GroupState
 from odradek.broker.coordinator.record import CoordinatorRecord
 from odradek.broker.coordinator.shard import AppendFailed, Decision
 from odradek.protocol.compiler import encode_versioned

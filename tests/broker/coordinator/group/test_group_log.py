@@ -4,7 +4,7 @@ import json
 
 from structlog.testing import capture_logs
 
-from odradek.broker.coordinator.group.state import TRANSITIONS
+from odradek.broker.coordinator.group.group_state import TRANSITIONS
 from tests.broker.coordinator.group.harness import GROUP, SESSION_MS, GroupHarness
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from odradek.broker.coordinator.group.group_state import TRANSITIONS, GroupState, IllegalTransition
 from odradek.broker.coordinator.group.records import group_metadata_record, read_group, read_group_id
 from odradek.broker.coordinator.group.settings import GroupSettings
-from odradek.broker.coordinator.group.state import TRANSITIONS, GroupState, IllegalTransition
 from odradek.broker.coordinator.record import CoordinatorRecord
 from odradek.protocol.errors import ErrorCode, MalformedMessage
 from odradek.protocol.messages.group_records import GroupMetadataValue

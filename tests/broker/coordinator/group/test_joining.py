@@ -2,8 +2,8 @@
 
 import pytest
 
+from odradek.broker.coordinator.group.group_state import GroupState
 from odradek.broker.coordinator.group.settings import GroupSettings
-from odradek.broker.coordinator.group.state import GroupState
 from odradek.protocol.errors import ErrorCode
 from tests.broker.coordinator.group.harness import GROUP, REBALANCE_MS, SESSION_MS, GroupHarness, subscription
 

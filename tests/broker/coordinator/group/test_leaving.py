@@ -1,6 +1,6 @@
 """LeaveGroup and the deletion of groups."""
 
-from odradek.broker.coordinator.group.state import GroupState
+from odradek.broker.coordinator.group.group_state import GroupState
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from tests.broker.coordinator.group.harness import GROUP, GroupHarness
 

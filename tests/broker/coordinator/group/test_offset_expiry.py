@@ -1,8 +1,8 @@
 from odradek.broker.coordinator.group.group import Group
+from odradek.broker.coordinator.group.group_state import GroupState
 from odradek.broker.coordinator.group.member import Member
 from odradek.broker.coordinator.group.offset_expiry import expired_offsets
 from odradek.broker.coordinator.group.offsets import GroupOffsets, OffsetsOfGroup
-from odradek.broker.coordinator.group.state import GroupState
 from odradek.protocol.compiler import encode_versioned
 from odradek.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 from odradek.timer import ManualClock

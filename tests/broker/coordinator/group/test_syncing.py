@@ -2,7 +2,7 @@
 
 import pytest
 
-from odradek.broker.coordinator.group.state import GroupState
+from odradek.broker.coordinator.group.group_state import GroupState
 from odradek.protocol.errors import ErrorCode
 from tests.broker.coordinator.group.harness import REBALANCE_MS, SESSION_MS, GroupHarness, SentRequest
 

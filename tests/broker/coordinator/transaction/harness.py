@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from odradek.broker.coordinator.record import CoordinatorRecord
 from odradek.broker.coordinator.shard import AppendFailed, Decision
 from odradek.broker.coordinator.transaction.coordinator import TransactionCoordinator
-from odradek.broker.coordinator.transaction.markers import Marker, OnWritten
+from odradek.broker.coordinator.transaction.marker_writing import Marker, OnWritten
 from odradek.broker.coordinator.transaction.shard import TransactionShard
 from odradek.broker.coordinator.transaction.transaction import ProducerIdAndEpoch, Transaction
 from odradek.protocol.errors import ErrorCode, ProtocolError

@@ -3,8 +3,14 @@
 import pytest
 import structlog
 
-from odradek.broker.coordinator.transaction.state import BY_LABEL, MOVES, IllegalMove, TransactionState, check_move
 from odradek.broker.coordinator.transaction.transaction import ProducerIdAndEpoch
+from odradek.broker.coordinator.transaction.transaction_state import (
+    BY_LABEL,
+    MOVES,
+    IllegalMove,
+    TransactionState,
+    check_move,
+)
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
 from tests.broker.coordinator.transaction.harness import MINUTE_MS, ORDERS, RETURNS, TransactionHarness

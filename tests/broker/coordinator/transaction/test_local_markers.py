@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from odradek.broker.coordinator.transaction.local_markers import MARKERS_PER_TURN, LocalMarkerWriter
-from odradek.broker.coordinator.transaction.markers import Marker
+from odradek.broker.coordinator.transaction.marker_writing import Marker
 from odradek.broker.replica.replica_manager import ReplicaManager
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.topic_partition import TopicPartition

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-from odradek.broker.coordinator.transaction.markers import OUTCOMES, Marker, Outcome
+from odradek.broker.coordinator.transaction.marker_writing import OUTCOMES, Marker, Outcome
 from odradek.broker.coordinator.transaction.remote_markers import PARTITIONS_PER_REQUEST, RemoteMarkerWriter
 from odradek.broker.peers.network_errors import Disconnected
 from odradek.protocol.errors import ErrorCode

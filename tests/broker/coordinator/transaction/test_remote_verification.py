@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from odradek.broker.coordinator.transaction.remote_verification import PARTITIONS_PER_REQUEST, RemoteVerification
 from odradek.broker.peers.network_errors import Disconnected, UnsupportedVersion
-from odradek.broker.replica.verification import Question
+from odradek.broker.replica.leader.verification import Question
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.transactions import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from odradek.protocol.schema import Message

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import structlog
 
-from odradek.broker.coordinator.transaction.state import EMPTY, ONGOING, PREPARE_COMMIT, TransactionState
 from odradek.broker.coordinator.transaction.state_change_log import StateChangeLog
 from odradek.broker.coordinator.transaction.transaction import NO_PARTITIONS, Transit
+from odradek.broker.coordinator.transaction.transaction_state import EMPTY, ONGOING, PREPARE_COMMIT, TransactionState
 
 
 def to(state: TransactionState) -> Transit:

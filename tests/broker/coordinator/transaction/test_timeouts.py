@@ -4,7 +4,6 @@ import pytest
 
 from odradek.broker.coordinator.shard import Decision
 from odradek.broker.coordinator.transaction.shard import TransactionShard
-from odradek.broker.coordinator.transaction.state import PREPARE_COMMIT
 from odradek.broker.coordinator.transaction.timeouts import (
     ABORTS_PER_STEP,
     BYTES_PER_BATCH,
@@ -13,6 +12,7 @@ from odradek.broker.coordinator.transaction.timeouts import (
     expiry_steps,
 )
 from odradek.broker.coordinator.transaction.transaction import ProducerIdAndEpoch
+from odradek.broker.coordinator.transaction.transaction_state import PREPARE_COMMIT
 from odradek.protocol.errors import ErrorCode
 from tests.broker.coordinator.transaction.harness import MINUTE_MS, ORDERS, TransactionHarness
 

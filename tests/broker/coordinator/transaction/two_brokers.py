@@ -18,24 +18,24 @@ from typing import Any, NamedTuple
 from odradek.broker.coordinator.runtime import CoordinatorRuntime, RuntimeSettings
 from odradek.broker.coordinator.transaction.coordinator import TransactionCoordinator
 from odradek.broker.coordinator.transaction.local_markers import LocalMarkerWriter
-from odradek.broker.coordinator.transaction.markers import MarkerWriter
+from odradek.broker.coordinator.transaction.marker_writing import MarkerWriter
 from odradek.broker.coordinator.transaction.remote_markers import RemoteMarkerWriter
 from odradek.broker.coordinator.transaction.shard import TransactionShard
 from odradek.broker.coordinator.transaction.transaction import ProducerIdAndEpoch
 from odradek.broker.handlers.transactions import TransactionHandlers
 from odradek.broker.metadata.metadata_cache import NO_LEADER, PartitionState
 from odradek.broker.peers.network_errors import Disconnected
-from odradek.broker.replica.partition import Partition
+from odradek.broker.replica.partition.partition import Partition
 from odradek.broker.requests.request_context import PendingResponse
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.transactions import WriteTxnMarkersRequest
 from odradek.protocol.records import iter_batches
 from odradek.protocol.schema import Message
 from odradek.protocol.topic_partition import TopicPartition
-from odradek.storage.log import Log
+from odradek.storage.log.log import Log
+from odradek.storage.log.truncation import Truncate
 from odradek.storage.log_config import LogConfig
-from odradek.storage.markers import read_marker
-from odradek.storage.truncation import Truncate
+from odradek.storage.producers.transaction_marker import read_marker
 from tests.broker.coordinator.harness import ManualTasks
 from tests.broker.replica.harness import ReplicaHarness, ThreadCall
 from tests.storage.small_logs import bytes_of, truncate

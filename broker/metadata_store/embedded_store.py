@@ -1,0 +1,314 @@
+"""The metadata store of a standalone node: a tree in memory, with a journal and a snapshot in the first log directory.
+
+Opening reads the snapshot and then the journal (`journal.py` has the format), and ends the previous session by
+deleting its ephemeral entries. Each change is checked, appended to the journal, synced, and only then applied and
+answered.
+
+    (A) Changes are written one at a time, the groups of a pipeline together; others wait. `run_blocking` runs the
+        writes: inline by default, or in a thread when the broker passes `Background.run_in_thread`.
+    (B) A failed write (disk full) is undone by truncating the journal to its previous length, and raises
+        StoreUnavailable; the next write may succeed. If truncating or syncing fails as well, the state on disk is
+        unknown: every change is refused until the store is reopened. A change of ephemeral entries (a registration, an
+        election) is valid for this session only. On a full disk it is applied in memory, and written before the next
+        change: the broker starts, and its logs can be read. A pipeline fails as a whole, unless all of its changes are
+        such ones.
+    (C) The journal is compacted when it is larger than both the snapshot and `compact_bytes`: a new snapshot is written
+        beside the old one, synced and renamed, then an empty journal likewise. A crash between the two renames leaves
+        transactions in the journal that the snapshot already contains; they are skipped.
+    (D) A torn tail (the journal's cases A and B) is logged and removed, because opening then compacts the journal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+import structlog
+
+from odradek.broker.background.stepwise import in_steps, others_between
+from odradek.broker.metadata_store.interface import (
+    Delete,
+    Entry,
+    MetadataStore,
+    NoEntry,
+    Operation,
+    Outcome,
+    SessionListener,
+    SessionState,
+    StoreDamaged,
+    StoreUnavailable,
+    Watch,
+    WatchEvent,
+)
+from odradek.broker.metadata_store.journal import (
+    JOURNAL_NAME,
+    SNAPSHOT_NAME,
+    JournalContent,
+    encode_journal_header,
+    encode_snapshot,
+    encode_transaction,
+    read_journal,
+    read_snapshot,
+)
+from odradek.broker.metadata_store.journal_disk import JournalDisk
+from odradek.broker.metadata_store.tree import MetadataTree, Transaction
+from odradek.broker.metadata_store.watch_table import WatchTable
+from odradek.storage.files import Files, is_full
+
+DEFAULT_COMPACT_BYTES = 1 << 20
+
+RunBlocking = Callable[[Callable[[], None]], Awaitable[None]]
+
+log = structlog.get_logger("controller.store")
+
+
+async def run_inline(work: Callable[[], None]) -> None:
+    """The default `run_blocking`: runs the work synchronously."""
+    work()
+
+
+class EmbeddedMetadataStore(MetadataStore):
+    """A MetadataStore backed by two files in `directory`. The log directory's lock keeps other processes out.
+
+    `run_blocking` runs writes and syncs (A); `compact_bytes` is the minimum size of a journal that is compacted (C).
+    """
+
+    def __init__(
+        self,
+        directory: str,
+        files: Files,
+        *,
+        run_blocking: RunBlocking = run_inline,
+        compact_bytes: int = DEFAULT_COMPACT_BYTES,
+    ) -> None:
+        self._disk = JournalDisk(directory, files)
+        self._run_blocking = run_blocking
+        self._compact_bytes = compact_bytes
+        self._snapshot_bytes = 0
+        self._tree = MetadataTree()
+        self._session_epoch = 0
+        self._session_id = 0
+        self._unwritten: list[bytes] = []
+        self._refusal: str | None = "not open"
+        self._writing = asyncio.Lock()
+        self._session_listeners: list[SessionListener] = []
+        self._watches: WatchTable[Watch] = WatchTable()
+
+    @property
+    def is_shared(self) -> bool:
+        """See MetadataStore."""
+        return False
+
+    @property
+    def session_epoch(self) -> int:
+        """See MetadataStore."""
+        return self._session_epoch
+
+    @property
+    def session_id(self) -> int:
+        """See MetadataStore. The number of the first transaction that the session may write."""
+        return self._session_id
+
+    def add_session_listener(self, listener: SessionListener) -> None:
+        """See MetadataStore."""
+        self._session_listeners.append(listener)
+
+    async def open(self) -> None:
+        """Loads the files from disk. Raises StoreDamaged, or StoreUnavailable if the disk cannot be read or written."""
+        self._tree = MetadataTree()
+        self._unwritten.clear()
+        try:
+            await self._run_blocking(self._load)
+        except OSError as error:
+            raise StoreUnavailable("", f"cannot open the metadata store in {self._disk.directory}: {error}") from error
+        self._refusal = None
+        self._session_epoch += 1
+        self._session_id = self._tree.number + 1
+        left_behind = self._tree.ephemeral_paths()
+        if left_behind:
+            await self.multi([Delete(path) for path in left_behind])
+        log.info(
+            "metadata store opened",
+            directory=self._disk.directory,
+            entries=len(self._tree),
+            transaction=self._tree.number,
+        )
+        self._notify_listeners(SessionState.CONNECTED)
+
+    async def close(self) -> None:
+        """Deletes the session's ephemeral entries and closes the files. May be called again, or before `open`."""
+        self._watches.clear()
+        if self._refusal is None:
+            ephemeral = self._tree.ephemeral_paths()
+            try:
+                if ephemeral:
+                    await self.multi([Delete(path) for path in ephemeral])
+            except StoreUnavailable as error:
+                log.warning("ephemeral entries kept until next start", reason=str(error))
+        async with self._writing:
+            was_open = self._refusal is None
+            self._refusal = "closed"
+            self._session_id = 0
+            self._disk.close()
+        self._watches.clear()
+        if was_open:
+            self._notify_listeners(SessionState.LOST)
+
+    async def connected(self) -> None:
+        """See MetadataStore."""
+        self._check_open()
+
+    async def get(self, path: str, watch: Watch | None = None) -> Entry:
+        """See MetadataStore."""
+        self._check_open()
+        entry = self._tree.get(path)
+        if entry is None:
+            raise NoEntry(path, "no such entry")
+        if watch is not None:
+            self._watches.watch_entry(path, watch)
+        return entry
+
+    async def exists(self, path: str, watch: Watch | None = None) -> Entry | None:
+        """See MetadataStore."""
+        self._check_open()
+        if watch is not None:
+            self._watches.watch_entry(path, watch)
+        return self._tree.get(path)
+
+    async def entries(self, paths: Sequence[str]) -> list[Entry | None]:
+        """See MetadataStore."""
+        self._check_open()
+        return [self._tree.get(path) async for path in others_between(paths)]
+
+    async def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        """See MetadataStore."""
+        self._check_open()
+        names = self._tree.children(path)
+        if watch is not None:
+            self._watches.watch_children(path, watch)
+        return names
+
+    async def pipeline(self, groups: Sequence[Iterable[Operation]]) -> list[Outcome]:
+        """See MetadataStore."""
+        return await asyncio.shield(self._pipeline(groups))
+
+    async def _pipeline(self, groups: Sequence[Iterable[Operation]]) -> list[Outcome]:
+        """Runs to completion even if the caller is canceled: whatever is in the journal must also be in the tree."""
+        async with self._writing:
+            try:
+                self._check_open()
+                staged = await in_steps(self._tree.stage_all(groups, self._session_id))
+                await self._write([each for each in staged if isinstance(each, Transaction) and each.entries])
+            except StoreUnavailable as error:
+                return [StoreUnavailable(error.path, error.reason) for _ in groups]
+        outcomes: list[Outcome] = []
+        for each in staged:
+            if isinstance(each, Transaction):
+                self._fire(each.events)
+                outcomes.append(each.results)
+            else:
+                outcomes.append(each)
+        return outcomes
+
+    async def _write(self, transactions: Sequence[Transaction]) -> None:
+        if not transactions:
+            return
+        written_before = len(self._unwritten)
+        async for transaction in others_between(transactions):
+            self._unwritten.append(encode_transaction(transaction.number, transaction.entries))
+        lines = b"".join(self._unwritten)
+        try:
+            await self._run_blocking(lambda: self._disk.append(lines))
+        except OSError as error:
+            await self._take_back(error)
+            if self._refusal is not None or not (is_full(error) and all(map(self._is_of_session, transactions))):
+                del self._unwritten[written_before:]
+                raise StoreUnavailable("", f"cannot write {JOURNAL_NAME}: {error}") from error
+        else:
+            self._unwritten.clear()
+        for transaction in transactions:
+            self._tree.apply(transaction.number, transaction.entries)
+        if self._disk.journal_bytes > max(self._compact_bytes, self._snapshot_bytes):
+            await self._compact_if_possible()
+
+    def _is_of_session(self, transaction: Transaction) -> bool:
+        """Whether the transaction creates, changes or deletes an ephemeral entry."""
+        entries = [(entry or self._tree.get(path)) for path, entry in transaction.entries.items()]
+        return any(entry is not None and entry.ephemeral for entry in entries)
+
+    async def _take_back(self, cause: OSError) -> None:
+        """Undoes a failed write (case B)."""
+        try:
+            await self._run_blocking(self._disk.take_back)
+        except OSError as error:
+            self._refusal = f"a failed write ({cause}) could not be undone: {error}"
+        log.error(
+            "metadata change not written",
+            directory=self._disk.directory,
+            error=str(cause),
+            refusing=self._refusal is not None,
+        )
+
+    async def _compact_if_possible(self) -> None:
+        """Compacts the journal (case C). A failure does not fail the change, which is already written: the journal
+        keeps growing, and the next change tries again.
+        """
+        try:
+            await self._run_blocking(self._compact)
+        except OSError as error:
+            log.warning("metadata journal not compacted", directory=self._disk.directory, error=str(error))
+            if not self._disk.is_writable:
+                self._refusal = f"the journal could not be replaced: {error}"
+
+    def _compact(self) -> None:
+        snapshot = encode_snapshot(self._tree)
+        self._disk.replace(SNAPSHOT_NAME, snapshot)
+        self._snapshot_bytes = len(snapshot)
+        self._disk.replace_journal(encode_journal_header())
+        self._unwritten.clear()
+
+    def _load(self) -> None:
+        snapshot = self._disk.read(SNAPSHOT_NAME)
+        journal = self._disk.read(JOURNAL_NAME)
+        if snapshot is not None:
+            read_snapshot(SNAPSHOT_NAME, snapshot, self._tree)
+            self._snapshot_bytes = len(snapshot)
+        if journal is None:
+            if snapshot is not None:
+                raise StoreDamaged(
+                    "",
+                    f"metadata store damaged: {SNAPSHOT_NAME} without {JOURNAL_NAME} in {self._disk.directory}",
+                )
+            self._disk.replace_journal(encode_journal_header())
+            return
+        content = read_journal(JOURNAL_NAME, journal, self._tree)
+        if content.torn:
+            log.warning("unfinished change at journal end dropped", directory=self._disk.directory)
+            self._drop_tail(content)
+        else:
+            self._disk.open_journal(len(journal))
+
+    def _drop_tail(self, content: JournalContent) -> None:
+        """Removes a torn tail (case D). On a full disk the tail is truncated; a complete change in it is written with
+        the next one.
+        """
+        try:
+            self._compact()
+        except OSError as error:
+            if not is_full(error):
+                raise
+            self._disk.open_journal(content.whole_bytes)
+            self._disk.take_back()
+            self._unwritten = [content.kept_tail] if content.kept_tail else []
+
+    def _check_open(self) -> None:
+        if self._refusal is not None:
+            raise StoreUnavailable("", f"the metadata store is unavailable: {self._refusal}")
+
+    def _fire(self, events: list[WatchEvent]) -> None:
+        for watch, event in list(self._watches.take(events)):
+            watch(event)
+
+    def _notify_listeners(self, state: SessionState) -> None:
+        for listener in list(self._session_listeners):
+            listener(state)

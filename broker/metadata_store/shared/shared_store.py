@@ -1,0 +1,358 @@
+"""A metadata store in memory that several brokers of one process share. Each has a session of its own
+(`session.py`), which can be cut off from the store, or ended by it, at any time.
+
+Calls are carried out one after the other, in the order of their arrival; each is atomic. As with ZooKeeper:
+
+    (A) The calls of a session arrive in order, and its answers and events arrive in order (`connection.py`). The
+        events of a change are sent before its answer.
+    (B) A cut breaks the connection. Calls that have arrived are carried out; their answers are lost. Calls that have
+        not arrived are lost; with `lost_answers`, a random number of them arrive first. Calls made during the cut fail
+        at once; with `lost_answers`, every other change is carried out all the same. The random source decides alone,
+        so a seed repeats a run.
+    (C) A session that is without a connection for `session_timeout_ms` ends: its ephemeral entries are deleted, and its
+        watches are dropped. Until then its watches are kept, and their events are sent when it is connected again.
+    (D) Where the session's process has ended (a new session of its name begins without a `close`), it ends in the same
+        way: nobody connects again.
+    (E) A process that is stopped for a while (SIGSTOP) sends no heartbeats: its connection stays, and so do its calls
+        on their way, but its session's time runs out.
+
+The store runs on one event loop; each broker may have its own, in the same thread. Nothing is stored on disk, and time
+is the event loop's alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Callable
+from contextvars import copy_context
+from functools import partial
+from typing import Any
+
+import structlog
+
+from odradek.broker.background.stepwise import Steps
+from odradek.broker.metadata_store.interface import (
+    Delete,
+    Entry,
+    MetadataStoreError,
+    NoEntry,
+    StoreUnavailable,
+)
+from odradek.broker.metadata_store.shared.connection import (
+    Answer,
+    Attach,
+    Call,
+    ClientSide,
+    Connection,
+    EndSession,
+    Event,
+    Multi,
+    ReadChildren,
+    ReadEntries,
+    ReadEntry,
+    Request,
+    WatchSet,
+)
+from odradek.broker.metadata_store.shared.session import SharedSession
+from odradek.broker.metadata_store.tree import MetadataTree, Transaction
+from odradek.broker.metadata_store.watch_table import WatchTable
+
+log = structlog.get_logger("controller.store")
+
+
+def no_delay(_name: str) -> float:
+    """Messages arrive in the next turn of the event loop."""
+    return 0.0
+
+
+class _Session:
+    """What the store knows of a session. `unsent` are events that wait for a connection."""
+
+    def __init__(self, session_id: int, client: ClientSide) -> None:
+        self.session_id = session_id
+        self.client = client
+        self.watches: WatchTable[WatchSet] = WatchTable()
+        self.unsent: list[Event] = []
+        self.connection: Connection | None = None
+        self.is_silent = False
+        self.time_out: asyncio.TimerHandle | None = None
+
+    def stop_waiting(self) -> None:
+        """Its time does not run out any more."""
+        if self.time_out is not None:
+            self.time_out.cancel()
+            self.time_out = None
+
+
+class _Way:
+    """The way between a broker's session and the store."""
+
+    def __init__(self, store: SharedStore, name: str, before: _Way | None) -> None:
+        self.name = name
+        self.is_cut: bool = before is not None and before.is_cut
+        self.lost_answers: random.Random | None = None if before is None else before.lost_answers
+        self.connection: Connection | None = None
+        self.client = SharedSession(self, store.connection_timeout_ms)
+        self._store = store
+
+    def connect(self) -> Connection | None:
+        """See Link."""
+        self.connection = None if self.is_cut else self._store.new_connection(self.client, self.name)
+        return self.connection
+
+    def let_go(self, connection: Connection) -> None:
+        """See Link."""
+        self._store.break_connection(connection)
+
+    def attempt(self, session_id: int, request: Request) -> None:
+        """See Link."""
+        if self.lost_answers is not None and isinstance(request, Multi) and self.lost_answers.random() < 0.5:
+            self._store.carry_out_unanswered(session_id, request)
+
+
+class SharedStore:
+    """`delay` returns, for the name of a session, how many seconds its next message takes, in either direction.
+    `connection_timeout_ms`: how long opening a session may take, by default as long as a session lives without a
+    connection. `loop` is the store's event loop, by default the one that runs.
+    """
+
+    def __init__(
+        self,
+        *,
+        session_timeout_ms: int,
+        connection_timeout_ms: int | None = None,
+        delay: Callable[[str], float] = no_delay,
+        loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        self.session_timeout_ms = session_timeout_ms
+        self.connection_timeout_ms = session_timeout_ms if connection_timeout_ms is None else connection_timeout_ms
+        self._delay = delay
+        self._given_loop = loop
+        self._context = copy_context()
+        self._tree = MetadataTree()
+        self._sessions: dict[int, _Session] = {}
+        self._last_session_id = 0
+        self._ways: dict[str, _Way] = {}
+        self._jobs: deque[tuple[Steps[Any], Callable[[Any], None]]] = deque()
+
+    # For those who start brokers and break them
+
+    def session(self, name: str) -> SharedSession:
+        """Returns a session for the broker `name`, to be opened by it; an earlier one ends by itself (D).
+
+        A cut of this name remains until `heal`.
+        """
+        before = self._ways.get(name)
+        self._ways[name] = _Way(self, name, before)
+        if before is not None:
+            before.is_cut, before.lost_answers = True, None
+            self._break_way(before)
+        return self._ways[name].client
+
+    def cut(self, name: str, *, lost_answers: random.Random | None = None) -> None:
+        """Cuts the broker `name` off (B)."""
+        way = self._ways[name]
+        way.is_cut, way.lost_answers = True, lost_answers
+        self._break_way(way)
+
+    def heal(self, name: str) -> None:
+        """Ends a cut: the session connects again."""
+        way = self._ways[name]
+        way.is_cut, way.lost_answers = False, None
+        if way.client.is_open:
+            way.client.loop.call_soon(way.client.connect, context=way.client.context)
+
+    def silence(self, name: str) -> None:
+        """The process of the broker `name` is stopped from now on (E)."""
+        for session in self._sessions_of(name):
+            session.is_silent = True
+            self._let_time_run(session)
+
+    def end_silence(self, name: str) -> None:
+        """The process of the broker `name` runs again."""
+        for session in self._sessions_of(name):
+            session.is_silent = False
+            if session.connection is not None:
+                session.stop_waiting()
+
+    def expire(self, name: str) -> None:
+        """Ends the session of the broker `name` at once, whether it is cut off or not (C)."""
+        for session in self._sessions_of(name):
+            self.expire_session(session.session_id)
+
+    def _sessions_of(self, name: str) -> list[_Session]:
+        return [session for session in self._sessions.values() if session.client is self._ways[name].client]
+
+    def entry(self, path: str) -> Entry | None:
+        """Returns what the store has at `path` now, to those who look on without a session."""
+        return self._tree.get(path)
+
+    # For the sessions
+
+    @property
+    def _loop(self) -> asyncio.AbstractEventLoop:
+        return self._given_loop or asyncio.get_running_loop()
+
+    def expire_session(self, session_id: int) -> None:
+        """Ends a session at once. Has no effect if it has ended."""
+        if session_id in self._sessions:
+            self._begin(self._expire(self._sessions[session_id]), _ignore)
+
+    def new_connection(self, client: ClientSide, name: str) -> Connection:
+        """Returns a connection to which no session is attached yet."""
+        return Connection(client, self._arrived, partial(self._delay, name), self._context, self._loop)
+
+    def break_connection(self, connection: Connection, lost_answers: random.Random | None = None) -> None:
+        """Breaks a connection (B) and lets the session's time run out (C)."""
+        if connection.is_broken:
+            return
+        connection.is_broken = True
+        events = [message for message in connection.down.close() if isinstance(message, Event)]
+        calls = connection.up.close()
+        session = self._sessions.get(connection.session_id)
+        if session is not None and session.connection is connection:
+            session.connection = None
+            session.unsent = events
+            self._let_time_run(session)
+        for call in calls[: 0 if lost_answers is None else lost_answers.randint(0, len(calls))]:
+            self._arrived(connection, call)
+        client = connection.client
+        client.loop.call_soon(client.disconnected, connection, context=client.context)
+
+    def _let_time_run(self, session: _Session) -> None:
+        if session.time_out is None:
+            seconds = self.session_timeout_ms / 1000
+            session.time_out = self._loop.call_later(seconds, self._timed_out, session, context=self._context)
+
+    def carry_out_unanswered(self, session_id: int, change: Multi) -> None:
+        """Carries out a change of a session that is cut off."""
+        self._begin(self._change(session_id, change), _ignore)
+
+    # One call after the other
+
+    def _arrived(self, connection: Connection, call: Call) -> None:
+        self._begin(self._carry_out(connection, call.request), partial(self._answer, connection, call))
+
+    def _begin(self, job: Steps[Any], done: Callable[[Any], None]) -> None:
+        self._jobs.append((job, done))
+        if len(self._jobs) == 1:
+            self._work()
+
+    def _work(self) -> None:
+        """Works until there is nothing to do, or until a long change lets others run."""
+        while self._jobs:
+            job, done = self._jobs[0]
+            try:
+                next(job)
+            except StopIteration as end:
+                result = end.value
+            except MetadataStoreError as error:
+                result = error
+            else:
+                self._loop.call_soon(self._work, context=self._context)
+                return
+            self._jobs.popleft()
+            done(result)
+
+    def _answer(self, connection: Connection, call: Call, result: Any) -> None:
+        if connection.is_broken:
+            return
+        connection.down.send(Answer(call, result))
+        session = self._sessions.get(connection.session_id)
+        if session is not None and session.unsent:
+            for event in session.unsent:
+                connection.down.send(event)
+            session.unsent = []
+
+    def _carry_out(self, connection: Connection, request: Request) -> Steps[Any]:
+        if isinstance(request, Attach):
+            return self._attach(connection, request.session_id)
+        if isinstance(request, Multi):
+            return (yield from self._change(connection.session_id, request))
+        if isinstance(request, EndSession):
+            return (yield from self._end(self._session(connection.session_id)))
+        return self._read(self._session(connection.session_id), request)
+
+    def _session(self, session_id: int) -> _Session:
+        session = self._sessions.get(session_id)
+        if session is None:
+            raise StoreUnavailable("", "the session has ended")
+        return session
+
+    def _attach(self, connection: Connection, session_id: int) -> int:
+        session = self._sessions.get(session_id)
+        if connection.is_broken or (session is None and session_id != 0):
+            return 0
+        if session is None:
+            self._last_session_id += 1
+            session = self._sessions[self._last_session_id] = _Session(self._last_session_id, connection.client)
+        session.stop_waiting()
+        session.is_silent = False
+        session.connection = connection
+        connection.session_id = session.session_id
+        return session.session_id
+
+    def _read(self, session: _Session, request: ReadEntry | ReadEntries | ReadChildren) -> Any:
+        if isinstance(request, ReadEntries):
+            return [self._tree.get(path) for path in request.paths]
+        if isinstance(request, ReadChildren):
+            names = self._tree.children(request.path)
+            if request.watch is not None:
+                session.watches.watch_children(request.path, request.watch)
+            return names
+        entry = self._tree.get(request.path)
+        if entry is None and request.must_exist:
+            raise NoEntry(request.path, "no such entry")
+        if request.watch is not None:
+            session.watches.watch_entry(request.path, request.watch)
+        return entry
+
+    def _change(self, session_id: int, change: Multi) -> Steps[Any]:
+        self._session(session_id)
+        transaction = yield from self._tree.stage(change.operations, session_id)
+        self._apply(transaction)
+        return transaction.results
+
+    def _apply(self, transaction: Transaction) -> None:
+        if not transaction.entries:
+            return
+        self._tree.apply(transaction.number, transaction.entries)
+        for session in self._sessions.values():
+            for watch, event in session.watches.take(transaction.events):
+                if session.connection is not None:
+                    session.connection.down.send(Event(watch, event))
+                else:
+                    session.unsent.append(Event(watch, event))
+
+    # The ends of sessions
+
+    def _timed_out(self, session: _Session) -> None:
+        self._begin(self._expire_unless_connected(session), _ignore)
+
+    def _expire_unless_connected(self, session: _Session) -> Steps[None]:
+        if session.connection is None or session.is_silent:
+            yield from self._expire(session)
+
+    def _expire(self, session: _Session) -> Steps[None]:
+        yield from self._end(session)
+        if session.connection is not None:
+            self.break_connection(session.connection)
+
+    def _end(self, session: _Session) -> Steps[None]:
+        """Has no effect if the session has ended."""
+        session.stop_waiting()
+        if self._sessions.pop(session.session_id, None) is None:
+            return
+        paths = self._tree.ephemeral_paths(session.session_id)
+        log.info("metadata store session ended", session=session.session_id, ephemeral_entries=paths)
+        self._apply((yield from self._tree.stage(map(Delete, paths), session.session_id)))
+
+    def _break_way(self, way: _Way) -> None:
+        if way.connection is not None:
+            self.break_connection(way.connection, way.lost_answers)
+
+
+def _ignore(_result: Any) -> None:
+    pass

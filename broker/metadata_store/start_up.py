@@ -1,0 +1,66 @@
+"""The first steps of a broker with its metadata store: create the fixed entries, determine the cluster id. Several
+brokers may take these steps at the same time.
+
+While the connection is lost, they wait. Each step reads what is there before it creates anything, so a step whose
+answer was lost is repeated.
+"""
+
+from __future__ import annotations
+
+import random
+
+from odradek.broker.metadata.kafka_uuid import random_uuid, uuid_text
+from odradek.broker.metadata_store import znodes
+from odradek.broker.metadata_store.interface import Create, EntryExists, MetadataStore, Operation
+from odradek.broker.metadata_store.read_back import retry_until_connected
+
+
+class ClusterIdMismatch(Exception):
+    """The log directory and the metadata store belong to different clusters."""
+
+
+async def open_store(store: MetadataStore, known_cluster_id: str | None, source: random.Random) -> str:
+    """Opens the store and returns the cluster id: the stored one, else `known_cluster_id` (from meta.properties), else
+    a new one, which is stored.
+
+    Raises StoreDamaged, StoreUnavailable if the store cannot be opened or is closed, and ClusterIdMismatch if the
+    stored id and `known_cluster_id` differ.
+    """
+    await store.open()
+    await retry_until_connected(store, lambda: make_persistent_entries(store))
+    return await retry_until_connected(store, lambda: cluster_id(store, known_cluster_id, source))
+
+
+async def make_persistent_entries(store: MetadataStore) -> None:
+    """Creates the fixed entries that are missing."""
+    while True:
+        found = await store.entries(znodes.PERSISTENT_PATHS)
+        missing: list[Operation] = [
+            Create(path) for path, entry in zip(znodes.PERSISTENT_PATHS, found, strict=True) if entry is None
+        ]
+        if not missing:
+            return
+        try:
+            await store.multi(missing)
+        except EntryExists:
+            continue  # another broker starts, too
+
+
+async def cluster_id(store: MetadataStore, known: str | None, source: random.Random) -> str:
+    """Returns the stored id, else `known`, else a new one, which is stored. Raises ClusterIdMismatch."""
+    entry = await store.exists(znodes.CLUSTER_ID)
+    if entry is None:
+        new_id = known or uuid_text(random_uuid(source))
+        try:
+            await store.create(znodes.CLUSTER_ID, znodes.encode_cluster_id(new_id))
+        except EntryExists:
+            entry = await store.get(znodes.CLUSTER_ID)
+        else:
+            return new_id
+    stored = znodes.parse_cluster_id(entry.data)
+    if known is not None and known != stored:
+        raise ClusterIdMismatch(
+            f"meta.properties has cluster id {known}, but the metadata store has {stored}: the data "
+            "directory contains files of two clusters"
+        )
+    return stored

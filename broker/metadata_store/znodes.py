@@ -1,0 +1,361 @@
+"""Paths and values of the metadata store's entries: Apache Kafka's own znodes, as its ZooKeeper mode writes them.
+
+    /controller                 {"version":2,"brokerid":N,"timestamp":"ms","kraftControllerEpoch":-1}       ephemeral
+    /controller_epoch           N as decimal text
+    /cluster/id                 {"version":"1","id":TEXT}
+    /brokers/ids/N              host, port, endpoints, rack ...; version 5                                 ephemeral
+    /brokers/topics/T           {"partitions":{"0":[N]},"topic_id":TEXT,"adding_replicas":{},
+                                "removing_replicas":{},"version":3}
+    /brokers/topics/T/partitions/P/state
+                                {"controller_epoch":N,"leader":N,"version":1,"leader_epoch":N,"isr":[N]}
+    /config/topics/T            {"version":1,"config":{NAME:VALUE}}
+    /config/brokers/N           the same; N is <default> for the cluster-wide settings
+    /config/changes/config_change_SEQUENCE
+                                {"version":2,"entity_path":"topics/T"}: the settings of a topic or broker have changed
+    /admin/delete_topics/T      no data: the topic is being deleted
+    /admin/reassign_partitions  {"version":1,"partitions":[{"topic":T,"partition":P,"replicas":[N]}]}: reassignments
+                                requested by tools, until they are complete
+    /admin/preferred_replica_election
+                                {"version":1,"partitions":[{"topic":T,"partition":P}]}: elections requested by tools
+    /log_dir_event_notification/log_dir_event_SEQUENCE
+                                {"version":1,"broker":N,"event":1}: a disk of broker N has failed
+    /latest_producer_id_block   {"version":1,"broker":N,"block_start":"N","block_end":"N"}
+
+Parsing raises StoreDamaged, naming the path, for any other value. Source: Kafka's `ZkData.scala`.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from odradek.broker.metadata.kafka_uuid import parse_uuid, uuid_text
+from odradek.broker.metadata.metadata_cache import BrokerEndpoint, BrokerInfo, PartitionState
+from odradek.broker.metadata_store.interface import StoreDamaged
+from odradek.protocol.topic_partition import TopicPartition
+
+T = TypeVar("T")
+
+CONTROLLER = "/controller"
+CONTROLLER_EPOCH = "/controller_epoch"
+CLUSTER_ID = "/cluster/id"
+BROKER_IDS = "/brokers/ids"
+TOPICS = "/brokers/topics"
+DELETE_TOPICS = "/admin/delete_topics"
+REASSIGN_PARTITIONS = "/admin/reassign_partitions"
+PREFERRED_ELECTION = "/admin/preferred_replica_election"
+TOPIC_CONFIGS = "/config/topics"
+BROKER_CONFIGS = "/config/brokers"
+CONFIG_CHANGES = "/config/changes"
+CONFIG_CHANGE_PREFIX = "/config/changes/config_change_"
+TOPIC_ENTITY = "topics"
+BROKER_ENTITY = "brokers"
+LOG_DIR_EVENTS = "/log_dir_event_notification"
+LOG_DIR_EVENT = "/log_dir_event_notification/log_dir_event_"
+ISR_CHANGES = "/isr_change_notification"
+PRODUCER_ID_BLOCK = "/latest_producer_id_block"
+DEFAULT_BROKER = "<default>"
+
+_JSON = json.JSONEncoder(separators=(",", ":"))
+
+PERSISTENT_PATHS = (
+    "/admin",
+    DELETE_TOPICS,
+    "/brokers",
+    BROKER_IDS,
+    "/brokers/seqid",
+    TOPICS,
+    "/cluster",
+    "/config",
+    BROKER_CONFIGS,
+    CONFIG_CHANGES,
+    "/config/clients",
+    "/config/ips",
+    TOPIC_CONFIGS,
+    "/config/users",
+    "/consumers",
+    ISR_CHANGES,
+    PRODUCER_ID_BLOCK,
+    LOG_DIR_EVENTS,
+)
+"""The entries that Kafka creates at every start if they are missing; parents first."""
+
+
+Replicas = Mapping[int, tuple[int, ...]]
+"""Broker ids by partition number."""
+
+
+class TopicAssignment(NamedTuple):
+    """The content of a topic's entry: its id, the replicas of each partition, and, for partitions being reassigned, the
+    replicas being added and removed.
+    """
+
+    topic_id: uuid.UUID | None
+    replicas: Replicas
+    adding: Replicas
+    removing: Replicas
+
+
+class ConfigEntity(NamedTuple):
+    """Whose settings have changed: `kind` is TOPIC_ENTITY, BROKER_ENTITY or another of Kafka's entity types."""
+
+    kind: str
+    name: str
+
+
+def broker_path(broker_id: int) -> str:
+    """The path of a live broker's entry."""
+    return f"{BROKER_IDS}/{broker_id}"
+
+
+def topic_path(topic: str) -> str:
+    """The path of a topic's entry."""
+    return f"{TOPICS}/{topic}"
+
+
+def partitions_path(topic: str) -> str:
+    """The path of the parent of a topic's partitions."""
+    return f"{TOPICS}/{topic}/partitions"
+
+
+def partition_path(topic: str, partition: int) -> str:
+    """The path of the parent of a partition's state."""
+    return f"{TOPICS}/{topic}/partitions/{partition}"
+
+
+def state_path(topic: str, partition: int) -> str:
+    """The path of a partition's state."""
+    return f"{TOPICS}/{topic}/partitions/{partition}/state"
+
+
+def topic_config_path(topic: str) -> str:
+    """The path of a topic's settings."""
+    return f"{TOPIC_CONFIGS}/{topic}"
+
+
+def broker_config_path(broker_id: int | None) -> str:
+    """The path of a broker's dynamic settings; None is the cluster-wide default."""
+    return f"{BROKER_CONFIGS}/{DEFAULT_BROKER if broker_id is None else broker_id}"
+
+
+def deletion_path(topic: str) -> str:
+    """The path that marks a topic as being deleted."""
+    return f"{DELETE_TOPICS}/{topic}"
+
+
+def encode_broker(broker: BrokerInfo, timestamp_ms: int) -> bytes:
+    """Encodes a broker's registration. The first PLAINTEXT endpoint also fills the fields that old clients read."""
+    endpoints = list(broker.endpoints.values())
+    plain = next((endpoint for endpoint in endpoints if endpoint.security_protocol == "PLAINTEXT"), None)
+    value: dict[str, Any] = {
+        "features": {},
+        "listener_security_protocol_map": {endpoint.listener: endpoint.security_protocol for endpoint in endpoints},
+        "endpoints": [f"{endpoint.listener}://{_bracketed(endpoint.host)}:{endpoint.port}" for endpoint in endpoints],
+    }
+    if broker.rack is not None:
+        value["rack"] = broker.rack
+    value.update(jmx_port=-1, port=plain.port if plain else -1, host=plain.host if plain else None, version=5)
+    value["timestamp"] = str(timestamp_ms)
+    return _encode(value)
+
+
+def parse_broker(broker_id: int, data: bytes | None, epoch: int) -> BrokerInfo:
+    """Parses a registration as `encode_broker` and Kafka write it."""
+
+    def read(value: Any) -> BrokerInfo:
+        protocols = value["listener_security_protocol_map"]
+        endpoints: dict[str, BrokerEndpoint] = {}
+        for text in value["endpoints"]:
+            listener, address = text.split("://", 1)
+            host, port = address.rsplit(":", 1)
+            endpoints[listener] = BrokerEndpoint(listener, host.strip("[]"), int(port), protocols[listener])
+        return BrokerInfo(broker_id, endpoints, value.get("rack"), epoch)
+
+    return _parse(broker_path(broker_id), data, read)
+
+
+def encode_controller(broker_id: int, timestamp_ms: int) -> bytes:
+    """Encodes the controller's entry."""
+    return _encode({"version": 2, "brokerid": broker_id, "timestamp": str(timestamp_ms), "kraftControllerEpoch": -1})
+
+
+def parse_controller(data: bytes | None) -> int:
+    """Parses the controller's entry into the controller's broker id."""
+    return _parse(CONTROLLER, data, lambda value: int(value["brokerid"]))
+
+
+def encode_log_dir_event(broker_id: int) -> bytes:
+    """Encodes the notification that a log directory of a broker has failed."""
+    return _encode({"version": 1, "broker": broker_id, "event": 1})
+
+
+def parse_log_dir_event(path: str, data: bytes | None) -> int:
+    """Parses the notification of a failed log directory into the broker id."""
+    return _parse(path, data, lambda value: int(value["broker"]))
+
+
+def encode_number(number: int) -> bytes:
+    """Encodes the controller epoch."""
+    return b"%d" % number
+
+
+def parse_number(path: str, data: bytes | None) -> int:
+    """Parses an entry whose data is a number."""
+    return _parse(path, data, int)
+
+
+def encode_cluster_id(cluster_id: str) -> bytes:
+    """Encodes the cluster id."""
+    return _encode({"version": "1", "id": cluster_id})
+
+
+def parse_cluster_id(data: bytes | None) -> str:
+    """Parses the cluster id."""
+    return _parse(CLUSTER_ID, data, lambda value: str(value["id"]))
+
+
+def encode_topic(topic_id: uuid.UUID, partitions: Iterable[PartitionState]) -> bytes:
+    """Encodes a topic's entry."""
+    states = list(partitions)
+    return _encode(
+        {
+            "partitions": {str(state.partition): list(state.replicas) for state in states},
+            "topic_id": uuid_text(topic_id),
+            "adding_replicas": {str(state.partition): list(state.adding) for state in states if state.adding},
+            "removing_replicas": {str(state.partition): list(state.removing) for state in states if state.removing},
+            "version": 3,
+        }
+    )
+
+
+def parse_topic(topic: str, data: bytes | None) -> TopicAssignment:
+    """Parses a topic's entry, of version 3 or (without an id) 1 or 2."""
+
+    def read(value: Any) -> TopicAssignment:
+        text = value.get("topic_id")
+        replicas = _replicas(value["partitions"])
+        if list(replicas) != list(range(len(replicas))):
+            raise ValueError("partition numbers have gaps")
+        adding, removing = (_replicas(value.get(name, {})) for name in ("adding_replicas", "removing_replicas"))
+        return TopicAssignment(None if text is None else parse_uuid(text), replicas, adding, removing)
+
+    return _parse(topic_path(topic), data, read)
+
+
+def _replicas(value: Any) -> dict[int, tuple[int, ...]]:
+    found = {int(partition): tuple(map(int, brokers)) for partition, brokers in value.items()}
+    return dict(sorted(found.items()))
+
+
+def encode_reassignments(targets: Mapping[TopicPartition, Sequence[int]]) -> bytes:
+    """Encodes the requested reassignments that are still open: the target replicas of each partition."""
+    partitions = [
+        {"topic": key.topic, "partition": key.partition, "replicas": list(replicas)}
+        for key, replicas in targets.items()
+    ]
+    return _encode({"version": 1, "partitions": partitions})
+
+
+def parse_reassignments(data: bytes | None) -> dict[TopicPartition, tuple[int, ...]]:
+    """Parses requested reassignments as `encode_reassignments` and Kafka's tools before 2.4 write them."""
+
+    def read(value: Any) -> dict[TopicPartition, tuple[int, ...]]:
+        return {
+            TopicPartition(str(item["topic"]), int(item["partition"])): tuple(map(int, item["replicas"]))
+            for item in value["partitions"]
+        }
+
+    return _parse(REASSIGN_PARTITIONS, data, read)
+
+
+def parse_preferred_election(data: bytes | None) -> list[TopicPartition]:
+    """Parses requested elections of preferred leaders as Kafka's tools before 2.4 write them."""
+
+    def read(value: Any) -> list[TopicPartition]:
+        return [TopicPartition(str(item["topic"]), int(item["partition"])) for item in value["partitions"]]
+
+    return _parse(PREFERRED_ELECTION, data, read)
+
+
+def encode_state(state: PartitionState) -> bytes:
+    """Encodes a partition's state."""
+    return _encode(
+        {
+            "controller_epoch": state.controller_epoch,
+            "leader": state.leader,
+            "version": 1,
+            "leader_epoch": state.leader_epoch,
+            "isr": list(state.isr),
+        }
+    )
+
+
+def parse_state(
+    topic: str, partition: int, replicas: tuple[int, ...], data: bytes | None, version: int
+) -> PartitionState:
+    """Parses a partition's state; the entry's version becomes the partition epoch."""
+
+    def read(value: Any) -> PartitionState:
+        isr = tuple(map(int, value["isr"]))
+        controller_epoch, leader_epoch = int(value["controller_epoch"]), int(value["leader_epoch"])
+        return PartitionState(partition, int(value["leader"]), leader_epoch, replicas, isr, controller_epoch, version)
+
+    return _parse(state_path(topic, partition), data, read)
+
+
+def encode_config(config: Mapping[str, str]) -> bytes:
+    """Encodes the settings of a topic or broker."""
+    return _encode({"version": 1, "config": dict(config)})
+
+
+def parse_config(path: str, data: bytes | None) -> dict[str, str]:
+    """Parses the settings of a topic or broker."""
+
+    def read(value: Any) -> dict[str, str]:
+        return {str(name): str(setting) for name, setting in value["config"].items()}
+
+    return _parse(path, data, read)
+
+
+def encode_config_change(config_path: str) -> bytes:
+    """Encodes the notice that the settings at this path, below `/config`, have changed."""
+    return _encode({"version": 2, "entity_path": config_path.removeprefix("/config/")})
+
+
+def parse_config_change(path: str, data: bytes | None) -> ConfigEntity:
+    """Parses a notice of version 2, or 1 as Kafka before 0.10.1 wrote it."""
+
+    def read(value: Any) -> ConfigEntity:
+        if value["version"] == 1:
+            return ConfigEntity(str(value["entity_type"]), str(value["entity_name"]))
+        kind, _, name = str(value["entity_path"]).partition("/")
+        return ConfigEntity(kind, name)
+
+    return _parse(path, data, read)
+
+
+def encode_producer_id_block(broker_id: int, first: int, last: int) -> bytes:
+    """Encodes the last allocated block of producer ids; both ends are inclusive."""
+    return _encode({"version": 1, "broker": broker_id, "block_start": str(first), "block_end": str(last)})
+
+
+def parse_producer_id_block(data: bytes) -> tuple[int, int]:
+    """Parses the last allocated block into (first, last)."""
+    return _parse(PRODUCER_ID_BLOCK, data, lambda value: (int(value["block_start"]), int(value["block_end"])))
+
+
+def _encode(value: Any) -> bytes:
+    return _JSON.encode(value).encode("ascii")
+
+
+def _parse(path: str, data: bytes | None, read: Callable[[Any], T]) -> T:
+    try:
+        return read(json.loads((data or b"").decode()))
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise StoreDamaged(path, f"contains an invalid value: {error!r}") from error
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

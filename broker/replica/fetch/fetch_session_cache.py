@@ -1,0 +1,138 @@
+"""The broker's fetch sessions and their eviction: (E) of fetch_session.py. Source: Kafka's FetchSessionCache."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from random import Random
+
+from odradek.broker.replica.fetch.fetch_context import FailedContext, FetchContext, FullContext, IncrementalContext
+from odradek.broker.replica.fetch.fetch_params import FetchIsolation, FetchParams
+from odradek.broker.replica.fetch.fetch_session import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    INVALID_SESSION_ID,
+    MAX_INT32,
+    FetchSession,
+    Targets,
+    next_epoch,
+)
+from odradek.protocol.errors import ErrorCode
+from odradek.timer import Clock
+
+MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS = 120_000
+
+
+class FetchSessionCache:
+    """All sessions of the broker (E). `evictions` counts the evicted sessions."""
+
+    def __init__(
+        self,
+        max_sessions: int,
+        clock: Clock,
+        random: Random,
+        eviction_ms: int = MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS,
+    ) -> None:
+        self.max_sessions = max_sessions
+        self.evictions: int = 0
+        self._clock = clock
+        self._random = random
+        self._eviction_ms = eviction_ms
+        self._sessions: dict[int, FetchSession] = {}  # least recently used first
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    @property
+    def partitions(self) -> int:
+        """The number of partitions in all sessions (NumIncrementalFetchPartitionsCached)."""
+        return sum(len(session.targets) for session in self._sessions.values())
+
+    def get(self, session_id: int) -> FetchSession | None:
+        return self._sessions.get(session_id)
+
+    def context(
+        self,
+        session_id: int,
+        epoch: int,
+        params: FetchParams,
+        wanted: Targets,
+        forgotten: Iterable[Hashable] = (),
+    ) -> FetchContext:
+        """Returns the context that the request's session id and epoch select."""
+        if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            if session_id != INVALID_SESSION_ID:
+                self.remove(session_id)
+            if epoch == FINAL_EPOCH:
+                return FetchContext(wanted)
+            return FullContext(
+                wanted,
+                lambda size: self.create(
+                    size,
+                    privileged=params.is_from_follower,
+                    isolation=params.isolation,
+                    uses_topic_ids=params.uses_topic_ids,
+                ),
+            )
+        session = self._sessions.get(session_id)
+        if session is None:
+            return FailedContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if session.epoch != epoch:
+            return FailedContext(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        if session.uses_topic_ids is not params.uses_topic_ids:
+            return FailedContext(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        session.update(wanted, forgotten, params.isolation, params.max_partitions)
+        if not session.targets:
+            self.remove(session_id)
+            return FetchContext({})
+        self._touch(session)
+        session.epoch = next_epoch(session.epoch)
+        return IncrementalContext(session, epoch)
+
+    def create(
+        self, size: int, *, privileged: bool, isolation: FetchIsolation, uses_topic_ids: bool = False
+    ) -> FetchSession | None:
+        """Creates a session for `size` partitions. Returns None if all slots are taken by sessions of higher value."""
+        now = self._clock.now_ms()
+        if len(self._sessions) >= self.max_sessions and not self._evict(size, privileged, now):
+            return None
+        session_id = self._random.randrange(1, MAX_INT32)
+        while session_id in self._sessions:
+            session_id = self._random.randrange(1, MAX_INT32)
+        session = FetchSession(
+            session_id, privileged=privileged, isolation=isolation, now_ms=now, uses_topic_ids=uses_topic_ids
+        )
+        self._sessions[session_id] = session
+        return session
+
+    def remove(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            session.close()
+
+    def _touch(self, session: FetchSession) -> None:
+        session.last_used_ms = self._clock.now_ms()
+        del self._sessions[session.id]
+        self._sessions[session.id] = session
+
+    def _evict(self, size: int, privileged: bool, now_ms: int) -> bool:
+        oldest = next(iter(self._sessions.values()), None)
+        if oldest is None:
+            return False
+        victim = oldest
+        if now_ms - oldest.last_used_ms <= self._eviction_ms:
+            candidates = [session for session in self._sessions.values() if self._may_go(session, privileged, now_ms)]
+            if not candidates:
+                return False
+            victim = min(candidates, key=_worth)
+            if (privileged, size, 0) < _worth(victim):
+                return False
+        self.remove(victim.id)
+        self.evictions += 1
+        return True
+
+    def _may_go(self, session: FetchSession, privileged: bool, now_ms: int) -> bool:
+        return (privileged and not session.privileged) or now_ms - session.created_ms > self._eviction_ms
+
+
+def _worth(session: FetchSession) -> tuple[bool, int, int]:
+    return (session.privileged, len(session.targets), session.id)

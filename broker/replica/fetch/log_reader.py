@@ -1,0 +1,268 @@
+"""Reads the partitions of one fetch, and computes how much a waiting fetch would return.
+
+Partitions fail independently: a failed partition's response carries the error, the others are still read. The limits:
+
+(A) Each partition returns at most its own max_bytes and what is left of the request's; if its first batch does not fit,
+    it returns nothing.
+(B) The first partition that has data returns at least one complete batch, however large, so that a consumer always
+    makes progress. (KIP-74)
+(C) A partition returns nothing beyond its isolation level's bound: the high watermark, the last stable offset, or a
+    follower's log end. A fetch from an offset between that bound and the log's end waits for the bound to move.
+(D) A client that sends its last fetched epoch receives the point where its log diverges from this one, instead of
+    records. (KIP-595)
+(E) A topic id is resolved by the first read that can: UNKNOWN_TOPIC_ID until then. If the partition with that name
+    belongs to another topic later, because the topic was deleted and created again, INCONSISTENT_TOPIC_ID. (KIP-516)
+
+Source: Kafka's ReplicaManager.readFromLog, Partition.readRecords and DelayedFetch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from odradek.broker.background.stepwise import Pace, Steps
+from odradek.broker.replica.fetch.fetch_params import FetchIsolation, FetchParams, upper_bound
+from odradek.broker.replica.fetch.fetch_session import UNRESOLVED, FetchTarget
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.messages.fetch import FetchResponse
+from odradek.protocol.topic_partition import TopicPartition
+from odradek.purgatory import ANSWER_NOW
+
+if TYPE_CHECKING:
+    from odradek.broker.replica.fetch.fetch_session import FetchResult
+    from odradek.broker.replica.partition.partition import Partition
+    from odradek.broker.replica.partition.remote_replica import RemoteReplica
+    from odradek.storage.log.log import Log
+    from odradek.storage.log.read import ColdRead, FetchData
+
+FIRST_VERSION_WITH_ZSTD = 10
+FIRST_VERSION_WITH_STORAGE_ERROR = 6
+NO_EPOCH = -1
+UNDEFINED = -1
+ITEMS_PER_TARGET = 3
+"""What reading a target costs, in items of a step (stepwise.py)."""
+PartitionData = FetchResponse.PartitionData
+
+
+class FetchRead:
+    """The result of one pass over a fetch's targets. `answer_now`: there is an error or a diverging epoch, which does
+    not wait for min_bytes. `cold`: reads that must come from the disk first; the pass is then repeated.
+    """
+
+    __slots__ = ("answer_now", "cold", "min_one", "names", "remaining", "results", "size")
+
+    def __init__(self, max_bytes: int) -> None:
+        self.results: list[FetchResult] = []
+        self.size = 0
+        self.answer_now = False
+        self.cold: list[ColdRead] = []
+        self.remaining = max_bytes
+        """How many bytes the next partitions may return (A)."""
+        self.min_one = True
+        """Whether no partition has returned data yet (B)."""
+        self.names: dict[int, str] = {}
+        """The topic ids that this pass has resolved, as numbers."""
+
+
+def failed_partition(partition: int, error: ErrorCode, version: int) -> PartitionData:
+    """The response of a failed partition. Clients below version 6 do not know KAFKA_STORAGE_ERROR;
+    NOT_LEADER_OR_FOLLOWER makes them refresh their metadata.
+    """
+    if error == ErrorCode.KAFKA_STORAGE_ERROR and version < FIRST_VERSION_WITH_STORAGE_ERROR:
+        error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    aborted: list[FetchResponse.AbortedTransaction] | None = None
+    records: bytes | None = b""
+    if error in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID):
+        aborted = []  # as in Kafka, which detects these errors before it reads
+    elif error == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE:
+        aborted, records = [], None  # as in Kafka, which discards what it has read
+    return PartitionData(
+        partition_index=partition, error_code=error, high_watermark=-1, aborted_transactions=aborted, records=records
+    )
+
+
+def _aborted(log: Log, fetched: FetchData) -> list[FetchResponse.AbortedTransaction]:
+    """The aborted transactions whose records a read_committed consumer must skip. (KIP-98)"""
+    return [
+        FetchResponse.AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
+        for aborted in log.aborted_transactions(fetched)
+    ]
+
+
+class LogReader:
+    """`partition` returns a hosted partition or raises; `topic_name` resolves a topic id; `follower_moved` is called
+    when a follower's fetch moved a watermark.
+    """
+
+    def __init__(
+        self,
+        partition: Callable[[TopicPartition], Partition],
+        topic_name: Callable[[UUID], str | None],
+        follower_moved: Callable[[Partition], None],
+    ) -> None:
+        self._partition = partition
+        self._topic_name = topic_name
+        self._follower_moved = follower_moved
+
+    def read(
+        self, params: FetchParams, targets: Iterable[FetchTarget], *, again: bool = False, may_block: bool = False
+    ) -> FetchRead:
+        """Reads every target in turn (A, B).
+
+        `again`: a repeated read of a waiting fetch, whose partitions were already counted and whose follower's position
+        was already recorded. `may_block`: wait for the disk rather than return cold reads.
+        """
+        found = FetchRead(params.max_bytes)
+        for target in targets:
+            self._read_into(found, params, target, again, may_block)
+        return found
+
+    def read_in_steps(
+        self, params: FetchParams, targets: Iterable[FetchTarget], again: bool, may_block: bool
+    ) -> Steps[FetchRead]:
+        """`read` in steps. Each target is read in one piece; the others may change meanwhile."""
+        found = FetchRead(params.max_bytes)
+        pace = Pace()
+        for target in targets:
+            self._read_into(found, params, target, again, may_block)
+            if pace.step_ends(ITEMS_PER_TARGET):
+                yield
+        return found
+
+    def _read_into(
+        self, found: FetchRead, params: FetchParams, target: FetchTarget, again: bool, may_block: bool
+    ) -> None:
+        try:
+            data, cold = self._read_one(found, params, target, again, may_block)
+        except ProtocolError as error:
+            target.hosted = target.start = target.follower = None
+            found.answer_now = True
+            data = failed_partition(target.partition, error.code, params.version)
+        else:
+            size = len(data.records or b"")
+            if cold is not None:
+                found.cold.append(cold)
+                size = cold.length
+            elif size:
+                found.size += size
+            elif data.diverging_epoch is not None:
+                found.answer_now = True
+            if size:
+                found.min_one = False
+                found.remaining = max(0, found.remaining - size)
+        found.results.append((target, data))
+
+    def _read_one(
+        self, found: FetchRead, params: FetchParams, target: FetchTarget, again: bool, may_block: bool
+    ) -> tuple[PartitionData, ColdRead | None]:
+        if target.topic_partition is UNRESOLVED:
+            self._resolve(target, found.names)
+        partition = self._partition_of(target)
+        log = partition.local_log(target.current_leader_epoch, require_leader=params.require_leader)
+        if params.version < FIRST_VERSION_WITH_ZSTD and log.config.compression_type == "zstd":
+            raise ProtocolError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+        follower = None
+        if params.is_from_follower:
+            follower = partition.follower(params.replica_id, target.current_leader_epoch)
+        data = PartitionData(
+            partition_index=target.partition,
+            high_watermark=log.high_watermark,
+            last_stable_offset=log.last_stable_offset,
+            log_start_offset=log.log_start_offset,
+            aborted_transactions=[] if params.isolation is FetchIsolation.COMMITTED else None,
+            records=b"",
+        )
+        if not again:
+            partition.stats.fetch_requests += 1
+        target.hosted = partition
+        if target.last_fetched_epoch != NO_EPOCH and self._diverges(partition, target, data):
+            target.start = target.follower = None
+            return data, None
+        cold = None
+        upper = upper_bound(log, params.isolation)
+        if target.fetch_offset == upper.message_offset:
+            target.start = upper
+        else:
+            limit = min(found.remaining, target.max_bytes)
+            fetched = log.read(
+                target.fetch_offset,
+                limit,
+                upper=upper,
+                min_one_message=found.min_one,
+                may_block=may_block,
+                sendable=True,
+            )
+            target.start = fetched.offset_metadata
+            if not fetched.first_batch_incomplete:
+                data.records = fetched.records
+            cold = fetched.cold
+            if params.isolation is FetchIsolation.COMMITTED and data.records:
+                data.aborted_transactions = _aborted(log, fetched)
+        if follower is not None and not again:
+            self._note_follower(partition, follower, target)
+        return data, cold
+
+    def _resolve(self, target: FetchTarget, names: dict[int, str]) -> None:
+        """Finds the target's topic (E), once for each topic of a pass."""
+        topic_id = target.topic_id
+        name = names.get(topic_id.int)
+        if name is None:
+            name = self._topic_name(topic_id)
+            if name is None:
+                raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_ID)
+            names[topic_id.int] = name
+        target.topic_partition = TopicPartition(name, target.partition)
+
+    def _partition_of(self, target: FetchTarget) -> Partition:
+        """Returns the target's partition (E). The topic id is compared again if the partition is another object than at
+        the last read.
+        """
+        partition = self._partition(target.topic_partition)
+        if partition is not target.hosted and target.topic_id.int:
+            known = partition.topic_id.int
+            if known and known != target.topic_id.int:
+                raise ProtocolError(ErrorCode.INCONSISTENT_TOPIC_ID)
+        return partition
+
+    def _note_follower(self, partition: Partition, follower: RemoteReplica, target: FetchTarget) -> None:
+        target.follower = follower
+        if partition.update_follower(follower.broker_id, target.fetch_offset, target.log_start_offset):
+            self._follower_moved(partition)
+
+    @staticmethod
+    def _diverges(partition: Partition, target: FetchTarget, data: PartitionData) -> bool:
+        """Whether the logs diverge (D). Raises OFFSET_OUT_OF_RANGE if this log does not know the epoch, or starts after
+        the fetch offset.
+        """
+        epoch, end = partition.end_offset_for_epoch(
+            target.current_leader_epoch, target.last_fetched_epoch, require_leader=False
+        )
+        if epoch == UNDEFINED or end == UNDEFINED or target.fetch_offset < partition.log.log_start_offset:
+            raise ProtocolError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        if epoch >= target.last_fetched_epoch and end >= target.fetch_offset:
+            return False
+        data.diverging_epoch = FetchResponse.EpochEndOffset(epoch=epoch, end_offset=end)
+        return True
+
+    def progress(self, params: FetchParams, target: FetchTarget) -> int:
+        """How many bytes a waiting fetch would now get from this target. Returns ANSWER_NOW if waiting longer is
+        pointless: the partition fails, the log has rolled since, or it was truncated below the fetch offset.
+        """
+        start = target.start
+        if start is None:
+            return 0
+        try:
+            partition = self._partition_of(target)
+            log = partition.local_log(target.current_leader_epoch, require_leader=params.require_leader)
+            if target.last_fetched_epoch != NO_EPOCH and self._diverges(partition, target, PartitionData()):
+                return ANSWER_NOW
+        except ProtocolError:
+            return ANSWER_NOW
+        upper = upper_bound(log, params.isolation)
+        if start.message_offset >= upper.message_offset:
+            return 0 if start.message_offset <= log.log_end_offset else ANSWER_NOW
+        if start.segment_base_offset < upper.segment_base_offset:
+            return ANSWER_NOW
+        return min(upper.relative_position - start.relative_position, target.max_bytes)
