@@ -16,7 +16,7 @@ from odradek.broker.coordinator.group.settings import GroupSettings
 from odradek.broker.coordinator.internal_topics import InternalTopics
 from odradek.broker.coordinator.java_hash import partition_for
 from odradek.broker.coordinator.runtime import CoordinatorRuntime, RuntimeSettings
-from odradek.broker.coordinator.shard import Shard
+from odradek.broker.coordinator.shard import NewShard
 from odradek.broker.coordinator.transaction.coordinator import TransactionCoordinator
 from odradek.broker.coordinator.transaction.local_markers import LocalMarkerWriter
 from odradek.broker.coordinator.transaction.marker_writing import MarkerWriter
@@ -139,7 +139,7 @@ class Coordinators:
             writer = self._marker_writers[broker_id] = RemoteMarkerWriter(peer, self._background.spawn)
         return writer
 
-    def _start_runtime(self, settings: RuntimeSettings, new_shard: Callable[[int, int], Shard]) -> CoordinatorRuntime:
+    def _start_runtime(self, settings: RuntimeSettings, new_shard: NewShard) -> CoordinatorRuntime:
         runtime = CoordinatorRuntime(
             settings,
             new_shard=new_shard,

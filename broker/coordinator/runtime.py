@@ -2,9 +2,9 @@
 out decisions on them.
 
 When this broker becomes leader of a partition, the partition is replayed into a new shard (loading.py). Until replay
-ends, requests for its ids are answered with COORDINATOR_LOAD_IN_PROGRESS. `act` appends a decision's records as one
-batch, replays them, and calls the decision's `done` once the high watermark has passed them. All of this runs on the
-event loop's thread, so between two calls a shard matches its log.
+ends, requests for its ids are answered with COORDINATOR_LOAD_IN_PROGRESS. A shard's `act` appends a decision's records
+as one batch, replays them, and calls the decision's `done` once the high watermark has passed them. All of this runs on
+the event loop's thread, so between two calls a shard matches its log.
 
 If the partition is lost while a decision waits for replication, `done` gets an error, possibly after the shard was
 unloaded.
@@ -32,7 +32,7 @@ from odradek.broker.background.tasks import Threads
 from odradek.broker.coordinator.java_hash import partition_for
 from odradek.broker.coordinator.led_partition import LedPartition
 from odradek.broker.coordinator.loading import Loader
-from odradek.broker.coordinator.shard import NO_PRODUCER_ID, AppendFailed, Decision, Shard
+from odradek.broker.coordinator.shard import NO_PRODUCER_ID, AppendFailed, Decision, NewShard, Shard
 from odradek.broker.metadata.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC
 from odradek.broker.replica.leader.append_result import PartitionAppendResult
 from odradek.protocol.errors import ErrorCode, ProtocolError
@@ -92,15 +92,13 @@ class RuntimeSettings(NamedTuple):
 
 
 class CoordinatorRuntime:
-    """`new_shard(partition, leader_epoch)` creates an empty shard. `partition_count()` returns the topic's partition
-    count, or the count it would be created with.
-    """
+    """`partition_count()` returns the topic's partition count, or the count it would be created with."""
 
     def __init__(
         self,
         settings: RuntimeSettings,
         *,
-        new_shard: Callable[[int, int], Shard],
+        new_shard: NewShard,
         partition_count: Callable[[], int],
         replica_manager: ReplicaManager,
         clock: Clock,
@@ -112,7 +110,6 @@ class CoordinatorRuntime:
         self._replica_manager = replica_manager
         self._clock = clock
         self._led: dict[int, LedPartition] = {}
-        self._by_shard: dict[int, LedPartition] = {}
         self._stopping = False
         self._lines = ThrottledLines(clock)
         on_loaded = self._await_replication if settings.loads_replicated else self._loaded
@@ -195,9 +192,7 @@ class CoordinatorRuntime:
             led.leader_epoch = leader_epoch
             return
         self.resigned(partition)
-        led = LedPartition(key, leader_epoch, leadership, self._new_shard(partition, leader_epoch))
-        self._led[partition] = led
-        self._by_shard[id(led.shard)] = led
+        led = self._led[partition] = LedPartition(key, leader_epoch, leadership, self._new_shard, self._act)
         self._loader.add(led, lambda: self._log_of(key))
 
     def _leadership_of(self, key: TopicPartition) -> int:
@@ -213,7 +208,6 @@ class CoordinatorRuntime:
         led = self._led.pop(partition, None)
         if led is None:
             return
-        del self._by_shard[id(led.shard)]
         led.give_up()
         try:
             led.shard.unload()
@@ -254,10 +248,8 @@ class CoordinatorRuntime:
 
     # Carrying out decisions
 
-    def act(self, shard: Shard, decision: Decision) -> None:
-        """Carries out a decision. `Decision` says when and with what `done` is called."""
-        led = self._by_shard.get(id(shard))
-        if led is None:
+    def _act(self, led: LedPartition, decision: Decision) -> None:
+        if not led.is_current():
             decision.done(AppendFailed(ErrorCode.NOT_LEADER_OR_FOLLOWER))
             return
         if not decision.records:

@@ -128,10 +128,14 @@ class Runtime(Protocol):
     @property
     def is_stopping(self) -> bool: ...
 
-    def act(self, shard: Shard, decision: Decision) -> None: ...
-
     def transaction_ended(self, partition: int, producer_id: int, producer_epoch: int, committed: bool) -> None: ...
 
 
-StartRuntime = Callable[[Callable[[int, int], Shard]], Runtime]
-"""start_runtime(new_shard): starts a runtime that creates empty shards with `new_shard(partition, leader_epoch)`."""
+Act = Callable[[Decision], None]
+"""Carries out a decision of one shard. `Decision` says when and with what its `done` is called."""
+
+NewShard = Callable[[int, int, Act], Shard]
+"""new_shard(partition, leader_epoch, act): creates an empty shard, whose decisions `act` carries out."""
+
+StartRuntime = Callable[[NewShard], Runtime]
+"""start_runtime(new_shard): starts a runtime that creates its shards with `new_shard`."""

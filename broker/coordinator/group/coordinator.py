@@ -17,13 +17,12 @@ from odradek.broker.coordinator.group.group import Group
 from odradek.broker.coordinator.group.group_state import GroupState
 from odradek.broker.coordinator.group.join import Joining
 from odradek.broker.coordinator.group.member import JoinAnswer
-from odradek.broker.coordinator.group.membership import GroupWaits, Membership, Syncing
-from odradek.broker.coordinator.group.offset_metrics import OffsetMetrics
+from odradek.broker.coordinator.group.membership import Syncing
 from odradek.broker.coordinator.group.offset_removal import expire_offsets, remove_offsets_of_topic
-from odradek.broker.coordinator.group.offsets import GroupOffsets
+from odradek.broker.coordinator.group.rebalance import GroupWaits
 from odradek.broker.coordinator.group.settings import GroupSettings
-from odradek.broker.coordinator.group.shard import GroupShard
-from odradek.broker.coordinator.shard import Decision, StartRuntime
+from odradek.broker.coordinator.group.shard import GroupEnvironment, GroupShard
+from odradek.broker.coordinator.shard import Act, StartRuntime
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.purgatory import CompletionQueue, DelayedOperationPurgatory
 from odradek.timer import Clock, SystemTimer
@@ -38,6 +37,19 @@ class GroupOverview(NamedTuple):
     group_id: str
     protocol_type: str
     state: GroupState
+
+
+class OffsetMetrics:
+    """Counts offsets (not requests) committed, expired and deleted since the broker started. (Kafka's
+    group-coordinator-metrics)
+    """
+
+    __slots__ = ("commits", "deletions", "expirations")
+
+    def __init__(self) -> None:
+        self.commits = 0
+        self.deletions = 0
+        self.expirations = 0
 
 
 class GroupCoordinator:
@@ -62,26 +74,14 @@ class GroupCoordinator:
         self.completed_rebalances = 0
         """Since the broker started."""
         self._clock = clock
-        self._random = random
+        self._environment = GroupEnvironment(settings, self.waits, clock, random, self._rebalanced)
         self.runtime = start_runtime(self._new_shard)
 
-    def _new_shard(self, partition: int, _leader_epoch: int) -> GroupShard:
-        return GroupShard(
-            partition,
-            clock=self._clock,
-            act=self._act,
-            membership=self._membership,
-            offsets=_new_offsets,
-        )
-
-    def _membership(self, groups: dict[str, Group], act: Callable[[Decision], object]) -> Membership:
-        return Membership(groups, self.waits, self.settings, act, self._clock, self._random, self._rebalanced)
+    def _new_shard(self, partition: int, _leader_epoch: int, act: Act) -> GroupShard:
+        return GroupShard(partition, act, self._environment)
 
     def _rebalanced(self) -> None:
         self.completed_rebalances += 1
-
-    def _act(self, shard: GroupShard, decision: Decision) -> None:
-        self.runtime.act(shard, decision)
 
     def stop(self) -> None:
         """Shuts down the purgatories. Call after the runtime has stopped."""
@@ -98,15 +98,15 @@ class GroupCoordinator:
         return cast(GroupShard, self.runtime.shard_for(group_id))
 
     def join(self, group_id: str, joining: Joining) -> None:
-        self._shard_of_named(group_id).membership.join(group_id, joining)
+        self._shard_of_named(group_id).joins.join(group_id, joining)
 
     def join_abandoned(self, group_id: str, answer: JoinAnswer) -> None:
-        """See `Membership`. Does nothing if this broker no longer coordinates the group."""
+        """See `Joins.abandoned`. Does nothing if this broker no longer coordinates the group."""
         try:
             shard = self.shard_of(group_id)
         except ProtocolError:
             return
-        shard.membership.join_abandoned(group_id, answer)
+        shard.joins.abandoned(group_id, answer)
 
     def sync(self, group_id: str, syncing: Syncing) -> None:
         """Raises REBALANCE_IN_PROGRESS while the group loads: the rebalance is lost, and old clients do not handle
@@ -211,7 +211,3 @@ class GroupCoordinator:
     def _groups(self) -> Iterator[Group]:
         for shard in self.shards():
             yield from list(shard.groups.values())
-
-
-def _new_offsets(_shard: GroupShard) -> GroupOffsets:
-    return GroupOffsets()

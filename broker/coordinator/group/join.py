@@ -35,6 +35,7 @@ from odradek.broker.coordinator.group.responses import (
 from odradek.broker.coordinator.group.sessions import NEW_MEMBER_JOIN_TIMEOUT_MS
 from odradek.broker.coordinator.group.settings import GroupSettings
 from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.timer import Clock
 
 LONGEST_PREFIX_BYTES = 32767 - len("-00000000-0000-4000-8000-000000000000")
 """The maximum length of a protocol string, minus the UUID suffix."""
@@ -64,18 +65,36 @@ class Joining(NamedTuple):
 class Joins:
     """Handles the JoinGroups of one shard. `groups` is the shard's table; new groups are added to it."""
 
-    __slots__ = ("_groups", "_random", "_rebalances", "_settings")
+    __slots__ = ("_clock", "_groups", "_random", "_rebalances", "_settings")
 
     def __init__(
-        self, groups: dict[str, Group], rebalances: Rebalances, settings: GroupSettings, random: Random
+        self, groups: dict[str, Group], rebalances: Rebalances, settings: GroupSettings, clock: Clock, random: Random
     ) -> None:
         self._groups = groups
         self._rebalances = rebalances
         self._settings = settings
+        self._clock = clock
         self._random = random
 
-    def join(self, group: Group, joining: Joining) -> None:
-        """Answers the request now or later. Raises ProtocolError if it is refused."""
+    def join(self, group_id: str, joining: Joining) -> None:
+        """Answers the request now or later. Creates the group if it does not exist and the client has no member id.
+        Raises ProtocolError if the request is refused.
+        """
+        group = self._groups.get(group_id)
+        self._join(Group(group_id, self._clock) if group is None else group, joining)
+
+    def abandoned(self, group_id: str, answer: JoinAnswer) -> None:
+        """Removes a new dynamic member if the connection of its parked JoinGroup has closed. The client never learned
+        the member id, so it could never send a heartbeat.
+        """
+        group = self._groups.get(group_id)
+        for member in () if group is None else group.members:
+            if member.awaiting_join is answer and member.is_new and not member.is_static:
+                assert group is not None
+                self._rebalances.remove_member(group, member, f"the connection of {member.member_id} was closed")
+                return
+
+    def _join(self, group: Group, joining: Joining) -> None:
         settings = self._settings
         if not settings.min_session_timeout_ms <= joining.session_timeout_ms <= settings.max_session_timeout_ms:
             raise ProtocolError(ErrorCode.INVALID_SESSION_TIMEOUT)

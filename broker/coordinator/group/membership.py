@@ -1,28 +1,23 @@
-"""Membership: handles JoinGroup, SyncGroup, Heartbeat and LeaveGroup for the groups of one shard.
+"""Membership: handles SyncGroup, Heartbeat and LeaveGroup for the groups of one shard. (JoinGroup: `join.py`)
 
-Everything here is synchronous. A refused request raises ProtocolError. JoinGroup and SyncGroup may be answered later,
-through the request's `answer` callable.
+Everything here is synchronous. A refused request raises ProtocolError. SyncGroup may be answered later, through the
+request's `answer` callable.
 
 Source: Kafka's GroupCoordinator.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from random import Random
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from odradek.broker.coordinator.group.group import Group
 from odradek.broker.coordinator.group.group_state import GroupState
-from odradek.broker.coordinator.group.join import Joining, Joins
-from odradek.broker.coordinator.group.member import JoinAnswer, SyncAnswer
+from odradek.broker.coordinator.group.member import SyncAnswer
 from odradek.broker.coordinator.group.rebalance import Rebalances
 from odradek.broker.coordinator.group.responses import UNKNOWN_MEMBER_ID, sync_refused, synced
 from odradek.broker.coordinator.group.settings import GroupSettings
-from odradek.broker.coordinator.shard import Decision
 from odradek.protocol.errors import ErrorCode, ProtocolError
-from odradek.purgatory import DelayedOperationPurgatory
-from odradek.timer import Clock
 
 
 class Syncing(NamedTuple):
@@ -39,50 +34,16 @@ class Syncing(NamedTuple):
     answer: SyncAnswer
 
 
-class GroupWaits(NamedTuple):
-    """The groups' purgatories, shared by all shards. Kafka's names: Heartbeat and Rebalance."""
-
-    heartbeat: DelayedOperationPurgatory
-    rebalance: DelayedOperationPurgatory
-
-
 class Membership:
-    """`groups` is the shard's table. `act` carries out a decision. `on_rebalanced()` is called for each rebalance."""
+    """`groups` is the shard's table."""
 
-    def __init__(
-        self,
-        groups: dict[str, Group],
-        waits: GroupWaits,
-        settings: GroupSettings,
-        act: Callable[[Decision], object],
-        clock: Clock,
-        random: Random,
-        on_rebalanced: Callable[[], object],
-    ) -> None:
+    __slots__ = ("_groups", "_settings", "rebalances", "sessions")
+
+    def __init__(self, groups: dict[str, Group], rebalances: Rebalances, settings: GroupSettings) -> None:
         self._groups = groups
         self._settings = settings
-        self._clock = clock
-        self.rebalances = Rebalances(waits.heartbeat, waits.rebalance, settings, act, on_rebalanced)
-        self.sessions = self.rebalances.sessions
-        self._joins = Joins(groups, self.rebalances, settings, random)
-
-    # --- joining ------------------------------------------------------------------------------------------------
-
-    def join(self, group_id: str, joining: Joining) -> None:
-        """See join.py. Creates the group if it does not exist and the client has no member id."""
-        group = self._groups.get(group_id)
-        self._joins.join(Group(group_id, self._clock) if group is None else group, joining)
-
-    def join_abandoned(self, group_id: str, answer: JoinAnswer) -> None:
-        """Removes a new dynamic member if the connection of its parked JoinGroup has closed. The client never learned
-        the member id, so it could never send a heartbeat.
-        """
-        group = self._groups.get(group_id)
-        for member in () if group is None else group.members:
-            if member.awaiting_join is answer and member.is_new and not member.is_static:
-                assert group is not None
-                self.rebalances.remove_member(group, member, f"the connection of {member.member_id} was closed")
-                return
+        self.rebalances = rebalances
+        self.sessions = rebalances.sessions
 
     # --- in a generation ----------------------------------------------------------------------------------------
 

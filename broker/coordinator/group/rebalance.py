@@ -26,7 +26,7 @@ from odradek.broker.coordinator.group.records import group_metadata_record
 from odradek.broker.coordinator.group.responses import join_refused, joined, sync_refused, synced
 from odradek.broker.coordinator.group.sessions import Sessions
 from odradek.broker.coordinator.group.settings import GroupSettings
-from odradek.broker.coordinator.shard import AppendFailed, Decision, OnDone
+from odradek.broker.coordinator.shard import Act, AppendFailed, Decision, OnDone
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.purgatory import DelayedOperationPurgatory
 from odradek.purgatory.delayed_join import DelayedJoin, InitialDelayedJoin
@@ -52,21 +52,23 @@ class GroupSyncKey(NamedTuple):
     awaited: str = "SyncGroup"
 
 
+class GroupWaits(NamedTuple):
+    """The groups' purgatories, shared by all shards. Kafka's names: Heartbeat and Rebalance."""
+
+    heartbeat: DelayedOperationPurgatory
+    rebalance: DelayedOperationPurgatory
+
+
 class Rebalances:
     """`act` carries out a decision. `on_completed()` is called for every leader's assignment, as Kafka counts them."""
 
     __slots__ = ("_act", "_on_completed", "_purgatory", "_settings", "sessions")
 
     def __init__(
-        self,
-        heartbeat_purgatory: DelayedOperationPurgatory,
-        rebalance_purgatory: DelayedOperationPurgatory,
-        settings: GroupSettings,
-        act: Callable[[Decision], object],
-        on_completed: Callable[[], object],
+        self, waits: GroupWaits, settings: GroupSettings, act: Act, on_completed: Callable[[], object]
     ) -> None:
-        self.sessions = Sessions(heartbeat_purgatory, self._session_missed, self._pending_missed)
-        self._purgatory = rebalance_purgatory
+        self.sessions = Sessions(waits.heartbeat, self._session_missed, self._pending_missed)
+        self._purgatory = waits.rebalance
         self._settings = settings
         self._act = act
         self._on_completed = on_completed

@@ -10,14 +10,19 @@ Source: Kafka's GroupCoordinatorShard, GroupMetadataManager.
 from __future__ import annotations
 
 from collections.abc import Callable
+from random import Random
+from typing import NamedTuple
 
 from odradek.broker.coordinator.group.group import Group
 from odradek.broker.coordinator.group.group_state import GroupState
+from odradek.broker.coordinator.group.join import Joins
 from odradek.broker.coordinator.group.membership import Membership
 from odradek.broker.coordinator.group.offsets import GroupOffsets
+from odradek.broker.coordinator.group.rebalance import GroupWaits, Rebalances
 from odradek.broker.coordinator.group.records import GROUP_METADATA, group_tombstone, read_group, read_group_id
+from odradek.broker.coordinator.group.settings import GroupSettings
 from odradek.broker.coordinator.record import CoordinatorRecord
-from odradek.broker.coordinator.shard import Decision
+from odradek.broker.coordinator.shard import Act, Decision
 from odradek.protocol.errors import ErrorCode, MalformedMessage, ProtocolError
 from odradek.timer import Clock
 
@@ -25,31 +30,30 @@ OFFSET_COMMITS = (0, 1)
 """The key versions of offset commits."""
 
 
+class GroupEnvironment(NamedTuple):
+    """What all shards share. `on_rebalanced()` is called for each completed rebalance."""
+
+    settings: GroupSettings
+    waits: GroupWaits
+    clock: Clock
+    random: Random
+    on_rebalanced: Callable[[], object]
+
+
 class GroupShard:
-    """`membership(groups, act)` and `offsets(shard)` create the shard's two parts. `act(shard, decision)` carries out
-    a decision.
-    """
+    """`act` carries out a decision on this shard."""
 
-    def __init__(
-        self,
-        partition: int,
-        *,
-        clock: Clock,
-        act: Callable[[GroupShard, Decision], object],
-        membership: Callable[[dict[str, Group], Callable[[Decision], object]], Membership],
-        offsets: Callable[[GroupShard], GroupOffsets],
-    ) -> None:
+    def __init__(self, partition: int, act: Act, environment: GroupEnvironment) -> None:
+        settings, waits, clock, random, on_rebalanced = environment
         self.partition = partition
+        self.act = act
         self.groups: dict[str, Group] = {}
+        rebalances = Rebalances(waits, settings, act, on_rebalanced)
+        self.joins = Joins(self.groups, rebalances, settings, clock, random)
+        self.membership = Membership(self.groups, rebalances, settings)
+        self.offsets = GroupOffsets()
         self._clock = clock
-        self._act = act
         self._is_live = False
-        self.membership = membership(self.groups, self.act)
-        self.offsets = offsets(self)
-
-    def act(self, decision: Decision) -> None:
-        """Carries out a decision on this shard."""
-        self._act(self, decision)
 
     # --- groups -------------------------------------------------------------------------------------------------
 

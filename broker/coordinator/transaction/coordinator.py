@@ -22,7 +22,7 @@ from typing import NamedTuple, cast
 
 import structlog
 
-from odradek.broker.coordinator.shard import Decision, Runtime, StartRuntime
+from odradek.broker.coordinator.shard import Act, Decision, Runtime, StartRuntime
 from odradek.broker.coordinator.transaction import rules
 from odradek.broker.coordinator.transaction.marker_writing import Completion, Later, MarkerWriter, MarkerWriting
 from odradek.broker.coordinator.transaction.records import transaction_record
@@ -88,9 +88,9 @@ class TransactionCoordinator:
         """The number of completions to retry because their append failed (Kafka: LogAppendRetryQueueSize)."""
         self.runtime: Runtime = start_runtime(self._new_shard)
 
-    def _new_shard(self, partition: int, coordinator_epoch: int) -> TransactionShard:
+    def _new_shard(self, partition: int, coordinator_epoch: int, act: Act) -> TransactionShard:
         """Creates an empty shard for the runtime to load."""
-        return TransactionShard(partition, coordinator_epoch, on_loaded=self._go_on, on_unload=self.markers.forget)
+        return TransactionShard(partition, coordinator_epoch, act, on_loaded=self._go_on, on_unload=self.markers.forget)
 
     # --- InitProducerId -----------------------------------------------------------------------------------------
 
@@ -362,7 +362,7 @@ class TransactionCoordinator:
             done(error)
 
         record = transaction_record(transaction.transactional_id, transit)
-        self.runtime.act(shard, Decision([record], settled, replay=False, timeout_ms=transit.timeout_ms))
+        shard.act(Decision([record], settled, replay=False, timeout_ms=transit.timeout_ms))
 
     def _take(self, shard: TransactionShard, transaction: Transaction, transit: Transit, reason: str) -> None:
         self._state_changes.note(transaction.transactional_id, transaction.state, transit, reason)

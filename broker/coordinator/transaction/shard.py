@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from odradek.broker.coordinator.record import CoordinatorRecord
+from odradek.broker.coordinator.shard import Act
 from odradek.broker.coordinator.transaction.records import read_transaction
 from odradek.broker.coordinator.transaction.transaction import Transaction
 from odradek.broker.coordinator.transaction.transaction_state import ONGOING
@@ -15,21 +16,33 @@ from odradek.broker.coordinator.transaction.transaction_state import ONGOING
 
 class TransactionShard:
     """`coordinator_epoch` is the partition's leader epoch. Markers carry it, so that markers of an older coordinator
-    are refused. `transactions` is keyed by transactional id; `open` holds those that are Ongoing.
+    are refused. `act` carries out a decision on this shard. `transactions` is keyed by transactional id; `open` holds
+    those that are Ongoing.
     """
 
-    __slots__ = ("_on_loaded", "_on_unload", "coordinator_epoch", "is_current", "open", "partition", "transactions")
+    __slots__ = (
+        "_on_loaded",
+        "_on_unload",
+        "act",
+        "coordinator_epoch",
+        "is_current",
+        "open",
+        "partition",
+        "transactions",
+    )
 
     def __init__(
         self,
         partition: int,
         coordinator_epoch: int,
+        act: Act,
         *,
         on_loaded: Callable[[TransactionShard], object],
         on_unload: Callable[[TransactionShard], object],
     ) -> None:
         self.partition = partition
         self.coordinator_epoch = coordinator_epoch
+        self.act = act
         self.transactions: dict[str, Transaction] = {}
         self.open: dict[str, Transaction] = {}
         self.is_current = True

@@ -74,7 +74,7 @@ def expiry_steps(coordinator: TransactionCoordinator, now_ms: int, expiration_ms
                 and transaction.update_ms <= now_ms - expiration_ms
             ]
             for batch in _batches(expired):
-                _forget(coordinator, shard, batch)
+                _forget(shard, batch)
             yield len(expired)
 
 
@@ -93,9 +93,7 @@ def _batches(expired: list[Transaction]) -> Iterator[list[tuple[Transaction, Coo
         yield batch
 
 
-def _forget(
-    coordinator: TransactionCoordinator, shard: TransactionShard, batch: list[tuple[Transaction, CoordinatorRecord]]
-) -> None:
+def _forget(shard: TransactionShard, batch: list[tuple[Transaction, CoordinatorRecord]]) -> None:
     for transaction, _ in batch:
         transaction.prepare_death()
 
@@ -117,5 +115,4 @@ def _forget(
                 reason="not used for transactional.id.expiration.ms",
             )
 
-    decision = Decision([record for _, record in batch], settled, replay=False)
-    coordinator.runtime.act(shard, decision)
+    shard.act(Decision([record for _, record in batch], settled, replay=False))

@@ -11,7 +11,7 @@ from typing import Any
 
 from odradek.broker.coordinator.record import CoordinatorRecord
 from odradek.broker.coordinator.runtime import CoordinatorRuntime, RuntimeSettings
-from odradek.broker.coordinator.shard import Decision
+from odradek.broker.coordinator.shard import Act, Decision
 from odradek.broker.replica.partition.partition import Partition
 from odradek.protocol.control_records import ControlType
 from odradek.protocol.errors import ProtocolError
@@ -120,9 +120,10 @@ class Disk(UnsyncedFiles):
 class RecordingShard:
     """A shard that records its calls. Keys that begin with b"bad" do not decode."""
 
-    def __init__(self, partition: int = 0, leader_epoch: int = 0) -> None:
+    def __init__(self, partition: int, leader_epoch: int, act: Act) -> None:
         self.partition = partition
         self.leader_epoch = leader_epoch
+        self.act = act
         self.values: dict[bytes, bytes] = {}
         self.pending: dict[int, list[CoordinatorRecord]] = {}
         self.events: list[Any] = []
@@ -203,8 +204,8 @@ class RuntimeHarness(ReplicaHarness):
             runtime.begin_loading()
         return runtime
 
-    def _new_shard(self, partition: int, leader_epoch: int) -> RecordingShard:
-        self.made.append(RecordingShard(partition, leader_epoch))
+    def _new_shard(self, partition: int, leader_epoch: int, act: Act) -> RecordingShard:
+        self.made.append(RecordingShard(partition, leader_epoch, act))
         return self.made[-1]
 
     @property
@@ -219,7 +220,8 @@ class RuntimeHarness(ReplicaHarness):
         """Appends a batch as a decision of the partition's shard."""
         outcome = Outcome()
         shard = self.runtime.shard_of(key.partition)
-        self.runtime.act(shard, Decision([CoordinatorRecord(*record) for record in records], outcome, **options))
+        assert isinstance(shard, RecordingShard)
+        shard.act(Decision([CoordinatorRecord(*record) for record in records], outcome, **options))
         self.turn()
         return outcome
 

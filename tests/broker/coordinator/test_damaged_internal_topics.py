@@ -93,8 +93,7 @@ async def test_an_undecodable_record_affects_no_group(tmp_path: Path, record: Co
         await api.broker.coordinators.internal_topics.ensure(GROUP_TOPIC)
         await api.broker.controller.create_topics([NewTopic("t")], timeout_ms=10_000)
         assert await commit(api, "before", 1) == 0
-        runtime = api.broker.coordinators.groups.runtime
-        runtime.act(runtime.shard_for("x"), Decision([record], replay=False))
+        api.broker.coordinators.groups.shard_of("x").act(Decision([record], replay=False))
         assert await commit(api, "after", 2) == 0
     with capture_logs() as lines:
         async with loaded_broker(tmp_path) as api:

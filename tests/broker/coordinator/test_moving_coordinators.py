@@ -166,7 +166,7 @@ def test_a_decision_of_an_earlier_term_changes_nothing_in_the_next_one(pair: Pai
     first.follow(epoch=2)
     first.lead_again(epoch=3)
     outcome = Outcome()
-    first.runtime.act(shard, Decision([CoordinatorRecord(b"late", b"1")], outcome))
+    shard.act(Decision([CoordinatorRecord(b"late", b"1")], outcome))
     assert outcome.error.code is ErrorCode.NOT_COORDINATOR
     assert first.partition.log.log_end_offset == 0
 

@@ -173,7 +173,7 @@ def test_a_decision_is_appended_as_one_batch_then_replayed_then_completed(harnes
     shard.replay = noted
     records = [CoordinatorRecord(b"a", b"1"), CoordinatorRecord(b"b", None)]
     decision = Decision(records, lambda error: order.append(f"done {error}"))
-    harness.runtime.act(shard, decision)
+    shard.act(decision)
     assert order == ["replayed", "replayed", "done None"]
     assert decision.base_offset == 0
     data = stored(harness)
@@ -278,7 +278,7 @@ def test_a_decision_for_an_unloaded_shard_is_not_coordinator(harness: RuntimeHar
     shard = harness.shard
     harness.manager.stop_replica(PARTITION)
     outcome = Outcome()
-    harness.runtime.act(shard, Decision([CoordinatorRecord(b"a", b"1")], outcome))
+    shard.act(Decision([CoordinatorRecord(b"a", b"1")], outcome))
     assert outcome.error.code is ErrorCode.NOT_COORDINATOR
     assert shard.values == {}
 

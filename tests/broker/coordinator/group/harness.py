@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from random import Random
 from typing import Any
 
 from odradek.broker.coordinator.group.group import Group
 from odradek.broker.coordinator.group.group_state import GroupState
 from odradek.broker.coordinator.group.join import Joining
-from odradek.broker.coordinator.group.membership import GroupWaits, Membership, Syncing
-from odradek.broker.coordinator.group.offsets import GroupOffsets
+from odradek.broker.coordinator.group.membership import Syncing
+from odradek.broker.coordinator.group.rebalance import GroupWaits
 from odradek.broker.coordinator.group.responses import join_refused
 from odradek.broker.coordinator.group.settings import GroupSettings
-from odradek.broker.coordinator.group.shard import GroupShard
+from odradek.broker.coordinator.group.shard import GroupEnvironment, GroupShard
 from odradek.broker.coordinator.record import CoordinatorRecord
 from odradek.broker.coordinator.shard import AppendFailed, Decision
 from odradek.protocol.compiler import encode_versioned
@@ -107,16 +107,9 @@ class GroupHarness:
         self.shard.loaded()
 
     def _new_shard(self) -> GroupShard:
-        return GroupShard(
-            0,
-            clock=self.clock,
-            act=self.log.act,
-            membership=self._membership,
-            offsets=lambda _: GroupOffsets(),
-        )
-
-    def _membership(self, groups: dict[str, Group], act: Callable[[Decision], object]) -> Membership:
-        return Membership(groups, self.waits, self.settings, act, self.clock, self.random, self._rebalanced)
+        environment = GroupEnvironment(self.settings, self.waits, self.clock, self.random, self._rebalanced)
+        shard = GroupShard(0, lambda decision: self.log.act(shard, decision), environment)
+        return shard
 
     def _rebalanced(self) -> None:
         self.rebalances += 1
@@ -183,7 +176,7 @@ class GroupHarness:
             answer=request.answer,
         )
         try:
-            self.shard.membership.join(group_id, joining)
+            self.shard.joins.join(group_id, joining)
         except ProtocolError as error:
             request.answer(join_refused(error.code, member_id))
         self.settled()

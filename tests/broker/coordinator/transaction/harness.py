@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from odradek.broker.coordinator.record import CoordinatorRecord
-from odradek.broker.coordinator.shard import AppendFailed, Decision
+from odradek.broker.coordinator.shard import AppendFailed, Decision, NewShard
 from odradek.broker.coordinator.transaction.coordinator import TransactionCoordinator
 from odradek.broker.coordinator.transaction.marker_writing import Marker, OnWritten
 from odradek.broker.coordinator.transaction.shard import TransactionShard
@@ -65,7 +65,7 @@ class TransactionHarness:
         self.producer_id_failure: ProtocolError | None = None
         self.coordinator_epoch = -1
         self.loading = self.is_stopping = False
-        self._new_shard: Callable[[int, int], Any] | None = None
+        self._new_shard: NewShard | None = None
         self.on_step: Callable[[str], None] = lambda step: None
         """Called after each durable step: `append` or `marker`."""
         self.start()
@@ -87,12 +87,13 @@ class TransactionHarness:
             start_runtime=self._start_runtime,
         )
         assert self._new_shard is not None
-        self.shard: TransactionShard = self._new_shard(0, self.coordinator_epoch)
+        shard = self._new_shard(0, self.coordinator_epoch, lambda decision: self.act(shard, decision))
+        self.shard = cast(TransactionShard, shard)
         for offset, record in enumerate(list(self.log)):
             self.shard.replay(record, offset=offset, timestamp_ms=0, producer_id=-1, producer_epoch=-1)
         self.shard.loaded()
 
-    def _start_runtime(self, new_shard: Callable[[int, int], Any]) -> Any:
+    def _start_runtime(self, new_shard: NewShard) -> Any:
         self._new_shard = new_shard
         return self
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from odradek.broker.coordinator.runtime import CoordinatorRuntime, RuntimeSettings
+from odradek.broker.coordinator.shard import NewShard
 from odradek.broker.coordinator.transaction.coordinator import TransactionCoordinator
 from odradek.broker.coordinator.transaction.local_markers import LocalMarkerWriter
 from odradek.broker.coordinator.transaction.marker_writing import MarkerWriter
@@ -150,7 +151,7 @@ class Node(ReplicaHarness):
         nothing: Any = None
         self.handlers = TransactionHandlers(self.coordinator, nothing, nothing, 1 << 20)
 
-    def _start_runtime(self, new_shard: Callable[[int, int], Any]) -> CoordinatorRuntime:
+    def _start_runtime(self, new_shard: NewShard) -> CoordinatorRuntime:
         runtime = CoordinatorRuntime(
             RuntimeSettings(STATE.topic, loads_replicated=True),
             new_shard=new_shard,
