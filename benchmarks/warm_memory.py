@@ -12,13 +12,15 @@ import os
 from pathlib import Path
 
 LEFT_FREE_BYTES = 160 * 1024 * 1024
-"""Little more than the kernel keeps free by itself: the rest was returned to the host and is cold."""
+"""Memory that stays free: slightly more than the kernel's own reserve."""
 HOLE_BYTES = 1 << 42
 CHUNK_BYTES = 1 << 24
 
 
 class WarmMemory:
-    """Fills free memory, each time with the next part of the hole, since the previous part is still cached."""
+    """Fills free memory by reading a file that is one large hole. Each call reads on where the last one ended, because
+    pages that are still cached would take no free memory.
+    """
 
     def __init__(self, workspace: Path) -> None:
         self._path = workspace / "hole"

@@ -115,7 +115,7 @@ class DynamicConfigs:
             self._unread_topics |= dict.fromkeys(unknown)
 
     def forget(self, topic: str) -> None:
-        """After a topic was deleted: a new topic of this name has other settings."""
+        """Drops the settings of a deleted topic, so that a new topic of this name is read anew."""
         self._known_topics.pop(topic, None)
         self._unread_topics.pop(topic, None)
 

@@ -1,9 +1,12 @@
 """The controller's events, one after the other: each sees what all earlier ones have decided, stored and sent.
 
-An event is a coroutine function. One that was announced by a watch, a timer or a response (`put`) has nobody who waits
-for it; its failure is given to `failed`. It reads what has changed when it runs, so one that waits stands for all
-(`put_once`). One that belongs to a request (`ask`) returns its value to the asker, and runs to its end even if the
-asker is gone.
+An event is a coroutine function, and is queued in one of three ways:
+
+    put         by a watch, a timer or a response. No caller waits for its end; an exception is passed to `failed`.
+    put_once    the same, but only if no event of this name is queued. An event reads the current state when it runs, so
+                one run is enough for all changes that were announced before.
+    ask         by a request. The caller gets the event's result. The event runs to its end even if the caller is
+                canceled.
 
 Source: Kafka's `ControllerEventManager`.
 """

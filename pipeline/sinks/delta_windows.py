@@ -85,8 +85,8 @@ class DeltaWindows(DeltaSink):
         merged = int(done["num_target_rows_inserted"]) + int(done["num_target_rows_updated"])
         if merged != content.num_rows:
             raise PipelineError(
-                f"{self.place}: {merged} of {content.num_rows} windows of batch {batch} were merged",
-                "check the table: it has a window twice",
+                f"{self.place} has duplicate rows: {content.num_rows} windows of batch {batch} changed {merged} rows",
+                "remove the duplicates: a window (its day, time and keys) must have one row",
             )
         self._reached("windows: committed")
         return Written(int(done["num_target_files_added"]), 0, content.num_rows)

@@ -146,7 +146,7 @@ def _events(search: _Search, path: str, constants: dict[str, Any]) -> Iterator[p
     yielded = [field for field in search.wanted if field.name not in ("_topic", "_partition", "_offset")]
     with parquet.ParquetFile(search.place.open(path)) as file:
         there = [name for name in {*search.wanted.names, search.time} if name in file.schema_arrow.names]
-        if search.time not in {*there, *constants}:  # The file is older than the column, so its events have no time.
+        if search.time not in {*there, *constants}:  # Files from before the column existed have no times to compare.
             return
         groups = [n for n in range(file.num_row_groups) if _may_have(file, n, search.time, search.spans)]
         for batch in file.iter_batches(BATCH_ROWS, row_groups=groups, columns=there):
