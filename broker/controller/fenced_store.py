@@ -12,11 +12,9 @@ Source: Kafka's `KafkaZkClient` (`wrapRequestWithControllerEpochCheck`, `retryRe
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeVar
 
-from odradek.broker.background.stepwise import Pace
 from odradek.broker.metadata_store import znodes
 from odradek.broker.metadata_store.interface import (
     BadVersion,
@@ -29,11 +27,12 @@ from odradek.broker.metadata_store.interface import (
     Outcome,
     Result,
     Watch,
+    listed,
 )
 from odradek.broker.metadata_store.read_back import pipeline_or_read_back, retry_until_connected
 
 COST = 2
-"""The cost of an operation, which may be encoded only now, in items of a step."""
+"""The cost of an operation in items of a step."""
 
 T = TypeVar("T")
 
@@ -79,15 +78,7 @@ class FencedStore:
         self._check_office()
         if not groups:
             return []
-        checked: list[list[Operation]] = []
-        pace = Pace()
-        for group in groups:
-            checked.append([self._check])
-            for operation in group:
-                checked[-1].append(operation)
-                if pace.step_ends(COST):
-                    await asyncio.sleep(0)
-        outcomes = await pipeline_or_read_back(self._store, checked)
+        outcomes = await pipeline_or_read_back(self._store, await listed(groups, self._check, cost=COST))
         self._check_office()
         return [self._seen(outcome) for outcome in outcomes]
 

@@ -26,9 +26,12 @@ Paths and values are Apache Kafka's own (`znodes.py`). Source: ZooKeeper's progr
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from typing import NamedTuple, Protocol
+
+from odradek.broker.background.stepwise import Pace
 
 ANY_VERSION = -1
 
@@ -167,6 +170,22 @@ Result = str | int | None
 
 Outcome = list[Result] | MetadataStoreError
 """What became of one group of a pipeline."""
+
+
+async def listed(groups: Iterable[Iterable[Operation]], *first: Operation, cost: int = 1) -> list[list[Operation]]:
+    """Returns each group's operations, after `first`. They may be encoded only when they are iterated over, so this
+    takes steps, between which other tasks run; `cost` is that of one operation, in items of a step.
+    """
+    found: list[list[Operation]] = []
+    pace = Pace()
+    for group in groups:
+        operations = list(first)
+        for operation in group:
+            operations.append(operation)
+            if pace.step_ends(cost):
+                await asyncio.sleep(0)
+        found.append(operations)
+    return found
 
 
 class MetadataStore(Protocol):

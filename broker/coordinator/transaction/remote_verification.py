@@ -1,10 +1,9 @@
 """Asks the transaction coordinators on other brokers whether a producer may write to partitions. (KIP-890)
 
-Questions that wait for the same broker go into one AddPartitionsToTxn request (version 4, `verify_only`); one request
-is in flight to a broker at a time. A request has one question about a transactional id; later ones wait. If the broker
-cannot be reached, or its response lacks a partition, the answer is NETWORK_EXCEPTION, which the producer retries. A
-broker that does not know the request (Kafka before 3.5) cannot be asked: its producers' batches are appended without
-verification, as that release does.
+Questions that wait for the same broker go into one AddPartitionsToTxn request (version 4, `verify_only`), at most one
+about a transactional id (`peer_queue.py`). If the broker cannot be reached, or its response lacks a partition, the
+answer is NETWORK_EXCEPTION, which the producer retries. A broker that does not know the request (Kafka before 3.5)
+cannot be asked: its producers' batches are appended without verification, as that release does.
 
 Source: Kafka's `AddPartitionsToTxnManager`.
 """
@@ -12,7 +11,6 @@ Source: Kafka's `AddPartitionsToTxnManager`.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
@@ -20,6 +18,7 @@ import structlog
 
 from odradek.broker.background.tasks import Spawn
 from odradek.broker.coordinator.transaction.coordinator import PRODUCE_CODES
+from odradek.broker.coordinator.transaction.peer_queue import PeerQueue
 from odradek.broker.peers.network_errors import NetworkError, UnsupportedVersion
 from odradek.broker.replica.leader.verification import Question
 from odradek.protocol.errors import ErrorCode
@@ -28,8 +27,6 @@ from odradek.protocol.schema import Message
 from odradek.protocol.topic_partition import TopicPartition
 
 VERSION = 4
-PARTITIONS_PER_REQUEST = 1000
-"""Of several questions together. One question may have more, as many as a Produce request."""
 
 log = structlog.get_logger("coordinator.transaction")
 
@@ -55,39 +52,12 @@ class _OneBroker:
 
     def __init__(self, peer: CoordinatorPeer, spawn: Spawn) -> None:
         self._peer = peer
-        self._spawn = spawn
-        self._waiting: deque[_Waiting] = deque()
-        self._is_sending = False
+        self._queue = PeerQueue(f"verification by broker {peer.broker_id}", spawn, _measure, self._send)
 
     async def ask(self, question: Question) -> Codes:
         answer: asyncio.Future[Codes] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Waiting(question, answer))
-        if not self._is_sending:
-            self._is_sending = True
-            self._spawn(self._send_all(), f"verification by broker {self._peer.broker_id}")
+        self._queue.add(_Waiting(question, answer))
         return await answer
-
-    async def _send_all(self) -> None:
-        try:
-            while self._waiting:
-                await self._send(self._take())
-        finally:
-            self._is_sending = False
-
-    def _take(self) -> dict[str, _Waiting]:
-        """Takes the questions of the next request: the first ones, without a second one about a transactional id."""
-        taken: dict[str, _Waiting] = {}
-        left: deque[_Waiting] = deque()
-        partitions = 0
-        for each in self._waiting:
-            name, size = each.question.transactional_id, len(each.question.led)
-            if name in taken or (taken and partitions + size > PARTITIONS_PER_REQUEST):
-                left.append(each)
-            else:
-                taken[name] = each
-                partitions += size
-        self._waiting = left
-        return taken
 
     async def _send(self, taken: Mapping[str, _Waiting]) -> None:
         codes: dict[str, Codes] = {}
@@ -146,6 +116,10 @@ class RemoteVerification:
         if broker is None:
             broker = self._brokers[coordinator] = _OneBroker(self._peer_to(coordinator), self._spawn)
         return await broker.ask(question)
+
+
+def _measure(each: _Waiting) -> tuple[str, int]:
+    return each.question.transactional_id, len(each.question.led)
 
 
 def _transaction(question: Question) -> AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction:

@@ -24,7 +24,6 @@ from typing import Any
 
 import structlog
 
-from odradek.broker.background.stepwise import Pace
 from odradek.broker.metadata_store.interface import (
     ConnectionLost,
     Entry,
@@ -36,6 +35,7 @@ from odradek.broker.metadata_store.interface import (
     SessionState,
     StoreUnavailable,
     Watch,
+    listed,
 )
 from odradek.broker.metadata_store.shared.connection import (
     Answer,
@@ -153,8 +153,8 @@ class SharedSession(MetadataStore):
 
     async def pipeline(self, groups: Sequence[Iterable[Operation]]) -> list[Outcome]:
         """See MetadataStore."""
-        changes = await _changes(groups)
-        return [await answer for answer in [self._send(change) for change in changes]]
+        answers = [self._send(Multi(operations)) for operations in await listed(groups)]
+        return [await answer for answer in answers]
 
     async def _read(self, request: Request, watch_set: WatchSet | None) -> Any:
         """Raises the answer if it is an error; the watch is then never called."""
@@ -270,19 +270,6 @@ class SharedSession(MetadataStore):
                 listener(state)
             except Exception:
                 log.exception("session listener failed", state=state.value)
-
-
-async def _changes(groups: Iterable[Iterable[Operation]]) -> list[Multi]:
-    changes = []
-    pace = Pace()
-    for group in groups:
-        operations = []
-        for operation in group:
-            operations.append(operation)
-            if pace.step_ends():
-                await asyncio.sleep(0)
-        changes.append(Multi(operations))
-    return changes
 
 
 def _connection_lost() -> ConnectionLost:

@@ -7,7 +7,8 @@ from collections.abc import Coroutine
 from typing import Any
 
 from odradek.broker.coordinator.transaction.marker_writing import OUTCOMES, Marker, Outcome
-from odradek.broker.coordinator.transaction.remote_markers import PARTITIONS_PER_REQUEST, RemoteMarkerWriter
+from odradek.broker.coordinator.transaction.peer_queue import PARTITIONS_PER_REQUEST
+from odradek.broker.coordinator.transaction.remote_markers import RemoteMarkerWriter
 from odradek.broker.peers.network_errors import Disconnected
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.transactions import WriteTxnMarkersRequest, WriteTxnMarkersResponse

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from odradek.broker.coordinator.transaction.remote_verification import PARTITIONS_PER_REQUEST, RemoteVerification
+from odradek.broker.coordinator.transaction.peer_queue import PARTITIONS_PER_REQUEST
+from odradek.broker.coordinator.transaction.remote_verification import RemoteVerification
 from odradek.broker.peers.network_errors import Disconnected, UnsupportedVersion
 from odradek.broker.replica.leader.verification import Question
 from odradek.protocol.errors import ErrorCode
