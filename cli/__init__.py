@@ -1,0 +1,14 @@
+"""The `odradek` command. A subcommand is a module; it is imported when it is called.
+
+    __main__.py        finds the subcommand
+    options.py         options that several commands share
+    serve.py           runs a broker
+    topics.py, configs.py, groups.py, group_reset.py, transactions.py    administer a cluster
+    cluster.py, cluster_lines.py, cluster_watch.py                       show it
+    produce.py, consume.py                                               write and read records
+    dump_log.py                                                          prints log files
+    pipeline.py                                                          runs a job of the pipeline
+    tables.py, errors.py, extras.py
+
+It is thin: over the broker's admin client, and the pipeline for its own commands.
+"""

@@ -1,4 +1,16 @@
-"""Requests that cannot be answered yet, and the machinery that completes them."""
+"""Requests that cannot be answered yet, and the machinery that completes them.
+
+    delayed_operation.py   completes exactly once, by an event or by its timeout
+    purgatory.py           where operations wait under their keys; watchers.py: those of one key
+    completion_queue.py    tries them after the running handler has finished
+    expirations.py         counts timeouts
+
+The operations: delayed_acknowledgement.py (the base of the next two), delayed_produce.py, delayed_delete_records.py,
+delayed_fetch.py, delayed_topic_change.py, delayed_elect_leader.py; of groups: delayed_join.py, delayed_sync.py,
+delayed_heartbeat.py.
+
+Callers: `broker`. It does not know what a partition is: what it must call is passed in.
+"""
 
 from odradek.purgatory.completion_queue import DEFAULT_BUDGET, CompletionQueue
 from odradek.purgatory.delayed_delete_records import DelayedDeleteRecords, DeleteRecordsPartitionStatus

@@ -1,4 +1,14 @@
-"""The hierarchical timing wheel, and the clock that the broker reads."""
+"""The hierarchical timing wheel, and the clock that the broker reads.
+
+    timing_wheel.py    add and cancel in O(1); its head has a worked example
+    task_list.py       one bucket; task.py: one task
+    bucket_queue.py    the buckets in the order of their expiration
+    system_timer.py    wheels, queue and clock together
+    reaper.py          sleeps until the next bucket expires
+    clock.py           time as an argument
+
+Callers: `purgatory`, `storage` and `broker`.
+"""
 
 from odradek.timer.bucket_queue import BucketQueue
 from odradek.timer.clock import Clock, ManualClock, SystemClock

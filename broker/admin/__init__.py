@@ -1,0 +1,10 @@
+"""The admin client of the `odradek` command: it administers any Kafka cluster.
+
+    client.py         one method for each admin request
+    connections.py    to any broker, to the controller, to a broker by its id
+    groups.py         groups and their offsets
+    transactions.py   transactions, and how hanging ones are aborted
+    overview.py       brokers, leaders and in-sync replicas at a glance, and what has changed between two glances
+
+Callers: `odradek.cli` and tests. The broker itself does not use it.
+"""

@@ -1,0 +1,36 @@
+"""The controller: one broker of the cluster decides which replicas exist, who leads them and what all brokers know.
+
+How a broker becomes the controller, and stops being it:
+
+    controller.py               the controller as the other rooms see it
+    tenure.py, candidacy.py     standing for election, taking office, resigning
+    office.py                   one term of office, with everything that it knows and does
+    events.py                   its events, one after the other
+    loading.py                  what a new controller reads first
+    fenced_store.py             its writes, which fail once another controller is elected
+    office_watches.py           its watches, which end with it
+
+What it knows, and the decisions that have no side effects:
+
+    controller_context.py       brokers, topics, states of partitions, deletions, reassignments
+    partition_states.py, replica_states.py                    a table of states and legal moves each
+    topic_planner.py, topic_operations.py, assignment.py      new topics and partitions: planned, and stored
+    reassignment_decisions.py   the steps of a reassignment
+
+What changes the cluster:
+
+    topic_changes.py, topic_deletions.py   topics
+    broker_changes.py                      brokers that start, stop or lose a disk
+    isr_changes.py                         AlterPartition
+    elections.py, reassignments.py         on request, or to balance the leaders
+    stored_requests.py                     requests that tools put into the store
+    producer_id_blocks.py                  blocks of producer ids
+    partition_changes.py                   writes the new states
+
+What it sends, and who waits for it:
+
+    control_requests.py, control_channels.py, responses.py   LeaderAndIsr, UpdateMetadata and StopReplica to each broker
+    request_waits.py                                         requests that wait until a change is complete
+
+It uses the metadata store by its interface only. Callers: `cluster`, the handlers, the metrics.
+"""

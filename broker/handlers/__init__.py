@@ -1,0 +1,25 @@
+"""From a frame to a response.
+
+    api_row.py, api_table.py    one row for each API: versions, handler, error response, limits
+    handlers.py                 creates every handler with the parts that it uses
+    dispatcher.py               decodes, calls the handler, encodes; turns exceptions into error codes
+    route.py                    one version's decoder, handler, encoder and counters
+    long_requests.py            the same in steps, for requests that name very many things
+    error_responses.py          each API's response to a request that failed as a whole
+    answered_later.py, answer_size.py, item_faults.py, version_history.py
+
+The APIs, one file for a group:
+
+    records       produce.py, once_verified.py, fetch.py, current_leaders.py, list_offsets.py,
+                  offset_for_leader_epoch.py, delete_records.py
+    cluster       api_versions.py, metadata.py, cluster.py, topics.py, elections.py, reassignments.py, log_dirs.py,
+                  authorized_operations.py
+    settings      describe_configs.py, configs.py, config_resources.py
+    groups        coordinators.py, groups.py, group_admin.py, offsets.py, offset_fetch.py,
+                  offset_commit_response_builder.py, zookeeper_commits.py
+    transactions  transactions.py, transaction_outcomes.py, add_partitions.py, producers.py
+    security      sasl.py, acls.py
+    brokers       cluster_changes.py, between brokers
+
+Callers: `network`, by `Dispatcher`; `docs.py` reads the table.
+"""

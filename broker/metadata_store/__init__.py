@@ -1,0 +1,15 @@
+"""The metadata store: a small tree of entries, as ZooKeeper has it, where topics, settings and ids are kept.
+
+    interface.py        what a store promises, by letter; its operations and errors
+    znodes.py           the paths and values of the entries: Apache Kafka's own
+    read_back.py        calls and changes whose answer was lost with the connection
+    start_up.py         the first steps of a broker: fixed entries, cluster id
+    tree.py             entries in memory; operations are checked, then applied
+    watch_table.py      who is notified of which change
+    embedded_store.py   the store of a broker alone: the tree, with a journal and a snapshot on disk
+    journal.py          the format of the two files
+    journal_disk.py     writes them
+
+`shared/` serves several brokers in one process. Callers: `controller` (by interface.py, znodes.py and read_back.py
+only), `cluster`, offsets of version 0, and `server.py`.
+"""

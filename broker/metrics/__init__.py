@@ -1,0 +1,9 @@
+"""`/metrics` for Prometheus and `/health` for orchestrators.
+
+    families.py       the table of metrics
+    sources.py        the parts of the broker that they are read from
+    exposition.py     the text of `/metrics`
+    server.py         serves it over HTTP; http_request.py parses a request
+
+Callers: `server.py`.
+"""

@@ -1,0 +1,13 @@
+"""Sockets: from bytes to frames, and from responses to bytes.
+
+    socket_server.py       the listeners, and what all connections share
+    connection.py          one client's connection: frames in, responses out, in order
+    rounds.py              one callback of the loop in which requests arrive
+    large_frame.py         a frame that has a buffer of its own
+    outbox.py              responses that are not written yet
+    file_sending.py        slices of files, by sendfile
+    queued_bytes.py        bounds what all connections have begun to send
+    connection_limits.py, open_files.py   how many connections there may be
+
+It knows no handler: `server.py` passes it the dispatcher.
+"""

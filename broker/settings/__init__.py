@@ -1,6 +1,20 @@
 """The table of all settings, in files by subject.
 
 It drives the parsing of server.properties, validation, DescribeConfigs, AlterConfigs and the page docs/settings.md.
+
+    setting.py               one row of the table; values.py: its type, rules.py: its valid values
+    config.py                the settings of a broker: read, layered, checked, typed
+    checks.py                settings against each other
+    config_changes.py        changes while the broker runs
+    config_description.py    settings as clients see them
+    properties.py            Java's property files
+    listeners.py             listeners and advertised listeners
+
+The rows by subject: server.py, network.py, log.py, topic.py, cleaner.py, replication.py, groups.py, transactions.py,
+metrics.py, odradek.py; without effect, or refused: authorizer.py, kraft.py, quotas.py, remote.py, sasl.py, security.py,
+tls.py, zookeeper.py.
+
+Callers: every room above it.
 """
 
 from __future__ import annotations

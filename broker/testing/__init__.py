@@ -1,4 +1,17 @@
-"""Brokers and clusters inside the process, for tests."""
+"""Brokers and clusters inside the process, for tests.
+
+    one_broker.py             one broker
+    in_process_cluster.py     a cluster with settings that make sense for tests
+    cluster.py                brokers that are killed, paused, cut off, and started again
+    cluster_view.py           what it looks like from outside; conditions.py: states that tests wait for
+    cluster_thread.py, loop_thread.py    the same for blocking clients
+    node_loop.py              an event loop for each broker, which can be paused and ended
+    network.py, gates.py      cuts between brokers, and what stands in front of a paused one
+    quiet_logs.py             what the brokers log within a test
+    setting_texts.py          settings as keyword arguments
+
+Its public names are exported here. Callers: users' tests, `pytest_plugin.py`, `cluster_demo`.
+"""
 
 from odradek.broker.testing.cluster import Cluster, NotReached
 from odradek.broker.testing.cluster_thread import ClusterThread

@@ -1,0 +1,16 @@
+"""The declarations of Kafka's messages, one file for a group of APIs. Other packages import them from their files.
+
+    registry.py    the classes of each API key
+    headers.py     the headers of requests and responses
+
+    records        produce.py, fetch.py, list_offsets.py, delete_records.py
+    cluster        api_versions.py, metadata.py, cluster.py, topics.py, reassignments.py, log_dirs.py, configs.py,
+                   client_quotas.py
+    groups         find_coordinator.py, groups.py, group_admin.py, offsets.py, consumer_protocol.py
+    transactions   producers.py, transactions.py
+    security       sasl.py, scram.py, acls.py, delegation_tokens.py
+    brokers        replica_control.py
+    in logs        group_records.py, consumer_group_records.py, share_group_records.py, transaction_records.py
+
+Callers: whoever sends, handles or prints a message.
+"""

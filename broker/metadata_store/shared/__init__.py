@@ -1,0 +1,8 @@
+"""A metadata store in memory that several brokers of one process share: for `odradek.testing` and the simulation.
+
+    shared_store.py   the store, and what a test can do to its sessions
+    session.py        a broker's session: a MetadataStore over a connection that can break
+    connection.py     the requests and answers between the two
+
+Callers: `broker/testing`, tests.
+"""

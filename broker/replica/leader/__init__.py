@@ -1,0 +1,12 @@
+"""What a leader does for producers and for its replicas.
+
+    appends.py                Produce: appends to each partition, then answers or waits
+    append_result.py          the result for one partition
+    large_appends.py          batches that take longer than one turn of the loop
+    verification.py           whether a batch belongs to an open transaction (KIP-890)
+    transaction_markers.py    appends the markers that end a transaction
+    deletions.py              DeleteRecords
+    isr_proposals.py          sends proposals of in-sync replicas to the controller
+
+Callers: `replica_manager.py`, and the coordinators' runtime.
+"""
