@@ -26,7 +26,7 @@ def left_out(room: Path) -> set[str]:
     return {file.name for file in room.glob("*.py") if not file.name.startswith("__")} - tour
 
 
-@pytest.mark.parametrize("room", rooms())
+@pytest.mark.parametrize("room", list(rooms()))
 def test_a_tour_names_every_file_of_its_room(room: str) -> None:
     assert not left_out(ROOT / room)
 
