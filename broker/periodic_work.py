@@ -43,15 +43,6 @@ SWEEP_INTERVAL_MS = 500
 HOUSEKEEPING_INTERVAL_MS = 1000
 MINUTE_MS = 60_000
 GROUPS_PER_TURN = 100
-ABORT_INTERVAL = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
-BALANCE_INTERVAL = "leader.imbalance.check.interval.seconds"
-EXPIRY_INTERVAL = "transaction.remove.expired.transaction.cleanup.interval.ms"
-
-CHECKPOINTS = {
-    "log.flush.offset.checkpoint.interval.ms": RECOVERY_POINT,
-    "log.flush.start.offset.checkpoint.interval.ms": LOG_START_OFFSET,
-    "replica.high.watermark.checkpoint.interval.ms": HIGH_WATERMARK,
-}
 
 log = structlog.get_logger("broker.background")
 
@@ -92,16 +83,32 @@ class PeriodicWork:
             (SWEEP_INTERVAL_MS, self._socket_server.sweep, "sweep connections"),
             (HOUSEKEEPING_INTERVAL_MS, self.keep_house, "flush and remove segments"),
             (HOUSEKEEPING_INTERVAL_MS, self._cluster.disk_failures.retry_creations, "retry creations of logs"),
-            (config["log.retention.check.interval.ms"], self.apply_retention, "retention"),
-            (max(config["replica.lag.time.max.ms"] // 2, 1), self.shrink_isrs, "shrink ISRs"),
-            (1000 * config[BALANCE_INTERVAL], self._cluster.controller.balance_leaders, "balance leaders"),
-            (config["producer.id.expiration.check.interval.ms"], self._logs.expire_producers, "expire producers"),
-            (config["offsets.retention.check.interval.ms"], self.expire_offsets, "expire offsets"),
-            (config[ABORT_INTERVAL], self.abort_late_transactions, "abort late transactions"),
-            (config[EXPIRY_INTERVAL], self.expire_transactional_ids, "expire transactional ids"),
+            (config.log_retention_check_interval_ms, self.apply_retention, "retention"),
+            (max(config.replica_lag_time_max_ms // 2, 1), self.shrink_isrs, "shrink ISRs"),
+            (
+                1000 * config.leader_imbalance_check_interval_seconds,
+                self._cluster.controller.balance_leaders,
+                "balance leaders",
+            ),
+            (config.producer_id_expiration_check_interval_ms, self._logs.expire_producers, "expire producers"),
+            (config.offsets_retention_check_interval_ms, self.expire_offsets, "expire offsets"),
+            (
+                config.transaction_abort_timed_out_transaction_cleanup_interval_ms,
+                self.abort_late_transactions,
+                "abort late transactions",
+            ),
+            (
+                config.transaction_remove_expired_transaction_cleanup_interval_ms,
+                self.expire_transactional_ids,
+                "expire transactional ids",
+            ),
             *(
-                (max(config[setting], 1), partial(self.write_checkpoint, name), name)
-                for setting, name in CHECKPOINTS.items()
+                (max(interval_ms, 1), partial(self.write_checkpoint, name), name)
+                for interval_ms, name in (
+                    (config.log_flush_offset_checkpoint_interval_ms, RECOVERY_POINT),
+                    (config.log_flush_start_offset_checkpoint_interval_ms, LOG_START_OFFSET),
+                    (config.replica_high_watermark_checkpoint_interval_ms, HIGH_WATERMARK),
+                )
             ),
         ]
 
@@ -134,7 +141,7 @@ class PeriodicWork:
 
     async def expire_offsets(self) -> None:
         """Expires committed offsets after the retention time, and groups that have neither members nor offsets."""
-        retention_ms = self._config["offsets.retention.minutes"] * MINUTE_MS
+        retention_ms = self._config.offsets_retention_minutes * MINUTE_MS
         for step, _ in enumerate(self._groups.expire_offsets(retention_ms)):
             if step % GROUPS_PER_TURN == 0:
                 await asyncio.sleep(0)
@@ -146,7 +153,7 @@ class PeriodicWork:
 
     async def expire_transactional_ids(self) -> None:
         """Expires transactional ids that have not been used for transactional.id.expiration.ms."""
-        expiration_ms = self._config["transactional.id.expiration.ms"]
+        expiration_ms = self._config.transactional_id_expiration_ms
         for _ in expiry_steps(self._transactions, self._clock.wall_ms(), expiration_ms):
             await asyncio.sleep(0)
 

@@ -132,9 +132,7 @@ class Broker:
         self.broker_id = config.broker_id
         self.api_table = api_table()
         self.background = Background()
-        self.timer: SystemTimer = SystemTimer(
-            self.clock, config["odradek.timer.tick.ms"], config["odradek.timer.wheel.size"]
-        )
+        self.timer: SystemTimer = SystemTimer(self.clock, config.odradek_timer_tick_ms, config.odradek_timer_wheel_size)
         self.client_warnings = ClientWarnings(self.clock)
         self.metrics = BrokerMetrics()
         self.endpoints: list[Endpoint] = []
@@ -246,12 +244,12 @@ class Broker:
 
     async def _serve_metrics(self) -> None:
         """Comes first, so that the status is available while logs are recovered."""
-        port = self.config["odradek.metrics.port"]
+        port = self.config.odradek_metrics_port
         if port >= 0:
             from odradek.broker.metrics.exposition import Exposition
             from odradek.broker.metrics.server import MetricsServer
 
-            host, allowed = self.config["odradek.metrics.host"], self.config["odradek.metrics.allowed.hosts"]
+            host, allowed = self.config.odradek_metrics_host, self.config.odradek_metrics_allowed_hosts
             exposition = Exposition(self.clock, self.metrics)
             self.metrics_server = MetricsServer(self.status, exposition, host, port, allowed)
             await self.metrics_server.start()
@@ -266,17 +264,15 @@ class Broker:
             self.clock,
             random_source=self.random,
             default_config=config.log_config(),
-            producer_id_expiration_ms=config["producer.id.expiration.ms"],
-            max_decompressed_bytes=config["odradek.max.decompressed.batch.bytes"],
-            max_tail_bytes=config["odradek.log.tail.bytes"],
+            producer_id_expiration_ms=config.producer_id_expiration_ms,
+            max_decompressed_bytes=config.odradek_max_decompressed_batch_bytes,
+            max_tail_bytes=config.odradek_log_tail_bytes,
         )
         self.log_manager.open()
         self._undo.append(self.log_manager.release)
         if self.broker_id < 0:
             known = self.log_manager.broker_id
-            self.broker_id = (
-                generated_broker_id(self.random, config["reserved.broker.max.id"]) if known is None else known
-            )
+            self.broker_id = generated_broker_id(self.random, config.reserved_broker_max_id) if known is None else known
 
     def _assemble(self) -> None:
         config = self.config
@@ -327,7 +323,7 @@ class Broker:
             peers=self.cluster.peers,
         )
         self.fetch_sessions = FetchSessionCache(
-            config["max.incremental.fetch.session.cache.slots"], self.clock, self.random
+            config.max_incremental_fetch_session_cache_slots, self.clock, self.random
         )
         self.socket_server = SocketServer(
             clock=self.clock,
@@ -377,7 +373,7 @@ class Broker:
             background=self.background,
             metrics=self.metrics,
             client_warnings=self.client_warnings,
-            max_response_bytes=self.config["odradek.max.response.bytes"],
+            max_response_bytes=self.config.odradek_max_response_bytes,
             inter_broker_listener=inter_broker_listener,
             bound=bound,
         )
@@ -448,7 +444,7 @@ class Broker:
         )
 
     def _start_log_cleaner(self) -> None:
-        if self.config["log.cleaner.enable"]:
+        if self.config.log_cleaner_enable:
             from odradek.broker.cleaning.log_cleaner import LogCleaner
 
             self.log_cleaner = LogCleaner(self.log_manager, self.config, self.background, self.clock, self.files)
@@ -462,13 +458,13 @@ class Broker:
             for endpoint in self.endpoints
             if endpoint.advertised_host is not None
         }
-        return BrokerInfo(self.broker_id, endpoints, self.config["broker.rack"])
+        return BrokerInfo(self.broker_id, endpoints, self.config.broker_rack)
 
     def _apply_settings(self) -> None:
         """Applies dynamic settings to components that keep a copy of them."""
         self.log_manager.default_config = self.config.log_config()
-        self.log_manager.set_producer_id_expiration(self.config["producer.id.expiration.ms"])
-        self.replica_manager.verification.is_enabled = self.config["transaction.partition.verification.enable"]
+        self.log_manager.set_producer_id_expiration(self.config.producer_id_expiration_ms)
+        self.replica_manager.verification.is_enabled = self.config.transaction_partition_verification_enable
         self.socket_server.limits = ConnectionLimits.from_config(self.config, self.open_files)
         self.cluster.settings_changed()
         if self.log_cleaner is not None:

@@ -63,24 +63,24 @@ class LogCleaner:
         self._background = background
         self._clock = clock
         self._files = files
-        self._throttle = Throttle(config["log.cleaner.io.max.bytes.per.second"])
+        self._throttle = Throttle(config.log_cleaner_io_max_bytes_per_second)
         self._tasks: list[asyncio.Task[None]] = []
         self._new_settings = asyncio.Event()
 
     def start(self) -> None:
-        self._tasks = [self._start_one(number) for number in range(self._config["log.cleaner.threads"])]
+        self._tasks = [self._start_one(number) for number in range(self._config.log_cleaner_threads)]
 
     def _start_one(self, number: int) -> asyncio.Task[None]:
         return self._background.spawn(self._run(number), f"log cleaner {number}")
 
     def settings_changed(self) -> None:
         """Starts missing cleaners and wakes all. Surplus cleaners end after their current round."""
-        if self._throttle.bytes_per_second != self._config["log.cleaner.io.max.bytes.per.second"]:
-            self._throttle = Throttle(self._config["log.cleaner.io.max.bytes.per.second"])
+        if self._throttle.bytes_per_second != self._config.log_cleaner_io_max_bytes_per_second:
+            self._throttle = Throttle(self._config.log_cleaner_io_max_bytes_per_second)
         for number, task in enumerate(self._tasks):
-            if task.done() and number < self._config["log.cleaner.threads"]:
+            if task.done() and number < self._config.log_cleaner_threads:
                 self._tasks[number] = self._start_one(number)
-        while self._tasks and len(self._tasks) < self._config["log.cleaner.threads"]:
+        while self._tasks and len(self._tasks) < self._config.log_cleaner_threads:
             self._tasks.append(self._start_one(len(self._tasks)))
         self._new_settings.set()
         self._new_settings = asyncio.Event()
@@ -94,7 +94,7 @@ class LogCleaner:
     @property
     def dead(self) -> int:
         """The number of cleaners that should be running but have ended."""
-        return sum(task.done() for task in self._tasks[: self._config["log.cleaner.threads"]])
+        return sum(task.done() for task in self._tasks[: self._config.log_cleaner_threads])
 
     @property
     def recopy_percent(self) -> int:
@@ -111,9 +111,9 @@ class LogCleaner:
         return int(max((last.seconds for last in self.last.values()), default=0))
 
     async def _run(self, number: int) -> None:
-        while number < self._config["log.cleaner.threads"]:
+        while number < self._config.log_cleaner_threads:
             await self.clean_all(number)
-            await self._rest(self._config["log.cleaner.backoff.ms"])
+            await self._rest(self._config.log_cleaner_backoff_ms)
 
     async def clean_all(self, number: int = 0) -> None:
         """Cleans all logs that are due, the dirtiest first."""
@@ -159,11 +159,9 @@ class LogCleaner:
 
     def _begin(self, to_clean: LogToClean) -> Clean | None:
         config = self._config
-        cleaners = max(config["log.cleaner.threads"], 1)
-        map_bytes = (
-            int(config["log.cleaner.dedupe.buffer.size"] * config["log.cleaner.io.buffer.load.factor"]) // cleaners
-        )
-        chunk_bytes = max(config["log.cleaner.io.buffer.size"] // cleaners // 2, 1)
+        cleaners = max(config.log_cleaner_threads, 1)
+        map_bytes = int(config.log_cleaner_dedupe_buffer_size * config.log_cleaner_io_buffer_load_factor) // cleaners
+        chunk_bytes = max(config.log_cleaner_io_buffer_size // cleaners // 2, 1)
         if self._is_small(to_clean):
             chunk_bytes = min(chunk_bytes, SLICE_BYTES)
         return self.manager.begin(to_clean, max(map_bytes, 1), chunk_bytes)

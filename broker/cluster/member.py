@@ -78,7 +78,7 @@ class ClusterMember:
         self._replica_manager = replica_manager
         spawn, broker_id = background.spawn, metadata.broker_id
         self._spawn = spawn
-        self._num_replica_fetchers: int = config["num.replica.fetchers"]
+        self._num_replica_fetchers = config.num_replica_fetchers
         self.topic_purgatory = DelayedOperationPurgatory("topic", timer, clock, completions)
         self.election_purgatory = DelayedOperationPurgatory("ElectLeader", timer, clock, completions)
         self.known_topics = KnownTopics(broker_id)
@@ -88,12 +88,12 @@ class ClusterMember:
             listener=config.inter_broker_listener,
             spawn=spawn,
             connect=connect,
-            connect_timeout_ms=config["socket.connection.setup.timeout.ms"],
+            connect_timeout_ms=config.socket_connection_setup_timeout_ms,
         )
         self.registration = BrokerRegistration(
             store,
             clock=clock,
-            session_timeout_ms=config["zookeeper.session.timeout.ms"],
+            session_timeout_ms=config.zookeeper_session_timeout_ms,
             spawn=spawn,
             on_registered=lambda _: None,
         )
@@ -161,13 +161,13 @@ class ClusterMember:
     async def leave(self) -> None:
         """Tries controlled.shutdown.max.retries times."""
         config = self._config
-        if not config["controlled.shutdown.enable"]:
+        if not config.controlled_shutdown_enable:
             return
-        for attempt in range(config["controlled.shutdown.max.retries"]):
+        for attempt in range(config.controlled_shutdown_max_retries):
             if attempt:
-                await asyncio.sleep(config["controlled.shutdown.retry.backoff.ms"] / 1000)
+                await asyncio.sleep(config.controlled_shutdown_retry_backoff_ms / 1000)
             try:
-                left = await self.channel.controlled_shutdown(config["controller.socket.timeout.ms"])
+                left = await self.channel.controlled_shutdown(config.controller_socket_timeout_ms)
             except (NoController, ProtocolError) as error:
                 log.warning("leaderships not moved", reason=str(error))
             else:
@@ -188,7 +188,7 @@ class ClusterMember:
 
     def settings_changed(self) -> None:
         """Applies the dynamic settings that the parts keep a copy of."""
-        fetchers = self._config["num.replica.fetchers"]
+        fetchers = self._config.num_replica_fetchers
         if fetchers != self._num_replica_fetchers:
             self._num_replica_fetchers = fetchers
             self._spawn(self.fetchers.resize(fetchers), "resize the fetchers")

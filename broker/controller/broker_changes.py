@@ -236,7 +236,7 @@ class BrokerChanges:
                 path = znodes.topic_config_path(name)
                 own = {} if entry is None else znodes.parse_config(path, entry.data)
                 known = {UNCLEAN: own[UNCLEAN]} if UNCLEAN in own else {}
-                if self._config.topic_values(known)[UNCLEAN]:
+                if self._config.log_config(known).unclean_leader_election_enable:
                     allowed.add(name)
             except (StoreDamaged, ValueError) as error:
                 log.error("settings of a topic not read", topic=name, reason=str(error))

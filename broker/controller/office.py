@@ -93,8 +93,8 @@ class Office:
         self.planner = Planner(
             context.metadata,
             around.source,
-            default_partitions=lambda: int(config["num.partitions"]),
-            default_replication_factor=lambda: int(config["default.replication.factor"]),
+            default_partitions=lambda: config.num_partitions,
+            default_replication_factor=lambda: config.default_replication_factor,
             validate_config=config.check_topic_config,
             deleting=context.deletions,
             damaged=context.damaged,

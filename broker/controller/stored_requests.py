@@ -54,7 +54,7 @@ class StoredRequests:
 
     async def topics_to_delete(self) -> list[str]:
         """Returns the topics that are marked for deletion."""
-        is_enabled = bool(self._config["delete.topic.enable"])
+        is_enabled = self._config.delete_topic_enable
         watch = self._watches.of(znodes.DELETE_TOPICS)
         return await load_deletions(self._store, self._context, is_enabled=is_enabled, watch=watch)
 

@@ -113,7 +113,7 @@ class Coordinators:
 
     def longest_transaction_ms(self) -> int:
         """Returns the current value of transaction.max.timeout.ms."""
-        return int(self._config["transaction.max.timeout.ms"])
+        return self._config.transaction_max_timeout_ms
 
     def _leader_of(self, topic_partition: TopicPartition) -> int | None:
         """Returns None only for a partition that does not exist: until the metadata is complete, any may exist."""

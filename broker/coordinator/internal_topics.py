@@ -29,11 +29,11 @@ def group_topic(config: BrokerConfig) -> NewTopic:
     """Returns the definition of `__consumer_offsets`."""
     return NewTopic(
         GROUP_TOPIC,
-        num_partitions=config["offsets.topic.num.partitions"],
-        replication_factor=config["offsets.topic.replication.factor"],
+        num_partitions=config.offsets_topic_num_partitions,
+        replication_factor=config.offsets_topic_replication_factor,
         configs={
             "cleanup.policy": "compact",
-            "segment.bytes": str(config["offsets.topic.segment.bytes"]),
+            "segment.bytes": str(config.offsets_topic_segment_bytes),
             "compression.type": "producer",
         },
     )
@@ -43,14 +43,14 @@ def transaction_topic(config: BrokerConfig) -> NewTopic:
     """Returns the definition of `__transaction_state`."""
     return NewTopic(
         TRANSACTION_TOPIC,
-        num_partitions=config["transaction.state.log.num.partitions"],
-        replication_factor=config["transaction.state.log.replication.factor"],
+        num_partitions=config.transaction_state_log_num_partitions,
+        replication_factor=config.transaction_state_log_replication_factor,
         configs={
             "unclean.leader.election.enable": "false",
             "compression.type": "uncompressed",
             "cleanup.policy": "compact",
-            "min.insync.replicas": str(config["transaction.state.log.min.isr"]),
-            "segment.bytes": str(config["transaction.state.log.segment.bytes"]),
+            "min.insync.replicas": str(config.transaction_state_log_min_isr),
+            "segment.bytes": str(config.transaction_state_log_segment_bytes),
         },
     )
 
@@ -121,7 +121,7 @@ class InternalTopics:
         if self.exists(name):
             return
         topic = self.definition(name)
-        timeout_ms = int(self._config["request.timeout.ms"])
+        timeout_ms = self._config.request_timeout_ms
         try:
             result = (await self._controller.create_topics([topic], timeout_ms))[0]
         except NoController as error:

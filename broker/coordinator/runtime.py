@@ -73,10 +73,10 @@ class RuntimeSettings(NamedTuple):
         """Returns the settings for `__consumer_offsets`."""
         return cls(
             GROUP_TOPIC,
-            config["offsets.load.buffer.size"],
-            config["offsets.commit.timeout.ms"],
-            config["offsets.commit.required.acks"],
-            config["offsets.topic.compression.codec"],
+            config.offsets_load_buffer_size,
+            config.offsets_commit_timeout_ms,
+            config.offsets_commit_required_acks,
+            config.offsets_topic_compression_codec,
         )
 
     @classmethod
@@ -84,8 +84,8 @@ class RuntimeSettings(NamedTuple):
         """Returns the settings for `__transaction_state`. Decisions carry the transaction's own timeout."""
         return cls(
             TRANSACTION_TOPIC,
-            config["transaction.state.log.load.buffer.size"],
-            config["transaction.max.timeout.ms"],
+            config.transaction_state_log_load_buffer_size,
+            config.transaction_max_timeout_ms,
             loads_replicated=True,
             loads_each_epoch=True,
         )

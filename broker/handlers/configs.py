@@ -25,7 +25,7 @@ from odradek.broker.cluster.dynamic_configs import DynamicConfigs
 from odradek.broker.handlers.config_resources import check_is_this_broker, loggers, no_such_type
 from odradek.broker.logging.structured_logging import LEVELS, ROOT, Loggers
 from odradek.broker.requests.request_context import RequestContext
-from odradek.broker.settings import TOPIC, Setting
+from odradek.broker.settings import TOPIC, Setting, Value
 from odradek.broker.settings.config import BrokerConfig, broker_setting, is_without_effect
 from odradek.broker.settings.config_changes import (
     MOST_NAMES,
@@ -162,7 +162,7 @@ async def _repeated(resources: Sequence[Any]) -> set[tuple[int, str]]:
     return repeated
 
 
-async def _warn(items: Iterable[Item], setting_of: Callable[[str], Setting | None], **resource: object) -> None:
+async def _warn(items: Iterable[Item], setting_of: Callable[[str], Setting[Value] | None], **resource: object) -> None:
     """Logs a warning if the request sets settings that have no effect yet."""
     names = [
         item.name

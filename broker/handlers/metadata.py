@@ -132,15 +132,15 @@ class MetadataHandler:
         return (
             request.allow_auto_topic_creation
             and self._metadata.topic(name) is None
-            and bool(self._config["auto.create.topics.enable"])
+            and self._config.auto_create_topics_enable
             and topic_name_fault(name) is None
         )
 
     async def _create(self, names: list[str]) -> dict[str, ErrorCode]:
         """Creates topics with the broker's defaults. Returns error codes for those that do not exist afterwards."""
-        timeout_ms = int(self._config["request.timeout.ms"])
+        timeout_ms = self._config.request_timeout_ms
         internal_topics = self._internal_topics
-        most = max(1, MAX_PARTITIONS_PER_REQUEST // int(self._config["num.partitions"]))
+        most = max(1, MAX_PARTITIONS_PER_REQUEST // self._config.num_partitions)
         names, later = names[:most], names[most:]
         new_topics = [internal_topics.definition(name) if name in INTERNAL_TOPICS else NewTopic(name) for name in names]
         failures = dict.fromkeys(later, ErrorCode.LEADER_NOT_AVAILABLE)

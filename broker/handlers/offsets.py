@@ -187,7 +187,7 @@ class OffsetHandlers:
     ) -> OffsetCommitResponseBuilder:
         """Checks each partition on its own. `brings_times`: the client may send the time of the commit."""
         builder, find = OffsetCommitResponseBuilder(), self._metadata.topic
-        limit: int = self._config["offset.metadata.max.bytes"]
+        limit = self._config.offset_metadata_max_bytes
         topic_class, partition_class = answer_classes
         for topic in topics:
             name: str = topic.name

@@ -135,7 +135,7 @@ class TopicHandlers:
         metadata = self._metadata
         if not self._controller.is_active:  # (E)
             return DeletionResult(name=state.name, topic_id=state.topic_id, error_code=ErrorCode.NOT_CONTROLLER)
-        if not self._config["delete.topic.enable"]:
+        if not self._config.delete_topic_enable:
             has_code = context.api_version >= DELETION_DISABLED_VERSION
             code = ErrorCode.TOPIC_DELETION_DISABLED if has_code else ErrorCode.INVALID_REQUEST
             return DeletionResult(name=state.name, topic_id=state.topic_id, error_code=code)

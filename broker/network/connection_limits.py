@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from odradek.broker.network.open_files import NO_LIMIT, descriptors_for_connections, descriptors_for_sending
 from odradek.broker.requests.request_context import CloseConnection
+from odradek.broker.settings import BrokerSettings, Setting
 from odradek.protocol.api_keys import ApiKey
 from odradek.storage.files import Buffer
 
@@ -70,35 +71,35 @@ class ConnectionLimits(NamedTuple):
     def from_config(cls, config: BrokerConfig, open_files: int = NO_LIMIT) -> ConnectionLimits:
         """Reads the limits from validated settings. `open_files`: how many files the process may have open."""
         overrides: dict[str, int] = {}
-        for entry in filter(None, (part.strip() for part in config["max.connections.per.ip.overrides"].split(","))):
+        for entry in filter(None, (part.strip() for part in config.max_connections_per_ip_overrides.split(","))):
             address, _, count = entry.rpartition(":")
             overrides[address] = int(count)
         return cls(
-            max_request_bytes=config["socket.request.max.bytes"],
-            max_other_request_bytes=min(config["odradek.max.request.bytes"], config["socket.request.max.bytes"]),
+            max_request_bytes=config.socket_request_max_bytes,
+            max_other_request_bytes=min(config.odradek_max_request_bytes, config.socket_request_max_bytes),
             max_queued_bytes=_queued_bytes(config),
-            idle_ms=config["connections.max.idle.ms"],
-            max_connections=config["max.connections"],
-            max_connections_per_ip=config["max.connections.per.ip"],
+            idle_ms=config.connections_max_idle_ms,
+            max_connections=config.max_connections,
+            max_connections_per_ip=config.max_connections_per_ip,
             max_connections_per_ip_overrides=overrides,
-            max_in_flight_requests=config["odradek.max.in.flight.requests.per.connection"],
-            max_in_flight_bytes=config["odradek.max.in.flight.bytes.per.connection"],
-            max_unread_bytes=config["odradek.max.unread.bytes.per.connection"],
-            max_unread_bytes_of_all=config["odradek.max.unread.bytes"],
+            max_in_flight_requests=config.odradek_max_in_flight_requests_per_connection,
+            max_in_flight_bytes=config.odradek_max_in_flight_bytes_per_connection,
+            max_unread_bytes=config.odradek_max_unread_bytes_per_connection,
+            max_unread_bytes_of_all=config.odradek_max_unread_bytes,
             connection_descriptors=descriptors_for_connections(open_files),
             sending_descriptors=descriptors_for_sending(open_files),
-            listen_backlog=_chosen(config, "socket.listen.backlog.size", LISTEN_BACKLOG),
-            receive_buffer_bytes=_chosen(config, "socket.receive.buffer.bytes", SYSTEMS_CHOICE),
-            send_buffer_bytes=_chosen(config, "socket.send.buffer.bytes", SYSTEMS_CHOICE),
+            listen_backlog=_chosen(config, BrokerSettings.socket_listen_backlog_size, LISTEN_BACKLOG),
+            receive_buffer_bytes=_chosen(config, BrokerSettings.socket_receive_buffer_bytes, SYSTEMS_CHOICE),
+            send_buffer_bytes=_chosen(config, BrokerSettings.socket_send_buffer_bytes, SYSTEMS_CHOICE),
         )
 
 
-def _chosen(config: BrokerConfig, setting: str, otherwise: int) -> int:
+def _chosen(config: BrokerConfig, setting: Setting[int], otherwise: int) -> int:
     """Returns the setting only if it is given explicitly: Kafka's default is too small for Odradek."""
-    return int(config[setting]) if setting in config.given else otherwise
+    return setting.of(config) if setting.name in config.given else otherwise
 
 
 def _queued_bytes(config: BrokerConfig) -> int:
     """Returns queued.max.request.bytes. Kafka has no bound unless it is positive; Odradek then uses one of its own."""
-    chosen: int = config["queued.max.request.bytes"]
-    return chosen if chosen > 0 else max(MOST_QUEUED_BYTES, 2 * config["socket.request.max.bytes"])
+    chosen = config.queued_max_request_bytes
+    return chosen if chosen > 0 else max(MOST_QUEUED_BYTES, 2 * config.socket_request_max_bytes)

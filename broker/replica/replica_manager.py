@@ -69,8 +69,16 @@ class ReplicaSettings(NamedTuple):
 
     @classmethod
     def from_config(cls, config: BrokerConfig) -> ReplicaSettings:
-        """Reads the settings named by the fields."""
-        return cls(**{name: config[name.replace("_", ".")] for name in cls._fields})
+        return cls(
+            broker_id=config.broker_id,
+            replica_lag_time_max_ms=config.replica_lag_time_max_ms,
+            producer_purgatory_purge_interval_requests=config.producer_purgatory_purge_interval_requests,
+            fetch_purgatory_purge_interval_requests=config.fetch_purgatory_purge_interval_requests,
+            delete_records_purgatory_purge_interval_requests=config.delete_records_purgatory_purge_interval_requests,
+            fetch_max_bytes=config.fetch_max_bytes,
+            num_replica_alter_log_dirs_threads=config.num_replica_alter_log_dirs_threads,
+            odradek_max_decompressed_request_bytes=config.odradek_max_decompressed_request_bytes,
+        )
 
 
 class ReplicaManager:

@@ -1,84 +1,117 @@
-"""The table of all settings, in files by subject.
+"""The settings of brokers and topics: one table, which drives the parsing of server.properties, validation,
+DescribeConfigs, AlterConfigs and the page docs/settings.md.
 
-It drives the parsing of server.properties, validation, DescribeConfigs, AlterConfigs and the page docs/settings.md.
+1.  setting.py: a row of the table. rules.py: the rules for values. values.py: from text to values and back.
+2.  The rows that take effect, in a class per subject: server.py, network.py, log.py, cleaner.py, replication.py,
+    groups.py, transactions.py, zookeeper.py, kraft.py and odradek.py for brokers, topic.py for topics. Code reads each
+    as an attribute with its type: `config.num_partitions`.
+3.  without_effect.py: all other rows.
+4.  checks.py, listeners.py: what rows must fulfil together.
+5.  properties.py, config.py: from a file and flags to `BrokerConfig`, which the whole broker reads.
+6.  config_changes.py, config_description.py: the settings as clients change and see them.
 
-    setting.py               one row of the table; values.py: its type, rules.py: its valid values
-    config.py                the settings of a broker: read, layered, checked, typed
-    checks.py                settings against each other
-    config_changes.py        changes while the broker runs
-    config_description.py    settings as clients see them
-    properties.py            Java's property files
-    listeners.py             listeners and advertised listeners
-
-The rows by subject: server.py, network.py, log.py, topic.py, cleaner.py, replication.py, groups.py, transactions.py,
-metrics.py, odradek.py; without effect, or refused: authorizer.py, kraft.py, quotas.py, remote.py, sasl.py, security.py,
-tls.py, zookeeper.py.
-
-Callers: every room above it.
+A setting that gains an effect moves from without_effect.py to the class of its subject. Callers: every room above it.
 """
 
 from __future__ import annotations
 
-from odradek.broker.settings.authorizer import AUTHORIZER_SETTINGS
-from odradek.broker.settings.cleaner import CLEANER_SETTINGS
-from odradek.broker.settings.groups import GROUPS_SETTINGS
-from odradek.broker.settings.kraft import KRAFT_SETTINGS
-from odradek.broker.settings.log import LOG_SETTINGS
-from odradek.broker.settings.metrics import METRICS_SETTINGS
-from odradek.broker.settings.network import NETWORK_SETTINGS
-from odradek.broker.settings.odradek import ODRADEK_SETTINGS
-from odradek.broker.settings.quotas import QUOTAS_SETTINGS
-from odradek.broker.settings.remote import REMOTE_SETTINGS
-from odradek.broker.settings.replication import REPLICATION_SETTINGS
-from odradek.broker.settings.sasl import SASL_SETTINGS
-from odradek.broker.settings.security import SECURITY_SETTINGS
-from odradek.broker.settings.server import SERVER_SETTINGS
-from odradek.broker.settings.setting import Setting, SettingType, Synonym, UpdateMode, Value
-from odradek.broker.settings.tls import TLS_SETTINGS
-from odradek.broker.settings.topic import TOPIC_SETTINGS
-from odradek.broker.settings.transactions import TRANSACTIONS_SETTINGS
+from odradek.broker.settings.cleaner import CleanerSettings
+from odradek.broker.settings.groups import GroupsSettings
+from odradek.broker.settings.kraft import KRaftSettings
+from odradek.broker.settings.log import LogSettings
+from odradek.broker.settings.network import NetworkSettings
+from odradek.broker.settings.odradek import OdradekSettings
+from odradek.broker.settings.replication import ReplicationSettings
+from odradek.broker.settings.server import ServerSettings
+from odradek.broker.settings.setting import Setting, SettingType, SettingValues, Synonym, UpdateMode, Value, rows
+from odradek.broker.settings.topic import TopicSettings
+from odradek.broker.settings.transactions import TransactionsSettings
 from odradek.broker.settings.values import ConfigError, parse_value, value_text
-from odradek.broker.settings.zookeeper import ZOOKEEPER_SETTINGS
+from odradek.broker.settings.without_effect import WITHOUT_EFFECT
+from odradek.broker.settings.zookeeper import ZooKeeperSettings
 
-BROKER_GROUPS = {
-    "The node": SERVER_SETTINGS,
-    "Listeners and connections": NETWORK_SETTINGS,
-    "Logs": LOG_SETTINGS,
-    "Compaction": CLEANER_SETTINGS,
-    "Replication": REPLICATION_SETTINGS,
-    "Groups": GROUPS_SETTINGS,
-    "Transactions": TRANSACTIONS_SETTINGS,
-    "Metrics": METRICS_SETTINGS,
-    "Quotas": QUOTAS_SETTINGS,
-    "Security": SECURITY_SETTINGS,
-    "SASL": SASL_SETTINGS,
-    "TLS": TLS_SETTINGS,
-    "ZooKeeper": ZOOKEEPER_SETTINGS,
-    "KRaft": KRAFT_SETTINGS,
-    "Tiered storage": REMOTE_SETTINGS,
-    "Odradek's own": ODRADEK_SETTINGS,
+
+class BrokerSettings(
+    ServerSettings,
+    NetworkSettings,
+    LogSettings,
+    CleanerSettings,
+    ReplicationSettings,
+    GroupsSettings,
+    TransactionsSettings,
+    ZooKeeperSettings,
+    KRaftSettings,
+    OdradekSettings,
+):
+    """The values of a broker's settings."""
+
+    @property
+    def log_dirs(self) -> list[str]:
+        """The directories of log.dirs, or else of log.dir."""
+        text = self.log_dir if self.log_dirs_text is None else self.log_dirs_text
+        return [part for part in (part.strip() for part in text.split(",")) if part]
+
+    @property
+    def inter_broker_listener(self) -> str:
+        """The name of the listener for connections between brokers: inter.broker.listener.name, or else the one named
+        like security.inter.broker.protocol.
+        """
+        name = self.inter_broker_listener_name
+        return self.security_inter_broker_protocol if name is None else name.upper()
+
+
+_SUBJECTS: dict[str, type[SettingValues]] = {
+    "The node": ServerSettings,
+    "Listeners and connections": NetworkSettings,
+    "Logs": LogSettings,
+    "Compaction": CleanerSettings,
+    "Replication": ReplicationSettings,
+    "Groups": GroupsSettings,
+    "Transactions": TransactionsSettings,
+    "Metrics": SettingValues,
+    "Quotas": SettingValues,
+    "Security": SettingValues,
+    "SASL": SettingValues,
+    "TLS": SettingValues,
+    "ZooKeeper": ZooKeeperSettings,
+    "KRaft": KRaftSettings,
+    "Tiered storage": SettingValues,
+    "Odradek's own": OdradekSettings,
 }
-"""Broker settings by subject, in the order of the documentation."""
+"""The subjects of broker settings in the order of the documentation, with those that take effect."""
 
-TOPIC: dict[str, Setting] = {setting.name: setting for setting in TOPIC_SETTINGS}
-"""Topic settings by name."""
 
-BROKER: dict[str, Setting] = {setting.name: setting for group in BROKER_GROUPS.values() for setting in group}
+def _by_name(subject: str, effective: type[SettingValues] = SettingValues) -> dict[str, Setting[Value]]:
+    """Returns all settings of a subject, sorted."""
+    table = {row.name: row for row in rows(effective)} | WITHOUT_EFFECT.get(subject, {})
+    return {name: table[name] for name in sorted(table)}
+
+
+BROKER_GROUPS = {subject: _by_name(subject, effective) for subject, effective in _SUBJECTS.items()}
+"""Broker settings by subject, in the order of the documentation, and by name."""
+
+BROKER: dict[str, Setting[Value]] = {name: row for group in BROKER_GROUPS.values() for name, row in group.items()}
 """Broker settings by name, including Odradek's own."""
 
-AUTHORIZER: dict[str, Setting] = {setting.name: setting for setting in AUTHORIZER_SETTINGS}
-"""Settings of Kafka's authorizers by name."""
+TOPIC = _by_name("Topics", TopicSettings)
+"""Topic settings by name."""
+
+AUTHORIZER = _by_name("Authorizers")
+"""Settings of Kafka's authorizers by name. They are not broker settings: Kafka shows and stores them like any unknown
+name (`StandardAuthorizer`).
+"""
 
 __all__ = [
     "AUTHORIZER",
-    "AUTHORIZER_SETTINGS",
     "BROKER",
     "BROKER_GROUPS",
     "TOPIC",
+    "BrokerSettings",
     "ConfigError",
     "Setting",
     "SettingType",
     "Synonym",
+    "TopicSettings",
     "UpdateMode",
     "Value",
     "parse_value",

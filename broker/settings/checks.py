@@ -4,45 +4,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
-
-from odradek.broker.settings.values import ConfigError
+from odradek.broker.settings import BrokerSettings, ConfigError, TopicSettings
 from odradek.protocol.batch_header import Compression
-
-Values = Mapping[str, Any]
 
 CODECS = tuple(int(codec) for codec in Compression)
 
 
-def check_broker_values(values: Values, topic_defaults: Values) -> None:
+def check_broker_values(values: BrokerSettings, topic_defaults: TopicSettings) -> None:
     """Raises ConfigError for broker settings that contradict each other. `topic_defaults`: the resulting defaults of
     topics.
     """
     for check in (_check_identity, _check_roles, _check_connections, _check_replication, _check_offsets_topic):
         check(values)
-    if not values["log.dirs"]:
+    if not values.log_dirs:
         raise ConfigError("log.dirs", "log.dirs and log.dir contain no directory")
     _check_durations(topic_defaults)
     check_topic_values(topic_defaults)
 
 
-def check_topic_values(values: Values) -> None:
+def check_topic_values(values: TopicSettings) -> None:
     """Raises ConfigError for topic settings that contradict each other."""
-    least, most = values["min.compaction.lag.ms"], values["max.compaction.lag.ms"]
+    least, most = values.min_compaction_lag_ms, values.max_compaction_lag_ms
     if least > most:
         raise ConfigError(
             "min.compaction.lag.ms", f"min.compaction.lag.ms={least} is above max.compaction.lag.ms={most}"
         )
 
 
-def _check_identity(values: Values) -> None:
-    broker_id, node_id, highest = values["broker.id"], values["node.id"], values["reserved.broker.max.id"]
+def _check_identity(values: BrokerSettings) -> None:
+    broker_id, node_id, highest = values.broker_id, values.node_id, values.reserved_broker_max_id
     if node_id != broker_id:
         raise ConfigError("node.id", f"node.id={node_id} and broker.id={broker_id} must be the same")
-    if values["process.roles"]:
+    if values.process_roles:
         _require(broker_id >= 0, "node.id", "node.id must be set if process.roles is set")
-    elif values["broker.id.generation.enable"]:
+    elif values.broker_id_generation_enable:
         _require(
             -1 <= broker_id <= highest,
             "broker.id",
@@ -52,8 +47,8 @@ def _check_identity(values: Values) -> None:
         _require(broker_id >= 0, "broker.id", f"broker.id={broker_id} is below 0 and broker.id.generation.enable=false")
 
 
-def _check_roles(values: Values) -> None:
-    roles = values["process.roles"]
+def _check_roles(values: BrokerSettings) -> None:
+    roles = values.process_roles
     _require(
         not roles or "broker" in roles,
         "process.roles",
@@ -61,41 +56,42 @@ def _check_roles(values: Values) -> None:
     )
     _require(len(set(roles)) == len(roles), "process.roles", "process.roles contains a role twice")
     _require(
-        bool(roles) or not values["controller.listener.names"],
+        bool(roles) or not values.controller_listener_names,
         "controller.listener.names",
         "controller.listener.names can be set only together with process.roles",
     )
 
 
-def _check_connections(values: Values) -> None:
-    queued, largest = values["queued.max.request.bytes"], values["socket.request.max.bytes"]
+def _check_connections(values: BrokerSettings) -> None:
+    queued, largest = values.queued_max_request_bytes, values.socket_request_max_bytes
     _require(
         queued <= 0 or queued >= largest,
         "queued.max.request.bytes",
         f"queued.max.request.bytes={queued} is below socket.request.max.bytes={largest}",
     )
     _require(
-        values["max.connections.per.ip"] != 0 or bool(values["max.connections.per.ip.overrides"]),
+        values.max_connections_per_ip != 0 or bool(values.max_connections_per_ip_overrides),
         "max.connections.per.ip",
         "max.connections.per.ip=0 requires max.connections.per.ip.overrides",
     )
     overrides = "max.connections.per.ip.overrides"
-    for entry in filter(None, (part.strip() for part in values[overrides].split(","))):
+    for entry in filter(None, (part.strip() for part in values.max_connections_per_ip_overrides.split(","))):
         address, _, count = entry.rpartition(":")
         _require(bool(address) and count.isdecimal(), overrides, f"{overrides}: {entry} is not ADDRESS:COUNT")
-    idle, delay = values["connections.max.idle.ms"], values["connection.failed.authentication.delay.ms"]
+    idle, delay = values.connections_max_idle_ms, values.values["connection.failed.authentication.delay.ms"]
     _require(
-        idle < 0 or delay < idle,
+        idle < 0 or (isinstance(delay, int) and delay < idle),
         "connections.max.idle.ms",
         f"connections.max.idle.ms={idle} is not above connection.failed.authentication.delay.ms={delay}",
     )
 
 
-def _check_replication(values: Values) -> None:
-    wait = values["replica.fetch.wait.max.ms"]
-    for name in ("replica.socket.timeout.ms", "replica.lag.time.max.ms"):
-        _require(wait <= values[name], name, f"{name}={values[name]} is below replica.fetch.wait.max.ms={wait}")
-    memory, threads = values["log.cleaner.dedupe.buffer.size"], values["log.cleaner.threads"]
+def _check_replication(values: BrokerSettings) -> None:
+    wait = values.replica_fetch_wait_max_ms
+    for setting in (BrokerSettings.replica_socket_timeout_ms, BrokerSettings.replica_lag_time_max_ms):
+        longest = setting.of(values)
+        _require(wait <= longest, setting.name, f"{setting.name}={longest} is below replica.fetch.wait.max.ms={wait}")
+    memory, threads = values.log_cleaner_dedupe_buffer_size, values.log_cleaner_threads
     _require(
         threads == 0 or memory // threads > 1024 * 1024,
         "log.cleaner.dedupe.buffer.size",
@@ -103,14 +99,14 @@ def _check_replication(values: Values) -> None:
     )
 
 
-def _check_offsets_topic(values: Values) -> None:
-    acks, replicas = values["offsets.commit.required.acks"], values["offsets.topic.replication.factor"]
+def _check_offsets_topic(values: BrokerSettings) -> None:
+    acks, replicas = values.offsets_commit_required_acks, values.offsets_topic_replication_factor
     _require(
         -1 <= acks <= replicas,
         "offsets.commit.required.acks",
         f"offsets.commit.required.acks={acks} is not between -1 and offsets.topic.replication.factor={replicas}",
     )
-    codec = values["offsets.topic.compression.codec"]
+    codec = values.offsets_topic_compression_codec
     _require(
         codec in CODECS,
         "offsets.topic.compression.codec",
@@ -118,15 +114,14 @@ def _check_offsets_topic(values: Values) -> None:
     )
 
 
-def _check_durations(topic_defaults: Values) -> None:
-    checks: tuple[tuple[str, str, Callable[[int], bool], str], ...] = (
-        ("segment.ms", "log.roll.ms", lambda ms: ms >= 1, "at least 1"),
-        ("segment.jitter.ms", "log.roll.jitter.ms", lambda ms: ms >= 0, "at least 0"),
-        ("retention.ms", "log.retention.ms", lambda ms: ms >= 1 or ms == -1, "-1 or at least 1"),
-    )
-    for topic_name, name, is_fine, wanted in checks:
-        ms = topic_defaults[topic_name]
-        _require(is_fine(ms), name, f"{name} (or one of its synonyms) is {ms} ms, which is not {wanted}")
+def _check_durations(topic_defaults: TopicSettings) -> None:
+    roll, jitter, retention = topic_defaults.segment_ms, topic_defaults.segment_jitter_ms, topic_defaults.retention_ms
+    for name, ms, is_fine, wanted in (
+        ("log.roll.ms", roll, roll >= 1, "at least 1"),
+        ("log.roll.jitter.ms", jitter, jitter >= 0, "at least 0"),
+        ("log.retention.ms", retention, retention >= 1 or retention == -1, "-1 or at least 1"),
+    ):
+        _require(is_fine, name, f"{name} (or one of its synonyms) is {ms} ms, which is not {wanted}")
 
 
 def _require(holds: bool, name: str, message: str) -> None:

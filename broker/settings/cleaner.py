@@ -13,41 +13,31 @@ from odradek.broker.settings.setting import (
     LONG_MAX,
     MEDIUM,
     Setting,
+    SettingValues,
 )
 
+
 # fmt: off
-CLEANER_SETTINGS = (
-    Setting("log.cleaner.backoff.ms", LONG, 15000, MEDIUM, valid=AtLeast(0), takes_effect=True,
-            update_mode=CLUSTER_WIDE,
-            doc="How long the cleaner sleeps if there is nothing to compact."),
-    Setting("log.cleaner.dedupe.buffer.size", LONG, 134217728, MEDIUM, takes_effect=True,
-            update_mode=CLUSTER_WIDE,
-            doc="The memory for the key tables of all cleaner threads together, in bytes."),
-    Setting("log.cleaner.delete.retention.ms", LONG, 86400000, MEDIUM, valid=AtLeast(0), takes_effect=True,
-            update_mode=CLUSTER_WIDE,
-            doc="The default of the topic setting delete.retention.ms."),
-    Setting("log.cleaner.enable", BOOLEAN, True, MEDIUM, takes_effect=True,
-            doc="Whether logs are compacted."),
-    Setting("log.cleaner.io.buffer.load.factor", DOUBLE, 0.9, MEDIUM, takes_effect=True,
-            update_mode=CLUSTER_WIDE,
-            doc="The maximum load of a cleaner's key table."),
-    Setting("log.cleaner.io.buffer.size", INT, 524288, MEDIUM, valid=AtLeast(0), takes_effect=True,
-            update_mode=CLUSTER_WIDE,
-            doc="The memory for the read and write buffers of all cleaner threads together, in bytes."),
-    Setting("log.cleaner.io.max.bytes.per.second", DOUBLE, DOUBLE_MAX, MEDIUM, takes_effect=True,
-            update_mode=CLUSTER_WIDE,
-            doc="The maximum number of bytes per second that the cleaner reads and writes."),
-    Setting("log.cleaner.max.compaction.lag.ms", LONG, LONG_MAX, MEDIUM, valid=AtLeast(1), takes_effect=True,
-            update_mode=CLUSTER_WIDE,
-            doc="The default of the topic setting max.compaction.lag.ms."),
-    Setting("log.cleaner.min.cleanable.ratio", DOUBLE, 0.5, MEDIUM, valid=Between(0, 1), takes_effect=True,
-            update_mode=CLUSTER_WIDE,
-            doc="The default of the topic setting min.cleanable.dirty.ratio."),
-    Setting("log.cleaner.min.compaction.lag.ms", LONG, 0, MEDIUM, valid=AtLeast(0), takes_effect=True,
-            update_mode=CLUSTER_WIDE,
-            doc="The default of the topic setting min.compaction.lag.ms."),
-    Setting("log.cleaner.threads", INT, 1, MEDIUM, valid=AtLeast(0), takes_effect=True,
-            update_mode=CLUSTER_WIDE,
-            doc="The number of threads that compact logs."),
-)
-# fmt: on
+class CleanerSettings(SettingValues):
+    log_cleaner_backoff_ms = Setting(LONG, 15000, MEDIUM, valid=AtLeast(0), update_mode=CLUSTER_WIDE,
+        doc="How long the cleaner sleeps if there is nothing to compact.")
+    log_cleaner_dedupe_buffer_size = Setting(LONG, 134217728, MEDIUM, update_mode=CLUSTER_WIDE,
+        doc="The memory for the key tables of all cleaner threads together, in bytes.")
+    log_cleaner_delete_retention_ms = Setting(LONG, 86400000, MEDIUM, valid=AtLeast(0), update_mode=CLUSTER_WIDE,
+        doc="The default of the topic setting delete.retention.ms.")
+    log_cleaner_enable = Setting(BOOLEAN, True, MEDIUM,
+        doc="Whether logs are compacted.")
+    log_cleaner_io_buffer_load_factor = Setting(DOUBLE, 0.9, MEDIUM, update_mode=CLUSTER_WIDE,
+        doc="The maximum load of a cleaner's key table.")
+    log_cleaner_io_buffer_size = Setting(INT, 524288, MEDIUM, valid=AtLeast(0), update_mode=CLUSTER_WIDE,
+        doc="The memory for the read and write buffers of all cleaner threads together, in bytes.")
+    log_cleaner_io_max_bytes_per_second = Setting(DOUBLE, DOUBLE_MAX, MEDIUM, update_mode=CLUSTER_WIDE,
+        doc="The maximum number of bytes per second that the cleaner reads and writes.")
+    log_cleaner_max_compaction_lag_ms = Setting(LONG, LONG_MAX, MEDIUM, valid=AtLeast(1), update_mode=CLUSTER_WIDE,
+        doc="The default of the topic setting max.compaction.lag.ms.")
+    log_cleaner_min_cleanable_ratio = Setting(DOUBLE, 0.5, MEDIUM, valid=Between(0, 1), update_mode=CLUSTER_WIDE,
+        doc="The default of the topic setting min.cleanable.dirty.ratio.")
+    log_cleaner_min_compaction_lag_ms = Setting(LONG, 0, MEDIUM, valid=AtLeast(0), update_mode=CLUSTER_WIDE,
+        doc="The default of the topic setting min.compaction.lag.ms.")
+    log_cleaner_threads = Setting(INT, 1, MEDIUM, valid=AtLeast(0), update_mode=CLUSTER_WIDE,
+        doc="The number of threads that compact logs.")

@@ -8,8 +8,8 @@
     C   Unknown names are kept (DescribeConfigs shows them) and logged as a warning at the start, as are configured
         settings that have no effect yet. A setting that promises protection which Odradek does not provide prevents the
         broker from starting. If an older release stored it as a dynamic setting, it is ignored.
-    D   `config[name]` is typed and always present. Values are replaced when dynamic settings change: a cached value
-        misses later changes.
+    D   Each setting that takes effect is an attribute: `config.num_partitions`. Values are replaced when dynamic
+        settings change: a cached value misses later changes.
 
 Source: Kafka's `KafkaConfig`, `DynamicBrokerConfig`.
 """
@@ -23,9 +23,19 @@ from typing import Any
 
 import structlog
 
-from odradek.broker.settings import AUTHORIZER, BROKER, TOPIC, ConfigError, Setting, Value, parse_value
+from odradek.broker.settings import (
+    AUTHORIZER,
+    BROKER,
+    TOPIC,
+    BrokerSettings,
+    ConfigError,
+    Setting,
+    TopicSettings,
+    Value,
+    parse_value,
+)
 from odradek.broker.settings.checks import check_broker_values, check_topic_values
-from odradek.broker.settings.listeners import Listener, inter_broker_listener, read_listeners, with_port
+from odradek.broker.settings.listeners import Listener, read_listeners, with_port
 from odradek.broker.settings.properties import parse_properties
 from odradek.storage.log_config import LogConfig
 
@@ -77,7 +87,7 @@ def read_properties_file(path: Path) -> dict[str, str]:
         raise ConfigError("config", f"{path}: {error}") from error
 
 
-def broker_setting(name: str) -> Setting | None:
+def broker_setting(name: str) -> Setting[Value] | None:
     """Returns the row of a broker setting; for a setting of a listener or its mechanism, the row of the setting after
     the prefix. Returns None for other names.
     """
@@ -107,7 +117,7 @@ def check_of_listener(name: str, text: str) -> None:
         parse_value(setting, text)
 
 
-class BrokerConfig:
+class BrokerConfig(BrokerSettings):
     """The settings of a broker. `static`: the settings given at the start, as text, by name."""
 
     def __init__(
@@ -127,9 +137,10 @@ class BrokerConfig:
         self._places = places
         self._change_listeners: list[Callable[[frozenset[str]], None]] = []
         _check_of_listeners(self.static)
-        self._texts, self._values = self._layered(_NOTHING, _NOTHING)
-        self._topic_defaults = _topic_defaults(self._values)
-        self.listeners: list[Listener] = read_listeners(self._values, self._texts)
+        self._texts, values = self._layered(_NOTHING, _NOTHING)
+        super().__init__(values)
+        self._topic_defaults = _topic_defaults(values)
+        self.listeners: list[Listener] = read_listeners(self, self._texts)
 
     @classmethod
     def from_mapping(cls, settings: Mapping[str, str]) -> BrokerConfig:
@@ -140,25 +151,6 @@ class BrokerConfig:
     def single_node(cls, overrides: Mapping[str, str] = _NOTHING) -> BrokerConfig:
         """Creates a config from the bundled single-node file and overrides."""
         return cls(_overridden(read_properties_file(SINGLE_NODE_FILE), overrides), chosen=overrides)
-
-    def __getitem__(self, name: str) -> Any:
-        """Returns a broker setting's typed value. Raises KeyError for an unknown name."""
-        return self._values[name]
-
-    @property
-    def broker_id(self) -> int:
-        """broker.id, or -1 if the node chooses its own."""
-        return int(self._values["broker.id"])  # type: ignore[arg-type]
-
-    @property
-    def inter_broker_listener(self) -> str:
-        """The name of the listener for connections between brokers."""
-        return inter_broker_listener(self._values)
-
-    @property
-    def log_dirs(self) -> list[str]:
-        """The directories of log.dirs, or else of log.dir; at least one."""
-        return _directories(self._values)
 
     @property
     def given(self) -> Mapping[str, str]:
@@ -179,7 +171,7 @@ class BrokerConfig:
             if setting is None:
                 raise ConfigError(name, f"{name} is not a topic setting")
             values[name] = parse_value(setting, text)
-        check_topic_values(values)
+        check_topic_values(TopicSettings(values))
         return values
 
     def check_topic_config(self, overrides: Mapping[str, str]) -> None:
@@ -202,7 +194,7 @@ class BrokerConfig:
         """
         layers = (self.cluster_wide, settings) if per_broker else (settings, self.per_broker)
         texts, values = self._layered(*layers)
-        read_listeners(values, texts)
+        read_listeners(BrokerSettings(values), texts)
 
     def apply_dynamic(self, cluster_wide: Mapping[str, str], per_broker: Mapping[str, str]) -> None:
         """Replaces the two dynamic layers, then calls the change listeners with the settings whose values have changed.
@@ -210,11 +202,11 @@ class BrokerConfig:
         An unusable value (stored by an older release, say) is ignored and logged, because the broker must start.
         """
         cluster_wide, per_broker = self._usable(cluster_wide), self._usable(per_broker)
-        before = self._values
-        self._texts, self._values = self._layered(cluster_wide, per_broker)
-        self._topic_defaults = _topic_defaults(self._values)
+        before = self.values
+        self._texts, self.values = self._layered(cluster_wide, per_broker)
+        self._topic_defaults = _topic_defaults(self.values)
         self.cluster_wide, self.per_broker = MappingProxyType(cluster_wide), MappingProxyType(per_broker)
-        changed = frozenset(name for name, value in self._values.items() if before[name] != value)
+        changed = frozenset(name for name, value in self.values.items() if before[name] != value)
         for listener in self._change_listeners if changed else ():
             listener(changed)
 
@@ -267,7 +259,7 @@ class BrokerConfig:
         for name, setting in BROKER.items():
             if name in texts:
                 values[name] = parse_value(setting, texts[name])
-        check_broker_values({**values, "log.dirs": _directories(values)}, _topic_defaults(values))
+        check_broker_values(BrokerSettings(values), TopicSettings(_topic_defaults(values)))
         return texts, values
 
     def _usable(self, settings: Mapping[str, str]) -> dict[str, str]:
@@ -286,7 +278,7 @@ class BrokerConfig:
         return usable
 
 
-def is_without_effect(name: str, setting: Setting | None) -> bool:
+def is_without_effect(name: str, setting: Setting[Value] | None) -> bool:
     """Whether a known setting has no effect yet under this name. Settings of single listeners never have an effect."""
     return setting is not None and not (setting.takes_effect and setting.name == name)
 
@@ -309,11 +301,6 @@ def _topic_defaults(values: Mapping[str, Any]) -> dict[str, Value]:
     if defaults["retention.ms"] < 0:  # type: ignore[operator]
         defaults["retention.ms"] = -1
     return defaults
-
-
-def _directories(values: Mapping[str, Any]) -> list[str]:
-    text = values["log.dir"] if values["log.dirs"] is None else values["log.dirs"]
-    return [part for part in (part.strip() for part in text.split(",")) if part]
 
 
 def _with_both_ids(static: Mapping[str, str]) -> dict[str, str]:

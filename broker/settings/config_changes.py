@@ -21,7 +21,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from odradek.broker.background.stepwise import Pace, Steps
-from odradek.broker.settings import BROKER, ConfigError, Setting, SettingType, UpdateMode, value_text
+from odradek.broker.settings import BROKER, ConfigError, Setting, UpdateMode, Value, value_text
 from odradek.broker.settings.config import (
     LISTENER_PREFIX,
     BrokerConfig,
@@ -29,6 +29,7 @@ from odradek.broker.settings.config import (
     check_of_listener,
     promises_missing_protection,
 )
+from odradek.broker.settings.setting import LIST
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.wire_codes import ConfigOperation
 
@@ -116,7 +117,7 @@ def replacement(items: Iterable[Item]) -> ConfigChange:
     return change
 
 
-def modification(items: Iterable[Item], setting_of: Callable[[str], Setting | None]) -> ConfigChange:
+def modification(items: Iterable[Item], setting_of: Callable[[str], Setting[Value] | None]) -> ConfigChange:
     """IncrementalAlterConfigs: settings that are not in the request are kept. `setting_of` returns a setting's row.
     Raises INVALID_CONFIG.
     """
@@ -139,9 +140,9 @@ def modification(items: Iterable[Item], setting_of: Callable[[str], Setting | No
     return change
 
 
-def _changed_list(item: Item, setting: Setting | None, current: str | None) -> str:
+def _changed_list(item: Item, setting: Setting[Value] | None, current: str | None) -> str:
     """Adds to or removes from a list (B)."""
-    if setting is None or setting.type is not SettingType.LIST:
+    if setting is None or setting.type is not LIST:
         raise ProtocolError(ErrorCode.INVALID_CONFIG, f"{item.name} is not a list: nothing can be added or removed")
     text = (value_text(setting.default) or "") if current is None else current
     parts = [part.strip() for part in text.split(",")] if text else []

@@ -18,7 +18,7 @@ from enum import IntEnum
 from functools import cached_property
 from typing import Generic, NamedTuple, TypeVar
 
-from odradek.broker.settings import BROKER, TOPIC, Setting, UpdateMode, parse_value, value_text
+from odradek.broker.settings import BROKER, TOPIC, Setting, UpdateMode, Value, parse_value, value_text
 from odradek.broker.settings.config import LISTENER_PREFIX, BrokerConfig, broker_setting
 
 T = TypeVar("T")
@@ -44,7 +44,7 @@ class ConfigSynonym(NamedTuple):
 
 
 class ConfigDescription(NamedTuple):
-    """One setting as shown to clients. `type` is a SettingType, 0 for an unknown name."""
+    """One setting as shown to clients. `type` is the number of a SettingType, 0 for an unknown name."""
 
     name: str
     value: str | None
@@ -146,7 +146,7 @@ def describe_cluster_setting(config: BrokerConfig, name: str) -> ConfigDescripti
 
 
 def _topic_description(
-    config: BrokerConfig, setting: Setting, value: str | None, is_overridden: bool
+    config: BrokerConfig, setting: Setting[Value], value: str | None, is_overridden: bool
 ) -> ConfigDescription:
     """Describes a topic setting (B)."""
     synonyms = _broker_synonyms(config, setting.synonyms[0].name) if setting.synonyms else []
@@ -159,7 +159,7 @@ def _topic_description(
         read_only=False,
         is_sensitive=setting.is_sensitive,
         synonyms=synonyms,
-        type=setting.type,
+        type=setting.type.number,
         documentation=setting.documentation,
     )
 
@@ -167,7 +167,7 @@ def _topic_description(
 def _broker_description(config: BrokerConfig, name: str, synonyms: list[ConfigSynonym]) -> ConfigDescription:
     setting = broker_setting(name)
     is_sensitive = setting is None or setting.is_sensitive
-    value = value_text(config[name]) if name in BROKER else config.given[name]
+    value = value_text(config.values[name]) if name in BROKER else config.given[name]
     is_dynamic = name in BROKER and BROKER[name].update_mode is not UpdateMode.READ_ONLY
     return ConfigDescription(
         name,
@@ -176,7 +176,7 @@ def _broker_description(config: BrokerConfig, name: str, synonyms: list[ConfigSy
         read_only=not is_dynamic,
         is_sensitive=is_sensitive,
         synonyms=synonyms,
-        type=0 if setting is None else setting.type,
+        type=0 if setting is None else setting.type.number,
         documentation=None if setting is None else setting.documentation,
     )
 

@@ -2,98 +2,39 @@
 
 from __future__ import annotations
 
-from odradek.broker.settings.rules import AtLeast, Between, OneOf, OneOfAnyCase
-from odradek.broker.settings.setting import BOOLEAN, HIGH, INT, INT_MAX, LIST, LONG, MEDIUM, SHORT, STRING, Setting
+from odradek.broker.settings.rules import AtLeast
+from odradek.broker.settings.setting import HIGH, INT, INT_MAX, LONG, MEDIUM, SHORT, Setting, SettingValues
 
 ASSIGNORS = "org.apache.kafka.coordinator.group.assignor"
 
+
 # fmt: off
-GROUPS_SETTINGS = (
-    Setting("group.consumer.assignors", LIST,
-            [f"{ASSIGNORS}.UniformAssignor", f"{ASSIGNORS}.RangeAssignor"],
-            MEDIUM,
-            doc="The assignors of the newer group protocol (KIP-848); the first one is the default."),
-    Setting("group.consumer.heartbeat.interval.ms", INT, 5000, MEDIUM, valid=AtLeast(1),
-            doc="The heartbeat interval for members of the newer group protocol."),
-    Setting("group.consumer.max.heartbeat.interval.ms", INT, 15000, MEDIUM, valid=AtLeast(1),
-            doc="The maximum heartbeat interval of a group of the newer protocol."),
-    Setting("group.consumer.max.session.timeout.ms", INT, 60000, MEDIUM, valid=AtLeast(1),
-            doc="The maximum session timeout of a group of the newer protocol."),
-    Setting("group.consumer.max.size", INT, INT_MAX, MEDIUM, valid=AtLeast(1),
-            doc="The maximum number of members of a group of the newer protocol."),
-    Setting("group.consumer.migration.policy", STRING, "disabled", MEDIUM,
-            valid=OneOfAnyCase("DISABLED", "DOWNGRADE", "UPGRADE", "BIDIRECTIONAL"), internal=True,
-            doc="Whether groups may be converted between the classic and the newer protocol."),
-    Setting("group.consumer.min.heartbeat.interval.ms", INT, 5000, MEDIUM, valid=AtLeast(1),
-            doc="The minimum heartbeat interval of a group of the newer protocol."),
-    Setting("group.consumer.min.session.timeout.ms", INT, 45000, MEDIUM, valid=AtLeast(1),
-            doc="The minimum session timeout of a group of the newer protocol."),
-    Setting("group.consumer.session.timeout.ms", INT, 45000, MEDIUM, valid=AtLeast(1),
-            doc="The session timeout for members of the newer group protocol."),
-    Setting("group.coordinator.append.linger.ms", INT, 10, MEDIUM, valid=AtLeast(0),
-            doc="How long the newer coordinator accumulates writes into one batch."),
-    Setting("group.coordinator.new.enable", BOOLEAN, False, MEDIUM, internal=True,
-            doc="Whether Kafka's newer group coordinator is used."),
-    Setting("group.coordinator.rebalance.protocols", LIST, ["classic"], MEDIUM,
-            valid=OneOf("consumer", "classic", "share", "unknown"),
-            doc="The enabled group protocols."),
-    Setting("group.coordinator.threads", INT, 1, MEDIUM, valid=AtLeast(1),
-            doc="The number of threads of the newer group coordinator."),
-    Setting("group.initial.rebalance.delay.ms", INT, 3000, MEDIUM, takes_effect=True,
-            doc="How long the first rebalance of an empty group waits for further members."),
-    Setting("group.max.session.timeout.ms", INT, 1800000, MEDIUM, takes_effect=True,
-            doc="The maximum session timeout that a member may request."),
-    Setting("group.max.size", INT, INT_MAX, MEDIUM, valid=AtLeast(1), takes_effect=True,
-            doc="The maximum number of members of a group."),
-    Setting("group.min.session.timeout.ms", INT, 6000, MEDIUM, takes_effect=True,
-            doc="The minimum session timeout that a member may request."),
-    Setting("group.share.delivery.count.limit", INT, 5, MEDIUM, valid=Between(2, 10),
-            doc="The number of deliveries of a record in a share group after which it counts as failed."),
-    Setting("group.share.enable", BOOLEAN, False, MEDIUM, internal=True,
-            doc="Whether share groups (KIP-932) are enabled."),
-    Setting("group.share.heartbeat.interval.ms", INT, 5000, MEDIUM, valid=AtLeast(1),
-            doc="The heartbeat interval for members of share groups."),
-    Setting("group.share.max.groups", SHORT, 10, MEDIUM, valid=Between(1, 100),
-            doc="The maximum number of share groups."),
-    Setting("group.share.max.heartbeat.interval.ms", INT, 15000, MEDIUM, valid=AtLeast(1),
-            doc="The maximum heartbeat interval of a share group."),
-    Setting("group.share.max.record.lock.duration.ms", INT, 60000, MEDIUM, valid=Between(30000, 3600000),
-            doc="The maximum time for which a share group may lock a record."),
-    Setting("group.share.max.session.timeout.ms", INT, 60000, MEDIUM, valid=AtLeast(1),
-            doc="The maximum session timeout of a share group."),
-    Setting("group.share.max.size", SHORT, 200, MEDIUM, valid=Between(10, 1000),
-            doc="The maximum number of members of a share group."),
-    Setting("group.share.min.heartbeat.interval.ms", INT, 5000, MEDIUM, valid=AtLeast(1),
-            doc="The minimum heartbeat interval of a share group."),
-    Setting("group.share.min.record.lock.duration.ms", INT, 15000, MEDIUM, valid=Between(1000, 30000),
-            doc="The minimum time for which a share group may lock a record."),
-    Setting("group.share.min.session.timeout.ms", INT, 45000, MEDIUM, valid=AtLeast(1),
-            doc="The minimum session timeout of a share group."),
-    Setting("group.share.partition.max.record.locks", INT, 200, MEDIUM, valid=Between(100, 10000),
-            doc="The maximum number of records of one partition that a share group may lock."),
-    Setting("group.share.record.lock.duration.ms", INT, 30000, MEDIUM, valid=Between(1000, 60000),
-            doc="How long a share group locks a delivered record."),
-    Setting("group.share.session.timeout.ms", INT, 45000, MEDIUM, valid=AtLeast(1),
-            doc="The session timeout for members of share groups."),
-    Setting("offset.metadata.max.bytes", INT, 4096, HIGH, takes_effect=True,
-            doc="The maximum size of the metadata of a committed offset."),
-    Setting("offsets.commit.required.acks", SHORT, -1, HIGH, takes_effect=True,
-            doc="The number of acknowledgments that an offset commit waits for."),
-    Setting("offsets.commit.timeout.ms", INT, 5000, HIGH, valid=AtLeast(1), takes_effect=True,
-            doc="How long an offset commit waits for its acknowledgments."),
-    Setting("offsets.load.buffer.size", INT, 5242880, HIGH, valid=AtLeast(1), takes_effect=True,
-            doc="The number of bytes read at a time when a coordinator loads its partitions."),
-    Setting("offsets.retention.check.interval.ms", LONG, 600000, HIGH, valid=AtLeast(1), takes_effect=True,
-            doc="How often committed offsets are checked for expiration."),
-    Setting("offsets.retention.minutes", INT, 10080, HIGH, valid=AtLeast(1), takes_effect=True,
-            doc="How long the offsets of an empty group are kept."),
-    Setting("offsets.topic.compression.codec", INT, 0, HIGH, takes_effect=True,
-            doc="The number of the codec for batches in __consumer_offsets."),
-    Setting("offsets.topic.num.partitions", INT, 50, HIGH, valid=AtLeast(1), takes_effect=True,
-            doc="The number of partitions with which __consumer_offsets is created."),
-    Setting("offsets.topic.replication.factor", SHORT, 3, HIGH, valid=AtLeast(1), takes_effect=True,
-            doc="The replication factor with which __consumer_offsets is created."),
-    Setting("offsets.topic.segment.bytes", INT, 104857600, HIGH, valid=AtLeast(1), takes_effect=True,
-            doc="The segment size of __consumer_offsets."),
-)
-# fmt: on
+class GroupsSettings(SettingValues):
+    group_initial_rebalance_delay_ms = Setting(INT, 3000, MEDIUM,
+        doc="How long the first rebalance of an empty group waits for further members.")
+    group_max_session_timeout_ms = Setting(INT, 1800000, MEDIUM,
+        doc="The maximum session timeout that a member may request.")
+    group_max_size = Setting(INT, INT_MAX, MEDIUM, valid=AtLeast(1),
+        doc="The maximum number of members of a group.")
+    group_min_session_timeout_ms = Setting(INT, 6000, MEDIUM,
+        doc="The minimum session timeout that a member may request.")
+    offset_metadata_max_bytes = Setting(INT, 4096, HIGH,
+        doc="The maximum size of the metadata of a committed offset.")
+    offsets_commit_required_acks = Setting(SHORT, -1, HIGH,
+        doc="The number of acknowledgments that an offset commit waits for.")
+    offsets_commit_timeout_ms = Setting(INT, 5000, HIGH, valid=AtLeast(1),
+        doc="How long an offset commit waits for its acknowledgments.")
+    offsets_load_buffer_size = Setting(INT, 5242880, HIGH, valid=AtLeast(1),
+        doc="The number of bytes read at a time when a coordinator loads its partitions.")
+    offsets_retention_check_interval_ms = Setting(LONG, 600000, HIGH, valid=AtLeast(1),
+        doc="How often committed offsets are checked for expiration.")
+    offsets_retention_minutes = Setting(INT, 10080, HIGH, valid=AtLeast(1),
+        doc="How long the offsets of an empty group are kept.")
+    offsets_topic_compression_codec = Setting(INT, 0, HIGH,
+        doc="The number of the codec for batches in __consumer_offsets.")
+    offsets_topic_num_partitions = Setting(INT, 50, HIGH, valid=AtLeast(1),
+        doc="The number of partitions with which __consumer_offsets is created.")
+    offsets_topic_replication_factor = Setting(SHORT, 3, HIGH, valid=AtLeast(1),
+        doc="The replication factor with which __consumer_offsets is created.")
+    offsets_topic_segment_bytes = Setting(INT, 104857600, HIGH, valid=AtLeast(1),
+        doc="The segment size of __consumer_offsets.")

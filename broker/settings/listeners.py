@@ -20,9 +20,9 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Collection, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from odradek.broker.settings import ConfigError
+from odradek.broker.settings import BrokerSettings, ConfigError
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 SERVED_PROTOCOLS = ("PLAINTEXT",)
@@ -52,14 +52,12 @@ class _Address(NamedTuple):
     port: int
 
 
-def read_listeners(values: Mapping[str, Any], given: Collection[str]) -> list[Listener]:
-    """Returns the listeners to open, in the order of `listeners`. `values`: typed settings; `given`: names that were
-    set.
-    """
+def read_listeners(values: BrokerSettings, given: Collection[str]) -> list[Listener]:
+    """Returns the listeners to open, in the order of `listeners`. `given`: names that were set."""
     protocols = _protocols(values, given)
-    addresses = _addresses("listeners", values["listeners"], protocols)
+    addresses = _addresses("listeners", values.listeners_text, protocols)
     _check_ports(addresses)
-    controllers = _names(values["controller.listener.names"])
+    controllers = _names(values.controller_listener_names)
     for address in addresses:
         if address.name not in controllers and protocols[address.name] not in SERVED_PROTOCOLS:
             protocol = protocols[address.name]
@@ -83,12 +81,6 @@ def read_listeners(values: Mapping[str, Any], given: Collection[str]) -> list[Li
     ]
 
 
-def inter_broker_listener(values: Mapping[str, Any]) -> str:
-    """Returns the name of the listener for connections between brokers (E)."""
-    name = values["inter.broker.listener.name"]
-    return str(values["security.inter.broker.protocol"] if name is None else name.upper())
-
-
 def with_port(listeners: str, port: int) -> str:
     """Returns `listeners` with the port of the first one replaced."""
     first, comma, rest = listeners.partition(",")
@@ -99,18 +91,18 @@ def _names(text: str | None) -> list[str]:
     return [name.strip().upper() for name in (text or "").split(",") if name.strip()]
 
 
-def _protocols(values: Mapping[str, Any], given: Collection[str]) -> dict[str, str]:
+def _protocols(values: BrokerSettings, given: Collection[str]) -> dict[str, str]:
     """Returns protocols by listener name (B). As in KRaft, controllers' listeners default to PLAINTEXT."""
     setting = "listener.security.protocol.map"
     protocols: dict[str, str] = {}
-    for entry in filter(None, (part.strip() for part in values[setting].split(","))):
+    for entry in filter(None, (part.strip() for part in values.listener_security_protocol_map.split(","))):
         name, colon, protocol = entry.rpartition(":")
         protocol = protocol.strip().upper()
         if not colon or protocol not in PROTOCOLS:
             raise ConfigError(setting, f"{setting}: {entry} is not NAME:PROTOCOL with one of {', '.join(PROTOCOLS)}")
         protocols[name.strip().upper()] = protocol
     if setting not in given:
-        for name in _names(values["controller.listener.names"]):
+        for name in _names(values.controller_listener_names):
             protocols.setdefault(name, "PLAINTEXT")
     return protocols
 
@@ -152,10 +144,10 @@ def _family(host: str) -> int:
 
 
 def _advertised(
-    values: Mapping[str, Any], addresses: list[_Address], protocols: Mapping[str, str], controllers: list[str]
+    values: BrokerSettings, addresses: list[_Address], protocols: Mapping[str, str], controllers: list[str]
 ) -> dict[str, _Address]:
     setting = "advertised.listeners"
-    text = values[setting]
+    text = values.advertised_listeners
     named = addresses if text is None else _addresses(setting, text, protocols)
     advertised = {address.name: address for address in named if address.name not in controllers}
     if not advertised:
@@ -173,15 +165,15 @@ def _advertised(
 
 
 def _check_inter_broker_listener(
-    values: Mapping[str, Any], given: Collection[str], advertised: Mapping[str, _Address], protocols: Mapping[str, str]
+    values: BrokerSettings, given: Collection[str], advertised: Mapping[str, _Address], protocols: Mapping[str, str]
 ) -> None:
     setting, protocol_setting = "inter.broker.listener.name", "security.inter.broker.protocol"
-    name = values[setting]
+    name = values.inter_broker_listener_name
     if name is not None and protocol_setting in given:
         raise ConfigError(setting, f"only one of {setting} and {protocol_setting} can be set")
     if name is not None and name.upper() not in protocols:
         raise ConfigError(setting, f"{setting}: listener {name.upper()} is not in listener.security.protocol.map")
-    wanted = inter_broker_listener(values)
+    wanted = values.inter_broker_listener
     if wanted not in advertised:
         raise ConfigError(
             setting, f"{setting}: {wanted} is not among the advertised listeners {', '.join(sorted(advertised))}"

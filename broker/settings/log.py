@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek.broker.settings.rules import AtLeast, OneOf, Release
+from odradek.broker.settings.rules import AtLeast, OneOf
 from odradek.broker.settings.setting import (
     BOOLEAN,
     CLUSTER_WIDE,
@@ -11,10 +11,10 @@ from odradek.broker.settings.setting import (
     LIST,
     LONG,
     LONG_MAX,
-    LOW,
     MEDIUM,
     STRING,
     Setting,
+    SettingValues,
     Synonym,
 )
 
@@ -27,84 +27,62 @@ RETENTION = (
 ROLL = (Synonym("log.roll.ms"), Synonym("log.roll.hours", 3600000))
 JITTER = (Synonym("log.roll.jitter.ms"), Synonym("log.roll.jitter.hours", 3600000))
 
+
 # fmt: off
-LOG_SETTINGS = (
-    Setting("log.cleanup.policy", LIST, ["delete"], MEDIUM, valid=OneOf("compact", "delete"), takes_effect=True,
-            update_mode=CLUSTER_WIDE,
-            doc="The default of the topic setting cleanup.policy."),
-    Setting("log.dir", STRING, "/tmp/kafka-logs", HIGH, takes_effect=True,
-            doc="The directory for logs, used if log.dirs is not set."),
-    Setting("log.dir.failure.timeout.ms", LONG, 30000, LOW, valid=AtLeast(1),
-            doc="How long a KRaft broker that cannot report a failed directory waits before it stops."),
-    Setting("log.dirs", STRING, None, HIGH, takes_effect=True,
-            doc="The directories for logs, separated by commas; the metadata is stored in the first one."),
-    Setting("log.flush.interval.messages", LONG, LONG_MAX, HIGH, valid=AtLeast(1), takes_effect=True,
-            update_mode=CLUSTER_WIDE,
-            doc="The default of the topic setting flush.messages."),
-    Setting("log.flush.interval.ms", LONG, None, HIGH, takes_effect=True, update_mode=CLUSTER_WIDE, synonyms=FLUSH,
-            doc="The default of the topic setting flush.ms; if not set, log.flush.scheduler.interval.ms applies."),
-    Setting("log.flush.offset.checkpoint.interval.ms", INT, 60000, HIGH, valid=AtLeast(0), takes_effect=True,
-            doc="How often recovery points are checkpointed."),
-    Setting("log.flush.scheduler.interval.ms", LONG, LONG_MAX, HIGH, takes_effect=True,
-            doc="The default of the topic setting flush.ms if log.flush.interval.ms is not set."),
-    Setting("log.flush.start.offset.checkpoint.interval.ms", INT, 60000, HIGH, valid=AtLeast(0), takes_effect=True,
-            doc="How often log start offsets are checkpointed."),
-    Setting("log.index.interval.bytes", INT, 4096, MEDIUM, valid=AtLeast(0), takes_effect=True,
-            update_mode=CLUSTER_WIDE,
-            doc="The default of the topic setting index.interval.bytes."),
-    Setting("log.index.size.max.bytes", INT, 10485760, MEDIUM, valid=AtLeast(4), takes_effect=True,
-            update_mode=CLUSTER_WIDE,
-            doc="The default of the topic setting segment.index.bytes."),
-    Setting("log.initial.task.delay.ms", LONG, 30000, LOW, valid=AtLeast(0), internal=True,
-            doc="The delay after the start before periodic log tasks run."),
-    Setting("log.local.retention.bytes", LONG, -2, MEDIUM, valid=AtLeast(-2), update_mode=CLUSTER_WIDE,
-            doc="The default of the topic setting local.retention.bytes."),
-    Setting("log.local.retention.ms", LONG, -2, MEDIUM, valid=AtLeast(-2), update_mode=CLUSTER_WIDE,
-            doc="The default of the topic setting local.retention.ms."),
-    Setting("log.message.downconversion.enable", BOOLEAN, True, LOW, update_mode=CLUSTER_WIDE,
-            doc="The default of the topic setting message.downconversion.enable."),
-    Setting("log.message.format.version", STRING, "3.0-IV1", MEDIUM, valid=Release(),
-            doc="The default of the topic setting message.format.version."),
-    Setting("log.message.timestamp.after.max.ms", LONG, LONG_MAX, MEDIUM, valid=AtLeast(0), takes_effect=True,
-            update_mode=CLUSTER_WIDE,
-            doc="The default of the topic setting message.timestamp.after.max.ms."),
-    Setting("log.message.timestamp.before.max.ms", LONG, LONG_MAX, MEDIUM, valid=AtLeast(0), takes_effect=True,
-            update_mode=CLUSTER_WIDE,
-            doc="The default of the topic setting message.timestamp.before.max.ms."),
-    Setting("log.message.timestamp.difference.max.ms", LONG, LONG_MAX, MEDIUM, valid=AtLeast(0), takes_effect=True,
-            update_mode=CLUSTER_WIDE,
-            doc="The default of the topic setting message.timestamp.difference.max.ms."),
-    Setting("log.message.timestamp.type", STRING, "CreateTime", MEDIUM, valid=OneOf("CreateTime", "LogAppendTime"),
-            takes_effect=True, update_mode=CLUSTER_WIDE,
-            doc="The default of the topic setting message.timestamp.type."),
-    Setting("log.preallocate", BOOLEAN, False, MEDIUM, update_mode=CLUSTER_WIDE, takes_effect=True,
-            doc="The default of the topic setting preallocate."),
-    Setting("log.retention.bytes", LONG, -1, HIGH, takes_effect=True, update_mode=CLUSTER_WIDE,
-            doc="The default of the topic setting retention.bytes."),
-    Setting("log.retention.check.interval.ms", LONG, 300000, MEDIUM, valid=AtLeast(1), takes_effect=True,
-            doc="How often logs are checked for segments to delete."),
-    Setting("log.retention.hours", INT, 168, HIGH, takes_effect=True, synonyms=RETENTION,
-            doc="The default of the topic setting retention.ms, in hours; the settings in minutes and milliseconds "
-                "take precedence."),
-    Setting("log.retention.minutes", INT, None, HIGH, takes_effect=True, synonyms=RETENTION,
-            doc="The default of the topic setting retention.ms, in minutes; the setting in milliseconds takes "
-                "precedence."),
-    Setting("log.retention.ms", LONG, None, HIGH, takes_effect=True, update_mode=CLUSTER_WIDE, synonyms=RETENTION,
-            doc="The default of the topic setting retention.ms; -1 means no limit."),
-    Setting("log.roll.hours", INT, 168, HIGH, valid=AtLeast(1), takes_effect=True, synonyms=ROLL,
-            doc="The default of the topic setting segment.ms, in hours; the setting in milliseconds takes precedence."),
-    Setting("log.roll.jitter.hours", INT, 0, HIGH, valid=AtLeast(0), takes_effect=True, synonyms=JITTER,
-            doc="The default of the topic setting segment.jitter.ms, in hours; the setting in milliseconds takes "
-                "precedence."),
-    Setting("log.roll.jitter.ms", LONG, None, HIGH, takes_effect=True, update_mode=CLUSTER_WIDE, synonyms=JITTER,
-            doc="The default of the topic setting segment.jitter.ms."),
-    Setting("log.roll.ms", LONG, None, HIGH, takes_effect=True, update_mode=CLUSTER_WIDE, synonyms=ROLL,
-            doc="The default of the topic setting segment.ms."),
-    Setting("log.segment.bytes", INT, 1073741824, HIGH, valid=AtLeast(14), takes_effect=True,
-            update_mode=CLUSTER_WIDE,
-            doc="The default of the topic setting segment.bytes."),
-    Setting("log.segment.delete.delay.ms", LONG, 60000, HIGH, valid=AtLeast(0), takes_effect=True,
-            update_mode=CLUSTER_WIDE,
-            doc="The default of the topic setting file.delete.delay.ms."),
-)
-# fmt: on
+class LogSettings(SettingValues):
+    log_cleanup_policy = Setting(LIST, ["delete"], MEDIUM, valid=OneOf("compact", "delete"), update_mode=CLUSTER_WIDE,
+        doc="The default of the topic setting cleanup.policy.")
+    log_dir = Setting(STRING, "/tmp/kafka-logs", HIGH,
+        doc="The directory for logs, used if log.dirs is not set.")
+    log_dirs_text = Setting(STRING, None, HIGH, name="log.dirs",
+        doc="The directories for logs, separated by commas; the metadata is stored in the first one.")
+    log_flush_interval_messages = Setting(LONG, LONG_MAX, HIGH, valid=AtLeast(1), update_mode=CLUSTER_WIDE,
+        doc="The default of the topic setting flush.messages.")
+    log_flush_interval_ms = Setting(LONG, None, HIGH, update_mode=CLUSTER_WIDE, synonyms=FLUSH,
+        doc="The default of the topic setting flush.ms; if not set, log.flush.scheduler.interval.ms applies.")
+    log_flush_offset_checkpoint_interval_ms = Setting(INT, 60000, HIGH, valid=AtLeast(0),
+        doc="How often recovery points are checkpointed.")
+    log_flush_scheduler_interval_ms = Setting(LONG, LONG_MAX, HIGH,
+        doc="The default of the topic setting flush.ms if log.flush.interval.ms is not set.")
+    log_flush_start_offset_checkpoint_interval_ms = Setting(INT, 60000, HIGH, valid=AtLeast(0),
+        doc="How often log start offsets are checkpointed.")
+    log_index_interval_bytes = Setting(INT, 4096, MEDIUM, valid=AtLeast(0), update_mode=CLUSTER_WIDE,
+        doc="The default of the topic setting index.interval.bytes.")
+    log_index_size_max_bytes = Setting(INT, 10485760, MEDIUM, valid=AtLeast(4), update_mode=CLUSTER_WIDE,
+        doc="The default of the topic setting segment.index.bytes.")
+    log_message_timestamp_after_max_ms = Setting(LONG, LONG_MAX, MEDIUM, valid=AtLeast(0), update_mode=CLUSTER_WIDE,
+        doc="The default of the topic setting message.timestamp.after.max.ms.")
+    log_message_timestamp_before_max_ms = Setting(LONG, LONG_MAX, MEDIUM, valid=AtLeast(0), update_mode=CLUSTER_WIDE,
+        doc="The default of the topic setting message.timestamp.before.max.ms.")
+    log_message_timestamp_difference_max_ms = Setting(LONG, LONG_MAX, MEDIUM, valid=AtLeast(0),
+        update_mode=CLUSTER_WIDE,
+        doc="The default of the topic setting message.timestamp.difference.max.ms.")
+    log_message_timestamp_type = Setting(STRING, "CreateTime", MEDIUM, valid=OneOf("CreateTime", "LogAppendTime"),
+        update_mode=CLUSTER_WIDE,
+        doc="The default of the topic setting message.timestamp.type.")
+    log_preallocate = Setting(BOOLEAN, False, MEDIUM, update_mode=CLUSTER_WIDE,
+        doc="The default of the topic setting preallocate.")
+    log_retention_bytes = Setting(LONG, -1, HIGH, update_mode=CLUSTER_WIDE,
+        doc="The default of the topic setting retention.bytes.")
+    log_retention_check_interval_ms = Setting(LONG, 300000, MEDIUM, valid=AtLeast(1),
+        doc="How often logs are checked for segments to delete.")
+    log_retention_hours = Setting(INT, 168, HIGH, synonyms=RETENTION,
+        doc="The default of the topic setting retention.ms, in hours; the settings in minutes and milliseconds take "
+            "precedence.")
+    log_retention_minutes = Setting(INT, None, HIGH, synonyms=RETENTION,
+        doc="The default of the topic setting retention.ms, in minutes; the setting in milliseconds takes precedence.")
+    log_retention_ms = Setting(LONG, None, HIGH, update_mode=CLUSTER_WIDE, synonyms=RETENTION,
+        doc="The default of the topic setting retention.ms; -1 means no limit.")
+    log_roll_hours = Setting(INT, 168, HIGH, valid=AtLeast(1), synonyms=ROLL,
+        doc="The default of the topic setting segment.ms, in hours; the setting in milliseconds takes precedence.")
+    log_roll_jitter_hours = Setting(INT, 0, HIGH, valid=AtLeast(0), synonyms=JITTER,
+        doc="The default of the topic setting segment.jitter.ms, in hours; the setting in milliseconds takes "
+            "precedence.")
+    log_roll_jitter_ms = Setting(LONG, None, HIGH, update_mode=CLUSTER_WIDE, synonyms=JITTER,
+        doc="The default of the topic setting segment.jitter.ms.")
+    log_roll_ms = Setting(LONG, None, HIGH, update_mode=CLUSTER_WIDE, synonyms=ROLL,
+        doc="The default of the topic setting segment.ms.")
+    log_segment_bytes = Setting(INT, 1073741824, HIGH, valid=AtLeast(14), update_mode=CLUSTER_WIDE,
+        doc="The default of the topic setting segment.bytes.")
+    log_segment_delete_delay_ms = Setting(LONG, 60000, HIGH, valid=AtLeast(0), update_mode=CLUSTER_WIDE,
+        doc="The default of the topic setting file.delete.delay.ms.")

@@ -14,62 +14,43 @@ from odradek.broker.settings.setting import (
     PER_BROKER,
     STRING,
     Setting,
+    SettingValues,
 )
 
+
 # fmt: off
-NETWORK_SETTINGS = (
-    Setting("advertised.listeners", STRING, None, HIGH, takes_effect=True, update_mode=PER_BROKER,
-            doc="The addresses advertised to clients, by listener; if not set, the addresses of `listeners`."),
-    Setting("connection.failed.authentication.delay.ms", INT, 100, LOW, valid=AtLeast(0),
-            doc="The delay of the response to a failed authentication."),
-    Setting("connections.max.idle.ms", LONG, 600000, MEDIUM, takes_effect=True,
-            doc="How long a connection may be idle before it is closed."),
-    Setting("connections.max.reauth.ms", LONG, 0, MEDIUM, protects=True,
-            doc="The lifetime of a SASL session, after which the client must authenticate again."),
-    Setting("control.plane.listener.name", STRING, None, HIGH,
-            doc="The listener for requests from the controller to brokers."),
-    Setting("early.start.listeners", STRING, None, HIGH,
-            doc="The listeners that are opened before authorization is ready."),
-    Setting("inter.broker.listener.name", STRING, None, MEDIUM, takes_effect=True,
-            doc="The listener for connections between nodes; it must be advertised."),
-    Setting("listener.security.protocol.map", STRING,
-            "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT", LOW, takes_effect=True,
-            update_mode=PER_BROKER,
-            doc="The security protocol of each listener, as NAME:PROTOCOL pairs."),
-    Setting("listeners", STRING, "PLAINTEXT://:9092", HIGH, takes_effect=True, update_mode=PER_BROKER,
-            doc="The addresses to listen on, as NAME://host:port; an empty host means all interfaces."),
-    Setting("max.connection.creation.rate", INT, INT_MAX, MEDIUM, valid=AtLeast(0), update_mode=CLUSTER_WIDE,
-            protects=True,
-            doc="The maximum number of new connections per second."),
-    Setting("max.connections", INT, INT_MAX, MEDIUM, valid=AtLeast(0), update_mode=CLUSTER_WIDE, takes_effect=True,
-            doc="The maximum number of open connections."),
-    Setting("max.connections.per.ip", INT, INT_MAX, MEDIUM, valid=AtLeast(0), takes_effect=True,
-            update_mode=CLUSTER_WIDE,
-            doc="The maximum number of open connections per client address."),
-    Setting("max.connections.per.ip.overrides", STRING, "", MEDIUM, takes_effect=True, update_mode=CLUSTER_WIDE,
-            doc="Overrides of max.connections.per.ip, as address:count pairs."),
-    Setting("num.network.threads", INT, 3, HIGH, valid=AtLeast(1), update_mode=CLUSTER_WIDE,
-            doc="The number of network threads in Kafka; Odradek uses one event loop."),
-    Setting("queued.max.request.bytes", LONG, -1, MEDIUM, takes_effect=True,
-            doc="The bytes of incomplete and waiting requests of all connections above which reading pauses; if not "
-                "set, the larger of 256 MiB and twice socket.request.max.bytes."),
-    Setting("queued.max.requests", INT, 500, HIGH, valid=AtLeast(1),
-            doc="The number of waiting requests above which reading pauses."),
-    Setting("security.inter.broker.protocol", STRING, "PLAINTEXT", MEDIUM,
-            valid=OneOf("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"), takes_effect=True,
-            doc="The security protocol between nodes, unless inter.broker.listener.name selects a listener."),
-    Setting("socket.connection.setup.timeout.max.ms", LONG, 30000, MEDIUM,
-            doc="The maximum timeout for opening a connection to another node after repeated failures."),
-    Setting("socket.connection.setup.timeout.ms", LONG, 10000, MEDIUM,
-            doc="The timeout for opening a connection to another node."),
-    Setting("socket.listen.backlog.size", INT, 50, MEDIUM, valid=AtLeast(1), takes_effect=True,
-            doc="The maximum number of connections waiting to be accepted; if not set, 8192."),
-    Setting("socket.receive.buffer.bytes", INT, 102400, HIGH, takes_effect=True,
-            doc="The receive buffer of client sockets; -1 or no value means the system's default."),
-    Setting("socket.request.max.bytes", INT, 104857600, HIGH, valid=AtLeast(1), takes_effect=True,
-            doc="The maximum size of a request; a larger one closes the connection, and APIs other than Produce have "
-                "the lower limit odradek.max.request.bytes."),
-    Setting("socket.send.buffer.bytes", INT, 102400, HIGH, takes_effect=True,
-            doc="The send buffer of client sockets; -1 or no value means the system's default."),
-)
-# fmt: on
+class NetworkSettings(SettingValues):
+    advertised_listeners = Setting(STRING, None, HIGH, update_mode=PER_BROKER,
+        doc="The addresses advertised to clients, by listener; if not set, the addresses of `listeners`.")
+    connections_max_idle_ms = Setting(LONG, 600000, MEDIUM,
+        doc="How long a connection may be idle before it is closed.")
+    inter_broker_listener_name = Setting(STRING, None, MEDIUM,
+        doc="The listener for connections between nodes; it must be advertised.")
+    listener_security_protocol_map = Setting(STRING,
+        "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT", LOW, update_mode=PER_BROKER,
+        doc="The security protocol of each listener, as NAME:PROTOCOL pairs.")
+    listeners_text = Setting(STRING, "PLAINTEXT://:9092", HIGH, name="listeners", update_mode=PER_BROKER,
+        doc="The addresses to listen on, as NAME://host:port; an empty host means all interfaces.")
+    max_connections = Setting(INT, INT_MAX, MEDIUM, valid=AtLeast(0), update_mode=CLUSTER_WIDE,
+        doc="The maximum number of open connections.")
+    max_connections_per_ip = Setting(INT, INT_MAX, MEDIUM, valid=AtLeast(0), update_mode=CLUSTER_WIDE,
+        doc="The maximum number of open connections per client address.")
+    max_connections_per_ip_overrides = Setting(STRING, "", MEDIUM, update_mode=CLUSTER_WIDE,
+        doc="Overrides of max.connections.per.ip, as address:count pairs.")
+    queued_max_request_bytes = Setting(LONG, -1, MEDIUM,
+        doc="The bytes of incomplete and waiting requests of all connections above which reading pauses; if not set, "
+            "the larger of 256 MiB and twice socket.request.max.bytes.")
+    security_inter_broker_protocol = Setting(STRING, "PLAINTEXT", MEDIUM,
+        valid=OneOf("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
+        doc="The security protocol between nodes, unless inter.broker.listener.name selects a listener.")
+    socket_connection_setup_timeout_ms = Setting(LONG, 10000, MEDIUM,
+        doc="The timeout for opening a connection to another node.")
+    socket_listen_backlog_size = Setting(INT, 50, MEDIUM, valid=AtLeast(1),
+        doc="The maximum number of connections waiting to be accepted; if not set, 8192.")
+    socket_receive_buffer_bytes = Setting(INT, 102400, HIGH,
+        doc="The receive buffer of client sockets; -1 or no value means the system's default.")
+    socket_request_max_bytes = Setting(INT, 104857600, HIGH, valid=AtLeast(1),
+        doc="The maximum size of a request; a larger one closes the connection, and APIs other than Produce have the "
+            "lower limit odradek.max.request.bytes.")
+    socket_send_buffer_bytes = Setting(INT, 102400, HIGH,
+        doc="The send buffer of client sockets; -1 or no value means the system's default.")

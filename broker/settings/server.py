@@ -5,94 +5,65 @@ from __future__ import annotations
 from odradek.broker.settings.rules import AtLeast, Between, OneOf, UnlessMinusOne
 from odradek.broker.settings.setting import (
     BOOLEAN,
-    CLASS,
     CLUSTER_WIDE,
     HIGH,
     INT,
     LIST,
     LONG,
-    LONG_MAX,
-    LOW,
     MEDIUM,
     STRING,
     Setting,
+    SettingValues,
 )
 
+
 # fmt: off
-SERVER_SETTINGS = (
-    Setting("alter.config.policy.class.name", CLASS, None, LOW, protects=True,
-            doc="The class that validates changes of settings; Odradek loads no Java classes."),
-    Setting("auto.create.topics.enable", BOOLEAN, True, HIGH, takes_effect=True,
-            doc="Whether a Metadata request for an unknown topic creates it."),
-    Setting("auto.leader.rebalance.enable", BOOLEAN, True, HIGH, takes_effect=True,
-            doc="Whether leadership is returned to preferred replicas in the background."),
-    Setting("background.threads", INT, 10, HIGH, valid=AtLeast(1), update_mode=CLUSTER_WIDE,
-            doc="The number of threads for background tasks; Odradek starts threads on demand."),
-    Setting("broker.id", INT, -1, HIGH, takes_effect=True,
-            doc="This node's id; -1 lets the node choose one and store it in meta.properties."),
-    Setting("broker.id.generation.enable", BOOLEAN, True, MEDIUM, takes_effect=True,
-            doc="Whether a node without broker.id may choose an id above reserved.broker.max.id."),
-    Setting("broker.rack", STRING, None, MEDIUM, takes_effect=True,
-            doc="The rack of this node, shown in Metadata; replicas of a partition are spread over racks."),
-    Setting("compression.gzip.level", INT, -1, MEDIUM, valid=UnlessMinusOne(Between(1, 9)), takes_effect=True,
-            update_mode=CLUSTER_WIDE,
-            doc="The gzip level for batches that the broker compresses itself; -1 is zlib's default."),
-    Setting("compression.lz4.level", INT, 9, MEDIUM, valid=Between(1, 17), takes_effect=True,
-            update_mode=CLUSTER_WIDE,
-            doc="The lz4 level for batches that the broker compresses itself."),
-    Setting("compression.type", STRING, "producer", HIGH,
-            valid=OneOf("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"), takes_effect=True,
-            update_mode=CLUSTER_WIDE,
-            doc="The codec in which batches are stored; `producer` keeps the client's codec."),
-    Setting("compression.zstd.level", INT, 3, MEDIUM, valid=Between(-131072, 22), takes_effect=True,
-            update_mode=CLUSTER_WIDE,
-            doc="The zstd level for batches that the broker compresses itself."),
-    Setting("controlled.shutdown.enable", BOOLEAN, True, MEDIUM, takes_effect=True,
-            doc="Whether a stopping node first transfers its partitions' leadership to other nodes."),
-    Setting("controlled.shutdown.max.retries", INT, 3, MEDIUM, takes_effect=True,
-            doc="How often transferring leadership is retried before the node stops anyway."),
-    Setting("controlled.shutdown.retry.backoff.ms", LONG, 5000, MEDIUM, takes_effect=True,
-            doc="The delay between two attempts to transfer leadership."),
-    Setting("create.topic.policy.class.name", CLASS, None, LOW, protects=True,
-            doc="The class that validates new topics; Odradek loads no Java classes."),
-    Setting("default.replication.factor", INT, 1, MEDIUM, takes_effect=True,
-            doc="The replication factor of topics that are created without one."),
-    Setting("delete.topic.enable", BOOLEAN, True, HIGH, takes_effect=True,
-            doc="Whether DeleteTopics is allowed."),
-    Setting("fetch.max.bytes", INT, 57671680, MEDIUM, valid=AtLeast(1024), takes_effect=True,
-            doc="The maximum size of the records in a fetch response, whatever the client requests."),
-    Setting("max.incremental.fetch.session.cache.slots", INT, 1000, MEDIUM, valid=AtLeast(0), takes_effect=True,
-            doc="The maximum number of incremental fetch sessions (KIP-227)."),
-    Setting("max.request.partition.size.limit", INT, 2000, MEDIUM, valid=AtLeast(1),
-            doc="The maximum number of partitions in a DescribeTopicPartitions response."),
-    Setting("message.max.bytes", INT, 1048588, HIGH, valid=AtLeast(0), takes_effect=True, update_mode=CLUSTER_WIDE,
-            doc="The maximum size of a record batch, as sent and compressed, for topics without their own limit."),
-    Setting("min.insync.replicas", INT, 1, HIGH, valid=AtLeast(1), takes_effect=True, update_mode=CLUSTER_WIDE,
-            doc="The minimum number of in-sync replicas for a partition to accept writes with acks=all."),
-    Setting("node.id", INT, -1, HIGH, takes_effect=True,
-            doc="The newer name of broker.id; if both are set, they must be equal."),
-    Setting("num.io.threads", INT, 8, HIGH, valid=AtLeast(1), update_mode=CLUSTER_WIDE,
-            doc="The number of request handler threads in Kafka; Odradek handles requests on one event loop."),
-    Setting("num.partitions", INT, 1, MEDIUM, valid=AtLeast(1), takes_effect=True,
-            doc="The number of partitions of topics that are created without one."),
-    Setting("num.recovery.threads.per.data.dir", INT, 1, HIGH, valid=AtLeast(1), update_mode=CLUSTER_WIDE,
-            doc="The number of threads per log directory that load logs at the start and flush them at shutdown."),
-    Setting("process.roles", LIST, [], HIGH, valid=OneOf("broker", "controller"), takes_effect=True,
-            doc="The roles of a KRaft node; Odradek is broker and controller in one, and refuses `controller` alone."),
-    Setting("request.timeout.ms", INT, 30000, HIGH, takes_effect=True,
-            doc="How long a request waits for the creation of topics that it needs; in Kafka, also how long nodes "
-                "wait for each other."),
-    Setting("reserved.broker.max.id", INT, 1000, MEDIUM, valid=AtLeast(0), takes_effect=True,
-            doc="The maximum id that may be configured for a node; generated ids start above it."),
-    Setting("unstable.api.versions.enable", BOOLEAN, False, HIGH, internal=True,
-            doc="Whether request versions in development are supported."),
-    Setting("unstable.feature.versions.enable", BOOLEAN, False, HIGH, internal=True,
-            doc="Whether feature levels in development are supported."),
-    Setting("initial.broker.registration.timeout.ms", INT, 60000, MEDIUM,
-            doc="How long a KRaft broker may take to register at the start."),
-    Setting("server.max.startup.time.ms", LONG, LONG_MAX, MEDIUM, valid=AtLeast(0), internal=True,
-            doc="How long a KRaft node may take to start."),
-    Setting("eligible.leader.replicas.enable", BOOLEAN, False, HIGH,
-            doc="Whether the controller tracks eligible leader replicas (KIP-966)."),
-)
-# fmt: on
+class ServerSettings(SettingValues):
+    auto_create_topics_enable = Setting(BOOLEAN, True, HIGH,
+        doc="Whether a Metadata request for an unknown topic creates it.")
+    auto_leader_rebalance_enable = Setting(BOOLEAN, True, HIGH,
+        doc="Whether leadership is returned to preferred replicas in the background.")
+    broker_id = Setting(INT, -1, HIGH,
+        doc="This node's id; -1 lets the node choose one and store it in meta.properties.")
+    broker_id_generation_enable = Setting(BOOLEAN, True, MEDIUM,
+        doc="Whether a node without broker.id may choose an id above reserved.broker.max.id.")
+    broker_rack = Setting(STRING, None, MEDIUM,
+        doc="The rack of this node, shown in Metadata; replicas of a partition are spread over racks.")
+    compression_gzip_level = Setting(INT, -1, MEDIUM, valid=UnlessMinusOne(Between(1, 9)), update_mode=CLUSTER_WIDE,
+        doc="The gzip level for batches that the broker compresses itself; -1 is zlib's default.")
+    compression_lz4_level = Setting(INT, 9, MEDIUM, valid=Between(1, 17), update_mode=CLUSTER_WIDE,
+        doc="The lz4 level for batches that the broker compresses itself.")
+    compression_type = Setting(STRING, "producer", HIGH,
+        valid=OneOf("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"), update_mode=CLUSTER_WIDE,
+        doc="The codec in which batches are stored; `producer` keeps the client's codec.")
+    compression_zstd_level = Setting(INT, 3, MEDIUM, valid=Between(-131072, 22), update_mode=CLUSTER_WIDE,
+        doc="The zstd level for batches that the broker compresses itself.")
+    controlled_shutdown_enable = Setting(BOOLEAN, True, MEDIUM,
+        doc="Whether a stopping node first transfers its partitions' leadership to other nodes.")
+    controlled_shutdown_max_retries = Setting(INT, 3, MEDIUM,
+        doc="How often transferring leadership is retried before the node stops anyway.")
+    controlled_shutdown_retry_backoff_ms = Setting(LONG, 5000, MEDIUM,
+        doc="The delay between two attempts to transfer leadership.")
+    default_replication_factor = Setting(INT, 1, MEDIUM,
+        doc="The replication factor of topics that are created without one.")
+    delete_topic_enable = Setting(BOOLEAN, True, HIGH,
+        doc="Whether DeleteTopics is allowed.")
+    fetch_max_bytes = Setting(INT, 57671680, MEDIUM, valid=AtLeast(1024),
+        doc="The maximum size of the records in a fetch response, whatever the client requests.")
+    max_incremental_fetch_session_cache_slots = Setting(INT, 1000, MEDIUM, valid=AtLeast(0),
+        doc="The maximum number of incremental fetch sessions (KIP-227).")
+    message_max_bytes = Setting(INT, 1048588, HIGH, valid=AtLeast(0), update_mode=CLUSTER_WIDE,
+        doc="The maximum size of a record batch, as sent and compressed, for topics without their own limit.")
+    min_insync_replicas = Setting(INT, 1, HIGH, valid=AtLeast(1), update_mode=CLUSTER_WIDE,
+        doc="The minimum number of in-sync replicas for a partition to accept writes with acks=all.")
+    node_id = Setting(INT, -1, HIGH,
+        doc="The newer name of broker.id; if both are set, they must be equal.")
+    num_partitions = Setting(INT, 1, MEDIUM, valid=AtLeast(1),
+        doc="The number of partitions of topics that are created without one.")
+    process_roles = Setting(LIST, [], HIGH, valid=OneOf("broker", "controller"),
+        doc="The roles of a KRaft node; Odradek is broker and controller in one, and refuses `controller` alone.")
+    request_timeout_ms = Setting(INT, 30000, HIGH,
+        doc="How long a request waits for the creation of topics that it needs; in Kafka, also how long nodes wait "
+            "for each other.")
+    reserved_broker_max_id = Setting(INT, 1000, MEDIUM, valid=AtLeast(0),
+        doc="The maximum id that may be configured for a node; generated ids start above it.")

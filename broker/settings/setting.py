@@ -10,24 +10,22 @@ Source: Kafka 3.9's `KafkaConfig`, `LogConfig`, `ConfigDef`, `DynamicBrokerConfi
 from __future__ import annotations
 
 import sys
-from enum import Enum, IntEnum
-from typing import Protocol
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any, Generic, Never, NoReturn, Protocol, TypeVar, overload
 
 Value = bool | int | float | str | list[str] | None
+T_co = TypeVar("T_co", bound=Value, covariant=True)
 
 
-class SettingType(IntEnum):
-    """The type of a value, numbered as in DescribeConfigs (KIP-569)."""
+class SettingType(Generic[T_co]):
+    """The type of a setting, numbered as in DescribeConfigs (KIP-569); its values are of the type T_co."""
 
-    BOOLEAN = 1
-    STRING = 2
-    INT = 3
-    SHORT = 4
-    LONG = 5
-    DOUBLE = 6
-    LIST = 7
-    CLASS = 8
-    PASSWORD = 9
+    __slots__ = ("name", "number")
+
+    def __init__(self, name: str, number: int) -> None:
+        self.name = name
+        self.number = number
 
 
 class Importance(Enum):
@@ -48,15 +46,15 @@ class UpdateMode(Enum):
     CLUSTER_WIDE = "cluster-wide"
 
 
-BOOLEAN = SettingType.BOOLEAN
-STRING = SettingType.STRING
-INT = SettingType.INT
-SHORT = SettingType.SHORT
-LONG = SettingType.LONG
-DOUBLE = SettingType.DOUBLE
-LIST = SettingType.LIST
-CLASS = SettingType.CLASS
-PASSWORD = SettingType.PASSWORD
+BOOLEAN: SettingType[bool] = SettingType("BOOLEAN", 1)
+STRING: SettingType[str] = SettingType("STRING", 2)
+INT: SettingType[int] = SettingType("INT", 3)
+SHORT: SettingType[int] = SettingType("SHORT", 4)
+LONG: SettingType[int] = SettingType("LONG", 5)
+DOUBLE: SettingType[float] = SettingType("DOUBLE", 6)
+LIST: SettingType[list[str]] = SettingType("LIST", 7)
+CLASS: SettingType[str] = SettingType("CLASS", 8)
+PASSWORD: SettingType[str] = SettingType("PASSWORD", 9)
 HIGH = Importance.HIGH
 MEDIUM = Importance.MEDIUM
 LOW = Importance.LOW
@@ -87,16 +85,28 @@ class Rule(Protocol):
         """Returns why `value` is invalid, as the end of a sentence that starts with it, or None if it is valid."""
 
 
-class Setting:
-    """One setting of a topic or a broker.
+class SettingValues:
+    """The values of a broker's or a topic's settings.
 
-    `name`           as in server.properties
+    Each attribute that a subclass declares is a row of the table, and its name that of the setting with underscores for
+    dots. Read from an instance, the attribute is the setting's present value, with its type.
+    """
+
+    def __init__(self, values: Mapping[str, Value]) -> None:
+        """`values`: of every setting, by name."""
+        self.values = values
+
+
+class Setting(Generic[T_co]):
+    """One setting of a topic or a broker, whose values are of the type T_co.
+
+    `name`           as in server.properties; taken from the attribute, or in without_effect.py from the key
     `type`           how its text is parsed
     `default`        typed; None if there is none
     `importance`     Kafka's
     `valid`          the rule for values; None if any value of the type is valid
     `documentation`  one sentence
-    `takes_effect`   whether it has an effect in Odradek today
+    `takes_effect`   whether it has an effect in Odradek today, and so is an attribute
     `protects`       whether a value other than the default promises protection: a login, encryption, access rules, a
                      limit for others. While such a setting has no effect, such a value is refused. A setting that only
                      tunes a protection (how often, in which format) promises nothing
@@ -104,7 +114,6 @@ class Setting:
     `synonyms`       topic setting: the broker settings that supply its default, in order of precedence;
                      broker setting: names, including its own, of which the first that is set wins
     `internal`       omitted from descriptions and from the documentation, as in Kafka
-    `own`            specific to Odradek: Kafka has no such setting
     """
 
     __slots__ = (
@@ -113,7 +122,6 @@ class Setting:
         "importance",
         "internal",
         "name",
-        "own",
         "protects",
         "synonyms",
         "takes_effect",
@@ -124,19 +132,17 @@ class Setting:
 
     def __init__(
         self,
-        name: str,
-        type: SettingType,  # noqa: A002 - Kafka's word
-        default: Value,
+        type: SettingType[T_co],  # noqa: A002 - Kafka's word
+        default: T_co,
         importance: Importance,
         *,
         doc: str,
+        name: str = "",
         valid: Rule | None = None,
-        takes_effect: bool = False,
         protects: bool = False,
         update_mode: UpdateMode = UpdateMode.READ_ONLY,
         synonyms: tuple[Synonym, ...] = (),
         internal: bool = False,
-        own: bool = False,
     ) -> None:
         self.name = name
         self.type = type
@@ -144,17 +150,36 @@ class Setting:
         self.importance = importance
         self.documentation = doc
         self.valid = valid
-        self.takes_effect = takes_effect
+        self.takes_effect = False
         self.protects = protects
         self.update_mode = update_mode
         self.synonyms = synonyms
         self.internal = internal
-        self.own = own
+
+    def __set_name__(self, owner: type[SettingValues], attribute: str) -> None:
+        self.name = self.name or attribute.replace("_", ".")
+        self.takes_effect = True
+
+    @overload
+    def __get__(self, values: None, owner: type[SettingValues]) -> Setting[T_co]: ...
+
+    @overload
+    def __get__(self, values: SettingValues, owner: type[SettingValues]) -> T_co: ...
+
+    def __get__(self, values: SettingValues | None, owner: type[SettingValues]) -> Any:
+        return self if values is None else values.values[self.name]
+
+    def of(self, values: SettingValues) -> T_co:
+        """Returns its present value among the values of all settings."""
+        return self.__get__(values, type(values))
+
+    def __set__(self, values: SettingValues, value: Never) -> NoReturn:
+        raise AttributeError(f"{self.name} is read only")
 
     @property
     def is_sensitive(self) -> bool:
         """Whether its value is never shown."""
-        return self.type is SettingType.PASSWORD
+        return self.type is PASSWORD
 
     @property
     def is_missing_protection(self) -> bool:
@@ -167,3 +192,8 @@ class Setting:
 
     def __repr__(self) -> str:
         return f"Setting({self.name})"
+
+
+def rows(settings: type[SettingValues]) -> list[Setting[Value]]:
+    """Returns the settings that the class itself declares."""
+    return [row for row in vars(settings).values() if isinstance(row, Setting)]

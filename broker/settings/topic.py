@@ -4,7 +4,8 @@ defaults.
 
 from __future__ import annotations
 
-from odradek.broker.settings.rules import AtLeast, Between, OneOf, Release, ThrottledReplicas, UnlessMinusOne
+from odradek.broker.settings.log import FLUSH, JITTER, RETENTION, ROLL
+from odradek.broker.settings.rules import AtLeast, Between, OneOf, UnlessMinusOne
 from odradek.broker.settings.setting import (
     BOOLEAN,
     DOUBLE,
@@ -12,124 +13,86 @@ from odradek.broker.settings.setting import (
     LIST,
     LONG,
     LONG_MAX,
-    LOW,
     MEDIUM,
     STRING,
     Setting,
+    SettingValues,
     Synonym,
 )
 
+
 # fmt: off
-TOPIC_SETTINGS = (
-    Setting("cleanup.policy", LIST, ["delete"], MEDIUM, valid=OneOf("compact", "delete"), takes_effect=True,
-            synonyms=(Synonym("log.cleanup.policy"),),
-            doc="How old records are removed: `delete` drops segments by age and size, `compact` keeps the newest "
-                "record of each key; both may be set."),
-    Setting("compression.gzip.level", INT, -1, MEDIUM, valid=UnlessMinusOne(Between(1, 9)), takes_effect=True,
-            synonyms=(Synonym("compression.gzip.level"),),
-            doc="The gzip level for batches that the broker compresses itself; -1 is zlib's default."),
-    Setting("compression.lz4.level", INT, 9, MEDIUM, valid=Between(1, 17), takes_effect=True,
-            synonyms=(Synonym("compression.lz4.level"),),
-            doc="The lz4 level for batches that the broker compresses itself."),
-    Setting("compression.type", STRING, "producer", MEDIUM,
-            valid=OneOf("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"), takes_effect=True,
-            synonyms=(Synonym("compression.type"),),
-            doc="The codec in which batches are stored; `producer` keeps the client's codec."),
-    Setting("compression.zstd.level", INT, 3, MEDIUM, valid=Between(-131072, 22), takes_effect=True,
-            synonyms=(Synonym("compression.zstd.level"),),
-            doc="The zstd level for batches that the broker compresses itself."),
-    Setting("delete.retention.ms", LONG, 86400000, MEDIUM, valid=AtLeast(0), takes_effect=True,
-            synonyms=(Synonym("log.cleaner.delete.retention.ms"),),
-            doc="How long tombstones and transaction markers are kept after the compaction that could have removed "
-                "them."),
-    Setting("file.delete.delay.ms", LONG, 60000, MEDIUM, valid=AtLeast(0), takes_effect=True,
-            synonyms=(Synonym("log.segment.delete.delay.ms"),),
-            doc="How long the files of a deleted segment stay on disk under their `.deleted` names."),
-    Setting("flush.messages", LONG, LONG_MAX, MEDIUM, valid=AtLeast(1), takes_effect=True,
-            synonyms=(Synonym("log.flush.interval.messages"),),
-            doc="The number of records appended since the last fsync that triggers the next one; 1 flushes every "
-                "append."),
-    Setting("flush.ms", LONG, LONG_MAX, MEDIUM, valid=AtLeast(0), takes_effect=True,
-            synonyms=(Synonym("log.flush.interval.ms"), Synonym("log.flush.scheduler.interval.ms")),
-            doc="The maximum time that appended records wait for an fsync."),
-    Setting("follower.replication.throttled.replicas", LIST, [], MEDIUM, valid=ThrottledReplicas(),
-            doc="The follower replicas whose fetches count against the replication quota, as partition:broker pairs "
-                "or `*`."),
-    Setting("index.interval.bytes", INT, 4096, MEDIUM, valid=AtLeast(0), takes_effect=True,
-            synonyms=(Synonym("log.index.interval.bytes"),),
-            doc="The number of bytes appended to a segment between two entries of its offset index."),
-    Setting("leader.replication.throttled.replicas", LIST, [], MEDIUM, valid=ThrottledReplicas(),
-            doc="The leader replicas whose responses count against the replication quota, as partition:broker pairs "
-                "or `*`."),
-    Setting("local.retention.bytes", LONG, -2, MEDIUM, valid=AtLeast(-2),
-            synonyms=(Synonym("log.local.retention.bytes"),),
-            doc="With tiered storage, the number of bytes of a partition to keep on the local disk; -2 means "
-                "retention.bytes."),
-    Setting("local.retention.ms", LONG, -2, MEDIUM, valid=AtLeast(-2), synonyms=(Synonym("log.local.retention.ms"),),
-            doc="With tiered storage, how long segments are kept on the local disk; -2 means retention.ms."),
-    Setting("max.compaction.lag.ms", LONG, LONG_MAX, MEDIUM, valid=AtLeast(1), takes_effect=True,
-            synonyms=(Synonym("log.cleaner.max.compaction.lag.ms"),),
-            doc="The maximum time that a record may remain uncompacted; segments of compacted topics also roll after "
-                "this time."),
-    Setting("max.message.bytes", INT, 1048588, MEDIUM, valid=AtLeast(0), takes_effect=True,
-            synonyms=(Synonym("message.max.bytes"),),
-            doc="The maximum size of a record batch, as sent and compressed, that the topic accepts."),
-    Setting("message.downconversion.enable", BOOLEAN, True, LOW,
-            synonyms=(Synonym("log.message.downconversion.enable"),),
-            doc="Whether records are converted to older formats for old consumers; Odradek never converts."),
-    Setting("message.format.version", STRING, "3.0-IV1", MEDIUM, valid=Release(),
-            synonyms=(Synonym("log.message.format.version"),),
-            doc="The record format of releases before 3.0; records are always written in version 2."),
-    Setting("message.timestamp.after.max.ms", LONG, LONG_MAX, MEDIUM, valid=AtLeast(0), takes_effect=True,
-            synonyms=(Synonym("log.message.timestamp.after.max.ms"),),
-            doc="The maximum time that a record's CreateTime may be ahead of the broker's clock."),
-    Setting("message.timestamp.before.max.ms", LONG, LONG_MAX, MEDIUM, valid=AtLeast(0), takes_effect=True,
-            synonyms=(Synonym("log.message.timestamp.before.max.ms"),),
-            doc="The maximum time that a record's CreateTime may be behind the broker's clock."),
-    Setting("message.timestamp.difference.max.ms", LONG, LONG_MAX, MEDIUM, valid=AtLeast(0), takes_effect=True,
-            synonyms=(Synonym("log.message.timestamp.difference.max.ms"),),
-            doc="The older, symmetric bound, which applies to each direction whose newer setting has its default "
-                "value."),
-    Setting("message.timestamp.type", STRING, "CreateTime", MEDIUM, valid=OneOf("CreateTime", "LogAppendTime"),
-            takes_effect=True, synonyms=(Synonym("log.message.timestamp.type"),),
-            doc="Whether records keep the producer's timestamp (CreateTime) or get the broker's (LogAppendTime)."),
-    Setting("min.cleanable.dirty.ratio", DOUBLE, 0.5, MEDIUM, valid=Between(0, 1), takes_effect=True,
-            synonyms=(Synonym("log.cleaner.min.cleanable.ratio"),),
-            doc="The minimum dirty share of a compacted log at which the cleaner compacts it."),
-    Setting("min.compaction.lag.ms", LONG, 0, MEDIUM, valid=AtLeast(0), takes_effect=True,
-            synonyms=(Synonym("log.cleaner.min.compaction.lag.ms"),),
-            doc="The minimum time that a record remains uncompacted."),
-    Setting("min.insync.replicas", INT, 1, MEDIUM, valid=AtLeast(1), takes_effect=True,
-            synonyms=(Synonym("min.insync.replicas"),),
-            doc="The minimum number of in-sync replicas for a partition to accept writes with acks=all."),
-    Setting("preallocate", BOOLEAN, False, MEDIUM, synonyms=(Synonym("log.preallocate"),), takes_effect=True,
-            doc="Whether a new segment file is allocated at its full size."),
-    Setting("remote.log.copy.disable", BOOLEAN, False, MEDIUM,
-            doc="With tiered storage, whether copying further segments is stopped."),
-    Setting("remote.log.delete.on.disable", BOOLEAN, False, MEDIUM,
-            doc="With tiered storage, whether disabling it also deletes the copied segments."),
-    Setting("remote.storage.enable", BOOLEAN, False, MEDIUM,
-            doc="Whether older segments of the topic are moved to tiered storage."),
-    Setting("retention.bytes", LONG, -1, MEDIUM, takes_effect=True, synonyms=(Synonym("log.retention.bytes"),),
-            doc="The size of a partition above which the oldest segments are deleted; -1 means no limit."),
-    Setting("retention.ms", LONG, 604800000, MEDIUM, valid=AtLeast(-1), takes_effect=True,
-            synonyms=(Synonym("log.retention.ms"), Synonym("log.retention.minutes", 60000),
-                      Synonym("log.retention.hours", 3600000)),
-            doc="The age of a segment's newest record above which the segment is deleted; -1 means no limit."),
-    Setting("segment.bytes", INT, 1073741824, MEDIUM, valid=AtLeast(14), takes_effect=True,
-            synonyms=(Synonym("log.segment.bytes"),),
-            doc="The size at which a segment rolls."),
-    Setting("segment.index.bytes", INT, 10485760, MEDIUM, valid=AtLeast(4), takes_effect=True,
-            synonyms=(Synonym("log.index.size.max.bytes"),),
-            doc="The maximum size of an index file; a full index also rolls the segment."),
-    Setting("segment.jitter.ms", LONG, 0, MEDIUM, valid=AtLeast(0), takes_effect=True,
-            synonyms=(Synonym("log.roll.jitter.ms"), Synonym("log.roll.jitter.hours", 3600000)),
-            doc="The maximum random time subtracted from segment.ms, so that partitions do not all roll at once."),
-    Setting("segment.ms", LONG, 604800000, MEDIUM, valid=AtLeast(1), takes_effect=True,
-            synonyms=(Synonym("log.roll.ms"), Synonym("log.roll.hours", 3600000)),
-            doc="The age at which a segment rolls even if it is not full, based on the timestamps of its records."),
-    Setting("unclean.leader.election.enable", BOOLEAN, False, MEDIUM, takes_effect=True,
-            synonyms=(Synonym("unclean.leader.election.enable"),),
-            doc="Whether an out-of-sync replica may become leader as a last resort, at the risk of losing records."),
-)
-# fmt: on
+class TopicSettings(SettingValues):
+    cleanup_policy = Setting(LIST, ["delete"], MEDIUM, valid=OneOf("compact", "delete"),
+        synonyms=(Synonym("log.cleanup.policy"),),
+        doc="How old records are removed: `delete` drops segments by age and size, `compact` keeps the newest record "
+            "of each key; both may be set.")
+    compression_gzip_level = Setting(INT, -1, MEDIUM, valid=UnlessMinusOne(Between(1, 9)),
+        synonyms=(Synonym("compression.gzip.level"),),
+        doc="The gzip level for batches that the broker compresses itself; -1 is zlib's default.")
+    compression_lz4_level = Setting(INT, 9, MEDIUM, valid=Between(1, 17), synonyms=(Synonym("compression.lz4.level"),),
+        doc="The lz4 level for batches that the broker compresses itself.")
+    compression_type = Setting(STRING, "producer", MEDIUM,
+        valid=OneOf("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
+        synonyms=(Synonym("compression.type"),),
+        doc="The codec in which batches are stored; `producer` keeps the client's codec.")
+    compression_zstd_level = Setting(INT, 3, MEDIUM, valid=Between(-131072, 22),
+        synonyms=(Synonym("compression.zstd.level"),),
+        doc="The zstd level for batches that the broker compresses itself.")
+    delete_retention_ms = Setting(LONG, 86400000, MEDIUM, valid=AtLeast(0),
+        synonyms=(Synonym("log.cleaner.delete.retention.ms"),),
+        doc="How long tombstones and transaction markers are kept after the compaction that could have removed them.")
+    file_delete_delay_ms = Setting(LONG, 60000, MEDIUM, valid=AtLeast(0),
+        synonyms=(Synonym("log.segment.delete.delay.ms"),),
+        doc="How long the files of a deleted segment stay on disk under their `.deleted` names.")
+    flush_messages = Setting(LONG, LONG_MAX, MEDIUM, valid=AtLeast(1),
+        synonyms=(Synonym("log.flush.interval.messages"),),
+        doc="The number of records appended since the last fsync that triggers the next one; 1 flushes every append.")
+    flush_ms = Setting(LONG, LONG_MAX, MEDIUM, valid=AtLeast(0), synonyms=FLUSH,
+        doc="The maximum time that appended records wait for an fsync.")
+    index_interval_bytes = Setting(INT, 4096, MEDIUM, valid=AtLeast(0), synonyms=(Synonym("log.index.interval.bytes"),),
+        doc="The number of bytes appended to a segment between two entries of its offset index.")
+    max_compaction_lag_ms = Setting(LONG, LONG_MAX, MEDIUM, valid=AtLeast(1),
+        synonyms=(Synonym("log.cleaner.max.compaction.lag.ms"),),
+        doc="The maximum time that a record may remain uncompacted; segments of compacted topics also roll after this "
+            "time.")
+    max_message_bytes = Setting(INT, 1048588, MEDIUM, valid=AtLeast(0), synonyms=(Synonym("message.max.bytes"),),
+        doc="The maximum size of a record batch, as sent and compressed, that the topic accepts.")
+    message_timestamp_after_max_ms = Setting(LONG, LONG_MAX, MEDIUM, valid=AtLeast(0),
+        synonyms=(Synonym("log.message.timestamp.after.max.ms"),),
+        doc="The maximum time that a record's CreateTime may be ahead of the broker's clock.")
+    message_timestamp_before_max_ms = Setting(LONG, LONG_MAX, MEDIUM, valid=AtLeast(0),
+        synonyms=(Synonym("log.message.timestamp.before.max.ms"),),
+        doc="The maximum time that a record's CreateTime may be behind the broker's clock.")
+    message_timestamp_difference_max_ms = Setting(LONG, LONG_MAX, MEDIUM, valid=AtLeast(0),
+        synonyms=(Synonym("log.message.timestamp.difference.max.ms"),),
+        doc="The older, symmetric bound, which applies to each direction whose newer setting has its default value.")
+    message_timestamp_type = Setting(STRING, "CreateTime", MEDIUM, valid=OneOf("CreateTime", "LogAppendTime"),
+        synonyms=(Synonym("log.message.timestamp.type"),),
+        doc="Whether records keep the producer's timestamp (CreateTime) or get the broker's (LogAppendTime).")
+    min_cleanable_dirty_ratio = Setting(DOUBLE, 0.5, MEDIUM, valid=Between(0, 1),
+        synonyms=(Synonym("log.cleaner.min.cleanable.ratio"),),
+        doc="The minimum dirty share of a compacted log at which the cleaner compacts it.")
+    min_compaction_lag_ms = Setting(LONG, 0, MEDIUM, valid=AtLeast(0),
+        synonyms=(Synonym("log.cleaner.min.compaction.lag.ms"),),
+        doc="The minimum time that a record remains uncompacted.")
+    min_insync_replicas = Setting(INT, 1, MEDIUM, valid=AtLeast(1), synonyms=(Synonym("min.insync.replicas"),),
+        doc="The minimum number of in-sync replicas for a partition to accept writes with acks=all.")
+    preallocate = Setting(BOOLEAN, False, MEDIUM, synonyms=(Synonym("log.preallocate"),),
+        doc="Whether a new segment file is allocated at its full size.")
+    retention_bytes = Setting(LONG, -1, MEDIUM, synonyms=(Synonym("log.retention.bytes"),),
+        doc="The size of a partition above which the oldest segments are deleted; -1 means no limit.")
+    retention_ms = Setting(LONG, 604800000, MEDIUM, valid=AtLeast(-1), synonyms=RETENTION,
+        doc="The age of a segment's newest record above which the segment is deleted; -1 means no limit.")
+    segment_bytes = Setting(INT, 1073741824, MEDIUM, valid=AtLeast(14), synonyms=(Synonym("log.segment.bytes"),),
+        doc="The size at which a segment rolls.")
+    segment_index_bytes = Setting(INT, 10485760, MEDIUM, valid=AtLeast(4),
+        synonyms=(Synonym("log.index.size.max.bytes"),),
+        doc="The maximum size of an index file; a full index also rolls the segment.")
+    segment_jitter_ms = Setting(LONG, 0, MEDIUM, valid=AtLeast(0), synonyms=JITTER,
+        doc="The maximum random time subtracted from segment.ms, so that partitions do not all roll at once.")
+    segment_ms = Setting(LONG, 604800000, MEDIUM, valid=AtLeast(1), synonyms=ROLL,
+        doc="The age at which a segment rolls even if it is not full, based on the timestamps of its records.")
+    unclean_leader_election_enable = Setting(BOOLEAN, False, MEDIUM,
+        synonyms=(Synonym("unclean.leader.election.enable"),),
+        doc="Whether an out-of-sync replica may become leader as a last resort, at the risk of losing records.")

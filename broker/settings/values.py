@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 
-from odradek.broker.settings.setting import Setting, SettingType, Value
+from odradek.broker.settings.setting import BOOLEAN, DOUBLE, INT, LIST, LONG, SHORT, Setting, SettingType, Value
 
-BITS = {SettingType.SHORT: 16, SettingType.INT: 32, SettingType.LONG: 64}
+BITS: dict[SettingType[Value], int] = {SHORT: 16, INT: 32, LONG: 64}
 BLANKS = "".join(map(chr, range(33)))
 """The characters that Java's String.trim removes: everything up to the space."""
 
@@ -23,7 +23,7 @@ class ConfigError(ValueError):
         self.name = name
 
 
-def parse_value(setting: Setting, text: str) -> Value:
+def parse_value(setting: Setting[Value], text: str) -> Value:
     """Parses `text` and checks it against the setting's rule. Raises ConfigError."""
     try:
         value = parse_type(setting.type, text)
@@ -35,21 +35,21 @@ def parse_value(setting: Setting, text: str) -> Value:
     return value
 
 
-def shown(setting: Setting, text: str) -> str:
+def shown(setting: Setting[Value], text: str) -> str:
     """The value as it may appear in messages and logs: hidden if it is secret."""
     return "[hidden]" if setting.is_sensitive else text
 
 
-def parse_type(type_: SettingType, text: str) -> Value:
+def parse_type(type_: SettingType[Value], text: str) -> Value:
     """Parses `text`. Raises ValueError with a message that continues a sentence starting with the value."""
     trimmed = text.strip(BLANKS)
     if type_ in BITS:
         return _integer(trimmed, BITS[type_])
-    if type_ is SettingType.BOOLEAN:
+    if type_ is BOOLEAN:
         return _boolean(trimmed)
-    if type_ is SettingType.DOUBLE:
+    if type_ is DOUBLE:
         return _double(trimmed)
-    if type_ is SettingType.LIST:
+    if type_ is LIST:
         return [part.strip() for part in trimmed.split(",")] if trimmed else []
     return trimmed
 

@@ -82,7 +82,7 @@ class Cluster(ClusterView):
         keeps_data: bool,
         warnings: LatestWarnings,
     ) -> None:
-        session_timeout_ms = BrokerConfig.single_node(members[0].settings)[SESSION_TIMEOUT]
+        session_timeout_ms = BrokerConfig.single_node(members[0].settings).zookeeper_session_timeout_ms
         super().__init__(
             {member.broker_id: member for member in members},
             SharedStore(

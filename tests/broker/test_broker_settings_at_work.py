@@ -59,6 +59,9 @@ ELSEWHERE = {
         "::test_the_delay_grows_with_each_error_up_to_the_setting_and_begins_anew_after_a_success"
     ),
     "num.replica.fetchers": "broker/cluster/test_member.py::test_the_number_of_fetchers_can_be_changed",
+    "socket.connection.setup.timeout.ms": (
+        "broker/cluster/test_member.py::test_a_broker_connects_to_others_within_the_time_of_the_setting"
+    ),
     "controlled.shutdown.enable": (
         "broker/cluster/test_member.py::test_a_broker_may_stop_without_a_controlled_shutdown"
     ),

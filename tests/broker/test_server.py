@@ -307,7 +307,7 @@ async def test_the_start_does_not_sleep() -> None:
 def test_a_broker_in_a_thread_serves_blocking_clients() -> None:
     with BrokerThread(num_partitions=3) as running:
         assert running.data_dir.is_dir()
-        assert running.broker.config["num.partitions"] == 3
+        assert running.broker.config.num_partitions == 3
 
         async def create() -> None:
             await running.broker.controller.create_topics([NewTopic("t", 1, 1)], timeout_ms=10_000)

@@ -182,7 +182,7 @@ async def test_only_a_produce_may_be_as_long_as_the_socket_allows(
     broker: Broker, api_key: int, is_refused: bool
 ) -> None:
     """The broker closes as soon as it knows the API."""
-    too_long = broker.config["odradek.max.request.bytes"] + 1
+    too_long = broker.config.odradek_max_request_bytes + 1
     reader, writer = await asyncio.open_connection(*broker.bootstrap.split(":"))
     with structlog.testing.capture_logs() as logs:
         writer.write(too_long.to_bytes(4, "big"))

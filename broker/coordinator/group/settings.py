@@ -19,8 +19,8 @@ class GroupSettings(NamedTuple):
     @classmethod
     def from_config(cls, config: BrokerConfig) -> GroupSettings:
         return cls(
-            config["group.min.session.timeout.ms"],
-            config["group.max.session.timeout.ms"],
-            config["group.max.size"],
-            config["group.initial.rebalance.delay.ms"],
+            config.group_min_session_timeout_ms,
+            config.group_max_session_timeout_ms,
+            config.group_max_size,
+            config.group_initial_rebalance_delay_ms,
         )

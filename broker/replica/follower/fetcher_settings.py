@@ -22,5 +22,13 @@ class FetcherSettings(NamedTuple):
 
     @classmethod
     def from_config(cls, config: BrokerConfig) -> FetcherSettings:
-        """Reads the settings named by the fields."""
-        return cls(**{name: config[name.replace("_", ".")] for name in cls._fields})
+        return cls(
+            broker_id=config.broker_id,
+            num_replica_fetchers=config.num_replica_fetchers,
+            replica_fetch_backoff_ms=config.replica_fetch_backoff_ms,
+            replica_fetch_max_bytes=config.replica_fetch_max_bytes,
+            replica_fetch_min_bytes=config.replica_fetch_min_bytes,
+            replica_fetch_response_max_bytes=config.replica_fetch_response_max_bytes,
+            replica_fetch_wait_max_ms=config.replica_fetch_wait_max_ms,
+            replica_socket_timeout_ms=config.replica_socket_timeout_ms,
+        )

@@ -67,14 +67,14 @@ async def test_a_cluster_wide_setting_reaches_every_broker_and_its_logs(brokers:
     await brokers.one.configs.alter_broker_config(None, to({"log.segment.bytes": "2000"}))
     await brokers.settle()
     for broker in (brokers.one, brokers.two):
-        assert broker.config["log.segment.bytes"] == 2000
+        assert broker.config.log_segment_bytes == 2000
         assert broker.applied["t"].segment_bytes == 2000
 
 
 async def test_the_setting_of_one_broker_does_not_reach_the_others(brokers: TwoBrokers) -> None:
     await brokers.one.configs.alter_broker_config(1, to({"log.cleaner.threads": "2"}))
     await brokers.settle()
-    assert (brokers.one.config["log.cleaner.threads"], brokers.two.config["log.cleaner.threads"]) == (2, 1)
+    assert (brokers.one.config.log_cleaner_threads, brokers.two.config.log_cleaner_threads) == (2, 1)
 
 
 async def test_changes_of_two_brokers_to_one_topic_are_both_kept(brokers: TwoBrokers) -> None:
@@ -110,7 +110,7 @@ async def test_settings_are_there_after_a_restart(brokers: TwoBrokers) -> None:
     again = ConfigsHarness(2, brokers.store, brokers.clock)
     await again.configs.load()
     assert again.configs.log_config("t").segment_bytes == 1000
-    assert again.config["log.cleaner.threads"] == 3
+    assert again.config.log_cleaner_threads == 3
 
 
 @pytest.mark.parametrize(

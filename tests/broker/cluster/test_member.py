@@ -13,6 +13,7 @@ import pytest
 
 from odradek.broker.controller.topic_planner import NewTopic
 from odradek.broker.metadata_store.shared.shared_store import SharedStore
+from odradek.broker.peers.network_client import NetworkClient
 from odradek.broker.server import Broker
 from odradek.broker.settings.config import BrokerConfig
 from odradek.protocol.messages.fetch import FetchRequest
@@ -92,6 +93,22 @@ async def test_a_broker_that_stops_passes_its_leaderships_on_first(tmp_path: Pat
         await leader.stop()
         assert states == [True]
         await until(lambda: follower.controller.is_active)
+
+
+async def test_a_broker_connects_to_others_within_the_time_of_the_setting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timeouts: list[int] = []
+    connect = NetworkClient.connect
+
+    async def noted(host: str, port: int, *, timeout_ms: int, **names: Any) -> NetworkClient:
+        timeouts.append(timeout_ms)
+        return await connect(host, port, timeout_ms=timeout_ms, **names)
+
+    monkeypatch.setattr(NetworkClient, "connect", noted)
+    async with two_brokers(tmp_path, socket_connection_setup_timeout_ms=4321):
+        await until(lambda: len(timeouts) >= 2)
+    assert set(timeouts) == {4321}
 
 
 async def test_the_last_broker_asks_as_often_as_the_settings_say_and_then_stops(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ class Room:
         await self.other.load()
         await self.other.configs.alter_broker_config(1, to({"log.cleaner.threads": "2"}))
         await asyncio.sleep(60)
-        assert self.configs.config["log.cleaner.threads"] == 2
+        assert self.configs.config.log_cleaner_threads == 2
 
 
 async def opened_despite(room: Room, moment: float, *, is_expired: bool) -> None:

@@ -191,7 +191,7 @@ async def test_a_config_change_reaches_the_open_logs_at_once() -> None:
     assert ours.harness.applied["t"].segment_bytes == 4000
     await ours.modify(BROKER, str(BROKER_ID), [["log.segment.bytes", SET, "3000"]])
     assert ours.harness.applied["t"].segment_bytes == 3000
-    assert ours.harness.config["log.segment.bytes"] == 3000
+    assert ours.harness.config.log_segment_bytes == 3000
     await ours.alter(BROKER, str(BROKER_ID), [])
     assert ours.harness.applied["t"].segment_bytes == 4000
 
@@ -203,7 +203,7 @@ async def test_config_changes_survive_a_restart() -> None:
     again = await ours.harness.again()
     assert again.configs.log_config("t").retention_ms == 5000
     assert again.configs.log_config("t").segment_bytes == 4000
-    assert again.config["log.segment.bytes"] == 4000
+    assert again.config.log_segment_bytes == 4000
 
 
 async def test_a_refused_config_change_changes_nothing() -> None:

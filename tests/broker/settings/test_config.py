@@ -23,9 +23,9 @@ def config(**settings: str) -> BrokerConfig:
 
 def test_without_settings_kafkas_defaults_apply() -> None:
     empty = config()
-    assert empty["num.partitions"] == 1
-    assert empty["auto.create.topics.enable"] is True
-    assert empty["offsets.topic.replication.factor"] == 3
+    assert empty.num_partitions == 1
+    assert empty.auto_create_topics_enable is True
+    assert empty.offsets_topic_replication_factor == 3
     assert empty.log_dirs == ["/tmp/kafka-logs"]
     assert empty.broker_id == -1
 
@@ -40,8 +40,8 @@ def test_the_single_node_file_is_for_one_broker_on_loopback() -> None:
         "transaction.state.log.replication.factor",
         "transaction.state.log.min.isr",
     ):
-        assert single[name] == 1
-    assert single["group.initial.rebalance.delay.ms"] == 0
+        assert single.values[name] == 1
+    assert single.group_initial_rebalance_delay_ms == 0
     given = read_properties_file(SINGLE_NODE_FILE)
     assert not {"zookeeper.connect", "advertised.listeners"} & given.keys()
     assert given.keys() <= BROKER.keys()
@@ -58,7 +58,7 @@ def test_with_a_config_file_only_that_file_applies(tmp_path: Path) -> None:
     read = load_config(str(path))
     assert read.broker_id == 7
     assert read.log_dirs == ["/a", "/b"]
-    assert read["offsets.topic.replication.factor"] == 3
+    assert read.offsets_topic_replication_factor == 3
 
 
 def test_flags_override_a_config_file_and_the_packaged_one(tmp_path: Path) -> None:
@@ -67,8 +67,8 @@ def test_flags_override_a_config_file_and_the_packaged_one(tmp_path: Path) -> No
     for given in (str(path), None):
         read = load_config(given, port=1234, data_dir="/elsewhere", settings=["num.partitions=9", "broker.rack="])
         assert read.log_dirs == ["/elsewhere"]
-        assert read["num.partitions"] == 9
-        assert read["broker.rack"] == ""
+        assert read.num_partitions == 9
+        assert read.broker_rack == ""
         assert read.listeners[0].port == 1234
 
 
@@ -92,7 +92,7 @@ def test_a_file_with_a_broken_escape_is_named_in_the_error(tmp_path: Path) -> No
 
 def test_node_id_and_broker_id_are_synonyms() -> None:
     assert config(node_id="4").broker_id == 4
-    assert config(broker_id="5")["node.id"] == 5
+    assert config(broker_id="5").node_id == 5
     with pytest.raises(ConfigError, match="must be the same"):
         config(broker_id="1", node_id="2")
 
@@ -203,10 +203,10 @@ def test_a_dynamic_setting_overrides_a_static_one_and_this_brokers_the_clusters(
     changes: list[frozenset[str]] = []
     read.on_change(changes.append)
     read.apply_dynamic({"log.segment.bytes": "3000", "message.max.bytes": "4000"}, {"log.segment.bytes": "5000"})
-    assert (read["log.segment.bytes"], read["message.max.bytes"]) == (5000, 4000)
+    assert (read.log_segment_bytes, read.message_max_bytes) == (5000, 4000)
     assert read.log_config().segment_bytes == 5000
     read.apply_dynamic({}, {})
-    assert (read["log.segment.bytes"], read["message.max.bytes"]) == (1000, 2000)
+    assert (read.log_segment_bytes, read.message_max_bytes) == (1000, 2000)
     assert changes == [{"log.segment.bytes", "message.max.bytes"}] * 2
 
 
@@ -220,7 +220,7 @@ def test_an_invalid_stored_setting_is_ignored_and_logged() -> None:
     read = config()
     with capture_logs() as lines:
         read.apply_dynamic({"log.segment.bytes": "3", "message.max.bytes": "4000"}, {})
-    assert (read["log.segment.bytes"], read["message.max.bytes"]) == (1073741824, 4000)
+    assert (read.log_segment_bytes, read.message_max_bytes) == (1073741824, 4000)
     assert [line["name"] for line in lines] == ["log.segment.bytes"]
 
 
@@ -229,7 +229,7 @@ def test_a_change_is_checked_against_all_layers() -> None:
     with pytest.raises(ConfigError, match=r"min\.compaction\.lag\.ms"):
         read.check_dynamic({"log.cleaner.min.compaction.lag.ms": "11"}, per_broker=False)
     read.check_dynamic({"log.cleaner.min.compaction.lag.ms": "9"}, per_broker=False)
-    assert read["log.cleaner.min.compaction.lag.ms"] == 0
+    assert read.log_cleaner_min_compaction_lag_ms == 0
 
 
 @pytest.mark.parametrize(
@@ -247,7 +247,7 @@ def test_a_flag_overrides_every_synonym_in_the_file(
     file = tmp_path / "server.properties"
     file.write_text("broker.id=1\nlog.dirs=/here\nlog.retention.ms=5\n")
     config = load_config(str(file), settings=[flag])
-    assert tuple(config[name] for name in names) == value
+    assert tuple(config.values[name] for name in names) == value
     assert load_config(settings=["log.dir=/there"]).log_dirs == ["/there"]
     assert BrokerConfig.single_node({"node.id": "7"}).broker_id == 7
 

@@ -9,6 +9,7 @@ from structlog.testing import capture_logs
 
 from odradek.broker.settings import AUTHORIZER, BROKER
 from odradek.broker.settings.config import BrokerConfig, ConfigError, load_config
+from odradek.broker.settings.setting import MEDIUM, STRING, Setting, SettingValues
 from odradek.broker.start_error import StartError
 from odradek.broker.testing import in_process_broker
 from odradek.protocol.errors import ErrorCode
@@ -122,13 +123,11 @@ async def test_a_setting_that_tunes_a_missing_mechanism_can_be_changed(prefix: s
 
 
 def test_a_protection_setting_that_takes_effect_is_accepted() -> None:
-    setting = BROKER["ssl.client.auth"]
-    assert setting.promises_missing_protection("required")
-    setting.takes_effect = True
-    try:
-        assert not setting.promises_missing_protection("required")
-    finally:
-        setting.takes_effect = False
+    class Tls(SettingValues):
+        ssl_client_auth = Setting(STRING, "none", MEDIUM, protects=True, doc="As in Kafka.")
+
+    assert BROKER["ssl.client.auth"].promises_missing_protection("required")
+    assert not Tls.ssl_client_auth.promises_missing_protection("required")
 
 
 def test_the_error_names_all_refused_settings_with_their_file_or_flag(tmp_path: Path) -> None:
@@ -194,6 +193,6 @@ def test_a_protection_setting_stored_by_an_older_release_is_ignored_and_logged()
     config = BrokerConfig.from_mapping({})
     with capture_logs() as lines:
         config.apply_dynamic({}, {"ssl.client.auth": "required", "message.max.bytes": "4000"})
-    assert config["ssl.client.auth"] == "none"
-    assert config["message.max.bytes"] == 4000
+    assert config.values["ssl.client.auth"] == "none"
+    assert config.message_max_bytes == 4000
     assert [line["name"] for line in lines] == ["ssl.client.auth"]

@@ -8,7 +8,20 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.settings import BROKER, TOPIC, ConfigError, Setting, parse_value, value_text
+from odradek.broker.settings import (
+    BROKER,
+    BROKER_GROUPS,
+    TOPIC,
+    BrokerSettings,
+    ConfigError,
+    Setting,
+    TopicSettings,
+    Value,
+    parse_value,
+    value_text,
+)
+from odradek.broker.settings.rules import OneOf
+from odradek.broker.settings.setting import HIGH, PASSWORD
 from odradek.broker.settings.values import parse_type
 from odradek.storage.log_config import TOPIC_SETTINGS
 
@@ -23,23 +36,24 @@ DESCRIBED_IN_A_SENTENCE = {
 }
 OTHER_DEFAULTS = {"inter.broker.protocol.version": "3.0-IV1"}
 """Kafka's default is its own release; Odradek has the protocol of one release only."""
+OTHER_ATTRIBUTES = {"listeners": "listeners_text", "log.dirs": "log_dirs_text"}
+"""The plain names are those of the parsed values."""
 
 
 def test_topic_settings_equal_kafkas() -> None:
     assert TOPIC.keys() == TOPIC_VECTORS.keys()
 
 
-def test_broker_settings_equal_kafkas_and_our_own_are_marked_and_prefixed() -> None:
-    assert {name for name, setting in BROKER.items() if not setting.own} == BROKER_VECTORS.keys()
-    for name, setting in BROKER.items():
-        assert setting.own == name.startswith("odradek.")
+def test_broker_settings_equal_kafkas_and_our_own_are_prefixed() -> None:
+    assert {name for name in BROKER if not name.startswith("odradek.")} == BROKER_VECTORS.keys()
+    assert {name for name in BROKER if name.startswith("odradek.")} == BROKER_GROUPS["Odradek's own"].keys()
 
 
 @pytest.mark.parametrize(
     ("table", "vectors"), [(TOPIC, TOPIC_VECTORS), (BROKER, BROKER_VECTORS)], ids=["topic", "broker"]
 )
 def test_each_row_has_kafkas_type_default_importance_and_bounds(
-    table: dict[str, Setting], vectors: dict[str, dict[str, Any]]
+    table: dict[str, Setting[Value]], vectors: dict[str, dict[str, Any]]
 ) -> None:
     for name, row in vectors.items():
         setting = table[name]
@@ -75,6 +89,21 @@ def test_synonyms_of_broker_settings_have_the_multipliers_of_topic_settings() ->
     for setting in BROKER.values():
         for synonym in setting.synonyms:
             assert synonym.multiplier == multipliers[synonym.name]
+
+
+def test_the_settings_that_take_effect_and_no_others_are_attributes() -> None:
+    for table, settings in ((BROKER, BrokerSettings), (TOPIC, TopicSettings)):
+        for name, setting in table.items():
+            attribute = OTHER_ATTRIBUTES.get(name, name.replace(".", "_"))
+            assert (getattr(settings, attribute, None) is setting) == setting.takes_effect, name
+
+
+def test_an_attribute_is_the_typed_value_and_read_only() -> None:
+    settings = TopicSettings({"flush.ms": 5})
+    assert settings.flush_ms == TopicSettings.flush_ms.of(settings) == 5
+    with pytest.raises(AttributeError, match=r"flush\.ms is read only"):
+        settings.flush_ms = 6  # type: ignore[assignment]
+    assert settings.flush_ms == 5
 
 
 def test_every_default_is_valid_and_survives_a_round_trip() -> None:
@@ -175,8 +204,7 @@ def test_other_values_of_throttled_replicas_are_refused(text: str) -> None:
 
 def test_a_secret_never_appears_in_an_error() -> None:
     with pytest.raises(ConfigError) as caught:
-        parse_value(Setting("a.password", BROKER["ssl.key.password"].type, None, BROKER["ssl.key.password"].importance,
-                            doc="Secret.", valid=BROKER["compression.type"].valid), "hunter2")  # fmt: skip
+        parse_value(Setting(PASSWORD, None, HIGH, name="a.password", doc="Secret.", valid=OneOf("a", "b")), "hunter2")
     assert "hunter2" not in str(caught.value)
 
 

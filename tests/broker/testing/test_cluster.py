@@ -119,7 +119,7 @@ async def test_settings_are_those_of_all_brokers_and_of_single_ones() -> None:
     async with in_process_cluster(
         {"num.partitions": 4}["num.partitions"] - 1, settings_of=racks, num_partitions=4
     ) as it:
-        assert [broker.config["num.partitions"] for broker in it.brokers.values()] == [4, 4, 4]
+        assert [broker.config.num_partitions for broker in it.brokers.values()] == [4, 4, 4]
         assert [broker.rack for broker in it.brokers[2].metadata.brokers.values()] == ["a", None, "c"]
     for name in ("broker.id", "listeners", "log.dirs"):
         with pytest.raises(ValueError, match=f"{name} is chosen by the cluster"):
