@@ -19,17 +19,15 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import odradek.broker.quick_imports  # noqa: F401 - before all others
 from odradek.broker.logging.structured_logging import configure_logging
+from odradek.broker.metadata_store.factory import NewMetadataStore, metadata_store_of
 from odradek.broker.network.open_files import allow_many_files
 from odradek.broker.settings.config import BrokerConfig, ConfigError, load_config
 from odradek.broker.start_error import StartError
 from odradek.timer import SystemClock
-
-if TYPE_CHECKING:
-    from odradek.broker.metadata_store.interface import MetadataStore
 
 GC_THRESHOLDS = (50_000, 2, 10_000)
 """With Python's defaults, a million parked requests block the broker for 200 ms at a time. The second generation is
@@ -57,10 +55,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(arguments: argparse.Namespace, metadata_store: MetadataStore | None = None) -> int:
-    """Serves until a signal. Returns the exit status: 0, or 1 if the broker could not start or stop cleanly.
-
-    Without `metadata_store` the broker stores the metadata itself."""
+def run(arguments: argparse.Namespace, new_metadata_store: NewMetadataStore = metadata_store_of) -> int:
+    """Serves until a signal. Returns the exit status: 0, or 1 if the broker could not start or stop cleanly."""
     gc.disable()
     _fill_standard_streams()
     open_files = allow_many_files()
@@ -73,7 +69,7 @@ def run(arguments: argparse.Namespace, metadata_store: MetadataStore | None = No
             settings.append(f"odradek.metrics.host={arguments.metrics_host}")
         config = load_config(arguments.config, port=arguments.port, data_dir=arguments.data_dir, settings=settings)
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            unclean = runner.run(serve(config, open_files, metadata_store))
+            unclean = runner.run(serve(config, open_files, new_metadata_store))
     except (ConfigError, StartError) as error:
         print(f"odradek: {error}", file=sys.stderr)
         return 1
@@ -85,7 +81,9 @@ def run(arguments: argparse.Namespace, metadata_store: MetadataStore | None = No
         _discard_unwritable_streams()
 
 
-async def serve(config: BrokerConfig, open_files: int, metadata_store: MetadataStore | None = None) -> dict[str, str]:
+async def serve(
+    config: BrokerConfig, open_files: int, new_metadata_store: NewMetadataStore = metadata_store_of
+) -> dict[str, str]:
     """Starts a broker, prints the ready line, and stops the broker at the first signal. `open_files` is how many files
     it may have open. Returns its `unclean_directories`.
 
@@ -95,7 +93,7 @@ async def serve(config: BrokerConfig, open_files: int, metadata_store: MetadataS
     gc.freeze()  # what has been imported stays, so that the collection after the start need not visit it
     stop_requested = asyncio.Event()
     _on_signals(stop_requested)
-    broker = Broker(config, open_files=open_files, metadata_store=metadata_store)
+    broker = Broker(config, open_files=open_files, new_metadata_store=new_metadata_store)
     if not await _started_before(stop_requested, broker.start()):
         return {}
     try:

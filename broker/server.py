@@ -32,7 +32,7 @@ from odradek.broker.handlers.dispatcher import Dispatcher
 from odradek.broker.handlers.handlers import Handlers
 from odradek.broker.logging.client_warnings import ClientWarnings
 from odradek.broker.metadata.metadata_cache import BrokerEndpoint, BrokerInfo, MetadataCache
-from odradek.broker.metadata_store.embedded_store import EmbeddedMetadataStore
+from odradek.broker.metadata_store.factory import NewMetadataStore, metadata_store_of
 from odradek.broker.metadata_store.interface import MetadataStore, MetadataStoreError
 from odradek.broker.metadata_store.start_up import ClusterIdMismatch
 from odradek.broker.network.connection_limits import ConnectionLimits
@@ -115,20 +115,20 @@ class Broker:
         clock: Clock | None = None,
         random: Random | None = None,
         files: Files | None = None,
-        metadata_store: MetadataStore | None = None,
+        new_metadata_store: NewMetadataStore = metadata_store_of,
         connect: Connect | None = None,
         open_files: int = NO_LIMIT,
     ) -> None:
-        """Acquires nothing yet. `random` generates ids; a seeded one makes a run reproducible. Without `metadata_store`
-        the broker stores the metadata itself, in its first log directory. `connect` connects to other nodes.
-        `open_files` is how many files the process may have open; connections leave some of them to the logs."""
+        """Acquires nothing yet. `random` generates ids; a seeded one makes a run reproducible. `new_metadata_store`
+        makes the metadata store. `connect` connects to other nodes. `open_files` is how many files the process may have
+        open; connections leave some of them to the logs."""
         self.config = config
         self.clock: Clock = clock or SystemClock()
         self.random: Random = random or SystemRandom()
         self.files: Files = files or OsFiles()
         self.open_files = open_files
         self.connect = connect
-        self._given_store = metadata_store
+        self._new_metadata_store = new_metadata_store
         self.broker_id = config.broker_id
         self.api_table = api_table()
         self.background = Background()
@@ -149,11 +149,6 @@ class Broker:
     def is_serving(self) -> bool:
         """Whether clients are served."""
         return self.state in (BrokerState.RUNNING, BrokerState.PENDING_CONTROLLED_SHUTDOWN)
-
-    @property
-    def _is_alone(self) -> bool:
-        """Whether the broker has a metadata store of its own, so that there can be no other broker."""
-        return self._given_store is None
 
     def status(self) -> BrokerStatus:
         """Returns the status for the metrics and the health check."""
@@ -224,7 +219,7 @@ class Broker:
         """Stops as described at the head of this file, within seconds plus the flush. Further calls have no effect.
         Without `hand_over`, the broker keeps its leaderships to the end: nobody is there to take them.
         """
-        if hand_over and self.state == BrokerState.RUNNING and not self._is_alone:
+        if hand_over and self.state == BrokerState.RUNNING and self.metadata_store.is_shared:
             self.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
             await self.cluster.leave()
         self.state = BrokerState.SHUTTING_DOWN
@@ -291,9 +286,7 @@ class Broker:
             is_alive=self.metadata.is_alive,
         )
         self.replica_manager.log_dir_moves.bytes_per_second = partial(copy_rate, self.metadata)
-        self.metadata_store = self._given_store or EmbeddedMetadataStore(
-            config.log_dirs[0], self.files, run_blocking=self.background.run_in_thread
-        )
+        self.metadata_store = self._new_metadata_store(config, self.files, self.background)
         self.cluster = ClusterMember(
             config,
             self.metadata_store,
@@ -346,8 +339,8 @@ class Broker:
         self._undo.append(self.background.stop)
 
     def _dispatcher(self) -> Dispatcher:
-        """With a metadata store of its own, a broker has no other brokers, and nobody may send what they would."""
-        inter_broker_listener = None if self._is_alone else self.config.inter_broker_listener
+        """If the metadata store is not shared, there are no other brokers, and nobody may send what they would."""
+        inter_broker_listener = self.config.inter_broker_listener if self.metadata_store.is_shared else None
         bound = RequestBound(inter_broker_listener, self.replica_manager.partitions.__len__)
         handlers = self._handlers = Handlers(
             self.api_table.rows(),
@@ -426,12 +419,12 @@ class Broker:
     async def _serve(self) -> None:
         self.reaper.start()
         self._undo.append(self.reaper.stop)
-        if not self._is_alone:
+        if self.metadata_store.is_shared:
             await self.socket_server.start()
         self._undo.append(self.cluster.stop)
         await self.cluster.join(self._registration())
         self.periodic_work.start()
-        if self._is_alone:
+        if not self.metadata_store.is_shared:
             await self.socket_server.start()
         self._start_log_cleaner()
         log.info(

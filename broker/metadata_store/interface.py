@@ -197,7 +197,7 @@ class MetadataStore(Protocol):
 
     @property
     def is_shared(self) -> bool:
-        """Whether other brokers may read the entries and change them."""
+        """Whether other brokers may read the entries and change them. If not, there can be no other broker."""
 
     @property
     def session_id(self) -> int:

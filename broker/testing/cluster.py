@@ -115,7 +115,7 @@ class Cluster(ClusterView):
             BrokerConfig.single_node(member.settings),
             clock=self._clock,
             random=None if self._random is None else Random(self._random.getrandbits(64)),
-            metadata_store=session,
+            new_metadata_store=lambda *_: session,
             connect=self.network.connect,
             open_files=self._open_files,
         )

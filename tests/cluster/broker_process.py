@@ -19,7 +19,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--session-timeout-ms", type=int, required=True)
     add_arguments(parser)
     arguments = parser.parse_args(argv)
-    return run(arguments, SocketStore(arguments.store, arguments.session_timeout_ms))
+    return run(arguments, lambda *_: SocketStore(arguments.store, arguments.session_timeout_ms))
 
 
 if __name__ == "__main__":

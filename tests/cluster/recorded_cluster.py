@@ -70,7 +70,7 @@ class RecordedCluster:
             }
         )
         store = self.store.session(f"broker-{broker_id}")
-        broker = Broker(config, metadata_store=store, connect=partial(self._connect, broker_id))
+        broker = Broker(config, new_metadata_store=lambda *_: store, connect=partial(self._connect, broker_id))
         await broker.start()
         self.brokers[broker_id] = broker
         self._at[broker.endpoints[0].port] = broker_id

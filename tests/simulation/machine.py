@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Protocol
 
+from odradek.broker.metadata_store.factory import NewMetadataStore, metadata_store_of
 from odradek.broker.metadata_store.interface import MetadataStore
 from odradek.broker.server import Broker
 from odradek.broker.settings.config import BrokerConfig
@@ -124,9 +125,15 @@ class Machine:
             clock=SimulatedClock(self._loop, up_since_ms=self._up_since_ms, skew_ms=self._skew_ms),
             random=Random(self._source.getrandbits(64)),
             files=self.disk,
-            metadata_store=None if self._link is None else self._link.open(node),
+            new_metadata_store=self._new_metadata_store(node),
         )
         self._starting = self._loop.create_task(self._serve(broker), name=f"start {self.name}")
+
+    def _new_metadata_store(self, node: Node) -> NewMetadataStore:
+        if self._link is None:
+            return metadata_store_of
+        session = self._link.open(node)
+        return lambda *_: session
 
     async def _serve(self, broker: Broker) -> None:
         try:

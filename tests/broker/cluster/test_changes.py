@@ -185,7 +185,7 @@ def broker_on(store: SharedStore, tmp_path_factory: pytest.TempPathFactory) -> B
         "log.dirs": str(tmp_path_factory.mktemp("data")),
         "controlled.shutdown.enable": "false",
     }
-    return Broker(BrokerConfig.single_node(settings), metadata_store=store.session("1"))
+    return Broker(BrokerConfig.single_node(settings), new_metadata_store=lambda *_: store.session("1"))
 
 
 @pytest.fixture

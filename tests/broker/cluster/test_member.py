@@ -39,7 +39,7 @@ class Two:
                         **settings,
                     }
                 ),
-                metadata_store=store.session(str(number)),
+                new_metadata_store=lambda config, *_: store.session(str(config.broker_id)),
             )
             for number in (1, 2)
         ]

@@ -66,7 +66,8 @@ class Brokers:
 
     async def _start(self, broker_id: int) -> None:
         settings = {**SETTINGS, "broker.id": str(broker_id), "log.dirs": str(self._root / str(broker_id))}
-        broker = Broker(BrokerConfig.single_node(settings), metadata_store=self._store.session(str(broker_id)))
+        session = self._store.session(str(broker_id))
+        broker = Broker(BrokerConfig.single_node(settings), new_metadata_store=lambda *_: session)
         await broker.start()
         self.brokers[broker_id] = broker
         self.clients[broker_id] = await self._connect(broker_id)

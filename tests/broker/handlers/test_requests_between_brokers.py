@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from odradek.broker.background.background import Background
 from odradek.broker.controller.topic_planner import NewTopic
-from odradek.broker.metadata_store.embedded_store import EmbeddedMetadataStore
+from odradek.broker.metadata_store.shared.shared_store import SharedStore
 from odradek.broker.peers.inter_broker_protocol import BROKER_SOFTWARE
 from odradek.broker.peers.network_client import NetworkClient
 from odradek.broker.peers.network_errors import Disconnected
@@ -24,7 +23,6 @@ from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.fetch import FetchRequest
 from odradek.protocol.messages.producers import AllocateProducerIdsRequest
 from odradek.protocol.schema import Versions
-from odradek.storage.files import OsFiles
 from tests.broker.handlers.test_transactions_api import SMALL
 from tests.patience import until
 
@@ -37,17 +35,14 @@ LISTENERS = {
 
 @pytest.fixture
 async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
-    """A broker whose metadata store is not its own, as in a cluster."""
-    background = Background()
-    (tmp_path / "store").mkdir()
-    store = EmbeddedMetadataStore(str(tmp_path / "store"), OsFiles(), run_blocking=background.run_in_thread)
+    """A broker that shares its metadata store, as in a cluster."""
+    store = SharedStore(session_timeout_ms=6000).session("1")
     texts = {name: str(value) for name, value in SMALL.items()}
     config = BrokerConfig.single_node({**texts, **LISTENERS, "log.dirs": str(tmp_path / "logs")})
-    broker = Broker(config, metadata_store=store)
+    broker = Broker(config, new_metadata_store=lambda *_: store)
     await broker.start()
     yield broker
     await broker.stop()
-    await background.stop()
 
 
 async def connected(broker: Broker, listener: str, software: str = "odradek") -> NetworkClient:
