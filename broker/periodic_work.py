@@ -29,6 +29,7 @@ import structlog
 
 from odradek.broker.background.background import Background
 from odradek.broker.cluster.member import ClusterMember
+from odradek.broker.controller.controller import Controller
 from odradek.broker.coordinator.coordinators import Coordinators
 from odradek.broker.coordinator.transaction.timeouts import abort_steps, expiry_steps
 from odradek.broker.network.socket_server import SocketServer
@@ -60,6 +61,7 @@ class PeriodicWork:
         replica_manager: ReplicaManager,
         coordinators: Coordinators,
         cluster: ClusterMember,
+        controller: Controller,
     ) -> None:
         self._config = config
         self._clock = clock
@@ -68,6 +70,7 @@ class PeriodicWork:
         self._logs = log_manager
         self._replica_manager = replica_manager
         self._cluster = cluster
+        self._controller = controller
         self._groups = coordinators.groups
         self._transactions = coordinators.transactions
 
@@ -82,26 +85,14 @@ class PeriodicWork:
         return [
             (SWEEP_INTERVAL_MS, self._socket_server.sweep, "sweep connections"),
             (HOUSEKEEPING_INTERVAL_MS, self.keep_house, "flush and remove segments"),
-            (HOUSEKEEPING_INTERVAL_MS, self._cluster.disk_failures.retry_creations, "retry creations of logs"),
-            (config.log_retention_check_interval_ms, self.apply_retention, "retention"),
-            (max(config.replica_lag_time_max_ms // 2, 1), self.shrink_isrs, "shrink ISRs"),
-            (
-                1000 * config.leader_imbalance_check_interval_seconds,
-                self._cluster.controller.balance_leaders,
-                "balance leaders",
-            ),
-            (config.producer_id_expiration_check_interval_ms, self._logs.expire_producers, "expire producers"),
-            (config.offsets_retention_check_interval_ms, self.expire_offsets, "expire offsets"),
-            (
-                config.transaction_abort_timed_out_transaction_cleanup_interval_ms,
-                self.abort_late_transactions,
-                "abort late transactions",
-            ),
-            (
-                config.transaction_remove_expired_transaction_cleanup_interval_ms,
-                self.expire_transactional_ids,
-                "expire transactional ids",
-            ),
+            (HOUSEKEEPING_INTERVAL_MS, self._cluster.uncreated_logs.ask_again, "retry creations of logs"),
+            (config["log.retention.check.interval.ms"], self.apply_retention, "retention"),
+            (max(config["replica.lag.time.max.ms"] // 2, 1), self.shrink_isrs, "shrink ISRs"),
+            (1000 * config[BALANCE_INTERVAL], self._controller.balance_leaders, "balance leaders"),
+            (config["producer.id.expiration.check.interval.ms"], self._logs.expire_producers, "expire producers"),
+            (config["offsets.retention.check.interval.ms"], self.expire_offsets, "expire offsets"),
+            (config[ABORT_INTERVAL], self.abort_late_transactions, "abort late transactions"),
+            (config[EXPIRY_INTERVAL], self.expire_transactional_ids, "expire transactional ids"),
             *(
                 (max(interval_ms, 1), partial(self.write_checkpoint, name), name)
                 for interval_ms, name in (

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from odradek.broker.background.background import Background, run_all_in_threads, run_groups_in_threads
+from odradek.broker.cluster.links import ClusterLinks
 from odradek.broker.cluster.member import ClusterMember
 from odradek.broker.controller.controller import Controller
 from odradek.broker.coordinator.coordinators import Coordinators
@@ -42,6 +43,7 @@ from odradek.broker.periodic_work import PeriodicWork
 from odradek.broker.replica.fetch.fetch_session_cache import FetchSessionCache
 from odradek.broker.replica.log_dir_moves import copy_rate
 from odradek.broker.replica.replica_manager import ReplicaManager, ReplicaSettings
+from odradek.broker.replica.surroundings import LiveSettings
 from odradek.broker.requests.endpoint import Endpoint
 from odradek.broker.requests.request_bound import RequestBound
 from odradek.broker.requests.request_metrics import BrokerMetrics
@@ -100,6 +102,8 @@ class Broker:
     log_manager: LogManager
     metadata: MetadataCache
     metadata_store: MetadataStore
+    links: ClusterLinks
+    cluster: ClusterMember
     replica_manager: ReplicaManager
     controller: Controller
     coordinators: Coordinators
@@ -107,6 +111,7 @@ class Broker:
     fetch_sessions: FetchSessionCache
     socket_server: SocketServer
     completions: CompletionQueue
+    _logs_are_loaded: bool
 
     def __init__(
         self,
@@ -169,8 +174,8 @@ class Broker:
             fetch_sessions=self.fetch_sessions,
             group_coordinator=self.coordinators.groups,
             transaction_coordinator=self.coordinators.transactions,
-            topic_purgatory=self.cluster.topic_purgatory,
-            election_purgatory=self.cluster.election_purgatory,
+            topic_purgatory=self.links.waits.topics,
+            election_purgatory=self.links.waits.elections,
             controller=self.controller,
             fetchers=self.cluster.fetchers,
             timer=self.timer,
@@ -263,35 +268,44 @@ class Broker:
             max_decompressed_bytes=config.odradek_max_decompressed_batch_bytes,
             max_tail_bytes=config.odradek_log_tail_bytes,
         )
+        self._logs_are_loaded = False
         self.log_manager.open()
-        self._undo.append(self.log_manager.release)
+        self._undo.append(self._leave_directories)
         if self.broker_id < 0:
             known = self.log_manager.broker_id
             self.broker_id = generated_broker_id(self.random, config.reserved_broker_max_id) if known is None else known
 
     def _assemble(self) -> None:
-        config = self.config
-        soon = asyncio.get_running_loop().call_soon
-        self.completions = CompletionQueue(soon)
+        """Each part is made whole from those before it. The ways to the cluster come first, then the partitions, the
+        coordinators over them, and what the controller asks of this broker."""
+        self.completions = CompletionQueue(asyncio.get_running_loop().call_soon)
         self.metadata = MetadataCache("", self.broker_id)
-        self.replica_manager = ReplicaManager(
-            ReplicaSettings.from_config(config)._replace(broker_id=self.broker_id),
-            log_manager=self.log_manager,
-            clock=self.clock,
-            timer=self.timer,
-            completions=self.completions,
-            background=self.background,
-            is_known=self.metadata.contains,
-            topic_name=self.metadata.topic_name,
-            is_alive=self.metadata.is_alive,
-        )
-        self.replica_manager.log_dir_moves.bytes_per_second = partial(copy_rate, self.metadata)
-        self.metadata_store = self._new_metadata_store(config, self.files, self.background)
+        self.metadata_store = self._new_metadata_store(self.config, self.files, self.background)
+        self.links = self._new_links()
+        self.controller = self.links.controller
+        self.replica_manager = self._new_replica_manager()
+        self.coordinators = self._new_coordinators()
         self.cluster = ClusterMember(
-            config,
-            self.metadata_store,
+            self.config,
+            self.links,
             metadata=self.metadata,
             replica_manager=self.replica_manager,
+            clock=self.clock,
+            background=self.background,
+            topic_deleted=self.coordinators.groups.topic_deleted,
+        )
+        self.fetch_sessions = FetchSessionCache(
+            self.config["max.incremental.fetch.session.cache.slots"], self.clock, self.random
+        )
+        self.socket_server = self._new_socket_server()
+        self.periodic_work = self._new_periodic_work()
+        self._undo.append(self.background.stop)
+
+    def _new_links(self) -> ClusterLinks:
+        return ClusterLinks(
+            self.config,
+            self.metadata_store,
+            metadata=self.metadata,
             clock=self.clock,
             timer=self.timer,
             random=self.random,
@@ -299,35 +313,52 @@ class Broker:
             background=self.background,
             connect=self.connect,
             answer_own=self._answer_own,
-            topic_deleted=lambda name: self.coordinators.groups.topic_deleted(name),
         )
-        self.controller = self.cluster.controller
-        self.coordinators = Coordinators(
-            config,
+
+    def _new_replica_manager(self) -> ReplicaManager:
+        config = self.config
+        return ReplicaManager(
+            ReplicaSettings.from_config(config)._replace(broker_id=self.broker_id),
+            log_manager=self.log_manager,
+            clock=self.clock,
+            timer=self.timer,
+            completions=self.completions,
+            background=self.background,
+            cluster=self.links.for_replicas(),
+            live=LiveSettings(
+                verifies_transactions=lambda: config["transaction.partition.verification.enable"],
+                move_bytes_per_second=partial(copy_rate, self.metadata),
+            ),
+        )
+
+    def _new_coordinators(self) -> Coordinators:
+        return Coordinators(
+            self.config,
             clock=self.clock,
             timer=self.timer,
             random=self.random,
             completions=self.completions,
             background=self.background,
-            soon=soon,
+            soon=asyncio.get_running_loop().call_soon,
             metadata=self.metadata,
-            channel=self.cluster.channel,
+            channel=self.links.channel,
             replica_manager=self.replica_manager,
-            peers=self.cluster.peers,
+            peers=self.links.peers,
         )
-        self.fetch_sessions = FetchSessionCache(
-            config.max_incremental_fetch_session_cache_slots, self.clock, self.random
-        )
-        self.socket_server = SocketServer(
+
+    def _new_socket_server(self) -> SocketServer:
+        return SocketServer(
             clock=self.clock,
             dispatch=self._dispatcher().dispatch,
             drain_completions=self.completions.drain,
             run_in_thread=self.background.run_in_thread,
-            limits=ConnectionLimits.from_config(config, self.open_files),
+            limits=ConnectionLimits.from_config(self.config, self.open_files),
             client_warnings=self.client_warnings,
         )
-        self.periodic_work = PeriodicWork(
-            config,
+
+    def _new_periodic_work(self) -> PeriodicWork:
+        return PeriodicWork(
+            self.config,
             self.clock,
             self.background,
             self.socket_server,
@@ -335,8 +366,8 @@ class Broker:
             self.replica_manager,
             self.coordinators,
             self.cluster,
+            self.controller,
         )
-        self._undo.append(self.background.stop)
 
     def _dispatcher(self) -> Dispatcher:
         """If the metadata store is not shared, there are no other brokers, and nobody may send what they would."""
@@ -355,7 +386,7 @@ class Broker:
             coordinators=self.coordinators,
             changes=self.cluster.changes,
             configs=self.cluster.configs,
-            channel=self.cluster.channel,
+            channel=self.links.channel,
             inter_broker_listener=inter_broker_listener,
             bound=bound,
         )
@@ -399,22 +430,24 @@ class Broker:
         self._undo.append(self._close_connections)
 
     async def _load_logs(self) -> None:
-        """Loads the logs in short steps, so that signals are handled during a long recovery. A shutdown can be clean
-        only after all logs are loaded; until then, the next start treats the directories as after a crash."""
-        place = self._undo.index(self.log_manager.release)
-        self._undo[place] = self._abandon_logs
+        """Loads the logs in short steps, so that signals are handled during a long recovery."""
         for _ in self.log_manager.load_steps(self.cluster.configs.log_config, self.cluster.known_topics.has):
             await asyncio.sleep(0)
         await run_all_in_threads(self.log_manager.take_load_syncs())
-        self._undo[place] = self._close_logs
+        self._logs_are_loaded = True
+
+    async def _leave_directories(self) -> None:
+        """A shutdown is clean only after all logs were loaded; until then, the next start treats the directories as
+        after a crash."""
+        if self._logs_are_loaded:
+            self.unclean_directories = await run_groups_in_threads(self.log_manager.shutdown_steps())
+        else:
+            self._abandon_logs()
 
     def _abandon_logs(self) -> None:
         for partition_log in self.log_manager.logs.values():
             partition_log.close_files()
         self.log_manager.release()
-
-    async def _close_logs(self) -> None:
-        self.unclean_directories = await run_groups_in_threads(self.log_manager.shutdown_steps())
 
     async def _serve(self) -> None:
         self.reaper.start()
@@ -456,8 +489,7 @@ class Broker:
     def _apply_settings(self) -> None:
         """Applies dynamic settings to components that keep a copy of them."""
         self.log_manager.default_config = self.config.log_config()
-        self.log_manager.set_producer_id_expiration(self.config.producer_id_expiration_ms)
-        self.replica_manager.verification.is_enabled = self.config.transaction_partition_verification_enable
+        self.log_manager.set_producer_id_expiration(self.config["producer.id.expiration.ms"])
         self.socket_server.limits = ConnectionLimits.from_config(self.config, self.open_files)
         self.cluster.settings_changed()
         if self.log_cleaner is not None:

@@ -22,12 +22,17 @@ from odradek.broker.peers.network_errors import NetworkError
 from odradek.broker.peers.peers import Peers
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.producers import AllocateProducerIdsRequest
-from odradek.protocol.messages.replica_control import ControlledShutdownRequest
+from odradek.protocol.messages.replica_control import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    ControlledShutdownRequest,
+)
 from odradek.protocol.messages.topics import CreateTopicsRequest
 from odradek.protocol.schema import Message
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.timer import Clock
 
+ALTER_PARTITION_TIMEOUT_MS = 10_000
 PURPOSE = "controller-channel"
 RETRY_MS = 100
 
@@ -87,6 +92,11 @@ class ControllerChannel:
         return await self._peers.peer(controller_id, PURPOSE).send(request, timeout_ms=timeout_ms)
 
     # The requests
+
+    async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
+        """Returns the response, which may be a refusal. Raises NoController, and ProtocolError."""
+        response: AlterPartitionResponse = await self.send(request, ALTER_PARTITION_TIMEOUT_MS)
+        return response
 
     async def controlled_shutdown(self, timeout_ms: int) -> list[TopicPartition]:
         """Asks the controller to move this broker's leaderships. Returns the partitions that it still leads. Raises

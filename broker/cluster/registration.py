@@ -87,9 +87,8 @@ class BrokerRegistration:
         self._keeper: asyncio.Task[Any] | None = None
         store.add_session_listener(self._session_changed)
 
-    @property
     def broker_epoch(self) -> int:
-        """The epoch of the last registration; -1 before the first one."""
+        """Returns the epoch of the last registration; -1 before the first one."""
         return -1 if self._broker is None else self._broker.epoch
 
     async def registered(self) -> None:

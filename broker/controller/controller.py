@@ -33,7 +33,7 @@ from odradek.broker.controller.controller_context import ControllerNumbers
 from odradek.broker.controller.elections import ElectionType
 from odradek.broker.controller.office import Office, Surroundings
 from odradek.broker.controller.producer_id_blocks import ProducerIdBlock
-from odradek.broker.controller.request_waits import KnownLeader, RequestWaits
+from odradek.broker.controller.request_waits import RequestWaits
 from odradek.broker.controller.tenure import Tenure, not_controller
 from odradek.broker.controller.topic_planner import NewPartitions, NewTopic, PlannedTopic, pieces
 from odradek.broker.metadata.metadata_cache import BrokerInfo, PartitionState
@@ -44,7 +44,6 @@ from odradek.broker.settings.config import BrokerConfig
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.replica_control import AlterPartitionRequest, AlterPartitionResponse
 from odradek.protocol.topic_partition import TopicPartition
-from odradek.purgatory import DelayedOperationPurgatory
 from odradek.timer.clock import Clock
 
 T = TypeVar("T")
@@ -70,30 +69,27 @@ class Controller:
         clock: Clock,
         source: random.Random,
         spawn: Spawn,
-        topic_purgatory: DelayedOperationPurgatory,
-        election_purgatory: DelayedOperationPurgatory,
-        known_leader: KnownLeader,
-        own: ControlTarget,
+        waits: RequestWaits,
         channel_to: Callable[[BrokerInfo], ControlTarget],
         on_active_controller: Callable[[int], object],
     ) -> None:
-        """`listener`: the name of the listener between brokers. `known_leader`: the leader of a partition that this
-        broker knows. `own` carries out control requests on this broker, `channel_to` opens the way to another one.
-        `on_active_controller` is called with the id of the active controller whenever it changes; -1: none is known.
+        """`listener`: the name of the listener between brokers. `waits` parks the requests. `channel_to` opens the way
+        to another broker. `on_active_controller` is called with the id of the active controller whenever it changes;
+        -1: none is known.
         """
         self._config = config
         self._spawn = spawn
-        self._waits = RequestWaits(topic_purgatory, election_purgatory, known_leader)
-        around = Surroundings(broker_id, listener, store, config, source, spawn, own, channel_to)
+        self._waits = waits
+        around = Surroundings(broker_id, listener, store, config, source, spawn, channel_to)
         self._tenure = Tenure(around, clock, on_active_controller)
 
     # Life
 
-    async def start(self) -> None:
+    async def start(self, own: ControlTarget) -> None:
         """Stands for election. Returns when there is a controller; if it is this one, when this broker has carried out
-        the first requests. Raises MetadataStoreError.
+        the first requests. `own` carries out control requests on this broker. Raises MetadataStoreError.
         """
-        await self._tenure.start()
+        await self._tenure.start(own)
         await self._own_answered()
 
     async def stop(self) -> None:

@@ -70,14 +70,15 @@ class Surroundings(NamedTuple):
     config: BrokerConfig
     source: random.Random
     spawn: Spawn
-    own: ControlTarget
     channel_to: Callable[[BrokerInfo], ControlTarget]
 
 
 class Office:
-    """The term that began with the victory `won`."""
+    """The term that began with the victory `won`. `own` carries out control requests on this broker."""
 
-    def __init__(self, won: Won, around: Surroundings, schedule: Callable[[Office], Schedule]) -> None:
+    def __init__(
+        self, won: Won, around: Surroundings, own: ControlTarget, schedule: Callable[[Office], Schedule]
+    ) -> None:
         self.won = won
         self.is_open = True
         self._schedule = schedule(self)
@@ -87,7 +88,7 @@ class Office:
         self._around = around
         self.context = context = ControllerContext(won.epoch)
         self.store = FencedStore(around.store, won.epoch_version, self._in_office)
-        self.channels = ControlChannels(around.broker_id, around.own, around.channel_to, self._answered, around.spawn)
+        self.channels = ControlChannels(around.broker_id, own, around.channel_to, self._answered, around.spawn)
         self.requests = requests = ControlRequests(context, around.broker_id, around.listener)
         config = around.config
         self.planner = Planner(

@@ -13,7 +13,9 @@ KnownLeader = Callable[[TopicPartition], int | None]
 
 
 class RequestWaits:
-    """Parks requests. Needs a running event loop. `known_leader`: the leader of a partition that this broker knows."""
+    """Parks requests in two purgatories. Needs a running event loop. `known_leader`: the leader of a partition that
+    this broker knows.
+    """
 
     def __init__(
         self,
@@ -21,8 +23,8 @@ class RequestWaits:
         elections: DelayedOperationPurgatory,
         known_leader: KnownLeader,
     ) -> None:
-        self._topics = topics
-        self._elections = elections
+        self.topics = topics
+        self.elections = elections
         self._known_leader = known_leader
 
     async def topic_change(self, change: asyncio.Task[Any], timeout_ms: int, topics: Sequence[str]) -> None:
@@ -31,7 +33,7 @@ class RequestWaits:
         """
         answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         operation = DelayedTopicChange(timeout_ms, change.done, lambda: answered.set_result(None))
-        await _parked(self._topics, operation, tuple(dict.fromkeys(topics)), change, answered)
+        await _parked(self.topics, operation, tuple(dict.fromkeys(topics)), change, answered)
 
     async def leaders_known(
         self, elected: Mapping[TopicPartition, int], announced: asyncio.Future[Any], timeout_ms: int
@@ -41,7 +43,7 @@ class RequestWaits:
         """
         answered: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
         operation = DelayedElectLeader(timeout_ms, dict(elected), self._look_up, answered.set_result)
-        await _parked(self._elections, operation, tuple(elected), announced, answered)
+        await _parked(self.elections, operation, tuple(elected), announced, answered)
         return answered.result()
 
     def _look_up(self, partition: Any) -> int | None:

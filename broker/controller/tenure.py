@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 import structlog
 
 from odradek.broker.controller.candidacy import NOBODY, Candidacy, Lost, Won
+from odradek.broker.controller.control_channels import ControlTarget
 from odradek.broker.controller.events import Events
 from odradek.broker.controller.fenced_store import ControllerMoved
 from odradek.broker.controller.office import RETRY_DELAY_S, Office, Surroundings, Work
@@ -41,6 +42,8 @@ class Tenure:
     controller whenever it changes; -1: none is known.
     """
 
+    _own: ControlTarget
+
     def __init__(self, around: Surroundings, clock: Clock, on_active_controller: Callable[[int], object]) -> None:
         self.office: Office | None = None
         self._around = around
@@ -54,8 +57,11 @@ class Tenure:
 
     # Life
 
-    async def start(self) -> None:
-        """Stands for election. Returns when there is a controller. Raises MetadataStoreError."""
+    async def start(self, own: ControlTarget) -> None:
+        """Stands for election. Returns when there is a controller. `own` carries out control requests on this broker.
+        Raises MetadataStoreError.
+        """
+        self._own = own
         self._store.add_session_listener(self._session_changed)
         self._events.start()
         await retry_until_connected(self._store, lambda: self._events.ask(ELECTION, self._follow))
@@ -164,7 +170,7 @@ class Tenure:
 
     async def _take_office(self, won: Won) -> None:
         log.info("elected as controller", epoch=won.epoch)
-        office = self.office = Office(won, self._around, self._schedule)
+        office = self.office = Office(won, self._around, self._own, self._schedule)
         self._know(self._broker_id)
         try:
             await office.begin()

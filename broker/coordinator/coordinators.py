@@ -92,9 +92,9 @@ class Coordinators:
             broker_id=metadata.broker_id,
             spawn=background.spawn,
         )
-        verification = replica_manager.verification
-        verification.is_open_transaction = self.transactions.is_open_transaction
-        verification.is_elsewhere, verification.ask = remote_verification.is_elsewhere, remote_verification.ask
+        replica_manager.verification.ask_coordinators(
+            self.transactions.is_open_transaction, remote_verification.is_elsewhere, remote_verification.ask
+        )
 
     def begin_loading(self) -> None:
         """Loads the partitions of the internal topics that this broker leads."""

@@ -118,12 +118,8 @@ class CoordinatorRuntime:
     # Start and stop
 
     def start(self) -> None:
-        """Registers for leadership changes of the topic and adds the partitions that the broker already leads."""
-        replica_manager, topic = self._replica_manager, self.settings.topic
-        replica_manager.leadership_listeners[topic] = self
-        for partition in replica_manager.partitions.of_topic(topic):
-            if partition.is_leader:
-                self.elected(partition.topic_partition.partition, partition.leader_epoch)
+        """Follows the leaderships of the topic's partitions from now on."""
+        self._replica_manager.report_leaderships(self.settings.topic, self)
 
     def begin_loading(self) -> None:
         """Starts loading the led partitions. Until then their ids are answered with COORDINATOR_LOAD_IN_PROGRESS."""
@@ -132,7 +128,6 @@ class CoordinatorRuntime:
     def stop(self) -> None:
         """Unloads every shard. From now on requests are answered with COORDINATOR_NOT_AVAILABLE."""
         self._stopping = True
-        self._replica_manager.leadership_listeners.pop(self.settings.topic, None)
         for partition in list(self._led):
             self.resigned(partition)
 

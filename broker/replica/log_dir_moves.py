@@ -44,9 +44,15 @@ class LogDirMoves:
     """
 
     def __init__(
-        self, log_manager: LogManager, partitions: HostedPartitions, background: Threads, threads: int | None = None
+        self,
+        log_manager: LogManager,
+        partitions: HostedPartitions,
+        background: Threads,
+        threads: int | None = None,
+        *,
+        bytes_per_second: Callable[[], int],
     ) -> None:
-        self.bytes_per_second: Callable[[], int] = lambda: UNLIMITED
+        self._bytes_per_second = bytes_per_second
         self._logs = log_manager
         self._moves = log_manager.moves
         self._partitions = partitions
@@ -150,7 +156,7 @@ class LogDirMoves:
         """
         await asyncio.sleep(0)
         left = float(size * self._running)
-        while left > 0 and not move.abandoned and 0 < (rate := self.bytes_per_second()) < UNLIMITED:
+        while left > 0 and not move.abandoned and 0 < (rate := self._bytes_per_second()) < UNLIMITED:
             seconds = min(left / rate, LONGEST_PAUSE_S)
             await asyncio.sleep(seconds)
             left -= seconds * rate

@@ -11,7 +11,7 @@ Source: Kafka's ReplicaManager.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
@@ -39,6 +39,7 @@ from odradek.broker.replica.partition.partition import Partition
 from odradek.broker.replica.partition.replication import Replication
 from odradek.broker.replica.partition.topic_stats import AllTopicStats
 from odradek.broker.replica.partition.wakeups import Wakeups
+from odradek.broker.replica.surroundings import ClusterAccess, LiveSettings
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.purgatory import CompletionQueue, DelayedOperationPurgatory
@@ -82,12 +83,7 @@ class ReplicaSettings(NamedTuple):
 
 
 class ReplicaManager:
-    """`is_known` returns whether the cluster has such a partition, on any broker; `topic_name` the name of the topic
-    with an id; `is_alive` whether the cluster has a live broker of this id; `background` runs fsyncs and cold reads.
-
-    `on_log_failed` is called when the log of a partition with other replicas can no longer be written, once per leader
-    epoch: the broker should give up the leadership.
-    """
+    """`background` runs fsyncs and cold reads."""
 
     def __init__(
         self,
@@ -98,18 +94,17 @@ class ReplicaManager:
         timer: SystemTimer,
         completions: CompletionQueue,
         background: ThreadsAndTurns,
-        is_known: Callable[[TopicPartition], bool],
-        topic_name: Callable[[UUID], str | None],
-        is_alive: Callable[[int], bool],
+        cluster: ClusterAccess,
+        live: LiveSettings,
     ) -> None:
         self.settings = settings
         self.log_manager = log_manager
-        self.partitions = HostedPartitions(is_known)
+        self.partitions = HostedPartitions(cluster.is_known)
         self.topic_stats = AllTopicStats()
         self._renamed_in: dict[str, None] = {}
-        self.leadership_listeners: dict[str, LeadershipListener] = {}
+        self._leadership_listeners: dict[str, LeadershipListener] = {}
         """By topic: the coordinators of the internal topics."""
-        self.on_log_failed: Callable[[Partition], object] = lambda _: None
+        self._replica_lost = cluster.replica_lost
         self.produce_purgatory = DelayedOperationPurgatory(
             "Produce", timer, clock, completions, settings.producer_purgatory_purge_interval_requests
         )
@@ -123,10 +118,16 @@ class ReplicaManager:
         self._creations = LogCreations(log_manager, background)
         self.wakeups = Wakeups(completions, self.produce_purgatory, self.fetch_purgatory, self.delete_records_purgatory)
         self.alter_partitions = AlterPartitions(
-            settings.broker_id, timer, background, self._is_proposing, self._isr_answered
+            settings.broker_id,
+            timer,
+            background,
+            self._is_proposing,
+            self._isr_answered,
+            send=cluster.alter_partition,
+            broker_epoch=cluster.broker_epoch,
         )
         self._replication = Replication(
-            settings.broker_id, clock, settings.replica_lag_time_max_ms, is_alive, self.alter_partitions.propose
+            settings.broker_id, clock, settings.replica_lag_time_max_ms, cluster.is_alive, self.alter_partitions.propose
         )
         self.isr_stats = self._replication.isr_stats
         self.flusher = FlushScheduler(background, timer, self._flushed, self._flush_failed)
@@ -138,19 +139,34 @@ class ReplicaManager:
             self.log_failed,
         )
         self.large_appends = LargeAppends(self.appends, self.partitions, background)
-        self.fetches = Fetches(self.partitions, topic_name, self.wakeups, background)
+        self.fetches = Fetches(self.partitions, cluster.topic_name, self.wakeups, background)
         self.deletions = Deletions(self.partitions, self.wakeups)
         self.log_dir_moves = LogDirMoves(
-            log_manager, self.partitions, background, settings.num_replica_alter_log_dirs_threads
+            log_manager,
+            self.partitions,
+            background,
+            settings.num_replica_alter_log_dirs_threads,
+            bytes_per_second=live.move_bytes_per_second,
         )
-        self.verification = TransactionVerification(self.partitions, clock)
+        self.verification = TransactionVerification(self.partitions, clock, is_enabled=live.verifies_transactions)
         self.append_records = self.appends.append
         self.append_end_transaction_marker = TransactionMarkers(
-            self.appends, clock, self.leadership_listeners, self.verification.marker_written
+            self.appends, clock, self._leadership_listeners, self.verification.marker_written
         ).append
         self.fetch_messages = self.fetches.fetch
         self.delete_records = self.deletions.delete
         self.partition = self.partitions.find
+
+    # The coordinators of internal topics: they append through the replica manager, and so come after it
+
+    def report_leaderships(self, topic: str, listener: LeadershipListener) -> None:
+        """Reports the leaderships of the topic's partitions to `listener` from now on, first those that this broker has
+        already. A topic has one listener: a later one takes its place.
+        """
+        self._leadership_listeners[topic] = listener
+        for partition in self.partitions.of_topic(topic):
+            if partition.is_leader:
+                listener.elected(partition.topic_partition.partition, partition.leader_epoch)
 
     # Roles: see role_changes.py
 
@@ -199,7 +215,7 @@ class ReplicaManager:
             self._fail(topic_partition)
             raise
         self.wakeups.watermark_moved(partition)
-        listener = self.leadership_listeners.get(topic_partition.topic)
+        listener = self._leadership_listeners.get(topic_partition.topic)
         if listener is not None:
             listener.elected(topic_partition.partition, state.leader_epoch)
         return partition
@@ -237,15 +253,12 @@ class ReplicaManager:
         self.appends.expirations.forget(key)
         self.deletions.expirations.forget(key)
         self.wakeups.watermark_moved(partition)
-        listener = self.leadership_listeners.get(key.topic)
+        listener = self._leadership_listeners.get(key.topic)
         if listener is not None:
             listener.resigned(key.partition)
 
-    def take_offline(self, topic_partition: TopicPartition) -> None:
-        """The partition's disk has failed: it responds with KAFKA_STORAGE_ERROR until the broker starts again."""
-        self._fail(topic_partition)
-
     def _fail(self, topic_partition: TopicPartition) -> None:
+        """From now on the partition responds with KAFKA_STORAGE_ERROR."""
         self.stop_replica(topic_partition)
         self.partitions.offline.add(topic_partition)
 
@@ -324,10 +337,14 @@ class ReplicaManager:
         self.log_failed(partition)
 
     def log_failed(self, partition: Partition) -> None:
-        """A write or a flush of the partition's log has failed."""
-        if len(partition.replicas) > 1 and not partition.has_reported_failure:
-            partition.has_reported_failure = True
-            self.on_log_failed(partition)
+        """The partition's log accepts no appends any more. If there are other replicas, this one goes offline until the
+        broker starts again, and the loss is reported. If the partition was deleted meanwhile, nothing is done: there
+        may be a new one of its name.
+        """
+        is_hosted = self.partitions.get(partition.topic_partition) is partition
+        if is_hosted and len(partition.replicas) > 1:
+            self._replica_lost(partition)
+            self._fail(partition.topic_partition)
 
     # In-sync replicas
 

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from odradek.broker.background.background import Background
+from odradek.broker.cluster.controller_channel import ControllerChannel
 from odradek.broker.controller.topic_planner import NewTopic
 from odradek.broker.metadata.metadata_cache import BrokerInfo
 from odradek.broker.metrics.families import FAMILIES
@@ -22,7 +23,7 @@ from tests.patience import until
 T0 = TopicPartition("t", 0)
 
 
-async def accept(request: AlterPartitionRequest) -> AlterPartitionResponse:
+async def accept(_channel: ControllerChannel, request: AlterPartitionRequest) -> AlterPartitionResponse:
     """A controller that accepts every proposal."""
     return AlterPartitionResponse(
         topics=[
@@ -57,11 +58,11 @@ def numbers(broker: Broker) -> dict[str, float]:
 async def test_isrs_shrink_and_expand_at_the_configured_lag_and_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     jobs: dict[float, Callable[[], Awaitable[None]]] = {}
     monkeypatch.setattr(Background, "every", lambda _, interval_ms, job, name: jobs.setdefault(interval_ms, job))
+    monkeypatch.setattr(ControllerChannel, "alter_partition", accept)
     clock = ManualClock(now_ms=1_000_000)
     settings = {"replica.lag.time.max.ms": "66666", "min.insync.replicas": "2"}
     async with in_process_broker(settings, clock=clock) as broker:
         manager = broker.replica_manager
-        manager.alter_partitions.send = accept
         await broker.controller.create_topics([NewTopic("t", 1, 1)], timeout_ms=10_000)
         partition = manager.partition(T0)
         broker.metadata.put_broker(BrokerInfo(broker.broker_id + 1, {}))

@@ -112,7 +112,7 @@ def kinds(requests: Sequence[Message]) -> set[type[Message]]:
 
 
 async def test_requests_of_an_earlier_broker_epoch_are_refused(cluster: RecordedCluster) -> None:
-    epoch = cluster.brokers[RESTARTED].cluster.registration.broker_epoch
+    epoch = cluster.brokers[RESTARTED].links.registration.broker_epoch()
     stale = [each for each in cluster.between(*TO_BROKERS, receiver=RESTARTED) if each.broker_epoch < epoch]
     own = [each for each in cluster.between(*TO_CONTROLLER, sender=RESTARTED) if each.broker_epoch < epoch]
     assert kinds(stale) == {*TO_BROKERS}
@@ -163,7 +163,7 @@ async def test_requests_of_an_earlier_controller_epoch_are_refused(cluster: Reco
     await cluster.until_settled()
     controller = cluster.controller()
     receiver = OTHER if controller == RESTARTED else RESTARTED
-    epoch = cluster.brokers[receiver].cluster.registration.broker_epoch
+    epoch = cluster.brokers[receiver].links.registration.broker_epoch()
     stale = [
         each
         for each in cluster.between(*TO_BROKERS, sender=CONTROLLER, receiver=receiver)

@@ -131,8 +131,8 @@ def waiting_in(broker: Broker) -> Iterable[Waiting]:
         manager.produce_purgatory,
         manager.fetch_purgatory,
         manager.delete_records_purgatory,
-        broker.cluster.topic_purgatory,
-        broker.cluster.election_purgatory,
+        broker.links.waits.topics,
+        broker.links.waits.elections,
         waits.rebalance,
         waits.heartbeat,
     ):

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from odradek.broker.replica.partition.isr import CommittedIsr, IsrAnswer, IsrProposal
-from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.replica_control import AlterPartitionRequest, AlterPartitionResponse
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.timer import TimerTask
@@ -63,9 +63,12 @@ class AlterPartitions:
         background: Threads,
         is_proposing: Callable[[IsrProposal], bool],
         answered: Callable[[IsrProposal, IsrAnswer], None],
+        *,
+        send: SendAlterPartition,
+        broker_epoch: Callable[[], int],
     ) -> None:
-        self.send: SendAlterPartition = _no_controller
-        self.broker_epoch: Callable[[], int] = lambda: -1
+        self._send = send
+        self._broker_epoch = broker_epoch
         self._broker_id = broker_id
         self._timer = timer
         self._background = background
@@ -116,7 +119,7 @@ class AlterPartitions:
     async def _exchange(self, batch: list[IsrProposal]) -> bool:
         """Sends one request and hands out the answers. Returns False if some proposals are to be sent again."""
         try:
-            response = await self.send(request_of(self._broker_id, self.broker_epoch(), batch))
+            response = await self._send(request_of(self._broker_id, self._broker_epoch(), batch))
         except Exception as error:
             log.warning("in-sync replicas not changed: the controller did not answer", reason=repr(error))
             return False
@@ -144,10 +147,6 @@ class AlterPartitions:
     def _resume(self) -> None:
         self._retry = None
         self._start()
-
-
-async def _no_controller(request: AlterPartitionRequest) -> AlterPartitionResponse:
-    raise ProtocolError(ErrorCode.BROKER_NOT_AVAILABLE, "this broker has no channel to the controller yet")
 
 
 def request_of(broker_id: int, broker_epoch: int, batch: Iterable[IsrProposal]) -> AlterPartitionRequest:

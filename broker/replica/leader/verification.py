@@ -87,14 +87,14 @@ version.
 
 
 class TransactionVerification:
-    """`is_enabled` turns verification on (transaction.partition.verification.enable). While `is_open_transaction` is
-    None, there is no coordinator to ask, and nothing is refused.
+    """Nothing is refused while `is_enabled` returns False (transaction.partition.verification.enable), and before there
+    are coordinators to ask.
     """
 
-    def __init__(self, partitions: HostedPartitions, clock: Clock) -> None:
+    def __init__(self, partitions: HostedPartitions, clock: Clock, *, is_enabled: Callable[[], bool]) -> None:
         self._partitions = partitions
         self._clock = clock
-        self.is_enabled = True
+        self._is_enabled = is_enabled
         self.is_open_transaction: IsOpenTransaction | None = None
         self.is_elsewhere: Callable[[str], bool] = lambda _transactional_id: False
         """Whether another broker coordinates a transactional id; then `ask` asks it."""
@@ -104,11 +104,20 @@ class TransactionVerification:
         self.failures = 0
         """The number of batches refused since the start (Kafka's VerificationFailureRate)."""
 
+    def ask_coordinators(
+        self, is_open_transaction: IsOpenTransaction, is_elsewhere: Callable[[str], bool], ask: AskCoordinator
+    ) -> None:
+        """Asks these from now on. This broker's coordinator (`is_open_transaction`) writes through the replica manager,
+        and so can be made only after it.
+        """
+        self.is_open_transaction = is_open_transaction
+        self.is_elsewhere, self.ask = is_elsewhere, ask
+
     def question(self, transactional_id: str, entries: Mapping[TopicPartition, bytes]) -> Question | None:
         """Returns what another broker must be asked before the batches are appended; None if nothing. Raises as
         `refused` does. The caller lets `answer` ask, and calls `settle` in the end.
         """
-        if not self.is_enabled or self.ask is None or not self.is_elsewhere(transactional_id):
+        if not self._is_enabled() or self.ask is None or not self.is_elsewhere(transactional_id):
             return None
         batches = _transactional_batches(entries)
         header = next(iter(batches.values()), None)
@@ -120,7 +129,7 @@ class TransactionVerification:
         self, transactional_id: str, producer_id: int, producer_epoch: int, topic_partition: TopicPartition
     ) -> Question | None:
         """As `question`, before a coordinator verifies a client's transaction with `verify`."""
-        if not self.is_enabled or self.ask is None or not self.is_elsewhere(transactional_id):
+        if not self._is_enabled() or self.ask is None or not self.is_elsewhere(transactional_id):
             return None
         return self._question(transactional_id, producer_id, producer_epoch, (topic_partition,))
 
@@ -188,7 +197,7 @@ class TransactionVerification:
 
         Raises INVALID_PRODUCER_ID_MAPPING if the batches come from several producers.
         """
-        if not self.is_enabled or self.is_open_transaction is None:
+        if not self._is_enabled() or self.is_open_transaction is None:
             return {}
         batches = _transactional_batches(entries)
         refusals = {
@@ -210,7 +219,7 @@ class TransactionVerification:
         """For batches that a coordinator writes within a client's transaction (TxnOffsetCommit): returns NONE, or the
         transaction coordinator's error. Clients that do not know TRANSACTION_ABORTABLE get INVALID_TXN_STATE.
         """
-        if not self.is_enabled or self.is_open_transaction is None:
+        if not self._is_enabled() or self.is_open_transaction is None:
             return ErrorCode.NONE
         partition = self._led_without_transaction(topic_partition, producer_id)
         if partition is None:

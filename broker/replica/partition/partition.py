@@ -62,7 +62,6 @@ class Partition:
         "_replication",
         "adding",
         "epoch_start_offset",
-        "has_reported_failure",
         "is_leader",
         "isr",
         "leader_epoch",
@@ -99,7 +98,6 @@ class Partition:
         self.epoch_start_offset = 0
         self.required_flush_offset = 0
         """At first the end of what the log has already, if that should have been flushed."""
-        self.has_reported_failure = False
         self.watchers: dict[Watcher, None] = {}
         self._replication = replication
         self._require_flush()
@@ -164,8 +162,6 @@ class Partition:
         return is_new_epoch
 
     def _assign(self, state: PartitionState) -> None:
-        if state.leader_epoch > self.leader_epoch:
-            self.has_reported_failure = False
         self.leader_id = state.leader
         self.leader_epoch = state.leader_epoch
         self.partition_epoch = state.partition_epoch

@@ -54,7 +54,7 @@ class Controlled:
 
     @property
     def broker_epoch(self) -> int:
-        return self.broker.cluster.registration.broker_epoch
+        return self.broker.links.registration.broker_epoch()
 
     async def lead(
         self,
@@ -317,7 +317,7 @@ async def test_topics_stay_when_a_controller_of_apache_kafka_takes_office_and_se
     controlled: Controlled,
 ) -> None:
     """For a new registration, too, its first UpdateMetadata may have no partitions; the next one has all."""
-    metadata, store = controlled.broker.metadata, controlled.broker.cluster.store
+    metadata, store = controlled.broker.metadata, controlled.broker.links.store
     for name in ("t", "gone"):
         await store.create(znodes.topic_path(name))
     await controlled.publish(1, topics=("t", "gone"))
@@ -333,7 +333,7 @@ async def test_topics_stay_when_a_controller_of_apache_kafka_takes_office_and_se
 async def test_the_first_metadata_of_each_controller_removes_topics_that_have_gone_from_the_store(
     controlled: Controlled,
 ) -> None:
-    metadata, store = controlled.broker.metadata, controlled.broker.cluster.store
+    metadata, store = controlled.broker.metadata, controlled.broker.links.store
     for name in ("t", "gone"):
         await store.create(znodes.topic_path(name))
     await controlled.publish(1, topics=("t", "gone"))
@@ -352,7 +352,7 @@ async def test_metadata_without_partitions_is_complete_only_if_the_store_has_no_
     broker = broker_on(store, tmp_path_factory)
     await broker.start()
     assert broker.metadata.is_complete
-    await broker.cluster.store.create(znodes.topic_path("t"))  # of which its own controller makes nothing
+    await broker.links.store.create(znodes.topic_path("t"))  # of which its own controller makes nothing
     await broker.stop()
     broker = broker_on(store, tmp_path_factory)
     await broker.start()
@@ -425,7 +425,7 @@ async def test_a_full_list_of_roles_stops_the_replicas_that_it_does_not_have(con
 async def test_the_first_metadata_after_a_registration_has_all_topics(controlled: Controlled) -> None:
     metadata = controlled.broker.metadata
     await controlled.publish(1)
-    registration = controlled.broker.cluster.registration
+    registration = controlled.broker.links.registration
     await registration.register(controlled.broker._registration())
     metadata.put_partitions("deleted meanwhile", UUID(int=5), {0: PartitionState(0, 1, 0, (1,), (1,))})
     await controlled.publish(1)
@@ -446,7 +446,7 @@ async def test_the_first_metadata_after_a_registration_has_all_topics(controlled
 
 async def test_a_broker_that_learns_of_its_registration_late_has_all_metadata_already(controlled: Controlled) -> None:
     """The answer to the registration is lost; the controller sees it, and sends everything."""
-    metadata, registration = controlled.broker.metadata, controlled.broker.cluster.registration
+    metadata, registration = controlled.broker.metadata, controlled.broker.links.registration
     metadata.put_partitions("other", UUID(int=5), {0: PartitionState(0, 1, 0, (1,), (1,))})
     later = controlled.broker_epoch + 1
     await controlled.lead(1)
@@ -463,7 +463,8 @@ async def test_a_broker_that_learns_of_its_registration_late_has_all_metadata_al
 async def test_a_replica_whose_disk_failed_stays_offline_when_it_is_stopped(controlled: Controlled) -> None:
     """The controller stops it as soon as it knows."""
     assert await controlled.lead(1) is ErrorCode.NONE
-    controlled.broker.replica_manager.take_offline(T0)
+    manager = controlled.broker.replica_manager
+    manager.log_failed(manager.partition(T0))
     assert await controlled.stop(0) is ErrorCode.NONE
     assert await controlled.lead(1, leader_epoch=1, partition_epoch=1) is ErrorCode.KAFKA_STORAGE_ERROR
     assert await controlled.stop(EPOCH_DURING_DELETE, delete=True) is ErrorCode.NONE

@@ -124,13 +124,13 @@ async def test_the_last_broker_asks_as_often_as_the_settings_say_and_then_stops(
         await leader.stop()
         await until(lambda: follower.controller.is_active)
         timeouts: list[int] = []
-        asking = follower.cluster.channel.controlled_shutdown
+        asking = follower.links.channel.controlled_shutdown
 
         async def ask(timeout_ms: int) -> list[TopicPartition]:
             timeouts.append(timeout_ms)
             return await asking(timeout_ms)
 
-        follower.cluster.channel.controlled_shutdown = ask  # type: ignore[method-assign]
+        follower.links.channel.controlled_shutdown = ask  # type: ignore[method-assign]
         start = time.monotonic()
         await follower.stop()
         assert timeouts == [1000, 1000, 1000]
@@ -140,7 +140,7 @@ async def test_the_last_broker_asks_as_often_as_the_settings_say_and_then_stops(
 async def test_a_broker_may_stop_without_a_controlled_shutdown(tmp_path: Path) -> None:
     async with two_brokers(tmp_path, controlled_shutdown_enable="false") as two:
         asked: list[object] = []
-        two.other.cluster.channel.controlled_shutdown = asked.append  # type: ignore[assignment, method-assign]
+        two.other.links.channel.controlled_shutdown = asked.append  # type: ignore[assignment, method-assign]
         await two.other.stop()
         assert asked == []
 
@@ -156,7 +156,7 @@ async def test_a_follower_fetches_as_the_settings_say(tmp_path: Path, monkeypatc
     sent: list[tuple[FetchRequest, int | None]] = []
     async with two_brokers(tmp_path, **settings) as two:
         leader, follower = two.controller, two.other
-        peer = follower.cluster.peers.peer(leader.broker_id, "fetcher-0")
+        peer = follower.links.peers.peer(leader.broker_id, "fetcher-0")
         send = peer.send
 
         async def noted(request: Any, *, version: int | None = None, timeout_ms: int | None = None) -> Any:
@@ -180,7 +180,7 @@ async def test_the_number_of_fetchers_can_be_changed(tmp_path: Path) -> None:
         await until(lambda: len(follower.replica_manager.partitions) == 8)
 
         def fetchers() -> int:
-            return len({key for key in follower.cluster.peers._peers if key[1].startswith("fetcher")})
+            return len({key for key in follower.links.peers._peers if key[1].startswith("fetcher")})
 
         await until(lambda: fetchers() == 1)
         follower.config.apply_dynamic({"num.replica.fetchers": "3"}, {})

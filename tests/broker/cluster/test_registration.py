@@ -81,14 +81,14 @@ def now() -> float:
 async def test_a_broker_is_registered_with_its_addresses_and_an_epoch() -> None:
     cluster = await Cluster().opened()
     process = await cluster.process()
-    assert process.registration.broker_epoch == -1
+    assert process.registration.broker_epoch() == -1
     registered = await process.registration.register(broker())
     entry = await cluster.entry()
     assert entry is not None
     assert (entry.owner, entry.created) == (process.store.session_id, registered.epoch)
     assert znodes.parse_broker(1, entry.data, entry.created) == registered
     assert process.registered == [registered]
-    assert process.registration.broker_epoch == registered.epoch
+    assert process.registration.broker_epoch() == registered.epoch
     await process.background.stop()
 
 
@@ -124,7 +124,7 @@ async def test_the_id_of_a_living_broker_is_refused_by_name_and_its_entry_stays(
     entry = await cluster.entry()
     assert entry is not None
     assert (entry.created, entry.version) == (first.epoch, 0)
-    assert (second.registered, second.registration.broker_epoch) == ([], -1)
+    assert (second.registered, second.registration.broker_epoch()) == ([], -1)
     await living.background.stop()
     await second.background.stop()
 
@@ -161,7 +161,7 @@ async def test_a_broker_whose_session_was_lost_registers_again_with_a_new_epoch(
     assert entry is not None
     assert process.epochs == sorted(set(process.epochs))
     assert len(process.epochs) == 3
-    assert process.registration.broker_epoch == process.epochs[-1] == entry.created
+    assert process.registration.broker_epoch() == process.epochs[-1] == entry.created
     await process.background.stop()
 
 
@@ -296,7 +296,7 @@ def test_lost_calls_lost_answers_and_lost_sessions_end_in_one_registration_of_th
         entry = await cluster.entry()
         assert entry is not None
         assert entry.owner == process.store.session_id
-        assert entry.created == process.registration.broker_epoch == process.epochs[-1]
+        assert entry.created == process.registration.broker_epoch() == process.epochs[-1]
         assert process.epochs == sorted(set(process.epochs))
         await process.background.stop()
 

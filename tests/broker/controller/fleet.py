@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from odradek.broker.background.background import Background
 from odradek.broker.cluster.registration import BrokerRegistration
 from odradek.broker.controller.controller import Controller
+from odradek.broker.controller.request_waits import RequestWaits
 from odradek.broker.controller.topic_planner import NewTopic, PlannedTopic
 from odradek.broker.metadata.metadata_cache import BrokerEndpoint, BrokerInfo, PartitionState
 from odradek.broker.metadata_store import znodes
@@ -81,16 +82,13 @@ class FleetNode:
             clock=clock,
             source=source,
             spawn=self.background.spawn,
-            topic_purgatory=self.topic_purgatory,
-            election_purgatory=self.election_purgatory,
-            known_leader=self.broker.leader,
-            own=self.broker,
+            waits=RequestWaits(self.topic_purgatory, self.election_purgatory, self.broker.leader),
             channel_to=lambda broker: Way(self, broker),
             on_active_controller=self._note_controller,
         )
         self.background.every(100, self.timer.advance_clock, "timer")
         await self.register()
-        await self.controller.start()
+        await self.controller.start(self.broker)
 
     async def register(self, port: int = 9092) -> None:
         """Registers the broker, or its new address."""

@@ -12,6 +12,7 @@ from odradek.broker.background.stepwise import Steps
 from odradek.broker.cluster.registration import BrokerRegistration
 from odradek.broker.controller.control_channels import ControlTarget
 from odradek.broker.controller.controller import Controller
+from odradek.broker.controller.request_waits import RequestWaits
 from odradek.broker.metadata.metadata_cache import BrokerEndpoint, BrokerInfo
 from odradek.broker.metadata_store.embedded_store import EmbeddedMetadataStore
 from odradek.broker.metadata_store.start_up import open_store
@@ -78,10 +79,7 @@ class ControllerHarness:
             clock=self.clock,
             source=self.source,
             spawn=self.spawn,
-            topic_purgatory=self.purgatory,
-            election_purgatory=self.election_purgatory,
-            known_leader=self.broker.leader,
-            own=self,
+            waits=RequestWaits(self.purgatory, self.election_purgatory, self.broker.leader),
             channel_to=lambda _broker: self,
             on_active_controller=self.active_controllers.append,
         )
@@ -122,7 +120,7 @@ class ControllerHarness:
     async def start_controller(self) -> None:
         endpoint = BrokerEndpoint("PLAINTEXT", "127.0.0.1", 9092)
         await self.registration.register(BrokerInfo(BROKER_ID, {"PLAINTEXT": endpoint}))
-        await self.controller.start()
+        await self.controller.start(self)
 
     async def stop(self) -> None:
         """Ends the process in good order."""

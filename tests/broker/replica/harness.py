@@ -13,14 +13,19 @@ from typing import Any
 from odradek.broker.background.stepwise import finished
 from odradek.broker.background.turns import Turns
 from odradek.broker.metadata.metadata_cache import PartitionState
+from odradek.broker.peers.network_errors import NodeUnreachable
 from odradek.broker.replica.fetch.fetch_context import FetchContext
 from odradek.broker.replica.fetch.fetch_params import FetchParams
 from odradek.broker.replica.fetch.fetch_session import FetchTarget
 from odradek.broker.replica.fetch.fetch_session_cache import FetchSessionCache
 from odradek.broker.replica.leader.append_result import PartitionAppendResult
+from odradek.broker.replica.leader.isr_proposals import SendAlterPartition
+from odradek.broker.replica.log_dir_moves import UNLIMITED
 from odradek.broker.replica.partition.partition import Partition
 from odradek.broker.replica.replica_manager import ReplicaManager, ReplicaSettings
+from odradek.broker.replica.surroundings import ClusterAccess, LiveSettings
 from odradek.protocol.messages.fetch import FetchResponse
+from odradek.protocol.messages.replica_control import AlterPartitionRequest, AlterPartitionResponse
 from odradek.protocol.records import Record, build_batch
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.purgatory import CompletionQueue
@@ -34,6 +39,7 @@ from odradek.storage.log_config import LogConfig
 from odradek.storage.log_offsets import TimestampOffset
 from odradek.timer import ManualClock, SystemTimer
 
+BROKER_EPOCH = 77
 TOPIC_ID = uuid.UUID(int=1)
 T0 = TopicPartition("t", 0)
 
@@ -156,8 +162,15 @@ class RealLogs:
             log.close_files()
 
 
+async def unreachable(_request: AlterPartitionRequest) -> AlterPartitionResponse:
+    """A controller that no request reaches."""
+    raise NodeUnreachable("no controller")
+
+
 class ReplicaHarness:
-    """The replica manager and its dependencies."""
+    """The replica manager and its dependencies. `lost`: the partitions whose disk has failed here, and their leader
+    epochs.
+    """
 
     def __init__(self, root: Path) -> None:
         self.clock = ManualClock(now_ms=1_000)
@@ -170,6 +183,9 @@ class ReplicaHarness:
         self.names: dict[uuid.UUID, str] = {}
         self.dead: set[int] = set()
         self.sessions = FetchSessionCache(1000, self.clock, random.Random(1))
+        self.controller: SendAlterPartition = unreachable
+        self.lost: list[tuple[TopicPartition, int]] = []
+        self.verifies_transactions = True
         self.manager = ReplicaManager(
             ReplicaSettings(),
             log_manager=self.logs,  # type: ignore[arg-type]
@@ -177,9 +193,15 @@ class ReplicaHarness:
             timer=self.timer,
             completions=self.completions,
             background=self.threads,
-            is_known=self.known.__contains__,
-            topic_name=self.names.get,
-            is_alive=lambda broker_id: broker_id not in self.dead,
+            cluster=ClusterAccess(
+                is_known=self.known.__contains__,
+                topic_name=self.names.get,
+                is_alive=lambda broker_id: broker_id not in self.dead,
+                alter_partition=lambda request: self.controller(request),
+                broker_epoch=lambda: BROKER_EPOCH,
+                replica_lost=lambda lost: self.lost.append((lost.topic_partition, lost.leader_epoch)),
+            ),
+            live=LiveSettings(lambda: self.verifies_transactions, lambda: UNLIMITED),
         )
 
     def look(self, key: TopicPartition, timestamp: int, **asker: Any) -> TimestampOffset:

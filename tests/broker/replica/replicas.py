@@ -29,10 +29,12 @@ from odradek.broker.replica.follower.fetcher_actions import (
 )
 from odradek.broker.replica.follower.fetcher_settings import FetcherSettings
 from odradek.broker.replica.follower.fetcher_state import FetchFrom
+from odradek.broker.replica.log_dir_moves import UNLIMITED
 from odradek.broker.replica.partition.isr import IsrProposal
 from odradek.broker.replica.partition.partition import Partition
 from odradek.broker.replica.partition.replication import Replication
 from odradek.broker.replica.replica_manager import ReplicaManager, ReplicaSettings
+from odradek.broker.replica.surroundings import ClusterAccess, LiveSettings
 from odradek.broker.requests.endpoint import Endpoint
 from odradek.broker.requests.request_bound import RequestBound
 from odradek.broker.requests.request_context import ConnectionInfo, PendingResponse, RequestContext
@@ -50,7 +52,7 @@ from odradek.storage.log.log import Log
 from odradek.storage.log.truncation import Target
 from odradek.storage.log_config import LogConfig
 from odradek.timer import ManualClock, SystemTimer
-from tests.broker.replica.harness import ManualThreads, UnsyncedFiles
+from tests.broker.replica.harness import ManualThreads, UnsyncedFiles, unreachable
 from tests.memory_files import ForgetfulFiles
 from tests.storage.small_logs import all_bytes, batch, truncate_in
 
@@ -101,9 +103,15 @@ class Replica:
             timer=self.timer,
             completions=CompletionQueue(soon or (lambda drain: None)),
             background=self.background,
-            is_known=lambda key: True,
-            topic_name=lambda topic_id: None,
-            is_alive=_is_alive,
+            cluster=ClusterAccess(
+                is_known=lambda key: True,
+                topic_name=lambda topic_id: None,
+                is_alive=_is_alive,
+                alter_partition=unreachable,
+                broker_epoch=lambda: -1,
+                replica_lost=lambda partition: None,
+            ),
+            live=LiveSettings(lambda: True, lambda: UNLIMITED),
         )
         self._replication = Replication(broker_id, self.clock, 30_000, _is_alive, _propose)
         self.sessions = FetchSessionCache(100, self.clock, random.Random(broker_id))

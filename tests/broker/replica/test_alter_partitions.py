@@ -75,8 +75,7 @@ class Controller:
 @pytest.fixture
 def controller(harness: ReplicaHarness) -> Controller:
     controller = Controller(harness)
-    harness.manager.alter_partitions.send = controller.send
-    harness.manager.alter_partitions.broker_epoch = lambda: 77
+    harness.controller = controller.send
     return controller
 
 
@@ -232,11 +231,11 @@ def test_a_stopping_broker_sends_nothing_more(harness: ReplicaHarness, controlle
     assert not harness.timer.size
 
 
-def test_before_there_is_a_channel_to_the_controller_proposals_wait(harness: ReplicaHarness) -> None:
+def test_while_no_controller_is_reached_proposals_wait(harness: ReplicaHarness) -> None:
     (partition,) = joining(harness, T0)
     assert partition.isr.proposal is not None
     controller = Controller(harness)
-    harness.manager.alter_partitions.send = controller.send
+    harness.controller = controller.send
     harness.advance(FIRST_PAUSE_MS)
     harness.threads.run()
     assert partition.isr.committed == (0, 1)

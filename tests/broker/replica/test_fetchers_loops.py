@@ -362,11 +362,12 @@ async def test_a_follower_whose_flush_fails_is_reported_and_not_followed() -> No
     async with running() as (leader, follower):
         leader.lead(0, isr=(1, 2))
         await follower.fetch_from(leader, 0)
+        partition = follower.partition()
         follower.log().update_config(LogConfig({"flush.messages": "1"}))
         follower.gated.fail_sync = OSError(5, "the disk is gone")
         leader.produce(b"m0")
         await until(lambda: follower.failed_logs)
-        assert follower.failed_logs == [follower.partition()]
+        assert follower.failed_logs == [partition]
         assert follower.fetchers.failed_partitions == 1
         assert leader.log().high_watermark == 0
         await follower.fetchers.remove([KEY])

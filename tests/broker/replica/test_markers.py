@@ -177,7 +177,7 @@ def test_the_group_coordinator_is_notified_of_a_marker_before_the_transaction_co
 ) -> None:
     key = TopicPartition("__consumer_offsets", 3)
     listener = Listener()
-    harness.manager.leadership_listeners[key.topic] = listener
+    harness.manager.report_leaderships(key.topic, listener)
     harness.lead(key)
     heard_by_then: list[int] = []
     harness.manager.append_end_transaction_marker(
@@ -190,7 +190,8 @@ def test_the_group_coordinator_is_notified_of_a_marker_before_the_transaction_co
 
 def test_the_group_coordinator_is_not_notified_of_a_failed_marker(harness: ReplicaHarness) -> None:
     key = TopicPartition("__consumer_offsets", 3)
-    listener = harness.manager.leadership_listeners[key.topic] = Listener()
+    listener = Listener()
+    harness.manager.report_leaderships(key.topic, listener)
     assert mark(harness, key) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     assert listener.heard == []
 

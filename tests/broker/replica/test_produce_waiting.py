@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -299,48 +300,46 @@ def disk_error(number: int) -> Any:
 
 
 class TestFailedLogs:
-    """A leader whose log cannot be written, while other replicas exist, should give up the leadership."""
-
-    @pytest.fixture
-    def given_up(self, harness: ReplicaHarness) -> list[tuple[TopicPartition, int]]:
-        """The partitions and leader epochs of the calls so far."""
-        calls: list[tuple[TopicPartition, int]] = []
-        harness.manager.on_log_failed = lambda partition: calls.append(
-            (partition.topic_partition, partition.leader_epoch)
-        )
-        return calls
+    """A leader whose log cannot be written, while other replicas exist, gives up the partition."""
 
     @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
-    def test_a_failed_write_is_reported_once_per_leader_epoch(
-        self, harness: ReplicaHarness, given_up: list[Any], monkeypatch: pytest.MonkeyPatch, number: int
+    def test_a_failed_write_takes_the_partition_offline_and_is_reported_once(
+        self, harness: ReplicaHarness, monkeypatch: pytest.MonkeyPatch, number: int
     ) -> None:
-        harness.lead(replicas=(0, 1), epoch=3)
+        failed = harness.lead(replicas=(0, 1), epoch=3)
         monkeypatch.setattr("odradek.storage.files.OsFile.write", disk_error(number))
-        for epoch in (3, 3, 4):
-            harness.lead(replicas=(0, 1), epoch=epoch)
+        for _ in range(2):
             assert harness.produce().result.error is ErrorCode.KAFKA_STORAGE_ERROR
-        assert given_up == [(T0, 3), (T0, 4)]
+        harness.manager.log_failed(failed)  # as a flush that was under way reports
+        assert harness.lost == [(T0, 3)]
+        assert T0 in harness.manager.partitions.offline
 
-    def test_a_failed_flush_is_reported(
-        self, harness: ReplicaHarness, given_up: list[Any], monkeypatch: pytest.MonkeyPatch
+    def test_the_failed_log_of_a_deleted_partition_does_not_end_a_new_one_of_its_name(
+        self, harness: ReplicaHarness
     ) -> None:
+        deleted = harness.lead(replicas=(0, 1))
+        harness.manager.stop_replica(T0, delete=True)
+        harness.lead(replicas=(0, 1), topic_id=UUID(int=2))
+        harness.manager.log_failed(deleted)
+        assert harness.lost == []
+        assert harness.produce().result.error is ErrorCode.NONE
+
+    def test_a_failed_flush_is_reported(self, harness: ReplicaHarness, monkeypatch: pytest.MonkeyPatch) -> None:
         harness.lead(replicas=(0, 1), flush_messages=1)
         produced = harness.produce(acks=-1)
         monkeypatch.setattr("odradek.storage.files.OsFile.sync", disk_error(errno.EIO))
         harness.threads.run()
         harness.turn()
         assert produced.result.error is ErrorCode.KAFKA_STORAGE_ERROR
-        assert given_up == [(T0, 0)]
+        assert harness.lost == [(T0, 0)]
 
-    def test_the_only_replica_stays_the_leader(
-        self, harness: ReplicaHarness, given_up: list[Any], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_the_only_replica_stays_the_leader(self, harness: ReplicaHarness, monkeypatch: pytest.MonkeyPatch) -> None:
         harness.lead()
         monkeypatch.setattr("odradek.storage.files.OsFile.write", disk_error(errno.ENOSPC))
         assert harness.produce().result.error is ErrorCode.KAFKA_STORAGE_ERROR
-        assert given_up == []
+        assert harness.lost == []
 
-    def test_a_refused_batch_is_no_failure_of_the_log(self, harness: ReplicaHarness, given_up: list[Any]) -> None:
+    def test_a_refused_batch_is_no_failure_of_the_log(self, harness: ReplicaHarness) -> None:
         harness.lead(replicas=(0, 1))
         assert harness.produce(b"nonsense").result.error is not ErrorCode.NONE
-        assert given_up == []
+        assert harness.lost == []

@@ -177,7 +177,7 @@ def test_nothing_is_verified_for_plain_batches_or_when_verification_is_disabled(
     harness.lead()
     coordinator.answer = ErrorCode.INVALID_TXN_STATE
     assert refused(harness, {T0: harness.batch(), T1: b"no batch"}) == {}
-    harness.manager.verification.is_enabled = False
+    harness.verifies_transactions = False
     assert refused(harness, {T0: transactional(harness)}) == {}
     assert harness.manager.verification.verify("copier", 7, 0, T0) is ErrorCode.NONE
     assert coordinator.asked == []
@@ -256,9 +256,9 @@ async def test_nobody_is_asked_about_plain_batches_ids_of_this_broker_or_partiti
     assert other.about({T0: harness.batch(), T1: b"no batch"}) is None
     assert other.about({T1: transactional(harness)}) is None
     assert other.verification.question("of this broker", batches) is None
-    other.verification.is_enabled = False
+    harness.verifies_transactions = False
     assert other.about(batches) is None
-    other.verification.is_enabled = True
+    harness.verifies_transactions = True
     assert other.about(batches) is not None
     partition.make_follower(later(partition, 1, (0, 1)))
     assert other.about(batches) is None
