@@ -88,7 +88,7 @@ class PeriodicWork:
             (HOUSEKEEPING_INTERVAL_MS, self._cluster.uncreated_logs.ask_again, "retry creations of logs"),
             (config["log.retention.check.interval.ms"], self.apply_retention, "retention"),
             (max(config["replica.lag.time.max.ms"] // 2, 1), self.shrink_isrs, "shrink ISRs"),
-            (1000 * config[BALANCE_INTERVAL], self._controller.balance_leaders, "balance leaders"),
+            (1000 * config[BALANCE_INTERVAL], self._controller.replicas.balance_leaders, "balance leaders"),
             (config["producer.id.expiration.check.interval.ms"], self._logs.expire_producers, "expire producers"),
             (config["offsets.retention.check.interval.ms"], self.expire_offsets, "expire offsets"),
             (config[ABORT_INTERVAL], self.abort_late_transactions, "abort late transactions"),

@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable
 from enum import IntEnum
 from functools import partial
 from random import Random, SystemRandom
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -49,10 +49,6 @@ from odradek.broker.requests.request_bound import RequestBound
 from odradek.broker.requests.request_metrics import BrokerMetrics
 from odradek.broker.settings.config import BrokerConfig, ConfigError
 from odradek.broker.start_error import StartError
-from odradek.protocol.messages.producers import AllocateProducerIdsRequest
-from odradek.protocol.messages.replica_control import AlterPartitionRequest, ControlledShutdownRequest
-from odradek.protocol.messages.topics import CreateTopicsRequest
-from odradek.protocol.schema import Message
 from odradek.purgatory import CompletionQueue
 from odradek.storage.directories.log_directory import DirectoryLocked
 from odradek.storage.directories.log_manager import LogManager
@@ -312,7 +308,6 @@ class Broker:
             completions=self.completions,
             background=self.background,
             connect=self.connect,
-            answer_own=self._answer_own,
         )
 
     def _new_replica_manager(self) -> ReplicaManager:
@@ -373,7 +368,7 @@ class Broker:
         """If the metadata store is not shared, there are no other brokers, and nobody may send what they would."""
         inter_broker_listener = self.config.inter_broker_listener if self.metadata_store.is_shared else None
         bound = RequestBound(inter_broker_listener, self.replica_manager.partitions.__len__)
-        handlers = self._handlers = Handlers(
+        handlers = Handlers(
             self.api_table.rows(),
             config=self.config,
             clock=self.clock,
@@ -401,18 +396,6 @@ class Broker:
             inter_broker_listener=inter_broker_listener,
             bound=bound,
         )
-
-    async def _answer_own(self, request: Message) -> Any:
-        """Answers a request of this broker to the controller, which it is itself."""
-        handlers = self._handlers
-        if isinstance(request, CreateTopicsRequest):
-            return await handlers.topics.create_topics(request)
-        if isinstance(request, AlterPartitionRequest):
-            return await handlers.cluster_changes.alter_partition(request)
-        if isinstance(request, ControlledShutdownRequest):
-            return await handlers.cluster_changes.controlled_shutdown(request)
-        assert isinstance(request, AllocateProducerIdsRequest)
-        return await handlers.cluster_changes.allocate_producer_ids(request)
 
     async def _open_store(self) -> None:
         try:

@@ -3,14 +3,13 @@ which may be its own.
 
 They use none of what the broker carries out for the controller, and are made before it: the replica manager and the
 coordinators ask the controller through them. This broker's controller gets the way back when it stands for election
-(`Controller.start`).
+(`Tenure.start`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from odradek.broker.background.background import Background
 from odradek.broker.cluster.controller_channel import ControllerChannel
@@ -23,7 +22,6 @@ from odradek.broker.metadata_store.interface import MetadataStore
 from odradek.broker.peers.peers import Peers
 from odradek.broker.replica.surroundings import ClusterAccess
 from odradek.broker.settings.config import BrokerConfig
-from odradek.protocol.schema import Message
 from odradek.purgatory import CompletionQueue, DelayedOperationPurgatory
 from odradek.timer import Clock, SystemTimer
 
@@ -32,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class ClusterLinks:
-    """`connect`: see `Peers`. `answer_own(request)` answers a request of this broker to its own controller."""
+    """`connect`: see `Peers`."""
 
     def __init__(
         self,
@@ -46,7 +44,6 @@ class ClusterLinks:
         completions: CompletionQueue,
         background: Background,
         connect: Connect | None,
-        answer_own: Callable[[Message], Awaitable[Any]],
     ) -> None:
         self.store = store
         self._metadata = metadata
@@ -72,12 +69,17 @@ class ClusterLinks:
             clock=clock,
             source=random,
             spawn=background.spawn,
+            turns=background.turns,
             waits=self.waits,
             channel_to=self.peers.channel_to,
             on_active_controller=self._controller_changed,
         )
         self.channel = ControllerChannel(
-            metadata, self.peers, own=answer_own, broker_epoch=self.registration.broker_epoch, clock=clock
+            metadata,
+            self.peers,
+            own=self.controller.answer,
+            broker_epoch=self.registration.broker_epoch,
+            clock=clock,
         )
 
     def for_replicas(self) -> ClusterAccess:

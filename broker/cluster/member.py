@@ -103,7 +103,7 @@ class ClusterMember:
     async def join(self, broker: BrokerInfo) -> None:
         """Raises BrokerIdInUse, StoreUnavailable."""
         await self._links.registration.register(broker)
-        await self._links.controller.start(self.changes)
+        await self._links.controller.tenure.start(self.changes)
 
     async def leave(self) -> None:
         """Tries controlled.shutdown.max.retries times."""
@@ -124,7 +124,7 @@ class ClusterMember:
 
     async def stop(self) -> None:
         """After this, the broker changes no roles and follows nobody."""
-        await self._links.controller.stop()
+        await self._links.controller.tenure.stop()
         self._links.registration.stop()
         await self.fetchers.stop()
 
@@ -148,6 +148,6 @@ class ClusterMember:
 
     def _apply_topic(self, name: str, config: LogConfig) -> None:
         self._replica_manager.update_log_config(name, config)
-        controller = self._links.controller
-        if controller.is_active and config.unclean_leader_election_enable:
-            controller.unclean_elections_allowed()
+        office = self._links.controller.tenure.office
+        if office is not None and config.unclean_leader_election_enable:
+            office.elect_again()

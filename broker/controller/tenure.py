@@ -20,6 +20,7 @@ import structlog
 
 from odradek.broker.controller.candidacy import NOBODY, Candidacy, Lost, Won
 from odradek.broker.controller.control_channels import ControlTarget
+from odradek.broker.controller.controller_context import ControllerNumbers
 from odradek.broker.controller.events import Events
 from odradek.broker.controller.fenced_store import ControllerMoved
 from odradek.broker.controller.office import RETRY_DELAY_S, Office, Surroundings, Work
@@ -58,19 +59,35 @@ class Tenure:
     # Life
 
     async def start(self, own: ControlTarget) -> None:
-        """Stands for election. Returns when there is a controller. `own` carries out control requests on this broker.
-        Raises MetadataStoreError.
+        """Stands for election. Returns when there is a controller; if it is this one, when this broker has carried out
+        the first requests. `own` carries out control requests on this broker. Raises MetadataStoreError.
         """
         self._own = own
         self._store.add_session_listener(self._session_changed)
         self._events.start()
         await retry_until_connected(self._store, lambda: self._events.ask(ELECTION, self._follow))
 
+        await self.own_answered()
+
     async def stop(self) -> None:
         """Waits for the event in progress, and leaves office. The entry of the controller ends with the session."""
         await self._events.stop()
         if self.office is not None:
             self._leave(self.office, "the broker stops")
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this broker is the controller."""
+        return self.office is not None
+
+    @property
+    def epoch(self) -> int:
+        """The controller epoch of the current office, or -1."""
+        return -1 if self.office is None else self.office.context.epoch
+
+    def numbers(self) -> ControllerNumbers:
+        """Returns the metrics."""
+        return ControllerNumbers() if self.office is None else self.office.context.numbers()
 
     # Events
 
@@ -84,6 +101,15 @@ class Tenure:
         """Runs an event of a request. Raises NOT_CONTROLLER, KAFKA_STORAGE_ERROR, and what `work` raises."""
         office = self.current()
         return await self._events.ask(name, lambda: self._in_office(office, lambda: work(office)))
+
+    async def own_answered(self) -> None:
+        """Waits until this broker has carried out what was sent to it."""
+        office = self.office
+        while office is not None and await office.channels.own_answered() and office.own_losses:
+            try:
+                await self.ask("what this broker has lost", _nothing)
+            except ProtocolError:
+                return  # another controller is in office; the change is stored
 
     def _schedule(self, office: Office) -> _OfficeEvents:
         return _OfficeEvents(self._events, lambda work: self._in_office(office, work), office.won.epoch)
@@ -217,6 +243,10 @@ class _OfficeEvents:
 
     def once(self, name: str, work: Work, /, delay_s: float = 0) -> None:
         self._events.put_once(f"{name} in epoch {self._epoch}", lambda: self._run(work), delay_s)
+
+
+async def _nothing(_office: Office) -> None:
+    """The event that comes after all that are queued now."""
 
 
 def not_controller() -> ProtocolError:

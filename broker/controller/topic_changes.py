@@ -80,18 +80,20 @@ class TopicChanges:
         return results
 
     async def create(self, topics: Sequence[NewTopic]) -> list[PlannedTopic | ProtocolError]:
-        """Creates topics. Returns, per topic in order, its plan, or why it was not created."""
+        """Creates topics. Returns, per topic in order, its plan with the topic's id, or why it was not created."""
         results = await self.plan(topics)
         created = {plan.name: (plan, self._first_metadata(plan)) for plan in results if isinstance(plan, PlannedTopic)}
         failures = await self._store_topics(list(created.values())) if created else {}
+        outcomes: dict[str, PlannedTopic | ProtocolError] = {**failures}
         for name, (plan, metadata) in created.items():
             if name not in failures:
                 await self._announce(metadata)
                 topic_id, partitions = uuid_text(metadata.topic_id), len(plan.replicas)
                 log.info("topic created", topic=name, topic_id=topic_id, partitions=partitions, config={**plan.config})
+                outcomes[name] = plan._replace(topic_id=metadata.topic_id)
         # If a topic is named twice, only the first has a plan; the second keeps its own error.
         return [
-            failures.get(topic.name, result) if isinstance(result, PlannedTopic) else result
+            outcomes[topic.name] if isinstance(result, PlannedTopic) else result
             for topic, result in zip(topics, results, strict=True)
         ]
 

@@ -15,11 +15,13 @@ import random
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from odradek.broker.controller.assignment import assign_replicas
 from odradek.broker.metadata.metadata_cache import MetadataCache, TopicMetadata
 from odradek.broker.metadata.topic_names import topic_name_fault, unified_name
 from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.schema import ZERO_UUID
 
 UNSET = -1
 NOTHING: Mapping[Any, Any] = MappingProxyType({})
@@ -51,11 +53,14 @@ class NewPartitions(NamedTuple):
 
 
 class PlannedTopic(NamedTuple):
-    """A topic that can be created: replicas by partition, and settings as they will be stored."""
+    """A topic that can be created: replicas by partition, and settings as they will be stored. Its id is zero until it
+    is created.
+    """
 
     name: str
     replicas: dict[int, tuple[int, ...]]
     config: Mapping[str, str]
+    topic_id: UUID = ZERO_UUID
 
 
 class Planner:

@@ -231,7 +231,7 @@ def api_table() -> ApiTable:
             ApiRow(
                 ApiKey.CREATE_TOPICS,
                 (0, 7),
-                lambda handlers: handlers.topics.create_topics,
+                lambda handlers: handlers.cluster_changes.for_controller,
                 per_item(CreateTopicsResponse, "topics", "name"),
                 partitions_asked=partitions_to_create,
                 bytes_per_partition=0,
@@ -435,7 +435,7 @@ def api_table() -> ApiTable:
             ApiRow(
                 ApiKey.CONTROLLED_SHUTDOWN,
                 None,
-                lambda handlers: handlers.cluster_changes.controlled_shutdown,
+                lambda handlers: handlers.cluster_changes.for_controller,
                 top_level(ControlledShutdownResponse),
                 between_brokers=(3, 3),
                 authorization=AclOperation.CLUSTER_ACTION,
@@ -443,7 +443,7 @@ def api_table() -> ApiTable:
             ApiRow(
                 ApiKey.ALTER_PARTITION,
                 None,
-                lambda handlers: handlers.cluster_changes.alter_partition,
+                lambda handlers: handlers.cluster_changes.for_controller,
                 top_level(AlterPartitionResponse),
                 between_brokers=(0, 0),
                 authorization=AclOperation.CLUSTER_ACTION,
@@ -451,7 +451,7 @@ def api_table() -> ApiTable:
             ApiRow(
                 ApiKey.ALLOCATE_PRODUCER_IDS,
                 None,
-                lambda handlers: handlers.cluster_changes.allocate_producer_ids,
+                lambda handlers: handlers.cluster_changes.for_controller,
                 top_level(AllocateProducerIdsResponse),
                 between_brokers=(0, 0),
                 authorization=AclOperation.CLUSTER_ACTION,

@@ -7,8 +7,9 @@ election are then left out of the response. Source: Kafka's `KafkaApis.handleEle
 from __future__ import annotations
 
 from odradek.broker.background.stepwise import others_between
-from odradek.broker.controller.controller import Controller, Outcomes
+from odradek.broker.controller.controller import Controller
 from odradek.broker.controller.elections import ElectionType
+from odradek.broker.controller.replica_requests import Outcomes
 from odradek.broker.metadata.metadata_cache import MetadataCache
 from odradek.broker.requests.request_context import RequestContext
 from odradek.protocol.errors import ErrorCode, ProtocolError
@@ -33,7 +34,7 @@ class ElectLeadersHandler:
         """Raises INVALID_REQUEST for an unknown election type."""
         if request.election_type not in set(ElectionType):
             raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}")
-        outcomes = await self._controller.elect(
+        outcomes = await self._controller.replicas.elect(
             ElectionType(request.election_type), self._partitions(request), timeout_ms=request.timeout_ms
         )
         if request.topic_partitions is None:

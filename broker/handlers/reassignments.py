@@ -44,7 +44,7 @@ class ReassignmentHandlers:
             for topic in request.topics
             for partition in topic.partitions
         }
-        outcomes = await self._controller.reassign(targets)
+        outcomes = await self._controller.replicas.reassign(targets)
         responses: list[Altered] = []
         async for key in others_between(sorted(outcomes), COST):
             if not responses or responses[-1].name != key.topic:
@@ -61,7 +61,7 @@ class ReassignmentHandlers:
             wanted = {
                 TopicPartition(topic.name, number) for topic in request.topics for number in topic.partition_indexes
             }
-        found = self._controller.reassignments(wanted)
+        found = self._controller.replicas.reassignments(wanted)
         topics: list[Ongoing] = []
         async for key in others_between(sorted(found), COST):
             if not topics or topics[-1].name != key.topic:

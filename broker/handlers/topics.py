@@ -1,46 +1,41 @@
-"""CreateTopics, DeleteTopics and CreatePartitions: passes the items to the controller and returns the results.
+"""DeleteTopics and CreatePartitions: passes the items to the controller and returns the results. CreateTopics, which
+brokers send, too, is answered by the controller itself (`topic_creations.py`).
 
-    (A) An item that a request names twice fails with INVALID_REQUEST; the others are processed.
-    (B) The controller handles timeouts and validate-only. From v5 on the result of a created topic has its partitions,
-        replication factor and settings; a failed one has -1 and no settings.
+    (A) An item that a CreatePartitions names twice fails with INVALID_REQUEST; the others are processed.
+    (B) The controller handles timeouts and validate-only.
     (C) delete.topic.enable=false refuses every item: TOPIC_DELETION_DISABLED, before v3 INVALID_REQUEST.
     (D) From v6 on DeleteTopics names topics by name or by id, never both. An unknown id returns UNKNOWN_TOPIC_ID.
     (E) A broker that is not the controller returns NOT_CONTROLLER for every topic to delete. It may not know a topic
         that exists, for example if it has just started.
 
-Source: Kafka's `KafkaApis.handleCreateTopicsRequest`, `handleDeleteTopicsRequest`, `handleCreatePartitionsRequest`.
+Source: Kafka's `KafkaApis.handleDeleteTopicsRequest`, `handleCreatePartitionsRequest`.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from odradek.broker.background.stepwise import Pace, Steps, each_in_steps, others_between
+from odradek.broker.background.stepwise import each_in_steps, others_between
 from odradek.broker.background.turns import Turns
 from odradek.broker.controller.controller import Controller
-from odradek.broker.controller.topic_planner import NOTHING, NewPartitions, NewTopic, PlannedTopic
+from odradek.broker.controller.topic_creations import repeated_in, repetition_of
+from odradek.broker.controller.topic_planner import NewPartitions
 from odradek.broker.metadata.metadata_cache import MetadataCache
 from odradek.broker.requests.request_context import RequestContext
 from odradek.broker.settings.config import BrokerConfig
-from odradek.broker.settings.config_description import ConfigDescription, InheritedDescriptions, TopicDescriptions
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.topics import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreateTopicsRequest,
-    CreateTopicsResponse,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
 )
 from odradek.protocol.schema import ZERO_UUID
 
-TopicResult = CreateTopicsResponse.CreatableTopicResult
-ResultConfig = CreateTopicsResponse.CreatableTopicConfigs
 DeletionResult = DeleteTopicsResponse.DeletableTopicResult
 PartitionsResult = CreatePartitionsResponse.CreatePartitionsTopicResult
 
-RESERVED_TOPIC = "__cluster_metadata"
 SETTINGS_PER_PARTITION = 10
 """This many settings of a new topic count as one partition."""
 DELETION_DISABLED_VERSION = 3
@@ -61,57 +56,13 @@ def partitions_to_add(request: CreatePartitionsRequest) -> Iterator[int]:
 
 
 class TopicHandlers:
-    """CreateTopics, DeleteTopics and CreatePartitions (keys 19, 20 and 37)."""
+    """DeleteTopics and CreatePartitions (keys 20 and 37)."""
 
     def __init__(self, controller: Controller, metadata: MetadataCache, config: BrokerConfig, turns: Turns) -> None:
         self._controller = controller
         self._metadata = metadata
         self._config = config
         self._turns = turns
-        self._inherited: InheritedDescriptions[ResultConfig] = InheritedDescriptions(config)
-
-    async def create_topics(
-        self, request: CreateTopicsRequest, _context: RequestContext | None = None
-    ) -> CreateTopicsResponse:
-        """Creates topics, or only validates them with validate_only."""
-        in_turns = self._turns.take
-        repeated = _repeated(topic.name for topic in request.topics)
-        topics = [topic for topic in request.topics if topic.name not in repeated and topic.name != RESERVED_TOPIC]
-        outcomes = await self._controller.create_topics(
-            await in_turns(each_in_steps(topics, _new_topic)),
-            timeout_ms=request.timeout_ms,
-            validate_only=request.validate_only,
-        )
-        outcome_of = {topic.name: outcome for topic, outcome in zip(topics, outcomes, strict=True)}
-        named = ((topic.name, outcome_of.get(topic.name) or _refusal(topic.name)) for topic in request.topics)
-        results = await in_turns(self._topic_results(named, request.validate_only))
-        return CreateTopicsResponse(topics=results)
-
-    def _topic_results(
-        self, outcomes: Iterable[tuple[str, PlannedTopic | ProtocolError]], validate_only: bool
-    ) -> Steps[list[TopicResult]]:
-        """Builds the results (B)."""
-        descriptions = TopicDescriptions(self._config, _shown, self._inherited.current())
-
-        def result(name: str, outcome: PlannedTopic | ProtocolError) -> TopicResult:
-            if isinstance(outcome, ProtocolError):
-                return TopicResult(name=name, error_code=outcome.code, error_message=_message(outcome), configs=[])
-            return TopicResult(
-                name=name,
-                topic_id=ZERO_UUID if validate_only else self._metadata.topic_id(name),
-                error_message=None,
-                num_partitions=len(outcome.replicas),
-                replication_factor=len(outcome.replicas[0]),
-                configs=descriptions.of(outcome.config),
-            )
-
-        results = []
-        pace = Pace()
-        for name, outcome in outcomes:
-            results.append(result(name, outcome))
-            if pace.step_ends(1 + len(results[-1].configs or ()) // 10):
-                yield
-        return results
 
     async def delete_topics(self, request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
         """Deletes topics by name or id. Raises INVALID_REQUEST if an item has both."""
@@ -122,7 +73,7 @@ class TopicHandlers:
         async for result in others_between(results):
             if result.error_code == ErrorCode.NONE and result.name is not None:
                 names[result.name] = None
-        outcomes = await self._controller.delete_topics(list(names), timeout_ms=request.timeout_ms)
+        outcomes = await self._controller.topics.delete(list(names), timeout_ms=request.timeout_ms)
         outcome_of = dict(zip(names, outcomes, strict=True))
         async for result in others_between(results):
             outcome = outcome_of.get(result.name or "") if result.error_code == ErrorCode.NONE else None
@@ -133,7 +84,7 @@ class TopicHandlers:
     def _deletion_result(self, state: DeleteTopicsRequest.DeleteTopicState, context: RequestContext) -> DeletionResult:
         """Returns NONE for a topic that can be deleted."""
         metadata = self._metadata
-        if not self._controller.is_active:  # (E)
+        if not self._controller.tenure.is_active:  # (E)
             return DeletionResult(name=state.name, topic_id=state.topic_id, error_code=ErrorCode.NOT_CONTROLLER)
         if not self._config.delete_topic_enable:
             has_code = context.api_version >= DELETION_DISABLED_VERSION
@@ -154,43 +105,16 @@ class TopicHandlers:
         self, request: CreatePartitionsRequest, context: RequestContext
     ) -> CreatePartitionsResponse:
         """Increases the number of partitions of topics."""
-        repeated = _repeated(topic.name for topic in request.topics)
+        repeated = repeated_in(topic.name for topic in request.topics)
         topics = [topic for topic in request.topics if topic.name not in repeated]
-        outcomes = await self._controller.create_partitions(
+        outcomes = await self._controller.topics.add_partitions(
             [_new_partitions(topic) for topic in topics],
             timeout_ms=request.timeout_ms,
             validate_only=request.validate_only,
         )
         results = [_partitions_result(topic.name, outcome) for topic, outcome in zip(topics, outcomes, strict=True)]
-        results.extend(_partitions_result(name, _refusal(name)) for name in repeated)
+        results.extend(_partitions_result(name, repetition_of(name)) for name in repeated)
         return CreatePartitionsResponse(results=results)
-
-
-def _new_topic(topic: CreateTopicsRequest.CreatableTopic) -> NewTopic:
-    return NewTopic(
-        topic.name,
-        topic.num_partitions,
-        topic.replication_factor,
-        {one.partition_index: one.broker_ids for one in topic.assignments} if topic.assignments else NOTHING,
-        {config.name: config.value for config in topic.configs} if topic.configs else NOTHING,
-    )
-
-
-def _refusal(name: str) -> ProtocolError:
-    """Returns why a topic is refused without asking the controller."""
-    if name == RESERVED_TOPIC:
-        return ProtocolError(ErrorCode.INVALID_REQUEST, f"'{RESERVED_TOPIC}' cannot be created: the name is reserved")
-    return ProtocolError(ErrorCode.INVALID_REQUEST, f"Topic '{name}' occurs more than once in the request")
-
-
-def _shown(setting: ConfigDescription) -> ResultConfig:
-    return ResultConfig(
-        name=setting.name,
-        value=setting.value,
-        read_only=setting.read_only,
-        config_source=setting.source,
-        is_sensitive=setting.is_sensitive,
-    )
 
 
 def _topics_to_delete(
@@ -214,11 +138,6 @@ def _partitions_result(name: str, outcome: ProtocolError | None) -> PartitionsRe
     if outcome is None:
         return PartitionsResult(name=name)
     return PartitionsResult(name=name, error_code=outcome.code, error_message=_message(outcome))
-
-
-def _repeated(names: Iterable[str]) -> dict[str, None]:
-    """Returns the names that occur more than once (A), in order of first occurrence."""
-    return {name: None for name, count in Counter(names).items() if count > 1}
 
 
 def _message(error: ProtocolError) -> str:

@@ -63,7 +63,7 @@ async def test_isrs_shrink_and_expand_at_the_configured_lag_and_are_counted(monk
     settings = {"replica.lag.time.max.ms": "66666", "min.insync.replicas": "2"}
     async with in_process_broker(settings, clock=clock) as broker:
         manager = broker.replica_manager
-        await broker.controller.create_topics([NewTopic("t", 1, 1)], timeout_ms=10_000)
+        await broker.controller.topics.create([NewTopic("t", 1, 1)], timeout_ms=10_000)
         partition = manager.partition(T0)
         broker.metadata.put_broker(BrokerInfo(broker.broker_id + 1, {}))
         replicas = (broker.broker_id, broker.broker_id + 1)

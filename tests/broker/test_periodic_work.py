@@ -18,7 +18,7 @@ NOTHING: Mapping[str, str] = {}
 
 
 async def fill(broker: Broker, batches: int, config: Mapping[str, str] = NOTHING, timestamp: int = -1) -> None:
-    await broker.controller.create_topics([NewTopic("t", 1, 1, configs=config)], timeout_ms=10_000)
+    await broker.controller.topics.create([NewTopic("t", 1, 1, configs=config)], timeout_ms=10_000)
     for number in range(batches):
         batch = build_batch([Record(value=b"x" * 900, timestamp=timestamp, key=b"%d" % number)])
         broker.replica_manager.append_records(1000, 1, {T0: batch}, 9, lambda _: None)
@@ -76,7 +76,7 @@ async def test_old_segments_are_deleted_and_their_files_removed_after_a_delay(tm
 async def test_the_directories_of_deleted_topics_are_removed_after_a_delay(tmp_path: Path) -> None:
     async with in_process_broker(data_dir=tmp_path) as broker:
         await fill(broker, 1, {"file.delete.delay.ms": "0"})
-        await broker.controller.delete_topics(["t"], timeout_ms=10_000)
+        await broker.controller.topics.delete(["t"], timeout_ms=10_000)
         assert [name for name in os.listdir(tmp_path) if name.endswith("-delete")] != []
         await broker.periodic_work.keep_house()
         assert [name for name in os.listdir(tmp_path) if name.startswith("t-0")] == []

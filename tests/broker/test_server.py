@@ -104,7 +104,7 @@ async def test_a_broker_serves_on_a_free_port_and_leaves_nothing_behind() -> Non
 async def test_topics_and_records_survive_a_restart(tmp_path: Path) -> None:
     async with in_process_broker(data_dir=tmp_path) as broker:
         client = await RawClient.connect(broker.bootstrap)
-        await broker.controller.create_topics([NewTopic("kept", 2, 1)], timeout_ms=10_000)
+        await broker.controller.topics.create([NewTopic("kept", 2, 1)], timeout_ms=10_000)
         first: ProduceResponse = await client.ask(produce("kept"), 9)
         assert first.responses[0].partition_responses[0].error_code == 0
         await client.close()
@@ -121,7 +121,7 @@ async def test_topics_and_records_survive_a_restart(tmp_path: Path) -> None:
 
 async def test_a_stopping_broker_answers_parked_requests() -> None:
     async with in_process_broker() as broker:
-        await broker.controller.create_topics([NewTopic("quiet", 1, 1)], timeout_ms=10_000)
+        await broker.controller.topics.create([NewTopic("quiet", 1, 1)], timeout_ms=10_000)
         client = await RawClient.connect(broker.bootstrap)
         client.send(fetch("quiet", max_wait_ms=60_000), 11)
         await until_something_is_parked(broker)
@@ -135,7 +135,7 @@ async def test_a_stopping_broker_answers_parked_requests() -> None:
 
 async def test_a_client_that_disconnects_cancels_its_parked_requests() -> None:
     async with in_process_broker() as broker:
-        await broker.controller.create_topics([NewTopic("quiet", 1, 1)], timeout_ms=10_000)
+        await broker.controller.topics.create([NewTopic("quiet", 1, 1)], timeout_ms=10_000)
         purgatory = broker.replica_manager.fetch_purgatory
         client = await RawClient.connect(broker.bootstrap)
         client.send(fetch("quiet", max_wait_ms=60_000), 11)
@@ -148,7 +148,7 @@ async def test_a_client_that_disconnects_cancels_its_parked_requests() -> None:
 
 async def test_a_parked_fetch_does_not_delay_later_requests() -> None:
     async with in_process_broker() as broker:
-        await broker.controller.create_topics([NewTopic("t", 1, 1)], timeout_ms=10_000)
+        await broker.controller.topics.create([NewTopic("t", 1, 1)], timeout_ms=10_000)
         client = await RawClient.connect(broker.bootstrap)
         client.send(fetch("t", max_wait_ms=60_000), 11, 1)
         client.send(produce("t"), 9, 2)
@@ -253,7 +253,7 @@ async def test_the_directory_of_another_cluster_or_broker_is_refused(tmp_path: P
 async def test_a_start_that_fails_during_log_loading_is_not_a_clean_shutdown(tmp_path: Path) -> None:
     """A clean-shutdown marker would keep logs that were not opened yet from being recovered."""
     async with in_process_broker(data_dir=tmp_path) as broker:
-        await broker.controller.create_topics([NewTopic("a", 3, 1)], timeout_ms=10_000)
+        await broker.controller.topics.create([NewTopic("a", 3, 1)], timeout_ms=10_000)
 
     class FailsAtTheSecondLog(OsFiles):
         def list_directory(self, path: str) -> list[str]:
@@ -310,7 +310,7 @@ def test_a_broker_in_a_thread_serves_blocking_clients() -> None:
         assert running.broker.config.num_partitions == 3
 
         async def create() -> None:
-            await running.broker.controller.create_topics([NewTopic("t", 1, 1)], timeout_ms=10_000)
+            await running.broker.controller.topics.create([NewTopic("t", 1, 1)], timeout_ms=10_000)
 
         running.call(create())
         assert running.broker.metadata.topic("t") is not None

@@ -147,7 +147,7 @@ async def test_a_half_closed_connection_and_its_parked_fetch_end_within_a_second
 
     monkeypatch.setattr(SocketServer, "sweep", counted)
     async with in_process_broker({"num.partitions": 1}) as broker:
-        await broker.controller.create_topics([StoredTopic("felt", 1, 1)], timeout_ms=30_000)
+        await broker.controller.topics.create([StoredTopic("felt", 1, 1)], timeout_ms=30_000)
         host, port = broker.bootstrap.split(":")
         reader, writer = await asyncio.open_connection(host, int(port))
         if is_read:

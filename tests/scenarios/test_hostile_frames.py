@@ -210,7 +210,7 @@ async def test_unfinished_frames_share_one_bound_and_other_clients_continue() ->
     settings = {"socket.request.max.bytes": 4 << 20, "queued.max.request.bytes": limit}
     done = threading.Event()
     async with in_process_broker(settings) as broker:
-        await broker.controller.create_topics([NewTopic("felt", 1, 1)], timeout_ms=5000)
+        await broker.controller.topics.create([NewTopic("felt", 1, 1)], timeout_ms=5000)
         frame = produce_frame(900_000)
         loop = asyncio.get_running_loop()
         with ThreadPoolExecutor(clients) as attackers, peak_memory() as grown:

@@ -61,7 +61,7 @@ def a_broker(files: ForgetfulFiles, data: str = "/data", **settings: object) -> 
 
 
 async def create(broker: Broker, *topics: NewTopic) -> None:
-    results = await broker.controller.create_topics(topics, timeout_ms=60_000)
+    results = await broker.controller.topics.create(topics, timeout_ms=60_000)
     assert not [result for result in results if isinstance(result, Exception)]
 
 
@@ -87,7 +87,7 @@ async def test_deleting_topics_syncs_nothing_on_the_loop() -> None:
     async with a_broker(files) as broker:
         await create(broker, NewTopic("orders", PARTITIONS, 1))
         files.forget_counts()
-        assert await broker.controller.delete_topics(["orders"], timeout_ms=60_000) == [None]
+        assert await broker.controller.topics.delete(["orders"], timeout_ms=60_000) == [None]
         assert files.on_the_loop == []
         assert Counter(files.in_threads)["/data"] == 1
 
@@ -98,7 +98,7 @@ async def test_recreating_a_topic_with_old_checkpoints_syncs_nothing_on_the_loop
         await create(broker, NewTopic("orders", 4, 1))
         broker.log_manager.checkpoints.write_all()
         assert broker.log_manager.directories["/data"].names(TopicPartition("orders", 0))
-        await broker.controller.delete_topics(["orders"], timeout_ms=60_000)
+        await broker.controller.topics.delete(["orders"], timeout_ms=60_000)
         files.forget_counts()
         await create(broker, NewTopic("orders", 4, 1))
         assert files.on_the_loop == []

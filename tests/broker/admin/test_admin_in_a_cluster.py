@@ -167,7 +167,7 @@ async def test_reassignments_under_way_are_listed(cluster: Cluster) -> None:
     await cluster.create_topic("t", assignments={0: [1, 2]})
     cluster.freeze_replication(3)
     controller = controller_of(cluster)
-    await cluster.run(controller, cluster.brokers[controller].controller.reassign({T0: [1, 3]}))
+    await cluster.run(controller, cluster.brokers[controller].controller.replicas.reassign({T0: [1, 3]}))
     async with AdminClient(cluster.bootstrap_of(another(cluster))) as admin:
         ((key, reassignment),) = (await admin.reassignments()).items()
         assert (key, reassignment.adding_replicas, reassignment.removing_replicas) == (T0, [3], [2])

@@ -39,7 +39,7 @@ async def test_an_overview_has_brokers_partitions_and_reassignments() -> None:
             cluster.freeze_replication(3)
             controller = cluster.controller
             assert controller is not None
-            await cluster.run(controller, cluster.brokers[controller].controller.reassign({T0: [1, 3]}))
+            await cluster.run(controller, cluster.brokers[controller].controller.replicas.reassign({T0: [1, 3]}))
             later = await overview(admin, patience_s=10)
             assert later.partitions[T0] == PartitionOverview(T0, 1, 1, (1, 3, 2), (1, 2), (3,), (2,))
             assert (later.under_replicated, later.reassigned, later.knows_reassignments) == (0, 1, True)

@@ -46,7 +46,7 @@ async def broker_with_topic(**settings: Any) -> AsyncIterator[tuple[Broker, Log]
 
 
 async def create(broker: Broker) -> None:
-    await broker.controller.create_topics([NewTopic("t", 1)], timeout_ms=10_000)
+    await broker.controller.topics.create([NewTopic("t", 1)], timeout_ms=10_000)
 
 
 def log_of(broker: Broker) -> Log:
@@ -178,7 +178,7 @@ async def test_a_change_that_replaces_a_log_aborts_its_clean_and_the_next_clean_
 
 async def change_under_way(broker: Broker, log: Log, change: str) -> None:
     if change.startswith(("deleted", "made")) and change != "deleted by policy":
-        await broker.controller.delete_topics(["t"], timeout_ms=10_000)
+        await broker.controller.topics.delete(["t"], timeout_ms=10_000)
         if change == "made anew":
             await create(broker)
             put(broker, 0, 100)
@@ -208,7 +208,7 @@ async def test_records_can_be_deleted_during_a_clean(small_bytes: int, monkeypat
 async def test_a_damaged_log_is_marked_uncleanable_and_others_are_cleaned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_cleaner, "SMALL_BYTES", 0)
     async with broker_with_topic(log_cleaner_backoff_ms=50) as (broker, log):
-        await broker.controller.create_topics([NewTopic("other", 1)], timeout_ms=10_000)
+        await broker.controller.topics.create([NewTopic("other", 1)], timeout_ms=10_000)
         file = broker.files.open(log.active_segment.path(".log"))
         put(broker, 0, 100)
         file.write((b"\xff\xff",), 100)
@@ -225,7 +225,7 @@ async def test_a_damaged_log_is_marked_uncleanable_and_others_are_cleaned(monkey
         assert rows["kafka_log_logcleanermanager_uncleanable_partitions_count"] == [((directory,), 1)]
         assert rows["kafka_log_logcleanermanager_uncleanable_bytes"][0][1] > 0
         assert len(log.segments) > 1
-        await broker.controller.delete_topics(["t"], timeout_ms=10_000)
+        await broker.controller.topics.delete(["t"], timeout_ms=10_000)
         await until(lambda: not any(manager.uncleanable().values()))
 
 

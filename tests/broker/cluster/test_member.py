@@ -46,15 +46,15 @@ class Two:
 
     @property
     def controller(self) -> Broker:
-        return next(broker for broker in self.brokers if broker.controller.is_active)
+        return next(broker for broker in self.brokers if broker.controller.tenure.is_active)
 
     @property
     def other(self) -> Broker:
-        return next(broker for broker in self.brokers if not broker.controller.is_active)
+        return next(broker for broker in self.brokers if not broker.controller.tenure.is_active)
 
     async def create(self, *replicas: int) -> None:
         """Creates `t` with one partition, led by the first of the replicas."""
-        (outcome,) = await self.controller.controller.create_topics(
+        (outcome,) = await self.controller.controller.topics.create(
             [NewTopic("t", assignments={0: replicas})], timeout_ms=5000
         )
         assert not isinstance(outcome, Exception), outcome
@@ -92,7 +92,7 @@ async def test_a_broker_that_stops_passes_its_leaderships_on_first(tmp_path: Pat
         leader._undo[leader._undo.index(leader._close_connections)] = close
         await leader.stop()
         assert states == [True]
-        await until(lambda: follower.controller.is_active)
+        await until(lambda: follower.controller.tenure.is_active)
 
 
 async def test_a_broker_connects_to_others_within_the_time_of_the_setting(
@@ -122,7 +122,7 @@ async def test_the_last_broker_asks_as_often_as_the_settings_say_and_then_stops(
         await two.create(leader.broker_id, follower.broker_id)
         await until(lambda: len(leader.replica_manager.partition(T0).isr.committed) == 2)
         await leader.stop()
-        await until(lambda: follower.controller.is_active)
+        await until(lambda: follower.controller.tenure.is_active)
         timeouts: list[int] = []
         asking = follower.links.channel.controlled_shutdown
 
@@ -176,7 +176,7 @@ async def test_the_number_of_fetchers_can_be_changed(tmp_path: Path) -> None:
     async with two_brokers(tmp_path) as two:
         leader, follower = two.controller, two.other
         topic = NewTopic("t", assignments=dict.fromkeys(range(8), (leader.broker_id, follower.broker_id)))
-        await leader.controller.create_topics([topic], timeout_ms=5000)
+        await leader.controller.topics.create([topic], timeout_ms=5000)
         await until(lambda: len(follower.replica_manager.partitions) == 8)
 
         def fetchers() -> int:
@@ -191,7 +191,7 @@ async def test_leaders_are_balanced_at_their_interval(tmp_path: Path) -> None:
     async with two_brokers(tmp_path, leader_imbalance_check_interval_seconds=4321) as two:
         broker = two.controller
         jobs = [job for interval_ms, job, _ in broker.periodic_work.table() if interval_ms == 4_321_000]
-        assert jobs == [broker.controller.balance_leaders]
+        assert jobs == [broker.controller.replicas.balance_leaders]
 
 
 async def test_settings_reach_the_brokers_that_did_not_change_them(tmp_path: Path) -> None:
@@ -220,7 +220,7 @@ async def test_producer_ids_of_two_brokers_differ(tmp_path: Path) -> None:
 async def test_a_deleted_topic_leaves_no_trace_on_any_broker(tmp_path: Path) -> None:
     async with two_brokers(tmp_path) as two:
         await two.create(two.controller.broker_id, two.other.broker_id)
-        await two.controller.controller.delete_topics(["t"], timeout_ms=5000)
+        await two.controller.controller.topics.delete(["t"], timeout_ms=5000)
         for broker in two.brokers:
             await until(lambda broker=broker: broker.metadata.topic("t") is None)
             await until(lambda broker=broker: broker.log_manager.get(T0) is None)

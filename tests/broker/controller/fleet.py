@@ -14,6 +14,7 @@ from contextvars import copy_context
 from typing import Any, TypeVar
 
 from odradek.broker.background.background import Background
+from odradek.broker.background.turns import Turns
 from odradek.broker.cluster.registration import BrokerRegistration
 from odradek.broker.controller.controller import Controller
 from odradek.broker.controller.request_waits import RequestWaits
@@ -29,6 +30,7 @@ from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.replica_control import (
     AlterPartitionRequest,
     AlterPartitionResponse,
+    ControlledShutdownRequest,
 )
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.purgatory import CompletionQueue, DelayedOperationPurgatory
@@ -82,13 +84,14 @@ class FleetNode:
             clock=clock,
             source=source,
             spawn=self.background.spawn,
+            turns=Turns(),
             waits=RequestWaits(self.topic_purgatory, self.election_purgatory, self.broker.leader),
             channel_to=lambda broker: Way(self, broker),
             on_active_controller=self._note_controller,
         )
         self.background.every(100, self.timer.advance_clock, "timer")
         await self.register()
-        await self.controller.start(self.broker)
+        await self.controller.tenure.start(self.broker)
 
     async def register(self, port: int = 9092) -> None:
         """Registers the broker, or its new address."""
@@ -184,9 +187,8 @@ class Fleet:
 
     def active(self) -> FleetNode:
         """The node that is the controller. One that was elected before, and is cut off, may not know of it."""
-        return max(
-            (node for node in self.running() if node.controller.is_active), key=lambda node: node.controller.epoch
-        )
+        active = (node for node in self.running() if node.controller.tenure.is_active)
+        return max(active, key=lambda node: node.controller.tenure.epoch)
 
     def running(self) -> list[FleetNode]:
         """The nodes that run."""
@@ -194,7 +196,7 @@ class Fleet:
 
     async def create(self, name: str, assignment: dict[int, list[int]], **configs: str) -> None:
         """Creates a topic with these replicas."""
-        (result,) = await self.active().controller.create_topics(
+        (result,) = await self.active().controller.topics.create(
             [NewTopic(name, assignments=assignment, configs=configs)], timeout_ms=5000
         )
         assert isinstance(result, PlannedTopic), result
@@ -209,7 +211,8 @@ class Fleet:
 
     async def set_isr(self, key: TopicPartition, isr: list[int]) -> AlterPartitionResponse:
         """The partition's leader proposes in-sync replicas, as its role tells it."""
-        return await self.active().controller.alter_partition(await self.proposal(key, isr))
+        response: AlterPartitionResponse = await self.active().controller.answer(await self.proposal(key, isr))
+        return response
 
     async def proposal(self, key: TopicPartition, isr: list[int]) -> AlterPartitionRequest:
         """What the partition's leader sends now to propose these in-sync replicas."""
@@ -254,6 +257,12 @@ class Fleet:
                     assert (role.leader, role.leader_epoch) == (state.leader, state.leader_epoch), key
         for key, state in expected.items():
             assert state.leader in running, f"{key}: {state}"
+
+
+async def shut_down(controller: Controller, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
+    """Asks for a controlled shutdown. Returns the partitions that the broker still leads."""
+    response = await controller.answer(ControlledShutdownRequest(broker_id=broker_id, broker_epoch=broker_epoch))
+    return [TopicPartition(left.topic_name, left.partition_index) for left in response.remaining_partitions]
 
 
 def codes(results: Iterable[ProtocolError | PlannedTopic | None]) -> list[ErrorCode]:

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any
 
 from odradek.broker.background.stepwise import Steps
+from odradek.broker.background.turns import Turns
 from odradek.broker.cluster.registration import BrokerRegistration
 from odradek.broker.controller.control_channels import ControlTarget
 from odradek.broker.controller.controller import Controller
@@ -79,6 +80,7 @@ class ControllerHarness:
             clock=self.clock,
             source=self.source,
             spawn=self.spawn,
+            turns=Turns(),
             waits=RequestWaits(self.purgatory, self.election_purgatory, self.broker.leader),
             channel_to=lambda _broker: self,
             on_active_controller=self.active_controllers.append,
@@ -120,12 +122,12 @@ class ControllerHarness:
     async def start_controller(self) -> None:
         endpoint = BrokerEndpoint("PLAINTEXT", "127.0.0.1", 9092)
         await self.registration.register(BrokerInfo(BROKER_ID, {"PLAINTEXT": endpoint}))
-        await self.controller.start(self)
+        await self.controller.tenure.start(self)
 
     async def stop(self) -> None:
         """Ends the process in good order."""
         self.registration.stop()
-        await self.controller.stop()
+        await self.controller.tenure.stop()
         await self.store.close()
 
     async def changes_done(self) -> None:

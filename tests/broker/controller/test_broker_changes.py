@@ -13,7 +13,7 @@ from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.replica_control import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.protocol.wire_codes import LeaderAndIsrType
-from tests.broker.controller.fleet import Fleet
+from tests.broker.controller.fleet import Fleet, shut_down
 
 KEY = TopicPartition("t", 0)
 Place = tuple[int, int, tuple[int, ...]]
@@ -86,11 +86,11 @@ def test_the_last_replica_in_sync_must_come_back_unless_the_topic_allows_unclean
         await fleet.quiet()
         assert await place(fleet) == (NO_LEADER, 1, (2,))
         assert await place(fleet, TopicPartition("unclean", 0)) == (3, 1, (3,))
-        assert fleet.active().controller.numbers().offline_partitions == 1
+        assert fleet.active().controller.tenure.numbers().offline_partitions == 1
         await fleet.start(2)
         await fleet.quiet()
         assert await place(fleet) == (2, 2, (2,))
-        assert fleet.active().controller.numbers().offline_partitions == 0
+        assert fleet.active().controller.tenure.numbers().offline_partitions == 0
         await fleet.check_agreement()
 
     Fleet([1, 2, 3]).run(scene)
@@ -104,7 +104,7 @@ def test_a_topic_that_allows_unclean_elections_later_is_led_then() -> None:
         await fleet.quiet()
         config = znodes.encode_config({"unclean.leader.election.enable": "true"})
         await fleet.observer.set(znodes.topic_config_path("t"), config)
-        fleet.active().controller.unclean_elections_allowed()
+        fleet.active().controller.tenure.current().elect_again()
         await fleet.quiet()
         assert await place(fleet) == (3, 2, (3,))
 
@@ -128,8 +128,8 @@ def test_a_cluster_may_allow_unclean_elections_by_default() -> None:
 def test_a_topic_created_while_its_brokers_are_dead_is_led_when_one_of_them_starts() -> None:
     async def scene(fleet: Fleet) -> None:
         controller = fleet.active().controller
-        await fleet.as_node(1, controller.controlled_shutdown(2, -1))
-        await fleet.as_node(1, controller.controlled_shutdown(3, -1))
+        await fleet.as_node(1, shut_down(controller, 2, -1))
+        await fleet.as_node(1, shut_down(controller, 3, -1))
         await fleet.create("t", {0: [2, 3], 1: [1, 2]})
         assert await fleet.observer.exists(znodes.state_path("t", 0)) is None
         fleet.kill(2)
@@ -230,7 +230,7 @@ def test_a_controlled_shutdown_moves_leaders_and_takes_followers_out_of_sync() -
         await fleet.create("t", {0: [2, 3], 1: [3, 2]})
         await fleet.create("alone", {0: [2]})
         epoch = fleet.nodes[2].broker.broker_epoch
-        left = await fleet.as_node(1, fleet.nodes[1].controller.controlled_shutdown(2, epoch))
+        left = await fleet.as_node(1, shut_down(fleet.nodes[1].controller, 2, epoch))
         assert left == []
         await fleet.quiet()
         assert await place(fleet) == (3, 1, (3,))
@@ -249,7 +249,7 @@ def test_a_broker_that_shuts_down_leads_on_where_nobody_else_can() -> None:
     async def scene(fleet: Fleet) -> None:
         await fleet.create("t", {0: [2, 3]})
         await fleet.set_isr(KEY, [2])
-        left = await fleet.as_node(1, fleet.nodes[1].controller.controlled_shutdown(2, -1))
+        left = await fleet.as_node(1, shut_down(fleet.nodes[1].controller, 2, -1))
         assert left == [KEY]
         fleet.kill(1)
         await fleet.quiet()
@@ -264,7 +264,7 @@ def test_a_broker_that_shuts_down_leads_on_where_nobody_else_can() -> None:
 def test_a_shutdown_of_a_broker_that_has_died_or_restarted_is_refused(broker: int, epoch: int, code: ErrorCode) -> None:
     async def scene(fleet: Fleet) -> None:
         with pytest.raises(ProtocolError) as caught:
-            await fleet.as_node(1, fleet.nodes[1].controller.controlled_shutdown(broker, epoch))
+            await fleet.as_node(1, shut_down(fleet.nodes[1].controller, broker, epoch))
         assert caught.value.code is code
 
     Fleet([1, 2]).run(scene)

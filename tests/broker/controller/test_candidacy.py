@@ -14,7 +14,7 @@ from odradek.broker.metadata_store.interface import Create, Delete, Set
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.replica_control import UpdateMetadataRequest
 from odradek.protocol.topic_partition import TopicPartition
-from tests.broker.controller.fleet import SESSION_TIMEOUT_MS, Fleet, codes
+from tests.broker.controller.fleet import SESSION_TIMEOUT_MS, Fleet, codes, shut_down
 
 KEY = TopicPartition("t", 0)
 
@@ -27,10 +27,10 @@ def test_the_first_broker_is_the_controller_and_all_others_know_it() -> None:
     async def scene(fleet: Fleet) -> None:
         assert fleet.active().broker_id == 1
         assert [node.active_controller for node in fleet.running()] == [1, 1, 1]
-        (refused,) = await fleet.nodes[2].controller.create_topics([NewTopic("t")], timeout_ms=1000)
+        (refused,) = await fleet.nodes[2].controller.topics.create([NewTopic("t")], timeout_ms=1000)
         assert codes([refused]) == [ErrorCode.NOT_CONTROLLER]
         with pytest.raises(ProtocolError) as caught:
-            await fleet.nodes[3].controller.reassign({KEY: [1]})
+            await fleet.nodes[3].controller.replicas.reassign({KEY: [1]})
         assert caught.value.code is ErrorCode.NOT_CONTROLLER
 
     Fleet([1, 2, 3]).run(scene)
@@ -71,7 +71,7 @@ def test_a_controller_whose_session_ends_resigns_and_its_broker_registers_again(
         epoch = fleet.nodes[1].broker.broker_epoch
         fleet.shared.expire("1")
         await fleet.quiet()
-        assert not fleet.nodes[1].controller.is_active
+        assert not fleet.nodes[1].controller.tenure.is_active
         assert fleet.nodes[1].broker.broker_epoch > epoch
         assert fleet.nodes[1].active_controller == fleet.active().broker_id
         await fleet.check_agreement()
@@ -94,8 +94,8 @@ def test_a_controller_that_is_cut_off_cannot_write_after_the_next_election() -> 
     async def scene(fleet: Fleet) -> None:
         fleet.shared.cut("1")
         changes = asyncio.gather(
-            fleet.as_node(1, fleet.nodes[1].controller.create_topics([NewTopic("t", 1, 1)], timeout_ms=60_000)),
-            fleet.as_node(1, fleet.nodes[1].controller.create_topics([NewTopic("u", 1, 1)], timeout_ms=60_000)),
+            fleet.as_node(1, fleet.nodes[1].controller.topics.create([NewTopic("t", 1, 1)], timeout_ms=60_000)),
+            fleet.as_node(1, fleet.nodes[1].controller.topics.create([NewTopic("u", 1, 1)], timeout_ms=60_000)),
         )
         await fleet.quiet(2 * SESSION_TIMEOUT_MS / 1000)
         assert fleet.active().broker_id != 1
@@ -115,7 +115,7 @@ def test_a_change_whose_answer_is_lost_is_recognized_as_ones_own() -> None:
             name = f"t{number}"
             fleet.shared.cut("1", lost_answers=random.Random(number))
             creating = asyncio.ensure_future(
-                fleet.as_node(1, fleet.nodes[1].controller.create_topics([NewTopic(name, 2, 2)], timeout_ms=60_000))
+                fleet.as_node(1, fleet.nodes[1].controller.topics.create([NewTopic(name, 2, 2)], timeout_ms=60_000))
             )
             await fleet.quiet(0.2)
             fleet.shared.heal("1")
@@ -181,7 +181,7 @@ def test_an_entry_of_the_same_broker_from_before_its_restart_is_waited_out() -> 
         await fleet.quiet(2)
         assert not starting.done()
         await starting
-        assert fleet.nodes[1].controller.is_active
+        assert fleet.nodes[1].controller.tenure.is_active
         assert await controller_epoch(fleet) == 2
         assert (await fleet.state(KEY)).leader_epoch == 0
         await fleet.check_agreement()
@@ -196,7 +196,7 @@ def test_a_controller_resigns_when_its_entry_is_deleted_or_its_epoch_has_grown()
         assert await controller_epoch(fleet) == 2
         await fleet.observer.multi([Set(znodes.CONTROLLER_EPOCH, b"7")])
         active = fleet.active()
-        created = await active.controller.create_topics([NewTopic("t", 1, 1)], timeout_ms=5000)
+        created = await active.controller.topics.create([NewTopic("t", 1, 1)], timeout_ms=5000)
         assert codes(created) == [ErrorCode.NOT_CONTROLLER]
         await fleet.quiet()
         assert await controller_epoch(fleet) == 8
@@ -209,10 +209,10 @@ def test_a_controller_that_fails_unexpectedly_starts_over_from_what_is_stored() 
     async def scene(fleet: Fleet) -> None:
         await fleet.create("t", {0: [1, 2]})
         controller = fleet.nodes[1].controller
-        context: Any = controller._tenure.office and controller._tenure.office.context
+        context: Any = controller.tenure.office and controller.tenure.office.context
         context.move_partition = None
         with pytest.raises(ProtocolError) as caught:
-            await fleet.as_node(1, controller.controlled_shutdown(2, -1))
+            await fleet.as_node(1, shut_down(controller, 2, -1))
         assert caught.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
         await fleet.quiet(3)
         assert await controller_epoch(fleet) == 2

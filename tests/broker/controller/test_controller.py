@@ -12,7 +12,13 @@ from odradek.broker.metadata_store import znodes
 from odradek.broker.metadata_store.interface import Create, StoreUnavailable
 from odradek.broker.metadata_store.start_up import ClusterIdMismatch, open_store
 from odradek.protocol.errors import ErrorCode, ProtocolError
-from odradek.protocol.messages.replica_control import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
+from odradek.protocol.messages.producers import AllocateProducerIdsRequest
+from odradek.protocol.messages.replica_control import (
+    ControlledShutdownRequest,
+    LeaderAndIsrRequest,
+    StopReplicaRequest,
+    UpdateMetadataRequest,
+)
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.protocol.wire_codes import LeaderAndIsrType
 from tests.broker.controller.harness import BROKER_ID, ControllerHarness
@@ -26,7 +32,7 @@ async def harness() -> AsyncIterator[ControllerHarness]:
 
 
 async def create(harness: ControllerHarness, *topics: NewTopic, **options: object) -> list[ErrorCode]:
-    results = await harness.controller.create_topics(topics, **{"timeout_ms": 1000, **options})  # type: ignore[arg-type]
+    results = await harness.controller.topics.create(topics, **{"timeout_ms": 1000, **options})  # type: ignore[arg-type]
     return [codes(result) for result in results]
 
 
@@ -83,8 +89,8 @@ async def test_a_start_is_one_request_of_each_kind_however_many_partitions_there
 
 async def test_acknowledged_topics_survive_a_crash(harness: ControllerHarness) -> None:
     await create(harness, NewTopic("kept", 2), NewTopic("gone"), NewTopic("more"))
-    await harness.controller.delete_topics(["gone"], timeout_ms=1000)
-    await harness.controller.create_partitions([NewPartitions("more", 4)], timeout_ms=1000)
+    await harness.controller.topics.delete(["gone"], timeout_ms=1000)
+    await harness.controller.topics.add_partitions([NewPartitions("more", 4)], timeout_ms=1000)
     again = await harness.again()
     assert again.cluster_id == harness.cluster_id
     assert again.topics == harness.topics == {"kept": 2, "more": 4}
@@ -94,9 +100,9 @@ async def test_acknowledged_topics_survive_a_crash(harness: ControllerHarness) -
 
 async def test_a_restart_keeps_leader_epochs_and_raises_the_controller_epoch(harness: ControllerHarness) -> None:
     await create(harness, NewTopic("t"))
-    assert harness.controller.epoch == 1
+    assert harness.controller.tenure.epoch == 1
     again = await harness.again()
-    assert again.controller.epoch == 2
+    assert again.controller.tenure.epoch == 2
     assert leadership(again, TopicPartition("t", 0)) == (BROKER_ID, 0)
     assert again.broker.broker_epoch > harness.broker.broker_epoch
     assert harness.active_controllers == again.active_controllers == [BROKER_ID]
@@ -159,7 +165,7 @@ async def test_validate_only_changes_nothing(harness: ControllerHarness) -> None
     await create(harness, NewTopic("t"))
     before, requests = harness.files.contents(), len(harness.broker.requests)
     assert await create(harness, NewTopic("n", 5), validate_only=True, timeout_ms=0) == [ErrorCode.NONE]
-    more = await harness.controller.create_partitions([NewPartitions("t", 5)], timeout_ms=0, validate_only=True)
+    more = await harness.controller.topics.add_partitions([NewPartitions("t", 5)], timeout_ms=0, validate_only=True)
     assert more == [None]
     assert (harness.files.contents(), len(harness.broker.requests)) == (before, requests)
 
@@ -175,11 +181,11 @@ async def test_a_timeout_of_zero_begins_the_change_and_does_not_wait(harness: Co
     await harness.changes_done()
     assert "t" in harness.topics
     wishes = [NewPartitions("t", 2), NewPartitions("t", 1)]
-    more = await harness.controller.create_partitions(wishes, timeout_ms=0)
+    more = await harness.controller.topics.add_partitions(wishes, timeout_ms=0)
     assert [codes(result) for result in more] == [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.INVALID_PARTITIONS]
     await harness.changes_done()
     assert harness.topics == {"t": 2, "taken": 1}
-    (deleted,) = await harness.controller.delete_topics(["t"], timeout_ms=-1)
+    (deleted,) = await harness.controller.topics.delete(["t"], timeout_ms=-1)
     assert codes(deleted) == ErrorCode.REQUEST_TIMED_OUT
     await harness.changes_done()
     assert "t" not in harness.topics
@@ -235,8 +241,8 @@ async def test_topic_changes_wait_in_the_purgatory_under_the_topics_names(harnes
     gate = slow_writes(harness)
     changes = [
         asyncio.ensure_future(create(harness, NewTopic("a"), NewTopic("b"), timeout_ms=5000)),
-        asyncio.ensure_future(harness.controller.create_partitions([NewPartitions("grows", 4)], timeout_ms=5000)),
-        asyncio.ensure_future(harness.controller.delete_topics(["goes"], timeout_ms=5000)),
+        asyncio.ensure_future(harness.controller.topics.add_partitions([NewPartitions("grows", 4)], timeout_ms=5000)),
+        asyncio.ensure_future(harness.controller.topics.delete(["goes"], timeout_ms=5000)),
     ]
     await turns()
     assert (harness.purgatory.delayed, harness.purgatory.watched, harness.timer.size) == (3, 4, 3)
@@ -263,7 +269,7 @@ async def test_deleting_a_topic_removes_its_logs_entries_and_settings_and_frees_
 ) -> None:
     await create(harness, NewTopic("t", 2, configs={"retention.ms": "5"}))
     harness.broker.requests.clear()
-    results = await harness.controller.delete_topics(["t", "missing", "t"], timeout_ms=1000)
+    results = await harness.controller.topics.delete(["t", "missing", "t"], timeout_ms=1000)
     assert [result and result.code for result in results] == [None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None]
     assert (harness.broker.roles, harness.broker.disk, harness.topics) == ({}, {}, {})
     assert [type(request) for request in harness.broker.requests] == [UpdateMetadataRequest, StopReplicaRequest]
@@ -297,7 +303,7 @@ async def test_a_topic_that_other_tools_have_changed_is_deleted_whole(harness: C
     await create(harness, NewTopic("t", 2))
     await harness.store.create(f"{znodes.topic_path('t')}/left")
     await harness.store.delete(znodes.state_path("t", 1))
-    assert await harness.controller.delete_topics(["t"], timeout_ms=1000) == [None]
+    assert await harness.controller.topics.delete(["t"], timeout_ms=1000) == [None]
     assert await harness.store.children(znodes.TOPICS) == []
 
 
@@ -324,7 +330,7 @@ async def test_partitions_can_be_added_but_not_removed(harness: ControllerHarnes
         (NewPartitions("t", 5, [[99]]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
         (NewPartitions("t", 6, [[7], [7]]), None),
     ]
-    results = await harness.controller.create_partitions([wish for wish, _ in wishes], timeout_ms=1000)
+    results = await harness.controller.topics.add_partitions([wish for wish, _ in wishes], timeout_ms=1000)
     assert [result and result.code for result in results] == [code for _, code in wishes]
     assert list(harness.broker.roles) == [TopicPartition("t", number) for number in range(6)]
     again = await harness.again()
@@ -339,7 +345,7 @@ async def test_a_topic_whose_log_cannot_be_created_stays_with_that_partition_off
     key = TopicPartition("t", 1)
     harness.broker.offline[key] = None
     assert await create(harness, NewTopic("t", 3)) == [ErrorCode.NONE]
-    assert harness.controller.numbers().offline_partitions == 1
+    assert harness.controller.tenure.numbers().offline_partitions == 1
     assert harness.broker.metadata[key].leader == NO_LEADER
     assert harness.broker.metadata[key].offline_replicas == [BROKER_ID]
     assert harness.broker.metadata[TopicPartition("t", 2)].leader == BROKER_ID
@@ -355,9 +361,9 @@ async def test_a_full_disk_refuses_changes_with_the_storage_error_until_there_is
     await create(harness, NewTopic("t"))
     harness.files.room = 5
     assert await create(harness, NewTopic("n")) == [ErrorCode.KAFKA_STORAGE_ERROR]
-    (deleted,) = await harness.controller.delete_topics(["t"], timeout_ms=1000)
+    (deleted,) = await harness.controller.topics.delete(["t"], timeout_ms=1000)
     assert codes(deleted) == ErrorCode.KAFKA_STORAGE_ERROR
-    (added,) = await harness.controller.create_partitions([NewPartitions("t", 3)], timeout_ms=1000)
+    (added,) = await harness.controller.topics.add_partitions([NewPartitions("t", 3)], timeout_ms=1000)
     assert codes(added) == ErrorCode.KAFKA_STORAGE_ERROR
     assert list(harness.broker.roles) == [TopicPartition("t", 0)]
     harness.files.room = None
@@ -385,7 +391,7 @@ async def test_a_damaged_topic_costs_that_topic_alone(harness: ControllerHarness
     assert again.topics == {"good": 2}
     names = ["bad.entry", "bad.state", "without.id"]
     assert await create(again, *map(NewTopic, names)) == [ErrorCode.TOPIC_ALREADY_EXISTS] * 3
-    deleted = await again.controller.delete_topics(names, timeout_ms=1000)
+    deleted = await again.controller.topics.delete(names, timeout_ms=1000)
     assert [codes(result) for result in deleted] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 3
     assert (await again.store.get(znodes.topic_path("bad.entry"))).data == b"{"
     assert all(
@@ -432,7 +438,7 @@ async def test_stopping_waits_for_the_event_in_progress_and_refuses_the_rest(har
 async def test_concurrent_changes_do_not_disturb_each_other(harness: ControllerHarness) -> None:
     results = await asyncio.gather(
         *(create(harness, NewTopic(f"t{number % 10}")) for number in range(30)),
-        *(harness.controller.delete_topics([f"t{number}"], timeout_ms=1000) for number in range(0, 10, 2)),
+        *(harness.controller.topics.delete([f"t{number}"], timeout_ms=1000) for number in range(0, 10, 2)),
     )
     created = [result for result in results[:30] if result == [ErrorCode.NONE]]
     assert len(created) == 10
@@ -449,12 +455,15 @@ async def test_a_broker_without_office_refuses_everything() -> None:
     refused = [ErrorCode.NOT_CONTROLLER]
     assert await create(harness, NewTopic("t")) == refused
     assert await create(harness, NewTopic("t"), timeout_ms=0) == refused
-    assert [codes(each) for each in await controller.delete_topics(["t"], timeout_ms=9)] == refused
+    assert [codes(each) for each in await controller.topics.delete(["t"], timeout_ms=9)] == refused
     more = [NewPartitions("t", 3)]
-    assert [codes(each) for each in await controller.create_partitions(more, timeout_ms=9)] == refused
-    assert not controller.is_active
-    assert controller.numbers().active == 0
-    for refusal in (controller.controlled_shutdown(7, 1), controller.allocate_producer_ids(7, 1)):
+    assert [codes(each) for each in await controller.topics.add_partitions(more, timeout_ms=9)] == refused
+    assert not controller.tenure.is_active
+    assert controller.tenure.numbers().active == 0
+    for request in (
+        ControlledShutdownRequest(broker_id=7, broker_epoch=1),
+        AllocateProducerIdsRequest(broker_id=7, broker_epoch=1),
+    ):
         with pytest.raises(ProtocolError) as caught:
-            await refusal
+            await controller.answer(request)
         assert caught.value.code is ErrorCode.NOT_CONTROLLER

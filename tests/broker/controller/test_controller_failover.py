@@ -106,18 +106,18 @@ async def changes(fleet: Fleet) -> None:
     def ask(work: Any) -> Any:
         return attempt(fleet.loop.run_as(node, fleet.loop.create_task, work))
 
-    await ask(controller.create_partitions([NewPartitions(GROWN, 3)], timeout_ms=2000))
-    await ask(controller.reassign({KEY: [4, 2, 3]}))
+    await ask(controller.topics.add_partitions([NewPartitions(GROWN, 3)], timeout_ms=2000))
+    await ask(controller.replicas.reassign({KEY: [4, 2, 3]}))
     await asyncio.sleep(0.2)
-    if (await fleet.state(KEY)).adding and fleet.nodes[1].controller.is_active and fleet.nodes[1].is_running:
+    if (await fleet.state(KEY)).adding and fleet.nodes[1].controller.tenure.is_active and fleet.nodes[1].is_running:
         await attempt(fleet.set_isr(KEY, [1, 2, 3, 4]))
     await asyncio.sleep(0.2)
     fleet.kill(3)
     await asyncio.sleep(0.2)
-    await ask(controller.delete_topics([GONE], timeout_ms=2000))
+    await ask(controller.topics.delete([GONE], timeout_ms=2000))
     await fleet.start(3)
     await asyncio.sleep(0.2)
-    await ask(controller.elect(ElectionType.PREFERRED, [KEY], timeout_ms=500))
+    await ask(controller.replicas.elect(ElectionType.PREFERRED, [KEY], timeout_ms=500))
     await asyncio.sleep(0.5)
 
 

@@ -17,7 +17,8 @@ OTHER = TopicPartition("t", 1)
 
 async def elect(fleet: Fleet, election: ElectionType, *keys: TopicPartition, timeout_ms: int = 1000) -> list[ErrorCode]:
     active = fleet.active()
-    outcomes = await fleet.as_node(active.broker_id, active.controller.elect(election, keys, timeout_ms=timeout_ms))
+    electing = active.controller.replicas.elect(election, keys, timeout_ms=timeout_ms)
+    outcomes = await fleet.as_node(active.broker_id, electing)
     assert list(outcomes) == list(keys)
     return codes(outcomes.values())
 
@@ -39,7 +40,7 @@ async def out_of_balance(fleet: Fleet) -> None:
 def test_a_preferred_leader_is_elected_where_it_is_needed_and_possible() -> None:
     async def scene(fleet: Fleet) -> None:
         await out_of_balance(fleet)
-        assert fleet.active().controller.numbers().preferred_replica_imbalance == 2
+        assert fleet.active().controller.tenure.numbers().preferred_replica_imbalance == 2
         await fleet.set_isr(OTHER, [3])
         unknown = TopicPartition("none", 0)
         assert await elect(fleet, ElectionType.PREFERRED, KEY, OTHER, TopicPartition("t", 2), unknown) == [
@@ -98,15 +99,15 @@ def test_an_election_is_answered_when_this_broker_knows_the_leader_or_times_out(
 def test_a_broker_that_leads_too_little_gets_its_leaderships_back() -> None:
     async def scene(fleet: Fleet) -> None:
         await out_of_balance(fleet)
-        await fleet.as_node(1, fleet.active().controller.balance_leaders())
+        await fleet.as_node(1, fleet.active().controller.replicas.balance_leaders())
         assert [await leader(fleet, key) for key in (KEY, OTHER)] == [2, 2]
         sent = len(fleet.nodes[2].broker.requests)
-        await fleet.as_node(1, fleet.active().controller.balance_leaders())
-        await fleet.nodes[3].controller.balance_leaders()  # not the controller
+        await fleet.as_node(1, fleet.active().controller.replicas.balance_leaders())
+        await fleet.nodes[3].controller.replicas.balance_leaders()  # not the controller
         await fleet.quiet()
         requests = [each for each in fleet.nodes[2].broker.requests[sent:] if isinstance(each, LeaderAndIsrRequest)]
         assert len(requests) <= 1  # of the first balance
-        assert fleet.active().controller.numbers().preferred_replica_imbalance == 0
+        assert fleet.active().controller.tenure.numbers().preferred_replica_imbalance == 0
 
     Fleet([1, 2, 3]).run(scene)
 
@@ -114,11 +115,11 @@ def test_a_broker_that_leads_too_little_gets_its_leaderships_back() -> None:
 def test_a_small_imbalance_stays_and_so_does_one_during_a_reassignment() -> None:
     async def scene(fleet: Fleet) -> None:
         await out_of_balance(fleet)
-        await fleet.as_node(1, fleet.active().controller.reassign({TopicPartition("t", 2): [1]}))
-        await fleet.as_node(1, fleet.active().controller.balance_leaders())
+        await fleet.as_node(1, fleet.active().controller.replicas.reassign({TopicPartition("t", 2): [1]}))
+        await fleet.as_node(1, fleet.active().controller.replicas.balance_leaders())
         assert await leader(fleet) == 3
-        await fleet.as_node(1, fleet.active().controller.reassign({TopicPartition("t", 2): None}))
-        await fleet.as_node(1, fleet.active().controller.balance_leaders())
+        await fleet.as_node(1, fleet.active().controller.replicas.reassign({TopicPartition("t", 2): None}))
+        await fleet.as_node(1, fleet.active().controller.replicas.balance_leaders())
         assert await leader(fleet) == 3
 
     Fleet([1, 2, 3], {"leader.imbalance.per.broker.percentage": "100"}).run(scene)
@@ -127,7 +128,7 @@ def test_a_small_imbalance_stays_and_so_does_one_during_a_reassignment() -> None
 def test_the_balance_may_be_disabled() -> None:
     async def scene(fleet: Fleet) -> None:
         await out_of_balance(fleet)
-        await fleet.as_node(1, fleet.active().controller.balance_leaders())
+        await fleet.as_node(1, fleet.active().controller.replicas.balance_leaders())
         assert await leader(fleet) == 3
 
     Fleet([1, 2, 3], {"auto.leader.rebalance.enable": "false"}).run(scene)

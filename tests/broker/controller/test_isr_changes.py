@@ -8,6 +8,7 @@ from odradek.broker.controller.isr_changes import altered
 from odradek.broker.metadata.metadata_cache import PartitionState
 from odradek.broker.metadata_store import znodes
 from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.messages.producers import AllocateProducerIdsRequest
 from odradek.protocol.messages.replica_control import AlterPartitionRequest, UpdateMetadataRequest
 from odradek.protocol.topic_partition import TopicPartition
 from tests.broker.controller.fleet import Fleet
@@ -82,9 +83,9 @@ def test_a_broker_of_another_epoch_is_refused(broker: int, offset: int) -> None:
             broker_epoch=fleet.nodes[2].broker.broker_epoch + offset,
             topics=[AlterPartitionRequest.TopicData(topic_name="t", partitions=[proposal([2], 0, 0)])],
         )
-        response = await fleet.active().controller.alter_partition(request)
+        response = await fleet.active().controller.answer(request)
         assert (response.error_code, response.topics) == (ErrorCode.STALE_BROKER_EPOCH, [])
-        refused = await fleet.nodes[2].controller.alter_partition(request)
+        refused = await fleet.nodes[2].controller.answer(request)
         assert refused.error_code == ErrorCode.NOT_CONTROLLER
 
     Fleet([1, 2, 3]).run(scene)
@@ -103,7 +104,7 @@ def test_partitions_of_one_request_are_answered_one_by_one() -> None:
             broker_epoch=fleet.nodes[2].broker.broker_epoch,
             topics=[AlterPartitionRequest.TopicData(topic_name="t", partitions=wanted)],
         )
-        response = await fleet.active().controller.alter_partition(request)
+        response = await fleet.active().controller.answer(request)
         assert [each.error_code for each in response.topics[0].partitions] == [
             ErrorCode.NONE,
             ErrorCode.NOT_CONTROLLER,
@@ -140,7 +141,7 @@ def test_a_state_of_a_newer_controller_ends_the_office() -> None:
         await fleet.observer.set(znodes.state_path("t", 0), newer)
         fleet.kill(2)
         await fleet.quiet()
-        assert fleet.active().controller.epoch == 2
+        assert fleet.active().controller.tenure.epoch == 2
         assert (await fleet.state(KEY)).leader == 3
         await fleet.check_agreement()
 
@@ -157,12 +158,13 @@ def test_blocks_of_producer_ids_do_not_overlap_even_after_a_failover() -> None:
             controller, active = fleet.active().controller, fleet.active().broker_id
             for broker in (2, 3):
                 epoch = fleet.nodes[broker].broker.broker_epoch
-                blocks.append(await fleet.as_node(active, controller.allocate_producer_ids(broker, epoch)))
+                request = AllocateProducerIdsRequest(broker_id=broker, broker_epoch=epoch)
+                blocks.append(await fleet.as_node(active, controller.answer(request)))
             if fleet.nodes[1].is_running:
                 fleet.kill(1)
                 await fleet.quiet()
-        assert [block.first for block in blocks] == [0, 1000, 2000, 3000]
-        assert {block.size for block in blocks} == {1000}
+        assert [block.producer_id_start for block in blocks] == [0, 1000, 2000, 3000]
+        assert {block.producer_id_len for block in blocks} == {1000}
 
     Fleet([1, 2, 3]).run(scene)
 
@@ -174,8 +176,9 @@ def test_blocks_of_producer_ids_do_not_overlap_even_after_a_failover() -> None:
 def test_a_broker_that_is_not_registered_gets_no_producer_ids(broker: int, offset: int, code: ErrorCode) -> None:
     async def scene(fleet: Fleet) -> None:
         epoch = fleet.nodes[2].broker.broker_epoch + offset
+        request = AllocateProducerIdsRequest(broker_id=broker, broker_epoch=epoch)
         with pytest.raises(ProtocolError) as caught:
-            await fleet.active().controller.allocate_producer_ids(broker, epoch)
+            await fleet.active().controller.answer(request)
         assert caught.value.code is code
 
     Fleet([1, 2]).run(scene)

@@ -61,31 +61,31 @@ def topics(count: int = MANY) -> list[NewTopic]:
 async def test_many_topics_are_planned_created_and_deleted_over_many_turns(harness: ControllerHarness) -> None:
     controller = harness.controller
     wishes = topics()
-    planning = controller.create_topics(wishes, timeout_ms=1000, validate_only=True)
+    planning = controller.topics.create(wishes, timeout_ms=1000, validate_only=True)
     assert await turns_during(planning) >= LEAST_TURNS
-    assert await turns_during(controller.create_topics(wishes, timeout_ms=60_000)) >= 2 * LEAST_TURNS
-    raising = controller.create_partitions(
+    assert await turns_during(controller.topics.create(wishes, timeout_ms=60_000)) >= 2 * LEAST_TURNS
+    raising = controller.topics.add_partitions(
         [NewPartitions(f"t{number}", 2) for number in range(MANY)], timeout_ms=60_000
     )
     assert await turns_during(raising) >= LEAST_TURNS
     keys = [TopicPartition(f"t{number}", 0) for number in range(MANY)]
-    assert await turns_during(controller.elect(ElectionType.PREFERRED, keys, timeout_ms=1000)) >= 3
-    deleting = controller.delete_topics([wish.name for wish in wishes], timeout_ms=60_000)
+    assert await turns_during(controller.replicas.elect(ElectionType.PREFERRED, keys, timeout_ms=1000)) >= 3
+    deleting = controller.topics.delete([wish.name for wish in wishes], timeout_ms=60_000)
     assert await turns_during(deleting) >= LEAST_TURNS
     assert harness.topics == {}
 
 
 async def test_another_change_runs_between_the_topics_of_a_long_one(harness: ControllerHarness) -> None:
-    long = asyncio.ensure_future(harness.controller.create_topics(topics(), timeout_ms=60_000))
+    long = asyncio.ensure_future(harness.controller.topics.create(topics(), timeout_ms=60_000))
     await turns_while(lambda: not harness.topics)
-    await harness.controller.create_topics([NewTopic("other", 1, 1)], timeout_ms=1000)
+    await harness.controller.topics.create([NewTopic("other", 1, 1)], timeout_ms=1000)
     assert not long.done()
     assert 1 < len(harness.topics) < MANY
     await long
 
 
 async def test_a_second_deletion_of_a_topic_waits_for_the_first(harness: ControllerHarness) -> None:
-    await harness.controller.create_topics(topics(3), timeout_ms=1000)
+    await harness.controller.topics.create(topics(3), timeout_ms=1000)
     gate = asyncio.Event()
 
     async def wait(request: Any) -> None:
@@ -93,9 +93,9 @@ async def test_a_second_deletion_of_a_topic_waits_for_the_first(harness: Control
             await gate.wait()
 
     harness.broker.before = wait
-    first = asyncio.ensure_future(harness.controller.delete_topics(["t0", "t1", "t2"], timeout_ms=1000))
+    first = asyncio.ensure_future(harness.controller.topics.delete(["t0", "t1", "t2"], timeout_ms=1000))
     await turns_while(lambda: bool(harness.topics))
-    second = asyncio.ensure_future(harness.controller.delete_topics(["t2"], timeout_ms=1000))
+    second = asyncio.ensure_future(harness.controller.topics.delete(["t2"], timeout_ms=1000))
     assert await turns_during(asyncio.sleep(0.01)) > 0
     assert not first.done()
     assert not second.done()
@@ -179,15 +179,15 @@ async def test_a_controller_of_ten_thousand_partitions_lets_others_run() -> None
     harness, broker = measured_harness()
     await harness.start()
     wishes = [NewTopic(f"t{number}", 1000, 1) for number in range(PARTITIONS // 1000)]
-    assert await longest_turn_during(harness.controller.create_topics(wishes, timeout_ms=60_000)) < LONGEST_TURN_S
+    assert await longest_turn_during(harness.controller.topics.create(wishes, timeout_ms=60_000)) < LONGEST_TURN_S
     proposal = proposal_of_everything(harness.broker.broker_epoch)
-    altering = asyncio.ensure_future(harness.controller.alter_partition(proposal))
+    altering = asyncio.ensure_future(harness.controller.answer(proposal))
     assert await longest_turn_during(asyncio.wait_for(altering, None)) < LONGEST_TURN_S
     assert sum(len(topic.partitions) for topic in altering.result().topics) == PARTITIONS
     again, broker = measured_harness(harness.files.crash())
     await again.open()
     assert await longest_turn_during(again.start_controller()) < LONGEST_TURN_S
-    assert broker.led == again.controller.numbers().partitions == PARTITIONS
+    assert broker.led == again.controller.tenure.numbers().partitions == PARTITIONS
     await again.store.delete(znodes.broker_path(BROKER_ID))  # all leaders are lost, and elected again
     assert await longest_turn_during(turns_while(lambda: broker.led < 2 * PARTITIONS)) < LONGEST_TURN_S
     await again.stop()
@@ -210,20 +210,20 @@ class TwoBrokers:
         await self.harness.start()
         await self.other_starts()
         wish = NewTopic("t", assignments={key.partition: [OTHER_ID, BROKER_ID] for key in self.keys})
-        await self.harness.controller.create_topics([wish], timeout_ms=60_000)
+        await self.harness.controller.topics.create([wish], timeout_ms=60_000)
 
     async def other_starts(self) -> None:
         info = BrokerInfo(OTHER_ID, {"PLAINTEXT": BrokerEndpoint("PLAINTEXT", "127.0.0.1", 9093)})
         await self.harness.store.multi([Create(znodes.broker_path(OTHER_ID), znodes.encode_broker(info, 0))])
-        await turns_while(lambda: self.harness.controller.numbers().active_brokers < 2)
+        await turns_while(lambda: self.harness.controller.tenure.numbers().active_brokers < 2)
 
     async def other_restarts(self) -> None:
         """This broker leads all partitions when the other one is in sync again."""
         await self.harness.store.delete(znodes.broker_path(OTHER_ID))
-        await turns_while(lambda: self.harness.controller.numbers().preferred_replica_imbalance < PARTITIONS)
+        await turns_while(lambda: self.harness.controller.tenure.numbers().preferred_replica_imbalance < PARTITIONS)
         await self.other_starts()
         controller = self.harness.controller
-        await controller.reassign(dict.fromkeys(self.keys))  # comes after the events before
+        await controller.replicas.reassign(dict.fromkeys(self.keys))  # comes after the events before
         states: list[PartitionState] = [await self.state(key) for key in self.keys]
         proposals = [
             AlterPartitionRequest.PartitionData(
@@ -236,7 +236,7 @@ class TwoBrokers:
         ]
         topic = AlterPartitionRequest.TopicData(topic_name="t", partitions=proposals)
         epoch = self.harness.broker.broker_epoch
-        await controller.alter_partition(AlterPartitionRequest(broker_id=BROKER_ID, broker_epoch=epoch, topics=[topic]))
+        await controller.answer(AlterPartitionRequest(broker_id=BROKER_ID, broker_epoch=epoch, topics=[topic]))
 
     async def state(self, key: TopicPartition) -> PartitionState:
         entry = await self.harness.store.get(znodes.state_path(*key))
@@ -248,7 +248,7 @@ async def test_leaders_of_very_many_partitions_are_elected_in_steps() -> None:
     await cluster.start()
     await cluster.other_restarts()
     controller = cluster.harness.controller
-    electing = asyncio.ensure_future(controller.elect(ElectionType.PREFERRED, cluster.keys, timeout_ms=0))
+    electing = asyncio.ensure_future(controller.replicas.elect(ElectionType.PREFERRED, cluster.keys, timeout_ms=0))
     assert await longest_turn_during(asyncio.wait_for(electing, None)) < LONGEST_TURN_S
     assert {(await cluster.state(key)).leader for key in cluster.keys} == {OTHER_ID}
     await cluster.harness.stop()
@@ -259,11 +259,11 @@ async def test_very_many_partitions_are_reassigned_in_steps_and_their_topic_is_d
     await cluster.start()
     controller, broker = cluster.harness.controller, cluster.broker
     targets = {key: [BROKER_ID] for key in cluster.keys}
-    assert await longest_turn_during(controller.reassign(targets)) < LONGEST_TURN_S
+    assert await longest_turn_during(controller.replicas.reassign(targets)) < LONGEST_TURN_S
     assert broker.stopped == PARTITIONS
-    finishing = turns_while(lambda: bool(controller.reassignments(None)))
+    finishing = turns_while(lambda: bool(controller.replicas.reassignments(None)))
     assert await longest_turn_during(finishing) < LONGEST_TURN_S
-    assert await longest_turn_during(controller.delete_topics(["t"], timeout_ms=60_000)) < LONGEST_TURN_S
+    assert await longest_turn_during(controller.topics.delete(["t"], timeout_ms=60_000)) < LONGEST_TURN_S
     assert broker.stopped == 2 * PARTITIONS
     assert await cluster.harness.store.children(znodes.TOPICS) == []
     await cluster.harness.stop()

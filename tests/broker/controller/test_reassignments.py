@@ -37,7 +37,7 @@ async def row(fleet: Fleet) -> Row:
 
 async def reassign(fleet: Fleet, target: list[int] | None) -> ErrorCode:
     active = fleet.active()
-    outcomes = await fleet.as_node(active.broker_id, active.controller.reassign({KEY: target}))
+    outcomes = await fleet.as_node(active.broker_id, active.controller.replicas.reassign({KEY: target}))
     return codes(outcomes.values())[0]
 
 
@@ -53,19 +53,19 @@ def test_replicas_move_as_in_kafkas_table() -> None:
         (lead,) = [each for each in fleet.nodes[5].broker.requests if isinstance(each, LeaderAndIsrRequest)][-1:]
         (role,) = lead.topic_states[0].partition_states
         assert (role.is_new, role.adding_replicas, role.removing_replicas) == (True, [4, 5, 6], [1, 2, 3])
-        assert list(fleet.active().controller.reassignments(None)) == [KEY]
+        assert list(fleet.active().controller.replicas.reassignments(None)) == [KEY]
         await fleet.set_isr(KEY, [1, 2, 3, 4, 5])
         assert await row(fleet) == begun._replace(isr=(1, 2, 3, 4, 5))
         fleet.unreachable.add(3)
         await fleet.set_isr(KEY, [1, 2, 3, 4, 5, 6])
         await fleet.quiet()
         assert await row(fleet) == begun._replace(leader=4, isr=(4, 5, 6))
-        (listed,) = fleet.active().controller.reassignments(None).values()
+        (listed,) = fleet.active().controller.replicas.reassignments(None).values()
         assert (listed.replicas, listed.adding, listed.removing) == begun[:3]
         fleet.unreachable.clear()
         await fleet.quiet()
         assert await row(fleet) == Row((4, 5, 6), (), (), 4, (4, 5, 6))
-        assert fleet.active().controller.reassignments(None) == {}
+        assert fleet.active().controller.replicas.reassignments(None) == {}
         await fleet.check_agreement()
 
     Fleet(range(1, 7)).run(scene)
@@ -200,7 +200,7 @@ def test_a_partition_that_grows_during_a_reassignment_keeps_it() -> None:
         fleet.unreachable.add(2)
         await fleet.set_isr(KEY, [1, 2, 3])
         await fleet.quiet()
-        more = fleet.active().controller.create_partitions([NewPartitions("t", 2, [[1, 3]])], timeout_ms=1000)
+        more = fleet.active().controller.topics.add_partitions([NewPartitions("t", 2, [[1, 3]])], timeout_ms=1000)
         assert codes(await fleet.as_node(1, more)) == [ErrorCode.NONE]
         assert (await row(fleet))[:3] == ((1, 3, 2), (3,), (2,))
         fleet.unreachable.clear()
@@ -217,7 +217,7 @@ def test_a_partition_that_grows_during_a_reassignment_keeps_it() -> None:
 @pytest.fixture
 async def harness() -> AsyncIterator[ControllerHarness]:
     harness = await ControllerHarness().start()
-    await harness.controller.create_topics([NewTopic("t", 2)], timeout_ms=1000)
+    await harness.controller.topics.create([NewTopic("t", 2)], timeout_ms=1000)
     yield harness
     await harness.stop()
 
@@ -230,13 +230,13 @@ async def test_a_reassignment_to_itself_is_complete_at_once_and_raises_the_leade
     harness: ControllerHarness,
 ) -> None:
     for expected in (1, 2):
-        assert await harness.controller.reassign({KEY: [BROKER_ID]}) == {KEY: None}
+        assert await harness.controller.replicas.reassign({KEY: [BROKER_ID]}) == {KEY: None}
         assert harness.broker.roles[KEY].leader_epoch == expected
-    assert harness.controller.reassignments(None) == {}
+    assert harness.controller.replicas.reassignments(None) == {}
     again = await harness.again()
     role = again.broker.roles[KEY]
     assert (role.leader, role.leader_epoch, role.replicas) == (BROKER_ID, 2, [BROKER_ID])
-    assert await again.controller.reassign({KEY: [BROKER_ID]}) == {KEY: None}
+    assert await again.controller.replicas.reassign({KEY: [BROKER_ID]}) == {KEY: None}
     await again.stop()
 
 
@@ -249,7 +249,7 @@ async def test_an_invalid_reassignment_changes_nothing(harness: ControllerHarnes
         TopicPartition("t", 7): [BROKER_ID],
         unknown: None,
     }
-    assert [code_of(error) for error in (await harness.controller.reassign(wishes)).values()] == [
+    assert [code_of(error) for error in (await harness.controller.replicas.reassign(wishes)).values()] == [
         ErrorCode.INVALID_REPLICA_ASSIGNMENT,
         ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -261,7 +261,7 @@ async def test_an_invalid_reassignment_changes_nothing(harness: ControllerHarnes
 async def test_partitions_of_one_topic_are_reassigned_together(harness: ControllerHarness) -> None:
     both = {KEY: [BROKER_ID], TopicPartition("t", 1): [BROKER_ID]}
     before = (await harness.store.get(znodes.topic_path("t"))).version
-    assert await harness.controller.reassign(both) == dict.fromkeys(both)
+    assert await harness.controller.replicas.reassign(both) == dict.fromkeys(both)
     assert (await harness.store.get(znodes.topic_path("t"))).version == before + 1
     assert [role.leader_epoch for role in harness.broker.roles.values()] == [1, 1]
 
@@ -273,15 +273,15 @@ def test_an_ongoing_reassignment_is_stored_as_in_kafka_and_survives_a_crash() ->
         entry = json.loads((await fleet.observer.get(znodes.topic_path("t"))).data or b"")
         assert entry["partitions"] == {"0": [2, 1], "1": [1]}
         assert (entry["adding_replicas"], entry["removing_replicas"]) == ({"0": [2]}, {"0": [1]})
-        assert fleet.active().controller.reassignments([TopicPartition("t", 1)]) == {}
+        assert fleet.active().controller.replicas.reassignments([TopicPartition("t", 1)]) == {}
         fleet.kill(1)
         fleet.kill(2)
         await fleet.start(1)
         # The other broker is not alive, so the reassignment cannot be requested again. It is listed and cancellable.
-        (under_way,) = fleet.active().controller.reassignments(None).values()
+        (under_way,) = fleet.active().controller.replicas.reassignments(None).values()
         assert (under_way.replicas, under_way.adding) == ((2, 1), (2,))
         assert await reassign(fleet, None) is ErrorCode.NONE
-        assert fleet.active().controller.reassignments(None) == {}
+        assert fleet.active().controller.replicas.reassignments(None) == {}
 
     Fleet([1, 2]).run(scene)
 
@@ -290,7 +290,7 @@ async def test_reassignments_requested_in_the_store_begin_at_the_start(harness: 
     wishes = {KEY: (BROKER_ID,), TopicPartition("t", 1): (99,), TopicPartition("none", 0): (BROKER_ID,)}
     data = znodes.encode_reassignments(wishes)
     assert znodes.parse_reassignments(data) == wishes
-    await harness.controller.stop()
+    await harness.controller.tenure.stop()
     await harness.store.multi([Create(znodes.REASSIGN_PARTITIONS, data)])
     again = await harness.again()
     assert await again.store.exists(znodes.REASSIGN_PARTITIONS) is None
@@ -317,8 +317,8 @@ def test_the_entry_of_requested_reassignments_is_deleted_when_the_last_is_comple
 
 async def test_a_reassignment_that_the_store_refuses_changes_nothing(harness: ControllerHarness) -> None:
     harness.files.room = 0
-    outcomes: dict[TopicPartition, Any] = await harness.controller.reassign({KEY: [BROKER_ID]})
+    outcomes: dict[TopicPartition, Any] = await harness.controller.replicas.reassign({KEY: [BROKER_ID]})
     assert code_of(outcomes[KEY]) is ErrorCode.KAFKA_STORAGE_ERROR
     assert harness.broker.roles[KEY].leader_epoch == 0
     harness.files.room = None
-    assert await harness.controller.reassign({KEY: [BROKER_ID]}) == {KEY: None}
+    assert await harness.controller.replicas.reassign({KEY: [BROKER_ID]}) == {KEY: None}

@@ -10,7 +10,7 @@ from odradek.broker.controller.partition_states import after_restarts
 from odradek.broker.metadata.metadata_cache import NO_LEADER, PartitionState
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
-from tests.broker.controller.fleet import Fleet
+from tests.broker.controller.fleet import Fleet, shut_down
 
 T0, T1, T2 = (TopicPartition("t", partition) for partition in range(3))
 
@@ -129,7 +129,7 @@ def test_a_proposal_to_add_a_replica_does_not_survive_the_crash_of_its_broker() 
         fleet.shared.heal("2")
         await fleet.start(2)
         await fleet.quiet()
-        response = await fleet.active().controller.alter_partition(proposal)
+        response = await fleet.active().controller.answer(proposal)
         assert response.topics[0].partitions[0].error_code == ErrorCode.FENCED_LEADER_EPOCH
         assert (await fleet.state(T0)).isr == (1,)
         await fleet.check_agreement()
@@ -141,7 +141,7 @@ def test_the_end_of_a_broker_that_has_shut_down_changes_nothing_more() -> None:
     async def scene(fleet: Fleet) -> None:
         await fleet.create("t", {0: [1, 2]})
         controller = fleet.active().controller
-        assert await controller.controlled_shutdown(2, fleet.nodes[2].broker.broker_epoch) == []
+        assert await shut_down(controller, 2, fleet.nodes[2].broker.broker_epoch) == []
         before = await fleet.state(T0)
         assert before.isr == (1,)
         fleet.kill(2)
@@ -159,7 +159,7 @@ def test_a_broker_that_has_lost_its_last_replica_while_it_was_away_is_told() -> 
         fleet.shared.cut("3")
         fleet.shared.expire("3")
         await fleet.quiet()
-        assert await fleet.active().controller.reassign({T0: [2]}) == {T0: None}
+        assert await fleet.active().controller.replicas.reassign({T0: [2]}) == {T0: None}
         await fleet.quiet()
         assert (await fleet.state(T0)).replicas == (2,)
         assert broker.roles[T0].leader == 3, "it believes that it leads"

@@ -13,14 +13,14 @@ from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.replica_control import StopReplicaRequest, UpdateMetadataRequest
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.protocol.wire_codes import EPOCH_DURING_DELETE, LEADER_DURING_DELETE
-from tests.broker.controller.fleet import Fleet, codes
+from tests.broker.controller.fleet import Fleet, codes, shut_down
 
 KEY = TopicPartition("t", 0)
 
 
 async def delete(fleet: Fleet, name: str = "t", timeout_ms: int = 5000) -> ErrorCode:
     active = fleet.active()
-    return codes(await fleet.as_node(active.broker_id, active.controller.delete_topics([name], timeout_ms=timeout_ms)))[
+    return codes(await fleet.as_node(active.broker_id, active.controller.topics.delete([name], timeout_ms=timeout_ms)))[
         0
     ]
 
@@ -55,16 +55,16 @@ def test_a_deletion_waits_for_a_dead_broker_but_its_client_does_not() -> None:
         assert not fleet.nodes[2].broker.metadata
         assert (fleet.nodes[1].disk, fleet.nodes[2].disk) == ({}, {})
         assert await fleet.observer.children(znodes.DELETE_TOPICS) == ["t"]
-        numbers = fleet.active().controller.numbers()
+        numbers = fleet.active().controller.tenure.numbers()
         assert (numbers.topics_to_delete, numbers.topics_ineligible_to_delete) == (1, 1)
         assert (numbers.replicas_to_delete, numbers.replicas_ineligible_to_delete) == (2, 2)
-        (refused,) = await fleet.active().controller.create_topics([NewTopic("t", 1, 1)], timeout_ms=100)
+        (refused,) = await fleet.active().controller.topics.create([NewTopic("t", 1, 1)], timeout_ms=100)
         assert codes([refused]) == [ErrorCode.TOPIC_ALREADY_EXISTS]
         await fleet.start(3)
         await fleet.quiet()
         assert await fleet.observer.children(znodes.TOPICS) == []
         assert fleet.nodes[3].disk == {}
-        assert fleet.active().controller.numbers().topics_to_delete == 0
+        assert fleet.active().controller.tenure.numbers().topics_to_delete == 0
 
     Fleet([1, 2, 3]).run(scene)
 
@@ -143,11 +143,11 @@ def test_the_answer_to_older_metadata_does_not_count_as_knowledge_of_a_deletion(
 def test_the_answer_to_an_older_request_to_delete_a_replica_does_not_count_for_its_topic() -> None:
     async def scene(fleet: Fleet) -> None:
         await fleet.create("t", {0: [2, 3]})
-        await fleet.as_node(1, fleet.active().controller.reassign({KEY: [2, 3, 4]}))
+        await fleet.as_node(1, fleet.active().controller.replicas.reassign({KEY: [2, 3, 4]}))
         await fleet.quiet()
         passes = one_at_a_time(fleet, 4, StopReplicaRequest)
         for target in (None, [2, 3, 4]):
-            assert await fleet.as_node(1, fleet.active().controller.reassign({KEY: target})) == {KEY: None}
+            assert await fleet.as_node(1, fleet.active().controller.replicas.reassign({KEY: target})) == {KEY: None}
         deleting = asyncio.ensure_future(delete(fleet))
         await fleet.quiet()
         passes.release()
@@ -201,7 +201,7 @@ def test_a_broker_that_registers_again_during_a_deletion_hears_of_it() -> None:
 
 def test_a_topic_whose_partitions_never_had_a_leader_is_deleted() -> None:
     async def scene(fleet: Fleet) -> None:
-        await fleet.as_node(1, fleet.nodes[1].controller.controlled_shutdown(2, -1))
+        await fleet.as_node(1, shut_down(fleet.nodes[1].controller, 2, -1))
         await fleet.create("t", {0: [2]})
         assert await delete(fleet) is ErrorCode.NONE
         assert await fleet.observer.children(znodes.TOPICS) == []
@@ -238,7 +238,7 @@ def test_a_replica_that_cannot_be_deleted_is_tried_again_when_its_broker_starts(
 def test_a_deletion_ends_a_reassignment_of_the_topic() -> None:
     async def scene(fleet: Fleet) -> None:
         await fleet.create("t", {0: [2, 3]})
-        assert await fleet.as_node(1, fleet.active().controller.reassign({KEY: [1, 4]})) == {KEY: None}
+        assert await fleet.as_node(1, fleet.active().controller.replicas.reassign({KEY: [1, 4]})) == {KEY: None}
         await fleet.quiet()
         assert fleet.nodes[4].disk.keys() == {KEY}
         assert await delete(fleet) is ErrorCode.NONE
@@ -251,7 +251,7 @@ def test_a_deletion_ends_a_reassignment_of_the_topic() -> None:
 def test_a_deletion_that_meets_the_end_of_a_reassignment_deletes_all_replicas() -> None:
     async def scene(fleet: Fleet) -> None:
         await fleet.create("t", {0: [2, 3]})
-        await fleet.as_node(1, fleet.active().controller.reassign({KEY: [1, 4]}))
+        await fleet.as_node(1, fleet.active().controller.replicas.reassign({KEY: [1, 4]}))
         fleet.unreachable.add(3)
         await fleet.set_isr(KEY, [1, 2, 3, 4])
         await fleet.quiet()  # broker 2 has deleted its replica, broker 3 is asked to
@@ -271,9 +271,9 @@ def test_topics_cannot_be_changed_while_they_are_deleted() -> None:
         fleet.unreachable.add(3)
         await delete(fleet, timeout_ms=100)
         controller = fleet.active().controller
-        outcomes: dict[TopicPartition, Any] = await controller.reassign({KEY: [1]})
+        outcomes: dict[TopicPartition, Any] = await controller.replicas.reassign({KEY: [1]})
         assert codes(outcomes.values()) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
-        assert controller.reassignments(None) == {}
+        assert controller.replicas.reassignments(None) == {}
         before: PartitionState = await fleet.state(KEY)
         response = await fleet.set_isr(KEY, [2])
         assert response.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -285,19 +285,19 @@ def test_topics_cannot_be_changed_while_they_are_deleted() -> None:
 def test_a_reassignment_of_a_topic_that_is_being_deleted_cannot_be_cancelled() -> None:
     async def scene(fleet: Fleet) -> None:
         await fleet.create("t", {0: [2, 3], 1: [2, 1]})
-        await fleet.as_node(1, fleet.active().controller.reassign({KEY: [2, 4]}))
+        await fleet.as_node(1, fleet.active().controller.replicas.reassign({KEY: [2, 4]}))
         fleet.kill(3)
         await fleet.quiet()
         assert await delete(fleet) is ErrorCode.NONE
-        before, epoch = await fleet.state(KEY), fleet.active().controller.epoch
-        cancelling = fleet.active().controller.reassign({KEY: None, TopicPartition("t", 1): None})
+        before, epoch = await fleet.state(KEY), fleet.active().controller.tenure.epoch
+        cancelling = fleet.active().controller.replicas.reassign({KEY: None, TopicPartition("t", 1): None})
         outcomes: dict[TopicPartition, Any] = await fleet.as_node(1, cancelling)
         assert codes(outcomes.values()) == [
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
         ]
         assert await fleet.state(KEY) == before
-        assert fleet.active().controller.epoch == epoch
+        assert fleet.active().controller.tenure.epoch == epoch
         await fleet.start(3)
         await fleet.quiet()
         assert await fleet.observer.children(znodes.TOPICS) == []

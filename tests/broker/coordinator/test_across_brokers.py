@@ -102,8 +102,8 @@ async def demote(brokers: Brokers, broker_id: int) -> None:
             if state.leader == broker_id:
                 others = [replica for replica in state.replicas if replica != broker_id]
                 targets[TopicPartition(topic, number)] = [*others, broker_id]
-    await controller.controller.reassign(targets)
-    await controller.controller.elect(ElectionType.PREFERRED, list(targets), timeout_ms=10_000)
+    await controller.controller.replicas.reassign(targets)
+    await controller.controller.replicas.elect(ElectionType.PREFERRED, list(targets), timeout_ms=10_000)
     await until(lambda: all(brokers.leader(*key) != broker_id for key in targets))
 
 

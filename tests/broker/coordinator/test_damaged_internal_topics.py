@@ -62,7 +62,7 @@ def errors(lines: list[Any]) -> list[Any]:
 async def test_a_damaged_commit_affects_only_its_group(tmp_path: Path) -> None:
     async with loaded_broker(tmp_path) as api:
         await api.broker.coordinators.internal_topics.ensure(GROUP_TOPIC)
-        await api.broker.controller.create_topics([NewTopic("t")], timeout_ms=10_000)
+        await api.broker.controller.topics.create([NewTopic("t")], timeout_ms=10_000)
         for offset, group in enumerate(GROUPS):
             assert await commit(api, group, offset) == 0
         positions = batch_positions(api, GROUP_TOPIC)
@@ -91,7 +91,7 @@ async def test_a_damaged_commit_affects_only_its_group(tmp_path: Path) -> None:
 async def test_an_undecodable_record_affects_no_group(tmp_path: Path, record: CoordinatorRecord) -> None:
     async with loaded_broker(tmp_path) as api:
         await api.broker.coordinators.internal_topics.ensure(GROUP_TOPIC)
-        await api.broker.controller.create_topics([NewTopic("t")], timeout_ms=10_000)
+        await api.broker.controller.topics.create([NewTopic("t")], timeout_ms=10_000)
         assert await commit(api, "before", 1) == 0
         api.broker.coordinators.groups.shard_of("x").act(Decision([record], replay=False))
         assert await commit(api, "after", 2) == 0

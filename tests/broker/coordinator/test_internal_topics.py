@@ -198,7 +198,7 @@ async def test_ids_keep_their_partitions_until_the_next_start_when_the_topic_gai
     async with api_of_a_broker(FEW, data_dir=tmp_path) as api:
         await found(api)
         more_partitions = NewPartitions(GROUP_TOPIC, 5)
-        assert await api.broker.controller.create_partitions([more_partitions], timeout_ms=10_000) == [None]
+        assert await api.broker.controller.topics.add_partitions([more_partitions], timeout_ms=10_000) == [None]
         assert api.broker.coordinators.internal_topics.partition_count(GROUP_TOPIC) == 3
         assert len(api.broker.coordinators.groups.runtime.shards()) == 5
     async with api_of_a_broker(FEW, data_dir=tmp_path) as api:
@@ -208,7 +208,7 @@ async def test_ids_keep_their_partitions_until_the_next_start_when_the_topic_gai
 async def test_a_deleted_internal_topic_is_created_again(api: Api) -> None:
     await found(api)
     first = api.broker.metadata.topic_id(GROUP_TOPIC)
-    await api.broker.controller.delete_topics([GROUP_TOPIC], timeout_ms=10_000)
+    await api.broker.controller.topics.delete([GROUP_TOPIC], timeout_ms=10_000)
     assert (await find(api)).error_code == NOT_YET
     await found(api)
     assert api.broker.metadata.topic_id(GROUP_TOPIC) != first

@@ -21,7 +21,7 @@ Named = list[tuple[str, list[int]]]
 @pytest.fixture
 async def api() -> AsyncIterator[Api]:
     async with api_of_a_broker() as api:
-        await api.broker.controller.create_topics([NewTopic("t", 2), NewTopic("u")], timeout_ms=10_000)
+        await api.broker.controller.topics.create([NewTopic("t", 2), NewTopic("u")], timeout_ms=10_000)
         yield api
 
 

@@ -48,7 +48,7 @@ def test_kafka_python_describes_the_cluster() -> None:
 
 @pytest.mark.parametrize("version", range(5))
 async def test_log_directories_name_the_partitions_asked_for(api: Api, version: int) -> None:
-    await api.broker.controller.create_topics([NewTopic("t", 2), NewTopic("u")], timeout_ms=10_000)
+    await api.broker.controller.topics.create([NewTopic("t", 2), NewTopic("u")], timeout_ms=10_000)
 
     async def partitions(asked: list[tuple[str, list[int]]] | None) -> list[tuple[str, list[int]]]:
         topics = None

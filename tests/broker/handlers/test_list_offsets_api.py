@@ -28,7 +28,7 @@ async def offset(api: Api, timestamp: int, version: int, topic: str = "t") -> tu
 @pytest.mark.parametrize("version", range(1, 10))
 async def test_special_timestamps_are_found_from_their_version_on(version: int) -> None:
     async with api_of_a_broker() as api:
-        await api.broker.controller.create_topics([NewTopic("t")], timeout_ms=10_000)
+        await api.broker.controller.topics.create([NewTopic("t")], timeout_ms=10_000)
         records = build_batch([Record(number, 1_700_000_000_000 + number, None, b"v") for number in range(2)])
         data = ProduceRequest.PartitionProduceData(index=0, records=records)
         topic = ProduceRequest.TopicProduceData(name="t", partition_data=[data])

@@ -31,7 +31,7 @@ def dirs(tmp_path: Path) -> list[str]:
 @pytest.fixture
 async def api(dirs: list[str]) -> AsyncIterator[Api]:
     async with api_of_a_broker({"log.dirs": ",".join(dirs), "log.segment.bytes": 1_000_000}) as api:
-        await api.broker.controller.create_topics([NewTopic("t")], timeout_ms=10_000)
+        await api.broker.controller.topics.create([NewTopic("t")], timeout_ms=10_000)
         yield api
 
 
@@ -183,7 +183,7 @@ async def test_a_new_partition_is_created_in_the_directory_requested_before(api:
     for number, path in enumerate(dirs):
         assert await move(api, path, 0, f"new-{number}") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     names = [NewTopic(f"new-{number}") for number in range(3)]
-    await api.broker.controller.create_topics(names, timeout_ms=10_000)
+    await api.broker.controller.topics.create(names, timeout_ms=10_000)
     logs = api.broker.log_manager.logs
     found = [logs[TopicPartition(topic.name, 0)].directory.rpartition("/")[0] for topic in names]
     assert found == dirs
@@ -194,18 +194,18 @@ async def test_a_topic_deleted_during_a_move_leaves_no_directory(api: Api, dirs:
         await produce(api, number)
     await throttle(api, "1000")
     await move(api, other(api, dirs))
-    assert await api.broker.controller.delete_topics(["t"], timeout_ms=10_000) == [None]
+    assert await api.broker.controller.topics.delete(["t"], timeout_ms=10_000) == [None]
     left = folders(*dirs)
     assert left
     assert all(name.endswith("-delete") for name in left)
-    await api.broker.controller.create_topics([NewTopic("t")], timeout_ms=10_000)
+    await api.broker.controller.topics.create([NewTopic("t")], timeout_ms=10_000)
     assert await produce(api, 0) == 0
 
 
 async def test_a_move_interrupted_by_a_stop_continues_after_the_start(dirs: list[str]) -> None:
     settings = {"log.dirs": ",".join(dirs)}
     async with api_of_a_broker(settings) as api:
-        await api.broker.controller.create_topics([NewTopic("t")], timeout_ms=10_000)
+        await api.broker.controller.topics.create([NewTopic("t")], timeout_ms=10_000)
         for number in range(300):
             await produce(api, number)
         await throttle(api, "1000")
@@ -231,7 +231,7 @@ async def test_at_most_the_configured_number_of_replicas_moves_at_a_time(
     if threads is not None:
         settings["num.replica.alter.log.dirs.threads"] = threads
     async with api_of_a_broker(settings) as api:
-        await api.broker.controller.create_topics([NewTopic("t", 4)], timeout_ms=10_000)
+        await api.broker.controller.topics.create([NewTopic("t", 4)], timeout_ms=10_000)
         await throttle(api, "1000")
         logs = api.broker.log_manager
         for partition in range(4):

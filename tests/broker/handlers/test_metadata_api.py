@@ -34,7 +34,7 @@ def codes(response: MetadataResponse) -> list[tuple[str | None, int]]:
 
 @pytest.mark.parametrize("version", range(13))
 async def test_a_topic_is_returned_with_the_fields_of_the_version(api: Api, version: int) -> None:
-    await api.broker.controller.create_topics([NewTopic("t", 2)], timeout_ms=10_000)
+    await api.broker.controller.topics.create([NewTopic("t", 2)], timeout_ms=10_000)
     response = await ask(api, ["t"], version)
     node = api.broker.config.broker_id
     (broker,) = response.brokers
@@ -52,7 +52,7 @@ async def test_a_topic_is_returned_with_the_fields_of_the_version(api: Api, vers
 
 
 async def test_null_returns_all_topics_and_an_empty_list_none_except_in_version_0(api: Api) -> None:
-    await api.broker.controller.create_topics([NewTopic("a"), NewTopic("b")], timeout_ms=10_000)
+    await api.broker.controller.topics.create([NewTopic("a"), NewTopic("b")], timeout_ms=10_000)
     assert codes(await ask(api, None)) == [("a", 0), ("b", 0)]
     assert codes(await ask(api, [])) == []
     assert codes(await ask(api, [], 1)) == []
@@ -82,7 +82,7 @@ async def test_created_topics_have_the_brokers_default_counts() -> None:
 
 
 async def test_a_topic_that_cannot_be_created_returns_the_reason(api: Api) -> None:
-    await api.broker.controller.create_topics([NewTopic("c.d")], timeout_ms=10_000)
+    await api.broker.controller.topics.create([NewTopic("c.d")], timeout_ms=10_000)
     invalid = ErrorCode.INVALID_TOPIC_EXCEPTION
     response = await ask(api, ["a/b", ".", "", "x" * 250, "c_d"])
     assert codes(response) == [(name, invalid) for name in ("a/b", ".", "", "x" * 250, "c_d")]
@@ -121,7 +121,7 @@ async def test_ids_and_null_names_are_refused_in_versions_that_do_not_support_th
 
 
 async def test_topics_are_found_by_their_ids(api: Api) -> None:
-    await api.broker.controller.create_topics([NewTopic("t", 2), NewTopic("u")], timeout_ms=10_000)
+    await api.broker.controller.topics.create([NewTopic("t", 2), NewTopic("u")], timeout_ms=10_000)
     known, unknown = api.broker.metadata.topic_id("t"), UUID(int=5)
     asked = [Asked(name=None, topic_id=each) for each in (known, unknown, known, unknown)]
     response = await api(MetadataRequest(topics=asked, include_topic_authorized_operations=True), 12)
@@ -134,7 +134,7 @@ async def test_topics_are_found_by_their_ids(api: Api) -> None:
 
 
 async def test_names_do_not_count_beside_an_id(api: Api) -> None:
-    await api.broker.controller.create_topics([NewTopic("t"), NewTopic("u")], timeout_ms=10_000)
+    await api.broker.controller.topics.create([NewTopic("t"), NewTopic("u")], timeout_ms=10_000)
     topic_id = api.broker.metadata.topic_id("t")
     both = Asked(name="u", topic_id=topic_id)
     others = [Asked(name="u"), Asked(name="new"), Asked(name=None)]
@@ -165,7 +165,7 @@ async def test_authorized_operations_are_returned_on_request(api: Api) -> None:
 
 
 async def test_a_leader_without_an_address_on_the_listener_is_an_error_by_version(api: Api) -> None:
-    await api.broker.controller.create_topics([NewTopic("t")], timeout_ms=10_000)
+    await api.broker.controller.topics.create([NewTopic("t")], timeout_ms=10_000)
     node = api.broker.config.broker_id
     api.broker.metadata.put_broker(BrokerInfo(node, {"OTHER": BrokerEndpoint("OTHER", "h", 1)}))
     for version, code in [(5, ErrorCode.LEADER_NOT_AVAILABLE), (6, ErrorCode.LISTENER_NOT_FOUND)]:

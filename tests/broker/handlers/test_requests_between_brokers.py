@@ -81,7 +81,7 @@ async def test_only_a_broker_on_the_inter_broker_listener_may_fetch_more_partiti
 ) -> None:
     """It may name as many more as this broker hosts. From version 15 on its id stands in a structure (KIP-903)."""
     hosted = 5
-    (created,) = await broker.controller.create_topics([NewTopic("t", hosted, 1)], timeout_ms=10_000)
+    (created,) = await broker.controller.topics.create([NewTopic("t", hosted, 1)], timeout_ms=10_000)
     assert not isinstance(created, Exception)
     await until(lambda: len(broker.replica_manager.partitions) == hosted)
     topic_id = broker.metadata.topic_id("t")

@@ -31,7 +31,7 @@ T0 = TopicPartition("t", 0)
 @pytest.fixture
 async def api() -> AsyncIterator[Api]:
     async with api_of_a_broker(FEW) as api:
-        await api.broker.controller.create_topics([NewTopic("t", 1, 1)], timeout_ms=10_000)
+        await api.broker.controller.topics.create([NewTopic("t", 1, 1)], timeout_ms=10_000)
         yield api
 
 

@@ -34,7 +34,7 @@ async def api() -> AsyncIterator[Api]:
     async with api_of_a_broker(
         {"message.max.bytes": "1000000", "odradek.max.decompressed.batch.bytes": "50000"}
     ) as api:
-        await api.broker.controller.create_topics([NewTopic("t", 1, 1)], timeout_ms=10_000)
+        await api.broker.controller.topics.create([NewTopic("t", 1, 1)], timeout_ms=10_000)
         yield api
 
 

@@ -159,7 +159,7 @@ async def test_a_slow_topic_creation_is_counted_in_the_topic_purgatory() -> None
 
         broker.metadata_store.pipeline = slowly  # type: ignore[method-assign]
         topics = [NewTopic("a", 1, 1), NewTopic("b", 1, 1)]
-        creating = asyncio.ensure_future(broker.controller.create_topics(topics, timeout_ms=60_000))
+        creating = asyncio.ensure_future(broker.controller.topics.create(topics, timeout_ms=60_000))
         while not broker.links.waits.topics.delayed:  # noqa: ASYNC110 - there is no event
             await asyncio.sleep(0)
         waiting = samples_of((await ask(port))[2])

@@ -95,7 +95,7 @@ def compared(value: Any) -> Any:
 async def test_raw_bytes_are_answered_as_kafka_answers_them(vector: dict[str, str]) -> None:
     frame = bytes.fromhex(vector["send"])
     async with in_process_broker(COORDINATOR_SETTINGS) as broker:
-        await broker.controller.create_topics([NewTopic("known", 1, 1)], timeout_ms=10_000)
+        await broker.controller.topics.create([NewTopic("known", 1, 1)], timeout_ms=10_000)
         if any(part in vector["name"] for part in ("group", "offset_", "txn")):
             await broker.coordinators.internal_topics.ensure(GROUP_TOPIC)  # Kafka's broker had its coordinator ready
             await broker.coordinators.internal_topics.ensure(TRANSACTION_TOPIC)

@@ -54,7 +54,7 @@ async def test_a_node_without_an_id_chooses_one_above_the_reserved_ids(given: st
 
 async def test_dynamic_limits_apply_to_new_connections_and_dynamic_expiry_to_open_logs() -> None:
     async with in_process_broker() as broker:
-        await broker.controller.create_topics([NewTopic("t", 1, 1)], timeout_ms=5000)
+        await broker.controller.topics.create([NewTopic("t", 1, 1)], timeout_ms=5000)
         await broker.cluster.configs.alter_broker_config(
             None, at_once(lambda _: {"max.connections": "3", "producer.id.expiration.ms": "5000"})
         )

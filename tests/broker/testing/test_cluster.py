@@ -572,7 +572,7 @@ async def test_a_broker_can_be_asked_to_run_a_coroutine(cluster: Cluster) -> Non
     controller = cluster.controller
     assert controller is not None
     outcome = await cluster.run(
-        controller, cluster.brokers[controller].controller.reassign({TopicPartition("t", 0): [2]})
+        controller, cluster.brokers[controller].controller.replicas.reassign({TopicPartition("t", 0): [2]})
     )
     assert list(outcome.values()) == [None]
     await cluster.wait_for_isr("t", 0, {2})

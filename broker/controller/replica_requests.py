@@ -1,0 +1,75 @@
+"""Requests that change which broker leads a partition, and which brokers have replicas of it.
+
+They are answered when this broker knows the change, as in `topic_requests.py` (C). Source: Kafka's `KafkaController`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from odradek.broker.controller.elections import ElectionType
+from odradek.broker.controller.office import Office
+from odradek.broker.controller.request_waits import RequestWaits
+from odradek.broker.controller.tenure import Tenure
+from odradek.broker.metadata.metadata_cache import PartitionState
+from odradek.broker.settings.config import BrokerConfig
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.topic_partition import TopicPartition
+
+Outcomes = dict[TopicPartition, ProtocolError | None]
+
+
+class ReplicaRequests:
+    """The requests to the controller with this `tenure`."""
+
+    def __init__(self, tenure: Tenure, waits: RequestWaits, config: BrokerConfig) -> None:
+        self._tenure = tenure
+        self._waits = waits
+        self._config = config
+
+    async def elect(
+        self, election: ElectionType, partitions: Collection[TopicPartition], *, timeout_ms: int
+    ) -> Outcomes:
+        """Elects leaders, and waits until this broker knows them. Returns, per partition, None if it has a new leader,
+        otherwise the codes of `Elections.elect`, REQUEST_TIMED_OUT, NOT_CONTROLLER.
+        """
+        try:
+            elected = await self._tenure.ask(
+                "election of leaders", lambda office: office.elections.elect(election, partitions)
+            )
+        except ProtocolError as error:
+            return dict.fromkeys(partitions, error)
+        outcomes: Outcomes = {
+            key: outcome if isinstance(outcome, ProtocolError) else None for key, outcome in elected.items()
+        }
+        leaders = {key: outcome.leader for key, outcome in elected.items() if isinstance(outcome, PartitionState)}
+        if leaders and self._tenure.office is not None:
+            announced = self._tenure.office.channels.own_answered()
+            for late in await self._waits.leaders_known(leaders, announced, timeout_ms):
+                outcomes[late] = ProtocolError(ErrorCode.REQUEST_TIMED_OUT)
+        return outcomes
+
+    async def balance_leaders(self) -> None:
+        """Elects preferred leaders where brokers lead too few partitions; does nothing if this is not the controller,
+        or auto.leader.rebalance.enable is false.
+        """
+        if self._tenure.office is not None and self._config["auto.leader.rebalance.enable"]:
+            percentage = int(self._config["leader.imbalance.per.broker.percentage"])
+            await self._tenure.ask("balance of leaders", lambda office: office.elections.balance(percentage))
+
+    async def reassign(self, targets: Mapping[TopicPartition, Sequence[int] | None]) -> Outcomes:
+        """Starts or cancels reassignments; see `Reassignments.reassign`. Raises NOT_CONTROLLER."""
+
+        async def reassign(office: Office) -> Outcomes:
+            outcomes = await office.reassignments.reassign(targets)
+            await office.brokers.lead_new([key for key, error in outcomes.items() if error is None])
+            return outcomes
+
+        outcomes = await self._tenure.ask("reassignment", reassign)
+        await self._tenure.own_answered()
+        return outcomes
+
+    def reassignments(self, wanted: Collection[TopicPartition] | None) -> dict[TopicPartition, PartitionState]:
+        """The partitions being reassigned, restricted to `wanted` unless it is None. Raises NOT_CONTROLLER."""
+        found = self._tenure.current().context.reassigning()
+        return {key: state for key, state in found.items() if wanted is None or key in wanted}

@@ -1,0 +1,127 @@
+"""Requests to create and delete topics, and to add partitions.
+
+    (A) A request for many topics is split into several events, so that others can run in between.
+    (B) Each request runs as its own task. When its timeout passes, the client receives REQUEST_TIMED_OUT and the change
+        continues. As in Kafka, a timeout of 0 or less means: start the change and do not wait.
+    (C) A request is answered when this broker has carried out what was sent to it, so that a client that asks this
+        broker next sees the change. If this broker cannot create a log, the client sees that, too. It does not wait for
+        other brokers.
+
+Items that fail are returned as ProtocolError values, because the items of a request fail independently. Source: Kafka's
+`ZkAdminManager`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any
+
+from odradek.broker.background.tasks import Spawn
+from odradek.broker.controller.office import Office
+from odradek.broker.controller.request_waits import RequestWaits
+from odradek.broker.controller.tenure import Tenure, not_controller
+from odradek.broker.controller.topic_planner import NewPartitions, NewTopic, PlannedTopic, pieces
+from odradek.protocol.errors import ErrorCode, ProtocolError
+
+
+class TopicRequests:
+    """The requests to the controller with this `tenure`."""
+
+    def __init__(self, tenure: Tenure, waits: RequestWaits, spawn: Spawn) -> None:
+        self._tenure = tenure
+        self._waits = waits
+        self._spawn = spawn
+
+    async def create(
+        self, topics: Sequence[NewTopic], *, timeout_ms: int, validate_only: bool = False
+    ) -> list[PlannedTopic | ProtocolError]:
+        """Creates topics. Returns, per topic in order, what was (or would be) created, or the error: the codes of
+        `Planner.topic`, REQUEST_TIMED_OUT, KAFKA_STORAGE_ERROR, NOT_CONTROLLER.
+        """
+        if self._tenure.office is None:
+            return [not_controller() for _ in topics]
+        if timeout_ms <= 0 and not validate_only:
+            planned = await self._tenure.office.topics.plan(topics)
+            self._spawn(self._create(topics, False), "creation of topics")
+            return [plan if isinstance(plan, ProtocolError) else _begun() for plan in planned]
+        change = self._create(topics, validate_only)
+        return await self._within(timeout_ms, change, validate_only, [topic.name for topic in topics])
+
+    async def delete(self, names: Sequence[str], *, timeout_ms: int) -> list[ProtocolError | None]:
+        """Deletes topics. Returns, per name in order, None, or UNKNOWN_TOPIC_OR_PARTITION, REQUEST_TIMED_OUT,
+        KAFKA_STORAGE_ERROR, NOT_CONTROLLER. A topic with replicas on brokers that are dead is deleted later.
+        """
+        if self._tenure.office is None:
+            return [not_controller() for _ in names]
+        return await self._within(timeout_ms, self._delete(names), False, names)
+
+    async def add_partitions(
+        self, additions: Sequence[NewPartitions], *, timeout_ms: int, validate_only: bool = False
+    ) -> list[ProtocolError | None]:
+        """Adds partitions. Returns, per topic in order, None, or the reason why no partitions were added."""
+        if self._tenure.office is None:
+            return [not_controller() for _ in additions]
+        if timeout_ms <= 0 and not validate_only:
+            planned = await self._tenure.office.topics.plan_partitions(additions)
+            self._spawn(self._add_partitions(additions, False), "creation of partitions")
+            return [plan if isinstance(plan, ProtocolError) else _begun() for plan in planned]
+        change = self._add_partitions(additions, validate_only)
+        return await self._within(timeout_ms, change, validate_only, [addition.topic for addition in additions])
+
+    # The changes
+
+    async def _create(self, topics: Sequence[NewTopic], validate_only: bool) -> list[PlannedTopic | ProtocolError]:
+        if validate_only:
+            return await self._each(topics, lambda office: office.topics.plan(topics))
+        results: list[PlannedTopic | ProtocolError] = []
+        for some in pieces(topics):
+            results += await self._each(some, partial(_create, some))
+        await self._tenure.own_answered()
+        return results
+
+    async def _delete(self, names: Sequence[str]) -> list[ProtocolError | None]:
+        try:
+            refused = await self._tenure.ask("deletion of topics", lambda office: office.deletions.mark(names))
+        except ProtocolError as error:
+            return [error for _ in names]
+        if self._tenure.office is not None:
+            await self._tenure.office.deletions.ended([name for name in names if name not in refused])
+        await self._tenure.own_answered()
+        return [refused.get(name) for name in names]
+
+    async def _add_partitions(
+        self, additions: Sequence[NewPartitions], validate_only: bool
+    ) -> list[ProtocolError | None]:
+        if validate_only:
+            return await self._each(additions, lambda office: office.topics.plan_partitions(additions))
+        results = await self._each(additions, lambda office: office.topics.add_partitions(additions))
+        await self._tenure.own_answered()
+        return results
+
+    async def _each(self, items: Sequence[Any], work: Callable[[Office], Awaitable[list[Any]]]) -> list[Any]:
+        """Runs an event. If it fails, each item fails."""
+        try:
+            return await self._tenure.ask("change of topics", work)
+        except ProtocolError as error:
+            return [error for _ in items]
+
+    async def _within(
+        self, timeout_ms: int, change: Coroutine[Any, Any, list[Any]], validate_only: bool, topics: Sequence[str]
+    ) -> list[Any]:
+        """Runs `change` and waits for at most `timeout_ms` (case B)."""
+        task = self._spawn(change, "change of metadata")
+        if validate_only or not topics:
+            return await asyncio.shield(task)
+        if timeout_ms > 0:
+            await self._waits.topic_change(task, timeout_ms, topics)
+        return task.result() if task.done() else [_begun() for _ in topics]
+
+
+async def _create(topics: Sequence[NewTopic], office: Office) -> list[PlannedTopic | ProtocolError]:
+    return await office.topics.create(topics)
+
+
+def _begun() -> ProtocolError:
+    return ProtocolError(ErrorCode.REQUEST_TIMED_OUT, "The change was started and continues in the background")
