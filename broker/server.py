@@ -336,7 +336,7 @@ class Broker:
             background=self.background,
             soon=asyncio.get_running_loop().call_soon,
             metadata=self.metadata,
-            channel=self.links.channel,
+            active_controller=self.links.active_controller,
             replica_manager=self.replica_manager,
             peers=self.links.peers,
         )
@@ -381,7 +381,7 @@ class Broker:
             coordinators=self.coordinators,
             changes=self.cluster.changes,
             configs=self.cluster.configs,
-            channel=self.links.channel,
+            active_controller=self.links.active_controller,
             inter_broker_listener=inter_broker_listener,
             bound=bound,
         )

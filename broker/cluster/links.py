@@ -12,9 +12,9 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from odradek.broker.background.background import Background
-from odradek.broker.cluster.controller_channel import ControllerChannel
 from odradek.broker.cluster.disk_failures import DiskFailures
 from odradek.broker.cluster.registration import BrokerRegistration
+from odradek.broker.controller.active_controller import ActiveController
 from odradek.broker.controller.controller import Controller
 from odradek.broker.controller.request_waits import RequestWaits
 from odradek.broker.metadata.metadata_cache import MetadataCache
@@ -74,10 +74,10 @@ class ClusterLinks:
             channel_to=self.peers.channel_to,
             on_active_controller=self._controller_changed,
         )
-        self.channel = ControllerChannel(
+        self.active_controller = ActiveController(
             metadata,
             self.peers,
-            own=self.controller.answer,
+            own=self.controller,
             broker_epoch=self.registration.broker_epoch,
             clock=clock,
         )
@@ -88,7 +88,7 @@ class ClusterLinks:
             is_known=self._metadata.contains,
             topic_name=self._metadata.topic_name,
             is_alive=self._metadata.is_alive,
-            alter_partition=self.channel.alter_partition,
+            alter_partition=self.active_controller.alter_partition,
             broker_epoch=self.registration.broker_epoch,
             replica_lost=self.disk_failures.replica_lost,
         )

@@ -14,11 +14,11 @@ import structlog
 
 from odradek.broker.background.background import Background
 from odradek.broker.cluster.changes import ClusterChanges
-from odradek.broker.cluster.controller_channel import NoController
 from odradek.broker.cluster.dynamic_configs import DynamicConfigs
 from odradek.broker.cluster.known_topics import KnownTopics
 from odradek.broker.cluster.links import ClusterLinks
 from odradek.broker.cluster.uncreated_logs import UncreatedLogs
+from odradek.broker.controller.active_controller import NoController
 from odradek.broker.metadata.metadata_cache import BrokerInfo, MetadataCache
 from odradek.broker.metadata_store import znodes
 from odradek.broker.metadata_store.start_up import open_store
@@ -114,7 +114,7 @@ class ClusterMember:
             if attempt:
                 await asyncio.sleep(config.controlled_shutdown_retry_backoff_ms / 1000)
             try:
-                left = await self._links.channel.controlled_shutdown(config["controller.socket.timeout.ms"])
+                left = await self._links.active_controller.controlled_shutdown(config["controller.socket.timeout.ms"])
             except (NoController, ProtocolError) as error:
                 log.warning("leaderships not moved", reason=str(error))
             else:

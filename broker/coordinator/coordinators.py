@@ -10,7 +10,7 @@ from functools import partial
 from random import Random
 
 from odradek.broker.background.tasks import Threads
-from odradek.broker.cluster.controller_channel import ControllerChannel
+from odradek.broker.controller.active_controller import ActiveController
 from odradek.broker.coordinator.group.coordinator import GroupCoordinator
 from odradek.broker.coordinator.group.settings import GroupSettings
 from odradek.broker.coordinator.internal_topics import InternalTopics
@@ -50,7 +50,7 @@ class Coordinators:
         background: Threads,
         soon: Soon,
         metadata: MetadataCache,
-        channel: ControllerChannel,
+        active_controller: ActiveController,
         replica_manager: ReplicaManager,
         peers: Peers,
     ) -> None:
@@ -62,10 +62,10 @@ class Coordinators:
         self._peers = peers
         self._marker_writers: dict[int, RemoteMarkerWriter] = {}
         self._producer_ids = ProducerIds(
-            partial(channel.allocate_producer_ids, PRODUCER_IDS_TIMEOUT_MS), background.spawn
+            partial(active_controller.allocate_producer_ids, PRODUCER_IDS_TIMEOUT_MS), background.spawn
         )
         self.runtimes: list[CoordinatorRuntime] = []
-        self.internal_topics = InternalTopics(channel, metadata, config, background.spawn)
+        self.internal_topics = InternalTopics(active_controller, metadata, config, background.spawn)
         self.groups = GroupCoordinator(
             GroupSettings.from_config(config),
             clock=clock,

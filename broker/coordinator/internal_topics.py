@@ -16,7 +16,7 @@ from uuid import UUID
 import structlog
 
 from odradek.broker.background.tasks import Spawn
-from odradek.broker.cluster.controller_channel import NoController
+from odradek.broker.controller.active_controller import NoController
 from odradek.broker.controller.topic_planner import NewTopic
 from odradek.broker.metadata.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC, MetadataCache
 from odradek.broker.settings.config import BrokerConfig
@@ -62,7 +62,7 @@ RECIPES: Mapping[str, Callable[[BrokerConfig], NewTopic]] = {
 
 
 class TopicCreator(Protocol):
-    """The way to create topics: `ControllerChannel`."""
+    """Creates topics: `ActiveController`."""
 
     async def create_topics(self, topics: Sequence[NewTopic], timeout_ms: int) -> list[ProtocolError | None]: ...
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from odradek.broker.background.background import Background
 from odradek.broker.cluster.changes import ClusterChanges
-from odradek.broker.cluster.controller_channel import ControllerChannel
 from odradek.broker.cluster.dynamic_configs import DynamicConfigs
+from odradek.broker.controller.active_controller import ActiveController
 from odradek.broker.controller.controller import Controller
 from odradek.broker.coordinator.coordinators import Coordinators
 from odradek.broker.coordinator.group.zookeeper_offsets import ZooKeeperOffsets
@@ -64,7 +64,7 @@ class Handlers:
         coordinators: Coordinators,
         changes: ClusterChanges,
         configs: DynamicConfigs,
-        channel: ControllerChannel,
+        active_controller: ActiveController,
         inter_broker_listener: str | None,
         bound: RequestBound,
     ) -> None:
@@ -84,7 +84,7 @@ class Handlers:
         self.log_dirs = LogDirHandlers(replica_manager)
 
         self.api_versions = ApiVersionsHandler(apis, inter_broker_listener)
-        self.metadata = MetadataHandler(metadata, config, channel, internal_topics, spawn, turns)
+        self.metadata = MetadataHandler(metadata, config, active_controller, internal_topics, spawn, turns)
         self.cluster = DescribeClusterHandler(metadata)
         self.topics = TopicHandlers(controller, metadata, config, turns)
         self.elections = ElectLeadersHandler(controller, metadata)

@@ -28,7 +28,7 @@ from uuid import UUID
 from odradek.broker.background.stepwise import Pace, Steps
 from odradek.broker.background.tasks import Spawn
 from odradek.broker.background.turns import Turns
-from odradek.broker.cluster.controller_channel import ControllerChannel, NoController
+from odradek.broker.controller.active_controller import ActiveController, NoController
 from odradek.broker.controller.topic_planner import NewTopic
 from odradek.broker.coordinator.internal_topics import InternalTopics
 from odradek.broker.handlers.answered_later import answered_later
@@ -72,14 +72,14 @@ class MetadataHandler:
         self,
         metadata: MetadataCache,
         config: BrokerConfig,
-        channel: ControllerChannel,
+        active_controller: ActiveController,
         internal_topics: InternalTopics,
         spawn: Spawn,
         turns: Turns,
     ) -> None:
         self._metadata = metadata
         self._config = config
-        self._channel = channel
+        self._active_controller = active_controller
         self._internal_topics = internal_topics
         self._spawn = spawn
         self._turns = turns
@@ -145,7 +145,7 @@ class MetadataHandler:
         new_topics = [internal_topics.definition(name) if name in INTERNAL_TOPICS else NewTopic(name) for name in names]
         failures = dict.fromkeys(later, ErrorCode.LEADER_NOT_AVAILABLE)
         try:
-            results = await self._channel.create_topics(new_topics, timeout_ms)
+            results = await self._active_controller.create_topics(new_topics, timeout_ms)
         except NoController:
             return failures | dict.fromkeys(names, ErrorCode.LEADER_NOT_AVAILABLE)
         for name, result in zip(names, results, strict=True):

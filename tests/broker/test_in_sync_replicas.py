@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from odradek.broker.background.background import Background
-from odradek.broker.cluster.controller_channel import ControllerChannel
+from odradek.broker.controller.active_controller import ActiveController
 from odradek.broker.controller.topic_planner import NewTopic
 from odradek.broker.metadata.metadata_cache import BrokerInfo
 from odradek.broker.metrics.families import FAMILIES
@@ -23,7 +23,7 @@ from tests.patience import until
 T0 = TopicPartition("t", 0)
 
 
-async def accept(_channel: ControllerChannel, request: AlterPartitionRequest) -> AlterPartitionResponse:
+async def accept(_active: ActiveController, request: AlterPartitionRequest) -> AlterPartitionResponse:
     """A controller that accepts every proposal."""
     return AlterPartitionResponse(
         topics=[
@@ -58,7 +58,7 @@ def numbers(broker: Broker) -> dict[str, float]:
 async def test_isrs_shrink_and_expand_at_the_configured_lag_and_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     jobs: dict[float, Callable[[], Awaitable[None]]] = {}
     monkeypatch.setattr(Background, "every", lambda _, interval_ms, job, name: jobs.setdefault(interval_ms, job))
-    monkeypatch.setattr(ControllerChannel, "alter_partition", accept)
+    monkeypatch.setattr(ActiveController, "alter_partition", accept)
     clock = ManualClock(now_ms=1_000_000)
     settings = {"replica.lag.time.max.ms": "66666", "min.insync.replicas": "2"}
     async with in_process_broker(settings, clock=clock) as broker:

@@ -124,13 +124,13 @@ async def test_the_last_broker_asks_as_often_as_the_settings_say_and_then_stops(
         await leader.stop()
         await until(lambda: follower.controller.tenure.is_active)
         timeouts: list[int] = []
-        asking = follower.links.channel.controlled_shutdown
+        asking = follower.links.active_controller.controlled_shutdown
 
         async def ask(timeout_ms: int) -> list[TopicPartition]:
             timeouts.append(timeout_ms)
             return await asking(timeout_ms)
 
-        follower.links.channel.controlled_shutdown = ask  # type: ignore[method-assign]
+        follower.links.active_controller.controlled_shutdown = ask  # type: ignore[method-assign]
         start = time.monotonic()
         await follower.stop()
         assert timeouts == [1000, 1000, 1000]
@@ -140,7 +140,7 @@ async def test_the_last_broker_asks_as_often_as_the_settings_say_and_then_stops(
 async def test_a_broker_may_stop_without_a_controlled_shutdown(tmp_path: Path) -> None:
     async with two_brokers(tmp_path, controlled_shutdown_enable="false") as two:
         asked: list[object] = []
-        two.other.links.channel.controlled_shutdown = asked.append  # type: ignore[assignment, method-assign]
+        two.other.links.active_controller.controlled_shutdown = asked.append  # type: ignore[assignment, method-assign]
         await two.other.stop()
         assert asked == []
 

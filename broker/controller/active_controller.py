@@ -11,11 +11,10 @@ Source: Kafka's `BrokerToControllerChannelManager`, `AutoTopicCreationManager`, 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import structlog
-
+from odradek.broker.controller.controller import Controller
 from odradek.broker.controller.topic_planner import NewTopic
 from odradek.broker.metadata.metadata_cache import MetadataCache
 from odradek.broker.peers.network_errors import NetworkError
@@ -36,16 +35,14 @@ ALTER_PARTITION_TIMEOUT_MS = 10_000
 PURPOSE = "controller-channel"
 RETRY_MS = 100
 
-log = structlog.get_logger("broker.cluster")
-
 
 class NoController(Exception):
     """No controller has answered in time."""
 
 
-class ControllerChannel:
-    """`own(request)` answers as this broker's own controller does, if it is active. `broker_epoch` returns the epoch of
-    this broker's registration.
+class ActiveController:
+    """`own` is the controller of this broker, which may be the active one. `broker_epoch` returns the epoch of this
+    broker's registration.
     """
 
     def __init__(
@@ -53,7 +50,7 @@ class ControllerChannel:
         metadata: MetadataCache,
         peers: Peers,
         *,
-        own: Callable[[Message], Awaitable[Any]],
+        own: Controller,
         broker_epoch: Callable[[], int],
         clock: Clock,
     ) -> None:
@@ -86,7 +83,7 @@ class ControllerChannel:
     async def _send_once(self, request: Message, timeout_ms: int) -> Any:
         controller_id = self._metadata.controller_id
         if controller_id == self._metadata.broker_id:
-            return await self._own(request)
+            return await self._own.answer(request)
         if controller_id < 0:
             return None
         return await self._peers.peer(controller_id, PURPOSE).send(request, timeout_ms=timeout_ms)
