@@ -6,7 +6,7 @@ The length of a turn depends on the machine. These tests count the turns and the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
@@ -14,6 +14,8 @@ from uuid import UUID
 import pytest
 
 from odradek.broker.background.stepwise import EachMade
+from odradek.broker.coordinator.group.offset_removal import remove_offsets_of_topic
+from odradek.broker.coordinator.group.shard import GroupShard
 from odradek.broker.peers.network_client import NetworkClient
 from odradek.broker.requests.request_bound import MAX_PARTITIONS_PER_REQUEST
 from odradek.protocol.api_keys import ApiKey
@@ -420,17 +422,16 @@ async def test_offsets_of_a_deleted_topic_are_removed_in_steps_before_it_can_be_
     await coordinated(api, "t", "u")
     await commit(api, "t")
     await commit(api, "u")
-    groups = api.broker.coordinators.groups
-    forget, steps = groups.topic_deleted, 0
+    steps = 0
 
-    def counted(topic: str) -> Iterator[None]:
+    def counted(shards: Iterable[GroupShard], topic: str) -> Iterator[None]:
         nonlocal steps
-        for _ in forget(topic):
+        for _ in remove_offsets_of_topic(shards, topic):
             steps += 1
             assert api.broker.metadata.topic(topic) is None
             yield
 
-    monkeypatch.setattr(groups, "topic_deleted", counted)
+    monkeypatch.setattr("odradek.broker.coordinator.group.coordinator.remove_offsets_of_topic", counted)
     deleting = asyncio.ensure_future(api(DeleteTopicsRequest(topic_names=["t"], timeout_ms=10_000), 5))
     await turns_until(lambda: steps > 0)
     await coordinated(api, "t")
