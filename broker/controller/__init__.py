@@ -2,7 +2,8 @@
 
 How a broker becomes the controller, and stops being it:
 
-    controller.py               the controller as the other rooms see it
+    active_controller.py        how any broker asks the controller, wherever it is
+    controller.py               the controller of one broker: it answers what brokers ask
     tenure.py, candidacy.py     standing for election, taking office, resigning
     office.py                   one term of office, with everything that it knows and does
     events.py                   its events, one after the other
@@ -16,6 +17,12 @@ What it knows, and the decisions that have no side effects:
     partition_states.py, replica_states.py                    a table of states and legal moves each
     topic_planner.py, topic_operations.py, assignment.py      new topics and partitions: planned, and stored
     reassignment_decisions.py   the steps of a reassignment
+
+What clients ask:
+
+    topic_requests.py           to create, delete and extend topics, with their timeouts
+    topic_creations.py          CreateTopics, which brokers send, too
+    replica_requests.py         elections and reassignments
 
 What changes the cluster:
 
@@ -32,5 +39,5 @@ What it sends, and who waits for it:
     control_requests.py, control_channels.py, responses.py   LeaderAndIsr, UpdateMetadata and StopReplica to each broker
     request_waits.py                                         requests that wait until a change is complete
 
-It uses the metadata store by its interface only. Callers: `cluster`, the handlers, the metrics.
+It uses the metadata store by its interface only. Callers: `cluster`, the coordinators, the handlers, the metrics.
 """
