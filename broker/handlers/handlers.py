@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from odradek.broker.background.background import Background
-from odradek.broker.cluster.changes import ClusterChanges
-from odradek.broker.cluster.dynamic_configs import DynamicConfigs
-from odradek.broker.controller.active_controller import ActiveController
-from odradek.broker.controller.controller import Controller
+from odradek.broker.cluster.links import ClusterLinks
+from odradek.broker.cluster.member import ClusterMember
 from odradek.broker.coordinator.coordinators import Coordinators
 from odradek.broker.coordinator.group.zookeeper_offsets import ZooKeeperOffsets
 from odradek.broker.handlers.acls import AclHandlers
@@ -38,7 +36,6 @@ from odradek.broker.handlers.sasl import SaslHandlers
 from odradek.broker.handlers.topics import TopicHandlers
 from odradek.broker.handlers.transactions import TransactionHandlers
 from odradek.broker.metadata.metadata_cache import MetadataCache
-from odradek.broker.metadata_store.interface import MetadataStore
 from odradek.broker.replica.fetch.fetch_session_cache import FetchSessionCache
 from odradek.broker.replica.replica_manager import ReplicaManager
 from odradek.broker.requests.request_bound import RequestBound
@@ -57,21 +54,18 @@ class Handlers:
         clock: Clock,
         background: Background,
         metadata: MetadataCache,
-        metadata_store: MetadataStore,
+        links: ClusterLinks,
+        cluster: ClusterMember,
         replica_manager: ReplicaManager,
         fetch_sessions: FetchSessionCache,
-        controller: Controller,
         coordinators: Coordinators,
-        changes: ClusterChanges,
-        configs: DynamicConfigs,
-        active_controller: ActiveController,
         inter_broker_listener: str | None,
         bound: RequestBound,
     ) -> None:
         groups, internal_topics = coordinators.groups, coordinators.internal_topics
         spawn, turns = background.spawn, background.turns
-        max_response_bytes = config.odradek_max_response_bytes
-        zookeeper_offsets = ZooKeeperOffsets(metadata_store)
+        max_response_bytes = int(config["odradek.max.response.bytes"])
+        zookeeper_offsets = ZooKeeperOffsets(links.store)
         verification = replica_manager.verification
 
         leaders = CurrentLeaders(replica_manager.partitions, metadata)
@@ -84,14 +78,14 @@ class Handlers:
         self.log_dirs = LogDirHandlers(replica_manager)
 
         self.api_versions = ApiVersionsHandler(apis, inter_broker_listener)
-        self.metadata = MetadataHandler(metadata, config, active_controller, internal_topics, spawn, turns)
+        self.metadata = MetadataHandler(metadata, config, links.active_controller, internal_topics, spawn, turns)
         self.cluster = DescribeClusterHandler(metadata)
-        self.topics = TopicHandlers(controller, metadata, config, turns)
-        self.elections = ElectLeadersHandler(controller, metadata)
-        self.reassignments = ReassignmentHandlers(controller)
-        self.cluster_changes = ClusterChangeHandlers(changes, controller)
+        self.topics = TopicHandlers(links.controller, metadata, config, turns)
+        self.elections = ElectLeadersHandler(links.controller, metadata)
+        self.reassignments = ReassignmentHandlers(links.controller)
+        self.cluster_changes = ClusterChangeHandlers(cluster.changes, links.controller)
         self.describe_configs = DescribeConfigsHandler(config, metadata)
-        self.alter_configs = AlterConfigsHandlers(configs, config, metadata.broker_id, turns)
+        self.alter_configs = AlterConfigsHandlers(cluster.configs, config, metadata.broker_id, turns)
         self.sasl = SaslHandlers()
         self.acls = AclHandlers()
 
