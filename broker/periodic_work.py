@@ -86,13 +86,25 @@ class PeriodicWork:
             (SWEEP_INTERVAL_MS, self._socket_server.sweep, "sweep connections"),
             (HOUSEKEEPING_INTERVAL_MS, self.keep_house, "flush and remove segments"),
             (HOUSEKEEPING_INTERVAL_MS, self._cluster.uncreated_logs.ask_again, "retry creations of logs"),
-            (config["log.retention.check.interval.ms"], self.apply_retention, "retention"),
-            (max(config["replica.lag.time.max.ms"] // 2, 1), self.shrink_isrs, "shrink ISRs"),
-            (1000 * config[BALANCE_INTERVAL], self._controller.replicas.balance_leaders, "balance leaders"),
-            (config["producer.id.expiration.check.interval.ms"], self._logs.expire_producers, "expire producers"),
-            (config["offsets.retention.check.interval.ms"], self.expire_offsets, "expire offsets"),
-            (config[ABORT_INTERVAL], self.abort_late_transactions, "abort late transactions"),
-            (config[EXPIRY_INTERVAL], self.expire_transactional_ids, "expire transactional ids"),
+            (config.log_retention_check_interval_ms, self.apply_retention, "retention"),
+            (max(config.replica_lag_time_max_ms // 2, 1), self.shrink_isrs, "shrink ISRs"),
+            (
+                1000 * config.leader_imbalance_check_interval_seconds,
+                self._controller.replicas.balance_leaders,
+                "balance leaders",
+            ),
+            (config.producer_id_expiration_check_interval_ms, self._logs.expire_producers, "expire producers"),
+            (config.offsets_retention_check_interval_ms, self.expire_offsets, "expire offsets"),
+            (
+                config.transaction_abort_timed_out_transaction_cleanup_interval_ms,
+                self.abort_late_transactions,
+                "abort late transactions",
+            ),
+            (
+                config.transaction_remove_expired_transaction_cleanup_interval_ms,
+                self.expire_transactional_ids,
+                "expire transactional ids",
+            ),
             *(
                 (max(interval_ms, 1), partial(self.write_checkpoint, name), name)
                 for interval_ms, name in (

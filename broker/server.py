@@ -291,7 +291,7 @@ class Broker:
             topic_deleted=self.coordinators.groups.topic_deleted,
         )
         self.fetch_sessions = FetchSessionCache(
-            self.config["max.incremental.fetch.session.cache.slots"], self.clock, self.random
+            self.config.max_incremental_fetch_session_cache_slots, self.clock, self.random
         )
         self.socket_server = self._new_socket_server()
         self.periodic_work = self._new_periodic_work()
@@ -321,7 +321,7 @@ class Broker:
             background=self.background,
             cluster=self.links.for_replicas(),
             live=LiveSettings(
-                verifies_transactions=lambda: config["transaction.partition.verification.enable"],
+                verifies_transactions=lambda: config.transaction_partition_verification_enable,
                 move_bytes_per_second=partial(copy_rate, self.metadata),
             ),
         )
@@ -469,7 +469,7 @@ class Broker:
     def _apply_settings(self) -> None:
         """Applies dynamic settings to components that keep a copy of them."""
         self.log_manager.default_config = self.config.log_config()
-        self.log_manager.set_producer_id_expiration(self.config["producer.id.expiration.ms"])
+        self.log_manager.set_producer_id_expiration(self.config.producer_id_expiration_ms)
         self.socket_server.limits = ConnectionLimits.from_config(self.config, self.open_files)
         self.cluster.settings_changed()
         if self.log_cleaner is not None:

@@ -51,7 +51,7 @@ class ClusterLinks:
         self.registration = BrokerRegistration(
             store,
             clock=clock,
-            session_timeout_ms=config["zookeeper.session.timeout.ms"],
+            session_timeout_ms=config.zookeeper_session_timeout_ms,
             spawn=background.spawn,
             on_registered=lambda _: None,
         )
@@ -105,5 +105,5 @@ def _peers(config: BrokerConfig, metadata: MetadataCache, background: Background
         listener=config.inter_broker_listener,
         spawn=background.spawn,
         connect=connect,
-        connect_timeout_ms=config["socket.connection.setup.timeout.ms"],
+        connect_timeout_ms=config.socket_connection_setup_timeout_ms,
     )

@@ -53,7 +53,7 @@ class ClusterMember:
         self._metadata = metadata
         self._replica_manager = replica_manager
         self._spawn = background.spawn
-        self._num_replica_fetchers: int = config["num.replica.fetchers"]
+        self._num_replica_fetchers: int = config.num_replica_fetchers
         self.known_topics = KnownTopics(metadata.broker_id)
         self.configs = DynamicConfigs(
             links.store,
@@ -114,7 +114,7 @@ class ClusterMember:
             if attempt:
                 await asyncio.sleep(config.controlled_shutdown_retry_backoff_ms / 1000)
             try:
-                left = await self._links.active_controller.controlled_shutdown(config["controller.socket.timeout.ms"])
+                left = await self._links.active_controller.controlled_shutdown(config.controller_socket_timeout_ms)
             except (NoController, ProtocolError) as error:
                 log.warning("leaderships not moved", reason=str(error))
             else:

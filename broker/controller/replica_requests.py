@@ -53,8 +53,8 @@ class ReplicaRequests:
         """Elects preferred leaders where brokers lead too few partitions; does nothing if this is not the controller,
         or auto.leader.rebalance.enable is false.
         """
-        if self._tenure.office is not None and self._config["auto.leader.rebalance.enable"]:
-            percentage = int(self._config["leader.imbalance.per.broker.percentage"])
+        if self._tenure.office is not None and self._config.auto_leader_rebalance_enable:
+            percentage = self._config.leader_imbalance_per_broker_percentage
             await self._tenure.ask("balance of leaders", lambda office: office.elections.balance(percentage))
 
     async def reassign(self, targets: Mapping[TopicPartition, Sequence[int] | None]) -> Outcomes:

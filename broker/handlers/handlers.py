@@ -64,7 +64,7 @@ class Handlers:
     ) -> None:
         groups, internal_topics = coordinators.groups, coordinators.internal_topics
         spawn, turns = background.spawn, background.turns
-        max_response_bytes = int(config["odradek.max.response.bytes"])
+        max_response_bytes = config.odradek_max_response_bytes
         zookeeper_offsets = ZooKeeperOffsets(links.store)
         verification = replica_manager.verification
 

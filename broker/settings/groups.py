@@ -5,8 +5,6 @@ from __future__ import annotations
 from odradek.broker.settings.rules import AtLeast
 from odradek.broker.settings.setting import HIGH, INT, INT_MAX, LONG, MEDIUM, SHORT, Setting, SettingValues
 
-ASSIGNORS = "org.apache.kafka.coordinator.group.assignor"
-
 
 # fmt: off
 class GroupsSettings(SettingValues):
