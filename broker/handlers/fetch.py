@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
-from odradek.broker.background.stepwise import ITEMS_PER_STEP, Steps
+from odradek.broker.background.stepwise import Steps
 from odradek.broker.handlers.current_leaders import CurrentLeaders
 from odradek.broker.handlers.error_responses import per_partition
 from odradek.broker.replica.fetch.fetch_context import FetchContext, fetch_response
@@ -18,8 +18,9 @@ from odradek.broker.replica.fetch.fetch_params import FetchParams
 from odradek.broker.replica.fetch.fetch_session import NO_EPOCH, UNRESOLVED, FetchResult, FetchTarget, Targets
 from odradek.broker.replica.fetch.fetch_session_cache import FetchSessionCache
 from odradek.broker.replica.fetch.log_reader import failed_partition
+from odradek.broker.replica.fetch.running_fetch import RunningFetch
 from odradek.broker.replica.replica_manager import ReplicaManager
-from odradek.broker.requests.pending_response import Holds, PendingResponse
+from odradek.broker.requests.pending_response import PendingResponse
 from odradek.broker.requests.request_bound import RequestBound
 from odradek.broker.requests.request_context import RequestContext
 from odradek.protocol.errors import ErrorCode, ProtocolError
@@ -73,16 +74,9 @@ class FetchHandler:
         wanted = _wanted_by_id(request) if params.uses_topic_ids else _wanted(request)
         forgotten = _forgotten(request, params)
         fetch = self._sessions.context(request.session_id, request.session_epoch, params, wanted, forgotten)
-        pending = PendingResponse(
-            holds=Holds.NOTHING if fetch.session is None else Holds.SAME_API, is_long=len(fetch.wanted) > ITEMS_PER_STEP
-        )
-        outcome = manager.fetch_messages(
-            params, fetch, lambda results: pending.complete(self._answer(fetch, results, context))
-        )
-        if isinstance(outcome, list):
-            return self._answer(fetch, outcome, context)
-        pending.when_abandoned(outcome.abandon)
-        return pending
+        return RunningFetch(
+            manager.fetches, params, fetch, lambda results: self._answer(fetch, results, context)
+        ).begin()
 
     def _answer(self, fetch: FetchContext, results: Sequence[FetchResult], context: RequestContext) -> FetchResponse:
         response = fetch.answer(results)

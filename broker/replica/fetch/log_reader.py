@@ -22,7 +22,6 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from odradek.broker.background.stepwise import Pace, Steps
 from odradek.broker.replica.fetch.fetch_params import FetchIsolation, FetchParams, upper_bound
 from odradek.broker.replica.fetch.fetch_session import UNRESOLVED, FetchTarget
 from odradek.protocol.errors import ErrorCode, ProtocolError
@@ -41,24 +40,39 @@ FIRST_VERSION_WITH_ZSTD = 10
 FIRST_VERSION_WITH_STORAGE_ERROR = 6
 NO_EPOCH = -1
 UNDEFINED = -1
-ITEMS_PER_TARGET = 3
-"""What reading a target costs, in items of a step (stepwise.py)."""
 PartitionData = FetchResponse.PartitionData
 
 
 class FetchRead:
-    """The result of one pass over a fetch's targets. `answer_now`: there is an error or a diverging epoch, which does
+    """One pass over a fetch's targets, and its result. `answer_now`: there is an error or a diverging epoch, which does
     not wait for min_bytes. `cold`: reads that must come from the disk first; the pass is then repeated.
+
+    `again`: a repeated pass of a waiting fetch, whose partitions were already counted and whose follower's position was
+    already recorded. `may_block`: wait for the disk rather than return cold reads.
     """
 
-    __slots__ = ("answer_now", "cold", "min_one", "names", "remaining", "results", "size")
+    __slots__ = (
+        "again",
+        "answer_now",
+        "cold",
+        "may_block",
+        "min_one",
+        "names",
+        "params",
+        "remaining",
+        "results",
+        "size",
+    )
 
-    def __init__(self, max_bytes: int) -> None:
+    def __init__(self, params: FetchParams, again: bool = False, may_block: bool = False) -> None:
+        self.params = params
+        self.again = again
+        self.may_block = may_block
         self.results: list[FetchResult] = []
         self.size = 0
         self.answer_now = False
         self.cold: list[ColdRead] = []
-        self.remaining = max_bytes
+        self.remaining = params.max_bytes
         """How many bytes the next partitions may return (A)."""
         self.min_one = True
         """Whether no partition has returned data yet (B)."""
@@ -106,40 +120,18 @@ class LogReader:
         self._topic_name = topic_name
         self._follower_moved = follower_moved
 
-    def read(
-        self, params: FetchParams, targets: Iterable[FetchTarget], *, again: bool = False, may_block: bool = False
-    ) -> FetchRead:
-        """Reads every target in turn (A, B).
-
-        `again`: a repeated read of a waiting fetch, whose partitions were already counted and whose follower's position
-        was already recorded. `may_block`: wait for the disk rather than return cold reads.
-        """
-        found = FetchRead(params.max_bytes)
+    def read(self, found: FetchRead, targets: Iterable[FetchTarget]) -> None:
+        """Reads the pass's next targets in turn (A, B)."""
         for target in targets:
-            self._read_into(found, params, target, again, may_block)
-        return found
+            self._read_into(found, target)
 
-    def read_in_steps(
-        self, params: FetchParams, targets: Iterable[FetchTarget], again: bool, may_block: bool
-    ) -> Steps[FetchRead]:
-        """`read` in steps. Each target is read in one piece; the others may change meanwhile."""
-        found = FetchRead(params.max_bytes)
-        pace = Pace()
-        for target in targets:
-            self._read_into(found, params, target, again, may_block)
-            if pace.step_ends(ITEMS_PER_TARGET):
-                yield
-        return found
-
-    def _read_into(
-        self, found: FetchRead, params: FetchParams, target: FetchTarget, again: bool, may_block: bool
-    ) -> None:
+    def _read_into(self, found: FetchRead, target: FetchTarget) -> None:
         try:
-            data, cold = self._read_one(found, params, target, again, may_block)
+            data, cold = self._read_one(found, target)
         except ProtocolError as error:
             target.hosted = target.start = target.follower = None
             found.answer_now = True
-            data = failed_partition(target.partition, error.code, params.version)
+            data = failed_partition(target.partition, error.code, found.params.version)
         else:
             size = len(data.records or b"")
             if cold is not None:
@@ -154,9 +146,8 @@ class LogReader:
                 found.remaining = max(0, found.remaining - size)
         found.results.append((target, data))
 
-    def _read_one(
-        self, found: FetchRead, params: FetchParams, target: FetchTarget, again: bool, may_block: bool
-    ) -> tuple[PartitionData, ColdRead | None]:
+    def _read_one(self, found: FetchRead, target: FetchTarget) -> tuple[PartitionData, ColdRead | None]:
+        params = found.params
         if target.topic_partition is UNRESOLVED:
             self._resolve(target, found.names)
         partition = self._partition_of(target)
@@ -174,7 +165,7 @@ class LogReader:
             aborted_transactions=[] if params.isolation is FetchIsolation.COMMITTED else None,
             records=b"",
         )
-        if not again:
+        if not found.again:
             partition.stats.fetch_requests += 1
         target.hosted = partition
         if target.last_fetched_epoch != NO_EPOCH and self._diverges(partition, target, data):
@@ -191,7 +182,7 @@ class LogReader:
                 limit,
                 upper=upper,
                 min_one_message=found.min_one,
-                may_block=may_block,
+                may_block=found.may_block,
                 sendable=True,
             )
             target.start = fetched.offset_metadata
@@ -200,7 +191,7 @@ class LogReader:
             cold = fetched.cold
             if params.isolation is FetchIsolation.COMMITTED and data.records:
                 data.aborted_transactions = _aborted(log, fetched)
-        if follower is not None and not again:
+        if follower is not None and not found.again:
             self._note_follower(partition, follower, target)
         return data, cold
 

@@ -16,14 +16,16 @@ from odradek.broker.metadata.metadata_cache import PartitionState
 from odradek.broker.peers.network_errors import NodeUnreachable
 from odradek.broker.replica.fetch.fetch_context import FetchContext
 from odradek.broker.replica.fetch.fetch_params import FetchParams
-from odradek.broker.replica.fetch.fetch_session import FetchTarget
+from odradek.broker.replica.fetch.fetch_session import FetchResult, FetchTarget
 from odradek.broker.replica.fetch.fetch_session_cache import FetchSessionCache
+from odradek.broker.replica.fetch.running_fetch import RunningFetch
 from odradek.broker.replica.leader.append_result import PartitionAppendResult
 from odradek.broker.replica.leader.isr_proposals import SendAlterPartition
 from odradek.broker.replica.log_dir_moves import UNLIMITED
 from odradek.broker.replica.partition.partition import Partition
 from odradek.broker.replica.replica_manager import ReplicaManager, ReplicaSettings
 from odradek.broker.replica.surroundings import ClusterAccess, LiveSettings
+from odradek.broker.requests.pending_response import PendingResponse
 from odradek.protocol.messages.fetch import FetchResponse
 from odradek.protocol.messages.replica_control import AlterPartitionRequest, AlterPartitionResponse
 from odradek.protocol.records import Record, build_batch
@@ -278,11 +280,7 @@ class ReplicaHarness:
         params = FetchParams(version, **parameters)
         wanted = {target.key: target for target in targets}
         fetched = Fetched(self.sessions.context(*session, params, wanted, forgotten))
-        outcome = self.manager.fetch_messages(params, fetched.context, fetched.take)
-        if isinstance(outcome, list):
-            fetched.take(outcome)
-        else:
-            fetched.operation = outcome
+        fetched.begun(RunningFetch(self.manager.fetches, params, fetched.context, fetched.respond).begin())
         self.turn()
         return fetched
 
@@ -316,13 +314,18 @@ class Fetched:
 
     def __init__(self, context: FetchContext) -> None:
         self.context = context
-        self._response: FetchResponse | None = None
-        self.operation: Any = None
+        self.pending = PendingResponse()
         self.answers = 0
 
-    def take(self, results: Any) -> None:
-        self._response = self.context.answer(results)
+    def respond(self, results: list[FetchResult]) -> FetchResponse:
         self.answers += 1
+        return self.context.answer(results)
+
+    def begun(self, outcome: FetchResponse | PendingResponse) -> None:
+        if isinstance(outcome, PendingResponse):
+            self.pending = outcome
+        else:
+            self.pending.complete(outcome)
 
     @property
     def is_answered(self) -> bool:
@@ -330,9 +333,9 @@ class Fetched:
 
     @property
     def response(self) -> FetchResponse:
-        assert self._response is not None
         assert self.answers == 1
-        return self._response
+        response: FetchResponse = self.pending.result()
+        return response
 
     @property
     def partitions(self) -> dict[TopicPartition, FetchResponse.PartitionData]:

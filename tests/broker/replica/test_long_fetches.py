@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from odradek.broker.background.stepwise import finished
-from odradek.broker.replica.fetch import fetches
+from odradek.broker.background.stepwise import Steps, finished
+from odradek.broker.replica.fetch import running_fetch
+from odradek.broker.replica.fetch.fetch_context import FetchContext
 from odradek.broker.replica.fetch.fetch_params import FetchParams
 from odradek.broker.replica.fetch.fetch_session import FetchTarget
-from odradek.broker.replica.fetch.fetches import TARGETS_AT_ONCE
+from odradek.broker.replica.fetch.log_reader import FetchRead
+from odradek.broker.replica.fetch.running_fetch import TARGETS_AT_ONCE, RunningFetch
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
 from tests.broker.replica.harness import ReplicaHarness
@@ -34,21 +36,25 @@ KEYS = [TopicPartition("many", number) for number in range(TARGETS_AT_ONCE + 1)]
 @pytest.fixture(autouse=True)
 def in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """All fetches are long."""
-    monkeypatch.setattr(fetches, "TARGETS_AT_ONCE", 0)
+    monkeypatch.setattr(running_fetch, "TARGETS_AT_ONCE", 0)
 
 
 def targets() -> list[FetchTarget]:
     return [FetchTarget(key, 0, 1 << 20) for key in KEYS]
 
 
+def steps_of(harness: ReplicaHarness) -> Steps[FetchRead]:
+    context = FetchContext({target.key: target for target in targets()})
+    return RunningFetch(harness.manager.fetches, FetchParams(12), context, context.answer)._steps(context.targets())
+
+
 def test_other_tasks_run_between_the_partitions(harness: ReplicaHarness) -> None:
-    steps = harness.manager.fetches.reader.read_in_steps(FetchParams(12), targets(), False, False)
-    assert sum(1 for _ in steps) >= len(KEYS) // 100
+    assert sum(1 for _ in steps_of(harness)) >= len(KEYS) // 100
 
 
 def test_each_partition_is_read_as_it_is_at_its_turn(harness: ReplicaHarness) -> None:
     harness.lead(KEYS[0])
-    steps = harness.manager.fetches.reader.read_in_steps(FetchParams(12), targets(), False, False)
+    steps = steps_of(harness)
     next(steps)
     for key in (KEYS[0], KEYS[-1]):
         if key == KEYS[-1]:

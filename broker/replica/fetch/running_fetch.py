@@ -1,0 +1,189 @@
+"""A Fetch request in progress: it reads, and responds now or when enough data has arrived.
+
+(A) A fetch is answered at once if the request does not wait (max_wait_ms, min_bytes), if there is enough data, or if a
+    partition has an error or a diverging epoch.
+(B) Otherwise it is parked: under its partitions, or, for an incremental fetch, under its session, which tracks the
+    partitions that may have changed (fetch_session.py). Once woken, or at its timeout, it reads again and responds
+    with whatever there is.
+(C) If the page cache does not have the records, a thread reads them from the disk, so that one consumer that lags far
+    behind does not block the others. Then the fetch reads again, and goes on with (A).
+(D) Very many targets, as a follower may have, are read in steps.
+(E) If the client disconnects, the fetch leaves the purgatory, and nothing more is read.
+
+Source: Kafka's ReplicaManager.fetchMessages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable
+from functools import partial
+from itertools import islice
+
+from odradek.broker.background.stepwise import ITEMS_PER_STEP, Steps
+from odradek.broker.replica.fetch.cold_reads import read_from_disk, read_in_turns
+from odradek.broker.replica.fetch.fetch_context import FetchContext
+from odradek.broker.replica.fetch.fetch_params import FetchParams
+from odradek.broker.replica.fetch.fetch_session import FetchResult, FetchTarget
+from odradek.broker.replica.fetch.fetches import Fetches
+from odradek.broker.replica.fetch.log_reader import FetchRead
+from odradek.broker.requests.pending_response import Holds, PendingResponse
+from odradek.protocol.messages.fetch import FetchResponse
+from odradek.purgatory import DelayedFetch
+
+TARGETS_AT_ONCE = 1000
+"""More are read in steps."""
+TARGETS_PER_STEP = ITEMS_PER_STEP // 3
+
+Respond = Callable[[list[FetchResult]], FetchResponse]
+
+
+class ParkedFetch(DelayedFetch[FetchTarget]):
+    """The wait for min_bytes (B). A session's fetch checks the targets that are pending at the time."""
+
+    def __init__(
+        self, fetches: Fetches, params: FetchParams, context: FetchContext, on_response: Callable[[], None]
+    ) -> None:
+        super().__init__(
+            params.max_wait_ms,
+            params.min_bytes,
+            () if context.session is not None else tuple(context.wanted.values()),
+            partial(fetches.reader.progress, params),
+            on_response,
+            fetches.expirations,
+            params.is_from_follower,
+        )
+        self._session = context.session
+
+    def try_complete(self) -> bool:
+        if self._session is not None:
+            self.targets = tuple(self._session.pending)
+        return super().try_complete()
+
+    def on_complete(self) -> None:
+        if self._session is not None:
+            self._session.parked -= 1
+        super().on_complete()
+
+    def abandon(self) -> bool:
+        if not super().abandon():
+            return False
+        if self._session is not None:
+            self._session.parked -= 1
+        return True
+
+
+class RunningFetch:
+    """`respond` makes the response from the results, once."""
+
+    __slots__ = ("_again", "_context", "_fetches", "_may_block", "_may_wait", "_params", "_pending", "_respond")
+
+    def __init__(self, fetches: Fetches, params: FetchParams, context: FetchContext, respond: Respond) -> None:
+        self._fetches = fetches
+        self._params = params
+        self._context = context
+        self._respond = respond
+        self._pending: PendingResponse | None = None
+        self._may_wait = True
+        """Whether too little data is no answer yet: it has not been parked."""
+        self._again = False
+        self._may_block = False
+        """See FetchRead."""
+
+    def begin(self) -> FetchResponse | PendingResponse:
+        """Returns the response if it is available now."""
+        targets = self._context.targets()
+        read: FetchRead | None = None
+        if len(targets) <= TARGETS_AT_ONCE:
+            read = self._read(targets)
+            if self._is_enough(read):
+                return self._response(read)
+        session = self._context.session
+        pending = self._pending = PendingResponse(
+            holds=Holds.NOTHING if session is None else Holds.SAME_API,
+            is_long=len(self._context.wanted) > ITEMS_PER_STEP,
+        )
+        if read is None:
+            self._read_in_steps(targets)
+        else:
+            self._was_read(read)
+        return pending
+
+    def _read(self, targets: Collection[FetchTarget]) -> FetchRead:
+        read = FetchRead(self._params, self._again, self._may_block)
+        self._fetches.reader.read(read, targets)
+        return read
+
+    def _read_in_steps(self, targets: Collection[FetchTarget]) -> None:
+        background = self._fetches.background
+        background.spawn(read_in_turns(self._steps(targets), background.turns, self._was_read), "long fetch")
+
+    def _steps(self, targets: Collection[FetchTarget]) -> Steps[FetchRead]:
+        """Reads each target in one piece; the others may change meanwhile."""
+        read = FetchRead(self._params, self._again, self._may_block)
+        rest = iter(targets)
+        while some := list(islice(rest, TARGETS_PER_STEP)):
+            self._fetches.reader.read(read, some)
+            yield
+        return read
+
+    def _is_enough(self, read: FetchRead) -> bool:
+        if read.cold:
+            return False
+        if not self._may_wait or read.answer_now:
+            return True
+        params = self._params
+        return params.max_wait_ms <= 0 or read.size >= params.min_bytes or not self._context.wanted
+
+    def _response(self, read: FetchRead) -> FetchResponse:
+        for target, data in read.results:
+            if data.records and target.hosted is not None:
+                target.hosted.stats.bytes_out += len(data.records)
+        return self._respond(read.results)
+
+    def _was_read(self, read: FetchRead) -> None:
+        pending = self._pending
+        assert pending is not None
+        if pending.settled:
+            return  # the client has disconnected
+        if self._is_enough(read):
+            pending.complete(self._response(read))
+        elif read.cold:
+            self._fetches.cold_reads += 1
+            background = self._fetches.background
+            background.spawn(read_from_disk(read.cold, background, self._on_disk_read), "cold read")
+        else:
+            self._park(pending)
+
+    def _park(self, pending: PendingResponse) -> None:
+        fetches, session = self._fetches, self._context.session
+        operation = ParkedFetch(fetches, self._params, self._context, self._woken)
+        keys: tuple[Hashable, ...]
+        if session is None:
+            keys = tuple([target.topic_partition for target in self._context.wanted.values()])
+        else:
+            keys = (session,)
+            session.parked += 1
+            session.settle()
+        fetches.wakeups.fetch.try_complete_else_watch(operation, keys)
+        pending.when_abandoned(operation.abandon)
+
+    def _woken(self) -> None:
+        self._may_wait = False
+        self._again = True
+        self._may_block = False
+        self._go_on()
+
+    def _on_disk_read(self) -> None:
+        self._again = True
+        self._may_block = True
+        self._go_on()
+
+    def _go_on(self) -> None:
+        assert self._pending is not None
+        if self._pending.settled:
+            return  # the client has disconnected
+        targets = self._context.targets()
+        if len(targets) > TARGETS_AT_ONCE:
+            self._read_in_steps(targets)
+        else:
+            self._was_read(self._read(targets))
