@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
@@ -33,6 +33,10 @@ class Turns:
                     value: T = end.value
                     return value
                 await asyncio.sleep(0)
+
+    async def take_then(self, steps: Steps[T], then: Callable[[T], object]) -> None:
+        """Runs the steps and calls `then` with their value: for callers without coroutines, which are compiled."""
+        then(await self.take(steps))
 
     @asynccontextmanager
     async def room_for(self, size: int) -> AsyncIterator[None]:

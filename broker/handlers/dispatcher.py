@@ -26,13 +26,13 @@ import structlog
 from odradek.broker.background.background import Background
 from odradek.broker.background.stepwise import Steps, finished, let_go
 from odradek.broker.handlers.answer_size import AnswerTooLarge
-from odradek.broker.handlers.answered_later import answered_in_steps, answered_later
 from odradek.broker.handlers.api_row import ApiRow, ApiTable, HandlerKind
 from odradek.broker.handlers.handlers import Handlers
 from odradek.broker.handlers.item_faults import item_faults
 from odradek.broker.handlers.long_requests import LongRequests
 from odradek.broker.handlers.route import Route
 from odradek.broker.logging.client_warnings import ClientWarnings
+from odradek.broker.requests.answered_later import answered_in_steps, answered_later
 from odradek.broker.requests.parked_answer import ParkedAnswer, Part
 from odradek.broker.requests.request_bound import LARGE_FRAME_BYTES, RequestBound
 from odradek.broker.requests.request_context import (

@@ -31,7 +31,6 @@ from odradek.broker.background.turns import Turns
 from odradek.broker.controller.active_controller import ActiveController, NoController
 from odradek.broker.controller.topic_planner import NewTopic
 from odradek.broker.coordinator.internal_topics import InternalTopics
-from odradek.broker.handlers.answered_later import answered_later
 from odradek.broker.handlers.authorized_operations import ALL_ON_CLUSTER, ALL_ON_TOPIC, NOT_ASKED
 from odradek.broker.metadata.metadata_cache import (
     INTERNAL_TOPICS,
@@ -42,6 +41,7 @@ from odradek.broker.metadata.metadata_cache import (
     TopicMetadata,
 )
 from odradek.broker.metadata.topic_names import topic_name_fault
+from odradek.broker.requests.answered_later import answered_later
 from odradek.broker.requests.request_bound import MAX_PARTITIONS_PER_REQUEST
 from odradek.broker.requests.request_context import RequestContext
 from odradek.broker.settings.config import BrokerConfig

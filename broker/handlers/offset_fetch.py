@@ -20,8 +20,8 @@ from odradek.broker.coordinator.group.coordinator import GroupCoordinator
 from odradek.broker.coordinator.group.offsets import OffsetsOfGroup
 from odradek.broker.coordinator.group.zookeeper_offsets import ZooKeeperOffsets
 from odradek.broker.handlers.answer_size import AnswerSize, AnswerTooLarge
-from odradek.broker.handlers.answered_later import answered_later
 from odradek.broker.metadata.metadata_cache import MetadataCache
+from odradek.broker.requests.answered_later import answered_later
 from odradek.broker.requests.request_context import RequestContext
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.offsets import OffsetFetchRequest, OffsetFetchResponse

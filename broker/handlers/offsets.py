@@ -25,12 +25,12 @@ from odradek.broker.coordinator.group.offset_commits import (
 from odradek.broker.coordinator.group.offset_records import NO_TIMESTAMP, CommittedOffset
 from odradek.broker.coordinator.group.offset_removal import check_may_delete, keeps, remove_offsets
 from odradek.broker.coordinator.group.zookeeper_offsets import ZooKeeperOffsets
-from odradek.broker.handlers.answered_later import answered_later
 from odradek.broker.handlers.offset_commit_response_builder import OffsetCommitResponseBuilder
-from odradek.broker.handlers.once_verified import once_verified
 from odradek.broker.handlers.zookeeper_commits import commit_to_zookeeper
 from odradek.broker.metadata.metadata_cache import GROUP_TOPIC, MetadataCache
+from odradek.broker.replica.leader.once_verified import once_verified
 from odradek.broker.replica.leader.verification import Question, TransactionVerification
+from odradek.broker.requests.answered_later import answered_later
 from odradek.broker.requests.request_context import Holds, PendingResponse, RequestContext
 from odradek.broker.settings.config import BrokerConfig
 from odradek.protocol.errors import ErrorCode, ProtocolError

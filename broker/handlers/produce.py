@@ -9,34 +9,22 @@ KafkaApis.handleProduceRequest)
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any
-
 from odradek.broker.background.tasks import Spawn
-from odradek.broker.handlers.answered_later import answered_later
 from odradek.broker.handlers.current_leaders import CurrentLeaders
-from odradek.broker.handlers.once_verified import once_verified
 from odradek.broker.metadata.metadata_cache import MetadataCache
 from odradek.broker.replica.leader.append_result import PartitionAppendResult
-from odradek.broker.replica.leader.appends import UnfinishedAppends
-from odradek.broker.replica.leader.verification import Question
+from odradek.broker.replica.leader.appends import AppendResults
+from odradek.broker.replica.leader.running_produce import Producing, RunningProduce
 from odradek.broker.replica.replica_manager import ReplicaManager
-from odradek.broker.requests.pending_response import Holds, PendingResponse
+from odradek.broker.requests.pending_response import PendingResponse
 from odradek.broker.requests.request_context import CloseConnection, RequestContext
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.produce import ProduceRequest, ProduceResponse
 from odradek.protocol.records import has_transactional_batch
 from odradek.protocol.topic_partition import TopicPartition
 
-if TYPE_CHECKING:
-    from odradek.broker.replica.leader.appends import AppendResults
-    from odradek.purgatory import DelayedProduce
-
-ADMIN_CLIENT_ID = "__admin_client"
-"""Only clients with this id may write to internal topics."""
 FIRST_VERSION_WITH_STORAGE_ERROR = 4
 FIRST_VERSION_WITH_LEADERS = 10
-FIRST_VERSION_WITH_ABORTABLE = 11
 
 _TopicResponse = ProduceResponse.TopicProduceResponse
 _PartitionResponse = ProduceResponse.PartitionProduceResponse
@@ -48,102 +36,24 @@ class ProduceHandler:
     def __init__(
         self, replica_manager: ReplicaManager, metadata: MetadataCache, leaders: CurrentLeaders, spawn: Spawn
     ) -> None:
-        self._replica_manager = replica_manager
         self._metadata = metadata
         self._leaders = leaders
-        self._spawn = spawn
+        self._producing = Producing(
+            replica_manager.appends,
+            replica_manager.verification,
+            spawn,
+            replica_manager.large_appends.finish,
+            self._respond,
+        )
 
     def produce(self, request: ProduceRequest, context: RequestContext) -> ProduceResponse | PendingResponse | None:
-        """Appends, and completes at once (acks 0 and 1) or when the batches are replicated (acks all).
-
-        Appends that take too long for one turn of the event loop continue in further turns. They hold back later
-        requests of the connection.
-        """
+        """Appends, and completes at once (acks 0 and 1) or when the batches are replicated (acks all)."""
         entries, refused = self._entries(request)
-        transactional_id = request.transactional_id
-        if transactional_id is not None:
-            question = self._replica_manager.verification.question(transactional_id, entries)
-            if question is not None:
-                return self._append_once_verified(request, entries, refused, question, context)
-            refused |= self._verified(transactional_id, entries, context)
-        elif any(map(has_transactional_batch, entries.values())):
+        if request.transactional_id is None and any(map(has_transactional_batch, entries.values())):
             if request.acks == 0:
                 raise CloseConnection("transactional batch without transactional id", acks=0)
             raise ProtocolError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-        pending = PendingResponse()
-        outcome = self._append(request, entries, refused, context, pending)
-        if isinstance(outcome, UnfinishedAppends):
-            finishing = self._finish(outcome, transactional_id, refused, context)
-            return answered_later(finishing, context, self._spawn, Holds.EVERYTHING)
-        return self._answer(outcome, request.acks, refused, context, pending)
-
-    def _append_once_verified(
-        self,
-        request: ProduceRequest,
-        entries: dict[TopicPartition, bytes],
-        refused: AppendResults,
-        question: Question,
-        context: RequestContext,
-    ) -> PendingResponse:
-        """Asks the transaction coordinator on another broker first. Later Produce requests of the connection wait."""
-
-        def append() -> Any:
-            verified = refused | self._verified(question.transactional_id, entries, context, question)
-            pending = PendingResponse()
-            outcome = self._append(request, entries, verified, context, pending)
-            if isinstance(outcome, UnfinishedAppends):
-                entries.clear()  # the appends free the batches one by one
-                request.topic_data = []
-                return self._finish(outcome, question.transactional_id, verified, context, question)
-            return self._answer(outcome, request.acks, verified, context, pending)
-
-        asking = once_verified(self._replica_manager.verification, question, append)
-        return answered_later(asking, context, self._spawn, Holds.SAME_API)
-
-    def _append(
-        self,
-        request: ProduceRequest,
-        entries: dict[TopicPartition, bytes],
-        refused: AppendResults,
-        context: RequestContext,
-        pending: PendingResponse,
-    ) -> AppendResults | DelayedProduce | UnfinishedAppends:
-        return self._replica_manager.append_records(
-            request.timeout_ms,
-            request.acks,
-            entries,
-            context.api_version,
-            lambda results: pending.complete(self._response(results | refused, context)),
-            internal_topics_allowed=context.client_id == ADMIN_CLIENT_ID,
-        )
-
-    def _finish(
-        self,
-        unfinished: UnfinishedAppends,
-        transactional_id: str | None,
-        refused: AppendResults,
-        context: RequestContext,
-        question: Question | None = None,
-    ) -> Coroutine[Any, Any, ProduceResponse | PendingResponse | None]:
-        """Appends the rest of a large request in further turns."""
-        replica_manager = self._replica_manager
-
-        def refusal(key: TopicPartition, records: bytes) -> PartitionAppendResult | None:
-            if transactional_id is None:
-                return None
-            return self._verified(transactional_id, {key: records}, context, question).get(key)
-
-        def answer(results: AppendResults) -> ProduceResponse | PendingResponse | None:
-            pending = PendingResponse()
-            outcome = replica_manager.appends.await_all(
-                unfinished.timeout_ms,
-                unfinished.acks,
-                results,
-                lambda results: pending.complete(self._response(results | refused, context)),
-            )
-            return self._answer(outcome, unfinished.acks, refused, context, pending)
-
-        return replica_manager.large_appends.finish(unfinished, refusal, answer)
+        return RunningProduce(self._producing, request, context, entries, refused).begin()
 
     def _entries(self, request: ProduceRequest) -> tuple[dict[TopicPartition, bytes], AppendResults]:
         """Returns the batches by partition, and the partitions refused outright: with null records or named twice."""
@@ -169,42 +79,14 @@ class ProduceHandler:
             entries.pop(key, None)
         return entries, refused
 
-    def _verified(
-        self,
-        transactional_id: str,
-        entries: dict[TopicPartition, bytes],
-        context: RequestContext,
-        question: Question | None = None,
-    ) -> AppendResults:
-        """Removes the batches that belong to no open transaction from the entries; returns their errors."""
-        refused = self._replica_manager.verification.refused(
-            transactional_id, entries, question, knows_abortable=context.api_version >= FIRST_VERSION_WITH_ABORTABLE
-        )
-        for key in refused:
-            del entries[key]
-        return refused
-
-    def _answer(
-        self,
-        outcome: AppendResults | DelayedProduce,
-        acks: int,
-        refused: AppendResults,
-        context: RequestContext,
-        pending: PendingResponse,
-    ) -> ProduceResponse | PendingResponse | None:
-        """Returns the response, or `pending`, which a parked operation completes."""
-        if not isinstance(outcome, dict):
-            if pending.settled:  # acks=all, and the high watermark is already high enough
-                answer: ProduceResponse = pending.result()
-                return answer
-            pending.when_abandoned(outcome.abandon)
-            return pending
-        if refused:
-            outcome |= refused
-        if acks == 0:
-            _close_if_failed(outcome)
+    def _respond(self, produce: RunningProduce) -> ProduceResponse | None:
+        results = produce.results
+        if produce.refused:
+            results |= produce.refused
+        if produce.acks == 0:
+            _close_if_failed(results)
             return None
-        return self._response(outcome, context)
+        return self._response(results, produce.context)
 
     def _response(self, results: AppendResults, context: RequestContext) -> ProduceResponse:
         response = produce_response(results, context.api_version)

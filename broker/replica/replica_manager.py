@@ -1,7 +1,7 @@
 """The replica manager: the partitions on this broker and the operations on them.
 
-It finds the partition, lets it decide, and notifies waiting operations. The operations are in other modules: appends.py
-and large_appends.py (Produce), transaction_markers.py (WriteTxnMarkers), running_fetch.py (Fetch), deletions.py
+It finds the partition, lets it decide, and notifies waiting operations. The operations are in other modules:
+running_produce.py (Produce), transaction_markers.py (WriteTxnMarkers), running_fetch.py (Fetch), deletions.py
 (DeleteRecords), partition_offsets.py (ListOffsets), flush_scheduler.py (fsync), log_dir_moves.py (AlterReplicaLogDirs),
 isr_proposals.py (proposals of ISRs to the controller). Operations on several partitions return a result for each; the
 failure of one partition is a value. Operations on one partition raise ProtocolError.
@@ -149,7 +149,6 @@ class ReplicaManager:
             bytes_per_second=live.move_bytes_per_second,
         )
         self.verification = TransactionVerification(self.partitions, clock, is_enabled=live.verifies_transactions)
-        self.append_records = self.appends.append
         self.append_end_transaction_marker = TransactionMarkers(
             self.appends, clock, self._leadership_listeners, self.verification.marker_written
         ).append

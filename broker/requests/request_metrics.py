@@ -38,7 +38,17 @@ class RequestMetrics:
     `times` are counts by `time_bucket`. A request without a response (acks=0) is counted when it has been handled.
     """
 
-    __slots__ = ("_find_errors", "_response_class", "api", "errors", "requests", "times", "total_time_ms", "version")
+    __slots__ = (
+        "_find_errors",
+        "_find_errors_in_steps",
+        "_response_class",
+        "api",
+        "errors",
+        "requests",
+        "times",
+        "total_time_ms",
+        "version",
+    )
 
     def __init__(self, api: str, version: int, response: type[Message], find_errors: ErrorFinder) -> None:
         self.api = api
@@ -49,6 +59,7 @@ class RequestMetrics:
         self.errors: dict[int, int] = {0: 0}
         self._response_class = response
         self._find_errors = find_errors
+        self._find_errors_in_steps: Any = None
 
     def answered(self, response: Any, elapsed_ms: int) -> bool:
         """Counts a finished request that took `elapsed_ms`. `response` is None if there is none.
@@ -64,8 +75,9 @@ class RequestMetrics:
     def answered_at_length(self, response: Any, elapsed_ms: int) -> Generator[None, None, bool]:
         """Like `answered`, but in steps, for long responses."""
         self._count(elapsed_ms)
-        finding = error_finder(self._response_class, in_steps=True)(response, self.errors)
-        found: bool = yield from finding
+        if self._find_errors_in_steps is None:
+            self._find_errors_in_steps = error_finder(self._response_class, in_steps=True)
+        found: bool = yield from self._find_errors_in_steps(response, self.errors)
         if not found:
             self.errors[0] += 1
         return found

@@ -68,7 +68,7 @@ async def test_isrs_shrink_and_expand_at_the_configured_lag_and_are_counted(monk
         broker.metadata.put_broker(BrokerInfo(broker.broker_id + 1, {}))
         replicas = (broker.broker_id, broker.broker_id + 1)
         partition.make_leader(later(partition, broker.broker_id, replicas, replicas))
-        manager.append_records(1000, 1, {T0: build_batch([Record(value=b"x")])}, 9, lambda _: None)
+        manager.appends.append_one(T0, build_batch([Record(value=b"x")]), 1, 9)
         assert partition.log.high_watermark == 0
 
         clock.advance(66_666)

@@ -21,7 +21,7 @@ async def fill(broker: Broker, batches: int, config: Mapping[str, str] = NOTHING
     await broker.controller.topics.create([NewTopic("t", 1, 1, configs=config)], timeout_ms=10_000)
     for number in range(batches):
         batch = build_batch([Record(value=b"x" * 900, timestamp=timestamp, key=b"%d" % number)])
-        broker.replica_manager.append_records(1000, 1, {T0: batch}, 9, lambda _: None)
+        broker.replica_manager.appends.append_one(T0, batch, 1, 9)
     broker.completions.drain()
 
 

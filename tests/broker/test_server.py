@@ -63,8 +63,10 @@ class RawClient:
         await close(self.writer)
 
 
-def produce(topic: str, value: bytes = b"value", acks: int = -1) -> ProduceRequest:
-    data = ProduceRequest.PartitionProduceData(index=0, records=build_batch([Record(value=value)]))
+def produce(topic: str, value: bytes | None = b"value", acks: int = -1) -> ProduceRequest:
+    """`value`: None sends null records."""
+    records = None if value is None else build_batch([Record(value=value)])
+    data = ProduceRequest.PartitionProduceData(index=0, records=records)
     return ProduceRequest(
         acks=acks, timeout_ms=5000, topic_data=[ProduceRequest.TopicProduceData(name=topic, partition_data=[data])]
     )
@@ -159,16 +161,18 @@ async def test_a_parked_fetch_does_not_delay_later_requests() -> None:
         await client.close()
 
 
-async def test_an_unexpected_error_is_answered_with_minus_one_and_the_connection_stays() -> None:
+async def test_an_unexpected_error_is_answered_with_minus_one_and_the_connection_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async with in_process_broker() as broker:
 
         def broken(*_: Any, **__: Any) -> Any:
             raise ZeroDivisionError("a fault of ours")
 
-        broker.replica_manager.append_records = broken
+        monkeypatch.setattr(broker.metadata, "contains", broken)
         client = await RawClient.connect(broker.bootstrap)
         with structlog.testing.capture_logs() as logs:
-            answer: ProduceResponse = await client.ask(produce("t"), 9)
+            answer: ProduceResponse = await client.ask(produce("t", None), 9)
         assert answer.responses[0].name == "t"
         assert answer.responses[0].partition_responses[0].error_code == -1
         [line] = [entry for entry in logs if entry["log_level"] == "error"]

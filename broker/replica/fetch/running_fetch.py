@@ -20,7 +20,7 @@ from functools import partial
 from itertools import islice
 
 from odradek.broker.background.stepwise import ITEMS_PER_STEP, Steps
-from odradek.broker.replica.fetch.cold_reads import read_from_disk, read_in_turns
+from odradek.broker.replica.fetch.cold_reads import read_from_disk
 from odradek.broker.replica.fetch.fetch_context import FetchContext
 from odradek.broker.replica.fetch.fetch_params import FetchParams
 from odradek.broker.replica.fetch.fetch_session import FetchResult, FetchTarget
@@ -115,7 +115,7 @@ class RunningFetch:
 
     def _read_in_steps(self, targets: Collection[FetchTarget]) -> None:
         background = self._fetches.background
-        background.spawn(read_in_turns(self._steps(targets), background.turns, self._was_read), "long fetch")
+        background.spawn(background.turns.take_then(self._steps(targets), self._was_read), "long fetch")
 
     def _steps(self, targets: Collection[FetchTarget]) -> Steps[FetchRead]:
         """Reads each target in one piece; the others may change meanwhile."""

@@ -1,19 +1,16 @@
-"""Produce requests: append to each partition, then respond, or wait until the append is as safe as acks requires.
+"""Appends single batches as the leader, and waits until they are as safe as acks requires.
 
-acks=0 and acks=1 are answered as soon as the leader has appended; acks=all when the high watermark has passed the
-batch. If `flush.messages` requires the append on disk, acks=1 waits for the flushed offset; acks=all does so implicitly
-(partition.py, D). Partitions fail independently; each has its own result. Batches that take longer than one turn of the
-event loop are left to large_appends.py.
+The batches are those of clients (running_produce.py, which says when acks is satisfied, and large_appends.py) and of
+this broker's coordinators.
 
 Source: Kafka's ReplicaManager.appendRecords.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from odradek.broker.metadata.metadata_cache import INTERNAL_TOPICS
 from odradek.broker.replica.leader.append_result import UNKNOWN, PartitionAppendResult
 from odradek.broker.replica.partition.flush_scheduler import FlushScheduler
 from odradek.broker.replica.partition.hosted_partitions import HostedPartitions
@@ -49,30 +46,6 @@ _WITHOUT_LOG_START_OFFSET = frozenset(
 )
 
 
-class UnfinishedAppends:
-    """The batches that do not fit one turn of the event loop: `entries`, in their order. `results` are those of the
-    batches before them; `allowance` is the rest of the request's allowance.
-    """
-
-    __slots__ = ("acks", "allowance", "api_version", "entries", "results", "timeout_ms")
-
-    def __init__(
-        self,
-        timeout_ms: int,
-        acks: int,
-        api_version: int,
-        entries: dict[TopicPartition, bytes],
-        results: AppendResults,
-        allowance: AppendAllowance,
-    ) -> None:
-        self.timeout_ms = timeout_ms
-        self.acks = acks
-        self.api_version = api_version
-        self.entries = entries
-        self.results = results
-        self.allowance = allowance
-
-
 class Appends:
     """`max_inflated_bytes`: the maximum decompressed size of all batches of one request together. `on_log_failed` is
     called when a log could not be written.
@@ -86,63 +59,19 @@ class Appends:
         max_inflated_bytes: int,
         on_log_failed: Callable[[Partition], None],
     ) -> None:
-        self._partitions = partitions
+        self.partitions = partitions
         self._wakeups = wakeups
         self._flusher = flusher
-        self._max_inflated_bytes = max_inflated_bytes
+        self.max_inflated_bytes = max_inflated_bytes
         self._on_log_failed = on_log_failed
         self.expirations: PartitionExpirations = PartitionExpirations()
 
-    def append(
-        self,
-        timeout_ms: int,
-        acks: int,
-        entries: Mapping[TopicPartition, bytes],
-        api_version: int,
-        on_response: OnAppended,
-        *,
-        internal_topics_allowed: bool = False,
-    ) -> AppendResults | DelayedProduce | UnfinishedAppends:
-        """Returns the results if they are available now; or the parked operation, which calls `on_response` once
-        (possibly before this method returns); or the batches to append in further turns, before `await_all`.
-        """
-        if acks not in VALID_ACKS:
-            return {key: PartitionAppendResult(ErrorCode.INVALID_REQUIRED_ACKS) for key in entries}
-        allowance = AppendAllowance(self._max_inflated_bytes)
-        results: AppendResults = {}
-        unfinished: dict[TopicPartition, bytes] | None = None
-        for key, records in entries.items():
-            if key.topic in INTERNAL_TOPICS and not internal_topics_allowed and key in self._partitions:
-                results[key] = PartitionAppendResult(ErrorCode.INVALID_TOPIC_EXCEPTION)
-                continue
-            if unfinished is not None:
-                unfinished[key] = records
-                continue
-            try:
-                results[key] = self.append_one(key, records, acks, api_version, allowance=allowance)
-            except TooMuchForOneTurn:
-                unfinished = {key: records}
-        if unfinished is not None:
-            return UnfinishedAppends(timeout_ms, acks, api_version, unfinished, results, allowance)
-        return self.await_all(timeout_ms, acks, results, on_response)
-
-    def await_all(
-        self, timeout_ms: int, acks: int, results: AppendResults, on_response: OnAppended
-    ) -> AppendResults | DelayedProduce:
-        """Returns the results if none of them has to wait, otherwise the parked operation."""
-        for result in results.values():
-            if result.error is ErrorCode.NONE and (acks == ACKS_ALL or (acks == 1 and result.flush_required)):
-                if self._all_safe(results, acks):
-                    return results
-                return self._park(timeout_ms, acks, results, on_response)
-        return results
-
-    def _all_safe(self, results: AppendResults, acks: int) -> bool:
-        """Whether all successful appends are already as safe as acks requires."""
+    def must_wait(self, results: AppendResults, acks: int) -> bool:
+        """Whether a successful append is not yet as safe as acks requires."""
         for key, result in results.items():
             if result.error is ErrorCode.NONE and not self.is_safe(key, result, acks):
-                return False
-        return True
+                return True
+        return False
 
     def append_as_coordinator(
         self,
@@ -168,7 +97,7 @@ class Appends:
         if self.is_safe(key, result, acks):
             on_settled(ErrorCode.NONE)
             return
-        self._park(timeout_ms, acks, {key: result}, lambda results: on_settled(results[key].error))
+        self.park(timeout_ms, acks, {key: result}, lambda results: on_settled(results[key].error))
 
     def is_safe(self, key: TopicPartition, result: PartitionAppendResult, acks: int = ACKS_ALL) -> bool:
         """Whether a successful append is already as safe as acks requires. On a single node it nearly always is."""
@@ -191,7 +120,7 @@ class Appends:
         if allowance is not None and allowance.is_used_up:
             raise TooMuchForOneTurn
         try:
-            partition = self._partitions.find(key)
+            partition = self.partitions.find(key)
             stats = partition.stats
             stats.produce_requests += 1
             log = partition.log
@@ -226,11 +155,11 @@ class Appends:
         """The result of a refused batch."""
         log_start_offset = -1
         if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
-            failed = self._partitions.get(key)
+            failed = self.partitions.get(key)
             if failed is not None:
                 self._on_log_failed(failed)
         if error.code not in _WITHOUT_LOG_START_OFFSET and not isinstance(error, UnfitRecords):
-            partition = self._partitions.get(key)
+            partition = self.partitions.get(key)
             if partition is not None:
                 partition.stats.failed_produce_requests += 1
                 log_start_offset = partition.log.log_start_offset
@@ -241,7 +170,9 @@ class Appends:
             error_message=error.error_message,
         )
 
-    def _park(self, timeout_ms: int, acks: int, results: AppendResults, on_response: OnAppended) -> DelayedProduce:
+    def park(self, timeout_ms: int, acks: int, results: AppendResults, on_response: OnAppended) -> DelayedProduce:
+        """Waits until all are safe or have failed. Calls `on_response` once, possibly before returning."""
+
         def answer(statuses: dict[TopicPartition, ProducePartitionStatus]) -> None:
             for key, status in statuses.items():
                 results[key].error = status.error
@@ -263,7 +194,7 @@ class Appends:
         again.
         """
         try:
-            partition = self._partitions.find(key)
+            partition = self.partitions.find(key)
         except ProtocolError as error:
             return False, error.code
         if result.leadership != partition.leadership and result.leadership != UNKNOWN:

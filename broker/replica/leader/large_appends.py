@@ -17,13 +17,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from odradek.broker.background.stepwise import Steps
 from odradek.broker.background.tasks import ThreadsAndTurns
 from odradek.broker.replica.leader.append_result import PartitionAppendResult
-from odradek.broker.replica.leader.appends import AppendResults, Appends, UnfinishedAppends
+from odradek.broker.replica.leader.appends import Appends
+from odradek.broker.replica.leader.running_produce import Outcome, RunningProduce
 from odradek.broker.replica.partition.hosted_partitions import HostedPartitions
 from odradek.protocol.append_allowance import EVERYTHING, TURN_RECORDS, AppendAllowance, TooMuchForOneTurn
 from odradek.protocol.compression import Scratch
@@ -38,9 +38,6 @@ if TYPE_CHECKING:
     from odradek.storage.log_config import LogConfig
 
 SCRATCH_KEPT_S = 10
-R = TypeVar("R")
-Refusal = Callable[[TopicPartition, bytes], PartitionAppendResult | None]
-"""Returns why a batch may not be appended now, regardless of its records; None if it may."""
 
 
 class LargeAppends:
@@ -53,22 +50,20 @@ class LargeAppends:
         self._scratch = Scratch()
         self._giving_back: asyncio.TimerHandle | None = None
 
-    async def finish(self, request: UnfinishedAppends, refusal: Refusal, then: Callable[[AppendResults], R]) -> R:
-        """Appends one batch after the other and frees their bytes. Returns the result of `then`, which receives the
-        results of all partitions.
-        """
+    async def finish(self, request: RunningProduce) -> Outcome:
+        """Appends one batch after the other, frees their bytes, and ends the request."""
         entries = request.entries
         is_large = request.allowance.is_untouched
         while entries:
             if not is_large:
-                await self._background.turns.take(self._append_small_ones(request, refusal))
+                await self._background.turns.take(self._append_small_ones(request))
                 is_large = request.allowance.is_untouched
             else:
-                await self._append_large_one(request, refusal)
+                await self._append_large_one(request)
                 is_large = False
-        return then(request.results)
+        return request.end()
 
-    def _append_small_ones(self, request: UnfinishedAppends, refusal: Refusal) -> Steps[None]:
+    def _append_small_ones(self, request: RunningProduce) -> Steps[None]:
         """Appends the batches that fit the next turn. If its allowance is untouched afterwards, the first remaining
         batch needs more than one turn.
         """
@@ -77,14 +72,14 @@ class LargeAppends:
         for key in list(request.entries):
             records = request.entries[key]
             try:
-                request.results[key] = refusal(key, records) or self._appends.append_one(
+                request.results[key] = request.refusal(key, records) or self._appends.append_one(
                     key, records, request.acks, request.api_version, allowance=request.allowance
                 )
             except TooMuchForOneTurn:
                 return
             del request.entries[key]
 
-    async def _append_large_one(self, request: UnfinishedAppends, refusal: Refusal) -> None:
+    async def _append_large_one(self, request: RunningProduce) -> None:
         """Appends the first batch. If another batch is being written to the partition, only waits for it."""
         key = next(iter(request.entries))
         if self._is_being_written(key):
@@ -93,12 +88,12 @@ class LargeAppends:
         records = request.entries.pop(key)
         async with self._one_batch:
             try:
-                request.results[key] = await self._append_large(key, records, request, refusal)
+                request.results[key] = await self._append_large(key, records, request)
             except ProtocolError as error:
                 request.results[key] = self._appends.failed(key, error)
 
     async def _append_large(
-        self, key: TopicPartition, records: bytes, request: UnfinishedAppends, refusal: Refusal
+        self, key: TopicPartition, records: bytes, request: RunningProduce
     ) -> PartitionAppendResult:
         """Validates and appends one batch. Raises ProtocolError."""
         while True:
@@ -112,7 +107,7 @@ class LargeAppends:
                 try:
                     await self._background.turns.take(self._write_ahead(partition, batch))
                     if self._is_as_before(key, log, config):
-                        return refusal(key, records) or self._appends.append_one(
+                        return request.refusal(key, records) or self._appends.append_one(
                             key, batch, request.acks, request.api_version
                         )
                 finally:

@@ -33,7 +33,6 @@ from odradek.protocol.wire_codes import (
     LeaderAndIsrType,
     SecurityProtocol,
 )
-from odradek.purgatory import DelayedProduce
 from odradek.storage.checkpoint import read_partition_metadata
 from odradek.storage.files import OsFiles
 from odradek.timer import SystemClock
@@ -476,8 +475,8 @@ async def test_an_append_that_waits_fails_although_the_broker_leads_again_at_onc
     answers: list[ErrorCode] = []
     assert await controlled.lead(1) is ErrorCode.NONE
     batch = build_batch([Record(0, 1, None, b"v")])
-    waiting = manager.append_records(30_000, -1, {T0: batch}, 9, lambda results: answers.append(results[T0].error))
-    assert isinstance(waiting, DelayedProduce)
+    manager.appends.await_acks(T0, manager.appends.append_one(T0, batch, -1, 9), answers.append, 30_000)
+    assert manager.produce_purgatory.delayed == 1
     await asyncio.gather(
         controlled.lead(OTHER, leader_epoch=1, partition_epoch=1),
         controlled.lead(1, leader_epoch=2, partition_epoch=2, replicas=(1,)),

@@ -8,11 +8,11 @@ import pytest
 from kafka.protocol.broker_version_data import infer_broker_version_from_api_versions
 
 from odradek.broker.background.stepwise import finished
-from odradek.broker.handlers.answered_later import answered_later
 from odradek.broker.handlers.api_row import ApiRow
 from odradek.broker.handlers.api_table import api_table
 from odradek.broker.handlers.version_history import VERSION_HISTORY
 from odradek.broker.peers.inter_broker_protocol import INTER_BROKER_VERSIONS
+from odradek.broker.requests.answered_later import answered_later
 from odradek.broker.requests.endpoint import Endpoint
 from odradek.broker.requests.request_context import ConnectionInfo, RequestContext
 from odradek.protocol.api_keys import ApiKey

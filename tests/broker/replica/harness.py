@@ -21,12 +21,16 @@ from odradek.broker.replica.fetch.fetch_session_cache import FetchSessionCache
 from odradek.broker.replica.fetch.running_fetch import RunningFetch
 from odradek.broker.replica.leader.append_result import PartitionAppendResult
 from odradek.broker.replica.leader.isr_proposals import SendAlterPartition
+from odradek.broker.replica.leader.running_produce import Producing, RunningProduce
 from odradek.broker.replica.log_dir_moves import UNLIMITED
 from odradek.broker.replica.partition.partition import Partition
 from odradek.broker.replica.replica_manager import ReplicaManager, ReplicaSettings
 from odradek.broker.replica.surroundings import ClusterAccess, LiveSettings
+from odradek.broker.requests.endpoint import Endpoint
 from odradek.broker.requests.pending_response import PendingResponse
+from odradek.broker.requests.request_context import ConnectionInfo, RequestContext
 from odradek.protocol.messages.fetch import FetchResponse
+from odradek.protocol.messages.produce import ProduceRequest
 from odradek.protocol.messages.replica_control import AlterPartitionRequest, AlterPartitionResponse
 from odradek.protocol.records import Record, build_batch
 from odradek.protocol.topic_partition import TopicPartition
@@ -253,18 +257,24 @@ class ReplicaHarness:
             size += total - length
         return self.batch(1, size)
 
-    def produce(
-        self, records: bytes | None = None, key: TopicPartition = T0, *, acks: int = 1, timeout_ms: int = 30_000
-    ) -> Produced:
+    def produce(self, records: bytes | None = None, key: TopicPartition = T0, **options: Any) -> Produced:
         """Requests one append, then runs a turn of the loop."""
+        return self.produce_each({key: self.batch() if records is None else records}, **options)
+
+    def produce_each(
+        self, entries: dict[TopicPartition, bytes], *, acks: int = 1, timeout_ms: int = 30_000, client_id: str = ""
+    ) -> Produced:
+        """Requests appends as the Produce handler does, then runs a turn of the loop."""
         produced = Produced()
-        outcome = self.manager.append_records(
-            timeout_ms, acks, {key: self.batch() if records is None else records}, 9, produced.take
+        producing = Producing(
+            self.manager.appends,
+            self.manager.verification,
+            self.threads.spawn,  # type: ignore[arg-type]
+            self.manager.large_appends.finish,
+            produced.respond,
         )
-        if isinstance(outcome, dict):
-            produced.take(outcome)
-        else:
-            produced.operation = outcome
+        request = ProduceRequest(acks=acks, timeout_ms=timeout_ms)
+        produced.begun(RunningProduce(producing, request, context_of(9, client_id), entries, {}).begin())
         self.turn()
         return produced
 
@@ -285,56 +295,73 @@ class ReplicaHarness:
         return fetched
 
 
-class Produced:
-    """A produce request, answered or waiting."""
+def context_of(version: int, client_id: str = "") -> RequestContext:
+    endpoint = Endpoint("REPLICATION", "PLAINTEXT", "", 0, None, 0)
+    return RequestContext(ConnectionInfo(endpoint), 0, version, 0, client_id, 0)
+
+
+class Asked:
+    """A request, answered or waiting."""
 
     def __init__(self) -> None:
-        self.results: dict[TopicPartition, PartitionAppendResult] | None = None
-        self.operation: Any = None
+        self.pending: PendingResponse | None = None
+        """If it did not complete at once."""
         self.answers = 0
+        self._response: Any = None
 
-    def take(self, results: dict[TopicPartition, PartitionAppendResult]) -> None:
-        self.results = results
-        self.answers += 1
+    def begun(self, outcome: Any) -> None:
+        if isinstance(outcome, PendingResponse):
+            self.pending = outcome
+        else:
+            self._response = outcome
 
     @property
     def is_answered(self) -> bool:
         return self.answers > 0
 
     @property
-    def result(self) -> PartitionAppendResult:
-        assert self.results is not None
+    def _answer(self) -> Any:
         assert self.answers == 1
+        return self._response if self.pending is None else self.pending.result()
+
+    def abandon(self) -> None:
+        """The client disconnects."""
+        assert self.pending is not None
+        self.pending.abandon()
+
+
+class Produced(Asked):
+    """A produce request; its response is the results."""
+
+    def respond(self, produce: RunningProduce) -> Any:
+        self.answers += 1
+        return produce.results
+
+    @property
+    def results(self) -> dict[TopicPartition, PartitionAppendResult]:
+        results: dict[TopicPartition, PartitionAppendResult] = self._answer
+        return results
+
+    @property
+    def result(self) -> PartitionAppendResult:
         (result,) = self.results.values()
         return result
 
 
-class Fetched:
-    """A fetch request, answered or waiting."""
+class Fetched(Asked):
+    """A fetch request."""
 
     def __init__(self, context: FetchContext) -> None:
+        super().__init__()
         self.context = context
-        self.pending = PendingResponse()
-        self.answers = 0
 
     def respond(self, results: list[FetchResult]) -> FetchResponse:
         self.answers += 1
         return self.context.answer(results)
 
-    def begun(self, outcome: FetchResponse | PendingResponse) -> None:
-        if isinstance(outcome, PendingResponse):
-            self.pending = outcome
-        else:
-            self.pending.complete(outcome)
-
-    @property
-    def is_answered(self) -> bool:
-        return self.answers > 0
-
     @property
     def response(self) -> FetchResponse:
-        assert self.answers == 1
-        response: FetchResponse = self.pending.result()
+        response: FetchResponse = self._answer
         return response
 
     @property

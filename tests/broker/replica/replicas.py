@@ -35,9 +35,8 @@ from odradek.broker.replica.partition.partition import Partition
 from odradek.broker.replica.partition.replication import Replication
 from odradek.broker.replica.replica_manager import ReplicaManager, ReplicaSettings
 from odradek.broker.replica.surroundings import ClusterAccess, LiveSettings
-from odradek.broker.requests.endpoint import Endpoint
 from odradek.broker.requests.request_bound import RequestBound
-from odradek.broker.requests.request_context import ConnectionInfo, PendingResponse, RequestContext
+from odradek.broker.requests.request_context import PendingResponse
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.compiler import decode, encode
 from odradek.protocol.errors import ErrorCode
@@ -52,7 +51,7 @@ from odradek.storage.log.log import Log
 from odradek.storage.log.truncation import Target
 from odradek.storage.log_config import LogConfig
 from odradek.timer import ManualClock, SystemTimer
-from tests.broker.replica.harness import ManualThreads, UnsyncedFiles, unreachable
+from tests.broker.replica.harness import ManualThreads, UnsyncedFiles, context_of, unreachable
 from tests.memory_files import ForgetfulFiles
 from tests.storage.small_logs import all_bytes, batch, truncate_in
 
@@ -183,9 +182,8 @@ class Replica:
 
     def produce(self, *values: bytes, key: TopicPartition = KEY, **options: Any) -> None:
         """Appends a batch as the leader, for a producer with acks=1."""
-        results = self.manager.append_records(1000, 1, {key: batch(*values, **options)}, 9, lambda results: None)
-        assert isinstance(results, dict)
-        assert results[key].error is ErrorCode.NONE, results[key]
+        result = self.manager.appends.append_one(key, batch(*values, **options), 1, 9)
+        assert result.error is ErrorCode.NONE, result
 
     def delete_records(self, offset: int) -> None:
         """Deletes the records before the offset, as the leader."""
@@ -257,11 +255,11 @@ class Replica:
         return sent
 
     def handle_fetch(self, request: FetchRequest) -> FetchResponse | PendingResponse:
-        return self._fetch.fetch(request, _context(FETCH_VERSION))
+        return self._fetch.fetch(request, context_of(FETCH_VERSION))
 
     def answer_list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
         received = decode(ListOffsetsRequest, LIST_OFFSETS_VERSION, encode(request, LIST_OFFSETS_VERSION))
-        response = finished(self._list_offsets.list_offsets(received, _context(LIST_OFFSETS_VERSION)))
+        response = finished(self._list_offsets.list_offsets(received, context_of(LIST_OFFSETS_VERSION)))
         return decode(ListOffsetsResponse, LIST_OFFSETS_VERSION, encode(response, LIST_OFFSETS_VERSION))
 
     # What is in the log
@@ -278,10 +276,6 @@ def _is_alive(broker_id: int) -> bool:
 
 def _propose(proposal: IsrProposal) -> None:
     raise AssertionError(proposal)
-
-
-def _context(version: int) -> RequestContext:
-    return RequestContext(ConnectionInfo(Endpoint("REPLICATION", "PLAINTEXT", "", 0, None, 0)), 0, version, 0, "", 0)
 
 
 def each_record_of(data: bytes) -> list[Any]:

@@ -221,7 +221,7 @@ class TestWaiting:
 
     def test_an_abandoned_fetch_leaves_the_session_usable(self, harness: ReplicaHarness, session: int) -> None:
         fetched = harness.fetch(session=(session, 1), max_wait_ms=500, min_bytes=1)
-        fetched.pending.abandon()
+        fetched.abandon()
         kept = harness.sessions.get(session)
         assert kept is not None
         assert kept.parked == 0

@@ -120,7 +120,7 @@ class TestWaiting:
     def test_an_abandoned_fetch_reads_nothing(self, harness: ReplicaHarness) -> None:
         harness.lead()
         fetched = harness.fetch(FetchTarget(T0, 0, MB), max_wait_ms=500, min_bytes=1)
-        fetched.pending.abandon()
+        fetched.abandon()
         harness.produce()
         harness.advance(500)
         assert not fetched.is_answered
@@ -288,7 +288,7 @@ class TestColdReads:
         harness.lead()
         harness.produce()
         fetched = harness.fetch(FetchTarget(T0, 0, MB), max_wait_ms=500, min_bytes=1)
-        fetched.pending.abandon()
+        fetched.abandon()
         harness.threads.run()
         assert not fetched.is_answered
 
@@ -300,7 +300,7 @@ class TestColdReads:
         fetched = harness.fetch(FetchTarget(T0, 0, MB), max_wait_ms=500, min_bytes=5000)
         harness.threads.run()
         assert harness.manager.fetch_purgatory.delayed == 1
-        fetched.pending.abandon()
+        fetched.abandon()
         assert harness.manager.fetch_purgatory.delayed == 0
 
     def test_no_more_is_read_ahead_than_the_response_may_hold(self, harness: ReplicaHarness, cold: list[bool]) -> None:

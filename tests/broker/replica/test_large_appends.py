@@ -13,14 +13,15 @@ import pytest
 from odradek.broker.background.turns import Turns
 from odradek.broker.replica.leader import large_appends
 from odradek.broker.replica.leader.append_result import PartitionAppendResult
-from odradek.broker.replica.leader.appends import UnfinishedAppends
 from odradek.broker.replica.leader.large_appends import LargeAppends
+from odradek.broker.replica.leader.running_produce import Producing, RunningProduce
 from odradek.protocol.append_allowance import APPEND_BYTES, TURN_BYTES
 from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.produce import ProduceRequest
 from odradek.protocol.records import Compression, iter_batches, read_records
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.log_config import LogConfig
-from tests.broker.replica.harness import T0, ReplicaHarness, later
+from tests.broker.replica.harness import T0, ReplicaHarness, context_of, later
 from tests.patience import until
 from tests.storage.small_logs import bytes_of
 
@@ -58,15 +59,24 @@ class LargeAppendsHarness:
         self.replica = replica
         self.threads = HeldThreads()
         self.large_appends = LargeAppends(replica.manager.appends, replica.manager.partitions, self.threads)
-        self.refusals: dict[TopicPartition, PartitionAppendResult] = {}
-
-    def produce(self, entries: dict[TopicPartition, bytes], acks: int = 1) -> asyncio.Task[Any]:
-        """Begins appends that do not fit one turn."""
-        unfinished = self.replica.manager.append_records(1000, acks, entries, 9, lambda _: None)
-        assert isinstance(unfinished, UnfinishedAppends)
-        finishing = self.large_appends.finish(
-            unfinished, lambda key, _: self.refusals.get(key), lambda results: results
+        self.open_transaction = ErrorCode.NONE
+        manager = replica.manager
+        manager.verification.is_open_transaction = lambda *_: self.open_transaction
+        self._producing = Producing(
+            manager.appends,
+            manager.verification,
+            self.threads.spawn,
+            self.large_appends.finish,
+            lambda produce: produce.results,  # type: ignore[arg-type, return-value]
         )
+
+    def produce(
+        self, entries: dict[TopicPartition, bytes], acks: int = 1, transactional_id: str | None = None
+    ) -> asyncio.Task[Any]:
+        """Begins appends that do not fit one turn. The task returns their results."""
+        request = ProduceRequest(acks=acks, timeout_ms=1000, transactional_id=transactional_id)
+        finishing = RunningProduce(self._producing, request, context_of(9), entries, {})._append_verified()
+        assert isinstance(finishing, Coroutine)
         return asyncio.ensure_future(finishing)
 
     async def until_threads_wait(self) -> None:
@@ -230,12 +240,12 @@ async def test_a_sequence_used_by_another_batch_during_the_checks_is_refused(lar
 
 async def test_a_batch_whose_transaction_ended_during_the_checks_is_refused(large: LargeAppendsHarness) -> None:
     large.replica.lead(max_message_bytes=1 << 30)
-    produced = large.produce({T0: large.replica.batch(1, LARGE)})
+    transactional = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
+    produced = large.produce({T0: large.replica.batch(1, LARGE, **transactional)}, transactional_id="copier")
     await large.until_written_ahead()
-    large.refusals[T0] = PartitionAppendResult(ErrorCode.INVALID_TXN_STATE)
+    large.open_transaction = ErrorCode.INVALID_TXN_STATE
     assert (await large.result(produced)).error is ErrorCode.INVALID_TXN_STATE
     assert end_offset(large) == 0
-    large.refusals.clear()
     assert large.replica.produce().result.base_offset == 0
 
 

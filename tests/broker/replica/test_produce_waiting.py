@@ -60,7 +60,7 @@ def test_a_produce_that_is_not_replicated_in_time_times_out(harness: ReplicaHarn
 def test_acks_all_without_followers_completes_at_once(harness: ReplicaHarness) -> None:
     harness.lead()
     produced = harness.produce(harness.batch(2), acks=-1)
-    assert produced.operation is None
+    assert produced.pending is None
     assert (produced.result.base_offset, produced.result.last_offset) == (0, 1)
 
 
@@ -83,8 +83,7 @@ def test_a_stopped_partition_completes_waiting_appends(harness: ReplicaHarness) 
 def test_each_partition_has_its_own_result(harness: ReplicaHarness) -> None:
     harness.lead()
     elsewhere = TopicPartition("nowhere", 3)
-    results = harness.manager.append_records(0, 1, {T0: harness.batch(), elsewhere: harness.batch()}, 9, lambda _: None)
-    assert isinstance(results, dict)
+    results = harness.produce_each({T0: harness.batch(), elsewhere: harness.batch()}).results
     assert results[T0].error is ErrorCode.NONE
     assert results[elsewhere].error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert "nowhere" not in harness.manager.topic_stats.by_topic
@@ -93,12 +92,10 @@ def test_each_partition_has_its_own_result(harness: ReplicaHarness) -> None:
 def test_with_acks_all_a_failed_partition_does_not_wait_but_the_others_do(harness: ReplicaHarness) -> None:
     harness.lead(replicas=(0, 1))
     elsewhere = TopicPartition("nowhere", 3)
-    answers: list[Any] = []
-    harness.manager.append_records(900, -1, {T0: harness.batch(), elsewhere: harness.batch()}, 9, answers.append)
-    harness.turn()
-    assert answers == []
+    produced = harness.produce_each({T0: harness.batch(), elsewhere: harness.batch()}, acks=-1)
+    assert not produced.is_answered
     follow(harness, 1, 1)
-    (results,) = answers
+    results = produced.results
     assert results[T0].error is ErrorCode.NONE
     assert results[elsewhere].error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
@@ -107,11 +104,7 @@ def test_internal_topics_refuse_appends_of_ordinary_clients(harness: ReplicaHarn
     internal = TopicPartition("__consumer_offsets", 0)
     harness.lead(internal)
     assert harness.produce(key=internal).result.error is ErrorCode.INVALID_TOPIC_EXCEPTION
-    allowed = harness.manager.append_records(
-        0, 1, {internal: harness.batch()}, 9, lambda _: None, internal_topics_allowed=True
-    )
-    assert isinstance(allowed, dict)
-    assert allowed[internal].error is ErrorCode.NONE
+    assert harness.produce(key=internal, client_id="__admin_client").result.error is ErrorCode.NONE
 
 
 def test_a_duplicate_batch_returns_its_original_offset_and_counts_once(harness: ReplicaHarness) -> None:
