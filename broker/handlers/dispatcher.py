@@ -161,7 +161,7 @@ class Dispatcher:
         return parts
 
     def answer_in_steps(self, route: Route, context: RequestContext, response: Any) -> Steps[list[Part] | None]:
-        """Like `answer`, in steps, for a long response."""
+        """Like `answer`, in steps, for a long response: docs/decisions/twins.md has what a short one would take."""
         if response is None:
             return self.answer(route, context, response)
         parts = yield from route.encode_in_steps(response, context.correlation_id)

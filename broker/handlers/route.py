@@ -60,7 +60,9 @@ class Route:
         self._writer_in_steps: Any = None
 
     def reading(self, frame: bytes, position: int) -> Steps[tuple[Any, int]]:
-        """`read_body` in steps, limited to the memory that a request of this size may use."""
+        """`read_body` in steps, limited to the memory that a request of this size may use. A small request takes 1 us
+        more (docs/decisions/twins.md).
+        """
         if self._reader_in_steps is None:
             answered = answered_bytes(self.row.response_class)
             self._reader_in_steps = reader_in_steps(self.row.request_class, self.api_version, answered)
@@ -84,7 +86,10 @@ class Route:
         return made
 
     def encode(self, response: Any, correlation_id: int) -> list[Part]:
-        """Encodes the response with length and header. Large records remain references. Raises AnswerTooLarge."""
+        """Encodes the response with length and header. Large records remain references. Raises AnswerTooLarge.
+
+        A small response takes 0.8 to 1.4 us more in steps (docs/decisions/twins.md).
+        """
         parts: list[Part] = [b""]
         self.write(response, parts)
         parts[0] = self._beginning(sum(map(len, parts)), correlation_id)

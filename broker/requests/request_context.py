@@ -1,17 +1,21 @@
 """What a handler knows about a request, and the ways in which it can respond.
 
-A handler is a plain function `handle(request, context)`. It
+A handler is a function `handle(request, context)`. It ends in one of five ways. It
 
   (a) returns a response, which is encoded at once and sent when its turn on the connection comes;
   (b) returns a `PendingResponse`: the request is parked. Whatever parked it must complete it, once;
   (c) returns None: the request has no response (Produce with acks=0);
   (d) raises `ProtocolError`: the dispatcher sends the API's own error response;
-  (e) raises `CloseConnection`: the connection ends without a response (as in Kafka for a failed acks=0 produce);
-  (f) is a generator, if the work may be long: it yields between steps (background/stepwise.py) and finally returns one
-      of the above. If one step is enough, the response is sent at once. Otherwise the steps run in turns, to the end
-      even if the client disconnects.
-  (g) is an `async def`: it runs as a task of the broker's background and ends with (a), (c), (d) or (e). It is not
-      cancelled when the client disconnects, so that a metadata change is never left half done.
+  (e) raises `CloseConnection`: the connection ends without a response (as in Kafka for a failed acks=0 produce).
+
+It is a plain function, unless its work may be long or has to wait. Then it is
+
+  (f) a generator, if the work may be long: it yields between steps (background/stepwise.py). If one step is enough, the
+      response is sent at once. Otherwise the steps run in turns, to the end even if the client disconnects.
+  (g) an `async def`: it runs as a task of the broker's background and does not end with (b). It is not cancelled when
+      the client disconnects, so that a metadata change is never left half done.
+
+What (f) and (g) cost a small request is in docs/decisions/twins.md.
 
 A parked request does not keep later requests of its connection from being handled; only their responses wait. Where
 later requests must wait as well, `PendingResponse.holds` says which.

@@ -53,6 +53,14 @@ class ParkedFetch(DelayedFetch[FetchTarget]):
             params.is_from_follower,
         )
         self._session = context.session
+        if self._session is not None:
+            self._session.parked += 1
+            self._session.settle()
+
+    def keys(self) -> tuple[Hashable, ...]:
+        if self._session is not None:
+            return (self._session,)
+        return tuple([target.topic_partition for target in self.targets])
 
     def try_complete(self) -> bool:
         if self._session is not None:
@@ -155,16 +163,9 @@ class RunningFetch:
             self._park(pending)
 
     def _park(self, pending: PendingResponse) -> None:
-        fetches, session = self._fetches, self._context.session
+        fetches = self._fetches
         operation = ParkedFetch(fetches, self._params, self._context, self._woken)
-        keys: tuple[Hashable, ...]
-        if session is None:
-            keys = tuple([target.topic_partition for target in self._context.wanted.values()])
-        else:
-            keys = (session,)
-            session.parked += 1
-            session.settle()
-        fetches.wakeups.fetch.try_complete_else_watch(operation, keys)
+        fetches.wakeups.fetch.try_complete_else_watch(operation, operation.keys())
         pending.when_abandoned(operation.abandon)
 
     def _woken(self) -> None:
