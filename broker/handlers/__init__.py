@@ -6,11 +6,11 @@
     route.py                    one version's decoder, handler, encoder and counters
     long_requests.py            the same in steps, for requests that name very many things
     error_responses.py          each API's response to a request that failed as a whole
-    answered_later.py, answer_size.py, item_faults.py, version_history.py
+    answer_size.py, item_faults.py, version_history.py
 
 The APIs, one file for a group:
 
-    records       produce.py, once_verified.py, fetch.py, current_leaders.py, list_offsets.py,
+    records       produce.py, fetch.py, current_leaders.py, list_offsets.py,
                   offset_for_leader_epoch.py, delete_records.py
     cluster       api_versions.py, metadata.py, cluster.py, topics.py, elections.py, reassignments.py, log_dirs.py,
                   authorized_operations.py

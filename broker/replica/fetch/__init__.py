@@ -1,6 +1,7 @@
 """What a broker does for consumers and followers that fetch.
 
-    fetches.py               reads, and answers now or when enough has arrived
+    running_fetch.py         a Fetch request in progress: reads, and answers now or when enough has arrived
+    fetches.py               what all of them share
     fetch_params.py          the parameters of a fetch, and how far it may read
     log_reader.py            reads the partitions of one fetch
     cold_reads.py            reads that would stop the loop: in a thread, or in steps
