@@ -124,7 +124,7 @@ class PeriodicWork:
             partition_log, job = flush
             await self._background.run_in_thread(job.run)
             try:
-                partition_log.finish_flush(job)
+                partition_log.flusher.finish(job)
             except ProtocolError:  # the log has already logged it
                 partition = self._replica_manager.partitions.get(partition_log.topic_partition)
                 if partition is not None and partition.log is partition_log:

@@ -426,7 +426,7 @@ class Broker:
 
     def _abandon_logs(self) -> None:
         for partition_log in self.log_manager.logs.values():
-            partition_log.close_files()
+            partition_log.segments.close_files()
         self.log_manager.release()
 
     async def _serve(self) -> None:

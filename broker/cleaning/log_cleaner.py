@@ -216,9 +216,9 @@ class LogCleaner:
         if not replaced:
             return
         try:
-            await self._background.run_in_thread(self._files.sync_directory, clean.log.directory)
+            await self._background.run_in_thread(self._files.sync_directory, clean.log.folder.path)
         except OSError as error:  # old files stay until the next start
-            log.warning("directory not synced", directory=clean.log.directory, reason=str(error))
+            log.warning("directory not synced", directory=clean.log.folder.path, reason=str(error))
             return
         for path in replaced:
             clean.log.folder.removals.add(path, clean.log.config.file_delete_delay_ms)

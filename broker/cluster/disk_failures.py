@@ -31,7 +31,7 @@ class DiskFailures:
 
     def replica_lost(self, partition: Partition) -> None:
         """The partition's log accepts no appends any more."""
-        log.error("replica offline", partition=str(partition.topic_partition), directory=partition.log.directory)
+        log.error("replica offline", partition=str(partition.topic_partition), directory=partition.log.folder.path)
         self.report()
 
     def report(self) -> None:

@@ -62,7 +62,9 @@ def sample(cluster: Cluster, topic: str, at_s: float, read: int) -> Sample:
     if led is None or leader is None:
         return Sample(at_s, leader, isr, roles, None, None, read, 0)
     purgatory = cluster.brokers[leader].replica_manager.produce_purgatory
-    return Sample(at_s, leader, isr, roles, led.log.log_end_offset, led.log.high_watermark, read, purgatory.watched)
+    return Sample(
+        at_s, leader, isr, roles, led.log.state.log_end_offset, led.log.state.high_watermark, read, purgatory.watched
+    )
 
 
 def _role(cluster: Cluster, broker_id: int, leader: int | None, isr: Sequence[int]) -> str:

@@ -110,13 +110,13 @@ class PartitionLoading:
     @property
     def is_empty(self) -> bool:
         partition_log = self._current_log()
-        return partition_log is None or partition_log.log_start_offset == partition_log.log_end_offset
+        return partition_log is None or partition_log.state.log_start_offset == partition_log.state.log_end_offset
 
     @property
     def size(self) -> int:
         """The number of bytes to read."""
         partition_log = self._current_log()
-        return 0 if partition_log is None else partition_log.size
+        return 0 if partition_log is None else partition_log.segments.size_in_bytes
 
     async def run(self, buffer_bytes: int) -> None:
         """Replays the log. Returns early if the partition is lost."""

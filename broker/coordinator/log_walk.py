@@ -80,7 +80,7 @@ class LogWalk:
         self._buffer_bytes = buffer_bytes
         self._run_in_thread = run_in_thread
         self._on_damage = on_damage
-        self.next_offset = 0 if log is None else log.log_start_offset
+        self.next_offset = 0 if log is None else log.state.log_start_offset
         """All lower offsets have been read."""
         self._pass_below = self.next_offset
         self._segment: LogSegment | None = None
@@ -144,17 +144,17 @@ class LogWalk:
         if log is None:
             return None
         if segment is None or segment not in log.segments:
-            slot = max(bisect_right(log.base_offsets, self.next_offset) - 1, 0)
+            slot = max(bisect_right(log.segments.base_offsets, self.next_offset) - 1, 0)
             segment = log.segments[slot]
             self._position, self._pass_below = 0, self.next_offset
         while self._position >= segment.size:
-            slot = bisect_right(log.base_offsets, segment.base_offset)
+            slot = bisect_right(log.segments.base_offsets, segment.base_offset)
             if slot >= len(log.segments):
                 return None
             segment = log.segments[slot]
             self._position = 0
             self.next_offset = max(self.next_offset, segment.base_offset)
-        self._segment = log.use(segment)
+        self._segment = log.segments.use(segment)
         return segment
 
     def _checked(self, segment: LogSegment, data: Buffer, start: int) -> BatchHeader:
@@ -167,7 +167,7 @@ class LogWalk:
 
     def _may_follow(self, segment: LogSegment, header: BatchHeader) -> bool:
         first = max(segment.base_offset, self.next_offset if self._pass_below <= self.next_offset else 0)
-        end = first if self._log is None else self._log.log_end_offset
+        end = first if self._log is None else self._log.state.log_end_offset
         return first <= header.base_offset <= header.last_offset < end
 
     # Damage

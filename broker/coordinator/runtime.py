@@ -307,7 +307,7 @@ class CoordinatorRuntime:
 
     def _end_offset(self, led: LedPartition) -> int:
         log = self._log_of(led.topic_partition)
-        return -1 if log is None else log.log_end_offset
+        return -1 if log is None else log.state.log_end_offset
 
     def _append_broke(self, led: LedPartition, decision: Decision, end_offset: int) -> None:
         """Call while an exception is handled. `end_offset` is the log end offset before the append."""

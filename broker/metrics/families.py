@@ -117,7 +117,7 @@ def late_transactions(sources: MetricSources) -> float:
     """
     before_ms = sources.late_transactions_before_ms() - LATE_TRANSACTION_BUFFER_MS
     return sum(
-        partition.is_leader and partition.log.producer_state.has_late_transaction(before_ms)
+        partition.is_leader and partition.log.producers.state.has_late_transaction(before_ms)
         for partition in sources.replica_manager.partitions
     )
 
@@ -215,16 +215,16 @@ FAMILIES = (
            _NONE, single(lambda s: s.replica_manager.deletions.expirations.total)),
     Family("kafka_log_log_size", GAUGE,
            "Bytes in the partition's segments.",
-           _TOPIC_PARTITION, by_partition(lambda p: p.log.size)),
+           _TOPIC_PARTITION, by_partition(lambda p: p.log.segments.size_in_bytes)),
     Family("kafka_log_log_numlogsegments", GAUGE,
            "Number of segments of the partition.",
            _TOPIC_PARTITION, by_partition(lambda p: len(p.log.segments))),
     Family("kafka_log_log_logstartoffset", GAUGE,
            "Log start offset.",
-           _TOPIC_PARTITION, by_partition(lambda p: p.log.log_start_offset)),
+           _TOPIC_PARTITION, by_partition(lambda p: p.log.state.log_start_offset)),
     Family("kafka_log_log_logendoffset", GAUGE,
            "Log end offset: the offset of the next record.",
-           _TOPIC_PARTITION, by_partition(lambda p: p.log.log_end_offset)),
+           _TOPIC_PARTITION, by_partition(lambda p: p.log.state.log_end_offset)),
     Family("kafka_log_logcleaner_cleaner_recopy_percent", GAUGE,
            "Bytes written by the last cleans, in percent of the bytes read.",
            _NONE, cleaning(lambda c: c.recopy_percent)),

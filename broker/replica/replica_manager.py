@@ -184,7 +184,7 @@ class ReplicaManager:
         partition_log = self.log_manager.get(topic_partition)
         if partition_log is None or topic_partition in self.partitions:
             return False
-        if partition_log.topic_id is None or not topic_id.int or partition_log.topic_id == topic_id:
+        if partition_log.folder.topic_id is None or not topic_id.int or partition_log.folder.topic_id == topic_id:
             return False
         directory = self.log_manager.directory_of(partition_log)
         self.log_manager.set_aside(topic_partition)
@@ -316,9 +316,9 @@ class ReplicaManager:
         log = partition.log
         steps = log.retention_steps(now_ms)
         while self.partitions.get(partition.topic_partition) is partition:
-            old_start = log.log_start_offset
+            old_start = log.state.log_start_offset
             deleted = next(steps, None)
-            if log.log_start_offset != old_start:
+            if log.state.log_start_offset != old_start:
                 self.wakeups.watermark_moved(partition)
             if deleted is None:
                 return
@@ -426,7 +426,7 @@ class ReplicaManager:
 
     def describe_producers(self, topic_partition: TopicPartition) -> list[ProducerStateEntry]:
         """The producers in the partition's producer state. (KIP-664)"""
-        return list(self.partition(topic_partition).local_log(require_leader=False).producer_state.producers.values())
+        return list(self.partition(topic_partition).local_log(require_leader=False).producers.state.producers.values())
 
     def describe_log_dirs(self, wanted: Collection[TopicPartition] | None = None) -> Steps[list[LogDirDescription]]:
         """Returns every log directory with the requested logs (None: all)."""
@@ -438,12 +438,12 @@ class ReplicaManager:
             if partition.topic_partition not in self.partitions:
                 continue  # removed between two steps
             log = partition.log
-            lag = max(log.high_watermark - log.log_end_offset, 0)
+            lag = max(log.state.high_watermark - log.state.log_end_offset, 0)
             replicas[self.log_manager.directory_of(log)].append(
-                ReplicaDescription(partition.topic_partition, log.size, lag)
+                ReplicaDescription(partition.topic_partition, log.segments.size_in_bytes, lag)
             )
         for move in self.log_manager.moves.under_way():
-            lag = move.log.log_end_offset - move.end_offset
+            lag = move.log.state.log_end_offset - move.end_offset
             replicas[move.directory].append(ReplicaDescription(move.log.topic_partition, move.size, lag, True))
         return [self._describe(path, chosen(found, wanted)) for path, found in replicas.items()]
 

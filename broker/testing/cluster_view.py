@@ -235,9 +235,9 @@ class ClusterView:
             replica = self.replica(broker_id, name, state.partition) if broker_id in self.running else None
             if replica is not None:
                 role = "leader" if replica.is_leader else "follower"
-                log = replica.log
+                offsets = replica.log.state
                 words.append(
-                    f"{broker_id} is {role} in epoch {replica.leader_epoch} with offsets {log.log_start_offset} to "
-                    f"{log.log_end_offset}, high watermark {log.high_watermark}"
+                    f"{broker_id} is {role} in epoch {replica.leader_epoch} with offsets {offsets.log_start_offset} to "
+                    f"{offsets.log_end_offset}, high watermark {offsets.high_watermark}"
                 )
         return "; ".join(words)

@@ -55,7 +55,7 @@ def log_to_clean(log: Log, now_ms: int) -> LogToClean:
     first_dirty = _first_dirty_offset(log)
     upper_bound = log.segments[_first_uncleanable(log, first_dirty, now_ms)].base_offset
     start = min(first_dirty, upper_bound)
-    bases = log.base_offsets
+    bases = log.segments.base_offsets
     dirty_from = max(bisect_right(bases, start) - 1, 0)
     cleanable = sum(segment.size for segment in log.segments[dirty_from : bisect_left(bases, upper_bound)])
     clean = sum(segment.size for segment in log.segments[: bisect_left(bases, first_dirty)])
@@ -64,34 +64,34 @@ def log_to_clean(log: Log, now_ms: int) -> LogToClean:
 
 
 def _first_dirty_offset(log: Log) -> int:
-    cleaned = log.cleaned_offset
+    cleaned = log.state.cleaned_offset
     if cleaned is None:
-        return log.log_start_offset
-    if log.log_start_offset <= cleaned <= log.log_end_offset:
+        return log.state.log_start_offset
+    if log.state.log_start_offset <= cleaned <= log.state.log_end_offset:
         return cleaned
-    if cleaned > log.log_end_offset or not log.config.delete:
+    if cleaned > log.state.log_end_offset or not log.config.delete:
         _log.warning(
             "cleaner offset reset",
             partition=str(log.topic_partition),
             cleaned_offset=cleaned,
-            log_start_offset=log.log_start_offset,
-            log_end_offset=log.log_end_offset,
+            log_start_offset=log.state.log_start_offset,
+            log_end_offset=log.state.log_end_offset,
         )
-    log.state.cleaned_to(log.log_start_offset)
-    return log.log_start_offset
+    log.state.cleaned_to(log.state.log_start_offset)
+    return log.state.log_start_offset
 
 
 def _first_uncleanable(log: Log, first_dirty: int, now_ms: int) -> int:
     """Returns the number of the first segment that must not be cleaned."""
-    bases = log.base_offsets
+    bases = log.segments.base_offsets
     offset = min(log.last_stable_offset, bases[-1])  # (A), (B)
-    for segment in log.unsynced_segments:  # (D)
+    for segment in log.segments.unsynced:  # (D)
         offset = min(offset, segment.base_offset)
     number = max(bisect_right(bases, offset) - 1, 0)
     lag_ms = log.config.min_compaction_lag_ms
     if lag_ms > 0:  # (C)
         for dirty in range(max(bisect_right(bases, first_dirty) - 1, 0), number):
-            if log.use(log.segments[dirty]).largest_timestamp > now_ms - lag_ms:
+            if log.segments.use(log.segments[dirty]).largest_timestamp > now_ms - lag_ms:
                 return dirty
     return number
 
@@ -100,19 +100,19 @@ def _delay_ms(log: Log, dirty_from: int, now_ms: int) -> int:
     lag_ms = log.config.max_compaction_lag_ms
     if lag_ms >= LONG_MAX:
         return 0
-    times = [log.use(segment).first_batch_timestamp for segment in log.segments[dirty_from:-1]]
+    times = [log.segments.use(segment).first_batch_timestamp for segment in log.segments[dirty_from:-1]]
     earliest = min((time for time in times if time > 0), default=now_ms)
     return max(now_ms - lag_ms - earliest, 0)
 
 
 def clean_job(to_clean: LogToClean, now_ms: int, map_bytes: int, chunk_bytes: int, log: Log) -> CleanJob:
     """Returns the job description for a cleaner. Raises OSError, CorruptTransactionIndex."""
-    number = bisect_left(log.base_offsets, to_clean.upper_bound_offset)
-    ends = log.base_offsets[1 : number + 1]
+    number = bisect_left(log.segments.base_offsets, to_clean.upper_bound_offset)
+    ends = log.segments.base_offsets[1 : number + 1]
     segments = [_source(log, segment, end) for segment, end in zip(log.segments[:number], ends, strict=True)]
     config = log.config
     return CleanJob(
-        directory=log.directory,
+        directory=log.folder.path,
         segments=segments,
         first_dirty_offset=to_clean.first_dirty_offset,
         upper_bound_offset=to_clean.upper_bound_offset,
@@ -127,7 +127,7 @@ def clean_job(to_clean: LogToClean, now_ms: int, map_bytes: int, chunk_bytes: in
         aborted=_aborted(log),
         producers={
             producer_id: ActiveProducer(entry.batches[-1].last_offset if entry.batches else -1, entry.producer_epoch)
-            for producer_id, entry in log.producer_state.producers.items()
+            for producer_id, entry in log.producers.state.producers.items()
         },
     )
 
@@ -148,6 +148,6 @@ def _aborted(log: Log) -> list[AbortedTransaction]:
     found: list[AbortedTransaction] = []
     for segment in log.segments:
         found += segment.transaction_index.entries()
-        if segment is not log.active_segment:
+        if segment is not log.segments.active:
             segment.transaction_index.unload()
     return found

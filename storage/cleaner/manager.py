@@ -75,7 +75,7 @@ class CleanerManager:
             log
             for key, log in self._logs.logs.items()
             if log.config.compact
-            and log.failure is None
+            and log.folder.failure is None
             and key not in self.in_progress
             and self._logs.moves.get(key) is None
             and log not in self._postponed
@@ -111,8 +111,8 @@ class CleanerManager:
             and self._logs.moves.get(log.topic_partition) is None
             and log.config.compact
             and log.state.generation == clean.generation
-            and log.failure is None
-            and log.directory == clean.job.directory
+            and log.folder.failure is None
+            and log.folder.path == clean.job.directory
         )
 
     def swap(self, clean: Clean, group: CleanedGroup) -> list[str]:
@@ -120,7 +120,7 @@ class CleanerManager:
         old = [clean.segments[base] for base in group.replaced]
         if not all(segment in clean.log.segments for segment in old):
             discard_cleaned(clean.log, group.base_offset)
-            raise OSError(2, "a segment was removed while it was being cleaned", clean.log.directory)
+            raise OSError(2, "a segment was removed while it was being cleaned", clean.log.folder.path)
         return replace_segments(clean.log, group.base_offset, old)
 
     def discard(self, clean: Clean, group: CleanedGroup) -> None:
@@ -139,7 +139,7 @@ class CleanerManager:
 
     def postpone(self, log: Log, reason: str) -> None:
         """After a disk error: cleans other logs first, until the next round."""
-        _log.error("clean failed", partition=str(log.topic_partition), directory=log.directory, reason=reason)
+        _log.error("clean failed", partition=str(log.topic_partition), directory=log.folder.path, reason=reason)
         self._postponed.add(log)
 
     def begin_round(self) -> None:
@@ -148,7 +148,9 @@ class CleanerManager:
 
     def mark_uncleanable(self, log: Log, reason: str) -> None:
         """Skips the log until the broker restarts or the partition is recreated."""
-        _log.error("log marked uncleanable", partition=str(log.topic_partition), directory=log.directory, reason=reason)
+        _log.error(
+            "log marked uncleanable", partition=str(log.topic_partition), directory=log.folder.path, reason=reason
+        )
         self._uncleanable[log.topic_partition] = log
 
     def _is_marked(self, log: Log) -> bool:

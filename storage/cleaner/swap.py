@@ -32,9 +32,9 @@ def replace_segments(log: Log, base_offset: int, replaced: list[LogSegment]) -> 
     Returns the paths to remove after syncing the directory. Raises OSError, after which the log accepts no appends: its
     next start finishes the replacement. Raises FileNotFoundError, without any change, if there is no cleaned segment.
     """
-    log.files.size(f"{log.directory}/{offset_file_name(base_offset, LOG_SUFFIX)}{CLEANED_SUFFIX}")
+    log.files.size(f"{log.folder.path}/{offset_file_name(base_offset, LOG_SUFFIX)}{CLEANED_SUFFIX}")
     names = [offset_file_name(base_offset, suffix) for suffix in SEGMENT_SUFFIXES]
-    paths = [f"{log.directory}/{name}" for name in names]
+    paths = [f"{log.folder.path}/{name}" for name in names]
     paths = [path for path in paths if log.files.exists(path + CLEANED_SUFFIX)]
     try:
         for path in paths:
@@ -44,7 +44,7 @@ def replace_segments(log: Log, base_offset: int, replaced: list[LogSegment]) -> 
             removed += _take_out(log, segment, base_offset)
         for path in paths:
             log.files.rename(path + SWAP_SUFFIX, path)
-        log.segments.add(LogSegment(log.files, log.directory, base_offset, log.config, log.clock.wall_ms()))
+        log.segments.add(LogSegment(log.files, log.folder.path, base_offset, log.config, log.clock.wall_ms()))
     except OSError as error:
         log.folder.fail(error)
         raise
@@ -57,7 +57,7 @@ def _take_out(log: Log, segment: LogSegment, base_offset: int) -> list[str]:
     log.segments.drop(segment)
     segment.close_files()
     paths = [segment.path(suffix) for suffix in SEGMENT_SUFFIXES]
-    snapshot = log.snapshots.release(segment.base_offset) if segment.base_offset != base_offset else None
+    snapshot = log.producers.snapshots.release(segment.base_offset) if segment.base_offset != base_offset else None
     if snapshot is not None:
         paths.append(snapshot)
     removed = [path for path in paths if log.files.exists(path)]
@@ -69,4 +69,4 @@ def _take_out(log: Log, segment: LogSegment, base_offset: int) -> list[str]:
 def discard_cleaned(log: Log, base_offset: int) -> None:
     """Removes a cleaned segment that is not needed any more. Raises OSError."""
     for suffix in SEGMENT_SUFFIXES:
-        log.files.remove(f"{log.directory}/{offset_file_name(base_offset, suffix)}{CLEANED_SUFFIX}")
+        log.files.remove(f"{log.folder.path}/{offset_file_name(base_offset, suffix)}{CLEANED_SUFFIX}")

@@ -114,10 +114,10 @@ class LogMove:
             if copy is None or copy.size == 0 < segment.size:
                 return segment.base_offset
             if copy.size < segment.size:
-                index = self.log.use(segment).offset_index
+                index = self.log.segments.use(segment).offset_index
                 offset = index.upper_bound_offset(copy.size)
                 return index.last_offset if offset is None else offset
-        return self.log.log_end_offset
+        return self.log.state.log_end_offset
 
     @property
     def synced_offset(self) -> int:
@@ -125,8 +125,8 @@ class LogMove:
         for segment in self.log.segments:
             copy = self._copy_of(segment)
             if copy is None or not copy.synced:
-                return min(segment.base_offset, self.log.safe_recovery_point)
-        return self.log.safe_recovery_point
+                return min(segment.base_offset, self.log.flusher.safe_recovery_point)
+        return self.log.flusher.safe_recovery_point
 
     def _copy_of(self, segment: LogSegment) -> _SegmentCopy | None:
         copy = self._copies.get(segment.base_offset)
@@ -141,7 +141,7 @@ class LogMove:
             return self._removal(stale)
         for segment in self.log.segments:
             copy = self._copies.setdefault(segment.base_offset, _SegmentCopy(segment))
-            is_active = segment is self.log.active_segment
+            is_active = segment is self.log.segments.active
             if segment.size - copy.size > (SLICE_BYTES if is_active else 0):
                 return self._slice(copy)
             if not copy.sealed and not is_active:
@@ -183,7 +183,7 @@ class LogMove:
     def _slice(self, copy: _SegmentCopy) -> MoveJob:
         segment, position = copy.segment, copy.size
         length = min(SLICE_BYTES, segment.size - position)
-        source = self.log.use(segment).file.duplicate()
+        source = self.log.segments.use(segment).file.duplicate()
 
         def work() -> None:
             try:
@@ -237,7 +237,7 @@ class LogMove:
 
     def _is_unflushed(self, segment: LogSegment) -> bool:
         """Whether no part of the segment counts as flushed; the log will flush it before or after the move."""
-        return self.log.recovery_point <= segment.base_offset and segment in self.log.unsynced_segments
+        return self.log.state.recovery_point <= segment.base_offset and segment in self.log.segments.unsynced
 
     def _sync_segments(self, segments: list[LogSegment]) -> None:
         for segment in segments:
@@ -272,13 +272,13 @@ class LogMove:
         is_first = self._epochs is None
         epochs = list(log.leader_epochs.entries)
         has_new_epochs = epochs != self._epochs
-        snapshots = [offset for offset in log.snapshots.offsets if offset not in self._snapshots]
-        paths = [log.snapshots.path(offset) for offset in snapshots]
-        metadata = f"{log.directory}/{PARTITION_METADATA}"
-        active = self._target(log.active_segment.base_offset, LOG_SUFFIX)
+        snapshots = [offset for offset in log.producers.snapshots.offsets if offset not in self._snapshots]
+        paths = [log.producers.snapshots.path(offset) for offset in snapshots]
+        metadata = f"{log.folder.path}/{PARTITION_METADATA}"
+        active = self._target(log.segments.active.base_offset, LOG_SUFFIX)
         owes_sync = self._owes_sync
-        is_whole = self._copied_of(log.active_segment) == log.active_segment.size
-        end_offset = log.log_end_offset if is_whole else log.active_segment.base_offset
+        is_whole = self._copied_of(log.segments.active) == log.segments.active.size
+        end_offset = log.state.log_end_offset if is_whole else log.segments.active.base_offset
 
         def work() -> None:
             for path in paths:
@@ -306,7 +306,7 @@ class LogMove:
     @property
     def _owes_sync(self) -> bool:
         """Whether part of the active segment counts as flushed but may not be on the target's disk."""
-        return self.log.recovery_point > max(self._settled_offset, self.log.active_segment.base_offset)
+        return self.log.state.recovery_point > max(self._settled_offset, self.log.segments.active.base_offset)
 
     # ---- (C)
 
@@ -315,8 +315,8 @@ class LogMove:
         is as durable as the log. Raises OSError.
         """
         log = self.log
-        if log.failure is not None:
-            raise log.failure
+        if log.folder.failure is not None:
+            raise log.folder.failure
         rest = [segment for segment in log.segments if not self._is_done(segment)]
         missing = sum(segment.size - self._copied_of(segment) for segment in rest)
         if self._stale() or missing > REST_BYTES or len(rest) > REST_SEGMENTS:
@@ -325,7 +325,7 @@ class LogMove:
             self._copy_now(segment)
         self._bring_up_to_date()
         for segment in log.segments:
-            if segment is not log.active_segment and not segment.is_released:
+            if segment is not log.segments.active and not segment.is_released:
                 segment.write_indexes()
                 segment.release()
         return True
@@ -347,18 +347,20 @@ class LogMove:
             self.finished(job)
         segment.write_indexes()
         self._copy_indexes(segment)
-        if segment is not self.log.active_segment and not self._is_unflushed(segment):
+        if segment is not self.log.segments.active and not self._is_unflushed(segment):
             self._sync_segments([segment])
 
     def _bring_up_to_date(self) -> None:
         log = self.log
         if log.leader_epochs.entries != self._epochs:
             write_epochs(self._files, self._beside(LEADER_EPOCH), log.leader_epochs.entries)
-        for offset in log.snapshots.offsets:
+        for offset in log.producers.snapshots.offsets:
             if offset not in self._snapshots:
-                self._copy_file(log.snapshots.path(offset), self._beside(log.snapshots.path(offset)))
+                self._copy_file(
+                    log.producers.snapshots.path(offset), self._beside(log.producers.snapshots.path(offset))
+                )
         if self._owes_sync:
-            self._files.sync_file(self._target(log.active_segment.base_offset, LOG_SUFFIX))
+            self._files.sync_file(self._target(log.segments.active.base_offset, LOG_SUFFIX))
             self._files.sync_directory(self.folder)
 
     def _target(self, base_offset: int, suffix: str) -> str:

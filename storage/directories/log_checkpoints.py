@@ -75,12 +75,12 @@ class LogCheckpoints:
 
 def _moved_start(log: Log) -> int | None:
     """None for 0. Needed even if the log starts with a segment: a deleted one may reappear after a crash."""
-    return log.log_start_offset or None
+    return log.state.log_start_offset or None
 
 
 CHECKPOINTED: Mapping[str, Callable[[Log], int | None]] = {
-    RECOVERY_POINT: lambda log: log.safe_recovery_point,
-    HIGH_WATERMARK: lambda log: log.high_watermark,
+    RECOVERY_POINT: lambda log: log.flusher.safe_recovery_point,
+    HIGH_WATERMARK: lambda log: log.state.high_watermark,
     LOG_START_OFFSET: _moved_start,
-    CLEANER_OFFSET: lambda log: log.cleaned_offset,
+    CLEANER_OFFSET: lambda log: log.state.cleaned_offset,
 }

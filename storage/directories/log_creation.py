@@ -63,7 +63,7 @@ class LogCreation:
 
     def run(self) -> None:
         """Syncs the folder and its files; keeps an OSError in `error`."""
-        folder = self.log.directory
+        folder = self.log.folder.path
         try:
             self._files.sync_file(f"{folder}/{PARTITION_METADATA}")
             self._files.sync_file(f"{folder}/{LEADER_EPOCH}")
@@ -121,7 +121,7 @@ class LogCreator:
             if log is None:
                 return self._begin(new_log)
             if new_log.topic_id is not None and new_log.topic_id.int:
-                log.assign_topic_id(new_log.topic_id)
+                log.folder.assign_topic_id(new_log.topic_id)
         except (OSError, CorruptCheckpoint) as error:
             raise _not_created(new_log.topic_partition, error) from error
         return None
@@ -139,7 +139,7 @@ class LogCreator:
         try:
             log = self._open_new(folder, topic_partition, new_log.config)
             if new_log.topic_id is not None and new_log.topic_id.int:
-                log.assign_topic_id(new_log.topic_id, sync=False)
+                log.folder.assign_topic_id(new_log.topic_id, sync=False)
             if new_log.leader_epoch != NO_EPOCH:
                 log.leader_epochs.begin(new_log.leader_epoch)
         except OSError:
@@ -165,8 +165,8 @@ class LogCreator:
         log = creation.log
         del self._begun[log.topic_partition]
         if creation.error is not None:
-            log.close_files()
-            self._give_up(log.directory, log.topic_partition)
+            log.segments.close_files()
+            self._give_up(log.folder.path, log.topic_partition)
             raise _not_created(log.topic_partition, creation.error) from creation.error
         self._registry.logs[log.topic_partition] = log
         return log

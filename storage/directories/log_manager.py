@@ -141,7 +141,7 @@ class LogManager:
         """Sets how long idle producers are kept, for all current and future logs."""
         self._producer_id_expiration_ms = expiration_ms
         for log in self.logs.values():
-            log.producer_state.expiration_ms = expiration_ms
+            log.producers.state.expiration_ms = expiration_ms
 
     def load(self, config_of: ConfigOf | None = None, known: Known | None = None) -> None:
         """Runs all `load_steps` and the syncs."""
@@ -190,7 +190,7 @@ class LogManager:
             topic_id = None
         reason = None
         if topic_partition in self.logs:
-            reason = f"the partition is in {self.logs[topic_partition].directory} too"
+            reason = f"the partition is in {self.logs[topic_partition].folder.path} too"
         elif known is not None and not known(topic_partition, topic_id):
             reason = "the partition is unknown, or belonged to another topic of the same name"
         if reason is None:
@@ -276,7 +276,7 @@ class LogManager:
         sync the log directory. Raises KAFKA_STORAGE_ERROR if the folder cannot be renamed.
         """
         log = self.logs[topic_partition]
-        folder, target = log.directory, self._registry.stray_path(self.directory_of(log), topic_partition)
+        folder, target = log.folder.path, self._registry.stray_path(self.directory_of(log), topic_partition)
         self._drop(log, target)
         _log.warning("log of an earlier topic moved aside", folder=folder, now=target)
 
@@ -285,7 +285,7 @@ class LogManager:
         topic_partition = log.topic_partition
         self.moves.abandon(topic_partition)
         try:
-            self.files.rename(log.directory, target)
+            self.files.rename(log.folder.path, target)
         except OSError as error:
             _log.error("log not deleted", partition=str(topic_partition), reason=str(error))
             raise ProtocolError(
@@ -313,15 +313,15 @@ class LogManager:
                 yield None
             if self.logs.get(log.topic_partition) is not log:
                 continue
-            due = log.config.flush_ms < LONG_MAX and now_ms - log.last_flush_ms >= log.config.flush_ms
-            if len(log.unsynced_segments) > SEGMENTS_PER_FLUSH:
-                end_offset = log.unsynced_segments[SEGMENTS_PER_FLUSH].base_offset
-            elif due and log.recovery_point < log.log_end_offset:
-                end_offset = log.log_end_offset
-            elif log.unsynced_segments:
-                end_offset = log.active_segment.base_offset
-            elif not log.leader_epochs.is_written and log.failure is None:
-                end_offset = log.recovery_point
+            due = log.config.flush_ms < LONG_MAX and now_ms - log.flusher.last_flush_ms >= log.config.flush_ms
+            if len(log.segments.unsynced) > SEGMENTS_PER_FLUSH:
+                end_offset = log.segments.unsynced[SEGMENTS_PER_FLUSH].base_offset
+            elif due and log.state.recovery_point < log.state.log_end_offset:
+                end_offset = log.state.log_end_offset
+            elif log.segments.unsynced:
+                end_offset = log.segments.active.base_offset
+            elif not log.leader_epochs.is_written and log.folder.failure is None:
+                end_offset = log.state.recovery_point
             else:
                 continue
             try:
@@ -334,7 +334,7 @@ class LogManager:
     def expire_producers(self) -> int:
         """Drops producers that have been idle for producer.id.expiration.ms; returns their number."""
         now_ms = self.clock.wall_ms()
-        return sum(log.producer_state.remove_expired(now_ms) for log in self.logs.values())
+        return sum(log.producers.state.remove_expired(now_ms) for log in self.logs.values())
 
     # ---- stopping
 

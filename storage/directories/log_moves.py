@@ -99,7 +99,7 @@ class LogMoves:
         if state.being_cleaned or state.truncating_to is not None or not move.copy_rest():
             return False
         registry, log, files = self._registry, move.log, self._files
-        source, source_directory = log.directory, registry.directory_of(log)
+        source, source_directory = log.folder.path, registry.directory_of(log)
         target = f"{move.directory}/{log.topic_partition}"
         doomed = registry.deleted_path(source_directory, log.topic_partition)
         if files.exists(target):

@@ -35,7 +35,7 @@ class LogRegistry:
     @staticmethod
     def directory_of(log: Log) -> str:
         """Returns the path of the directory of log.dirs that contains the log."""
-        return log.directory.rpartition("/")[0]
+        return log.folder.path.rpartition("/")[0]
 
     def unique(self) -> uuid.UUID:
         """Returns an id that makes a folder's name unique."""
@@ -72,7 +72,7 @@ class LogRegistry:
         now_ms = self.clock.now_ms()
         due = self._removals.take_due(now_ms, everything=everything)
         for log in self.logs.values():
-            if log.removals:
+            if log.folder.removals.waiting:
                 due += log.folder.removals.take_due(now_ms, everything=everything)
         return Removal(self.files, due) if due else None
 

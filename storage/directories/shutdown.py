@@ -42,6 +42,6 @@ def close_all(logs: list[Log]) -> Syncs[list[tuple[Log, str]]]:
             except ProtocolError as error:  # logged already
                 failed.append((log, str(error.__cause__ or error)))
             else:
-                if log.failure is not None:
-                    failed.append((log, str(log.failure)))
+                if log.folder.failure is not None:
+                    failed.append((log, str(log.folder.failure)))
     return failed

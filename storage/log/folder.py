@@ -53,7 +53,7 @@ class LogFolder:
     def load_topic_id(self) -> None:
         self.topic_id = load_topic_id(self.files, self.path, self.topic_partition)
 
-    def assign_topic_id(self, topic_id: uuid.UUID, *, sync: bool) -> None:
+    def assign_topic_id(self, topic_id: uuid.UUID, *, sync: bool = True) -> None:
         """Assigns the folder to this topic. Raises INCONSISTENT_TOPIC_ID if it belongs to another topic of the same
         name, and OSError.
         """

@@ -94,7 +94,7 @@ class FoundRecords:
 
 
 class RecordReader:
-    """Reads one log; see Log.read and Log.aborted_transactions."""
+    """Reads one log."""
 
     __slots__ = ("_folder", "_positions", "_segments", "_state")
 
@@ -108,11 +108,16 @@ class RecordReader:
         self,
         offset: int,
         max_bytes: int,
-        upper: LogOffsetMetadata | None,
-        min_one_message: bool,
-        may_block: bool,
-        sendable: bool,
+        upper: LogOffsetMetadata | None = None,
+        min_one_message: bool = True,
+        may_block: bool = True,
+        sendable: bool = False,
     ) -> FetchData:
+        """Reads records from the batch that contains `offset`, below `upper` (the log's end if None), of one segment.
+
+        Returns at most `max_bytes`, but at least the first batch with `min_one_message`. `may_block=False`, `sendable`:
+        see above. Raises OFFSET_OUT_OF_RANGE and KAFKA_STORAGE_ERROR.
+        """
         try:
             found = self._find(offset, max_bytes, upper, min_one_message, may_block)
             if found.segment is None or found.length == 0:

@@ -117,19 +117,19 @@ def open_log_steps(
     log.folder.load_topic_id()
     clear_leftovers(files, directory)
     log.leader_epochs.load()
-    log.snapshots.scan()
+    log.producers.snapshots.scan()
     _load_segments(log, log_start_offset)
     yield
     recovered = None
-    if log.segments and (not clean or not _ends_with_a_whole_batch(log.active_segment)):
+    if log.segments and (not clean or not _ends_with_a_whole_batch(log.segments.active)):
         recovered = yield from _recover(log, checkpointed, contiguous and not config.compact)
     _settle(log, checkpointed, clean)
     yield
-    log.snapshots.remove_outside(log.log_start_offset, log.log_end_offset)
-    log.snapshots.remove_strays(log.base_offsets)
+    log.producers.snapshots.remove_outside(log.state.log_start_offset, log.state.log_end_offset)
+    log.producers.snapshots.remove_strays(log.segments.base_offsets)
     yield from log.producers.rebuild(log.state, log.segments, clock.wall_ms(), clean=clean)
     if recovered is not None:
-        log.producer_state.remember_batches(recovered)
+        log.producers.state.remember_batches(recovered)
     if not clean and _has_removed(log, names_before):
         if folders_to_sync is None:
             files.sync_directory(directory)
@@ -147,7 +147,7 @@ def _has_removed(log: Log, names_before: frozenset[str]) -> bool:
 
     Snapshots do not count: a recovery that finds an old one takes a newer snapshot and removes the old one again.
     """
-    names = log.files.list_directory(log.directory)
+    names = log.files.list_directory(log.folder.path)
     gone = names_before.difference(names)
     return any(not name.endswith(SNAPSHOT_SUFFIX) for name in gone) or any(
         name.endswith(DELETED_SUFFIX) for name in names
@@ -155,17 +155,17 @@ def _has_removed(log: Log, names_before: frozenset[str]) -> bool:
 
 
 def _load_segments(log: Log, log_start_offset: int) -> None:
-    names = log.files.list_directory(log.directory)
+    names = log.files.list_directory(log.folder.path)
     bases = sorted(
         offset for name in names if name.endswith(LOG_SUFFIX) and (offset := offset_of_file(name)) is not None
     )
     for name in names:
         offset = offset_of_file(name)
         if name.endswith(SEGMENT_SUFFIXES) and offset is not None and offset not in bases:
-            _log.warning("index without log removed", directory=log.directory, file=name)
-            log.files.remove(f"{log.directory}/{name}")
+            _log.warning("index without log removed", directory=log.folder.path, file=name)
+            log.files.remove(f"{log.folder.path}/{name}")
     for base in bases:
-        segment = LogSegment(log.files, log.directory, base, log.config, log.clock.wall_ms())
+        segment = LogSegment(log.files, log.folder.path, base, log.config, log.clock.wall_ms())
         log.segments.add(segment)
     present = set(names)
     for segment in log.segments:
@@ -184,11 +184,11 @@ def _check_indexes(log: Log, segment: LogSegment, names: set[str], log_start_off
     try:
         segment.transaction_index.entries()
     except CorruptTransactionIndex as error:
-        _log.warning("transaction index rebuilt", directory=log.directory, reason=str(error))
+        _log.warning("transaction index rebuilt", directory=log.folder.path, reason=str(error))
         _rebuild_transaction_index(log, segment, log_start_offset)
     segment.transaction_index.unload()
     if reason is not None:
-        _log.warning("indexes rebuilt", directory=log.directory, segment=segment.base_offset, reason=reason)
+        _log.warning("indexes rebuilt", directory=log.folder.path, segment=segment.base_offset, reason=reason)
         segment.rebuild_indexes()
         segment.release()
 
@@ -207,7 +207,7 @@ def _rebuild_transaction_index(log: Log, segment: LogSegment, log_start_offset: 
             if aborted is not None:
                 segment.transaction_index.append_if_there_is_room(aborted)
     except (CorruptSegment, UnreadableBatch) as error:
-        _log.warning("transaction index incomplete", directory=log.directory, reason=str(error))
+        _log.warning("transaction index incomplete", directory=log.folder.path, reason=str(error))
     log.files.sync_file(segment.transaction_index.path)
 
 
@@ -226,7 +226,9 @@ def _recover(log: Log, checkpointed: Checkpointed, gaps_end_the_log: bool) -> St
     The generator returns the producer state built from the batches after the recovery point.
     """
     recovery_point = checkpointed.recovery_point
-    first = max([base for base in log.base_offsets if base <= recovery_point], default=log.base_offsets[0])
+    first = max(
+        [base for base in log.segments.base_offsets if base <= recovery_point], default=log.segments.base_offsets[0]
+    )
     to_recover = [segment for segment in log.segments if segment.base_offset >= first]
     log.leader_epochs.truncate_from_end(to_recover[0].base_offset)  # its file may be older than the batches
     state = yield from _state_at(log, to_recover[0].base_offset, checkpointed.log_start_offset)
@@ -240,9 +242,9 @@ def _recover(log: Log, checkpointed: Checkpointed, gaps_end_the_log: bool) -> St
         following = to_recover[number + 1 : number + 2]
         limit = following[0].base_offset if following else segment.base_offset + MAX_RELATIVE_OFFSET + 1
         cut = yield from recover_segment(log, segment, state, limit)
-        if segment is not log.active_segment:
+        if segment is not log.segments.active:
             log.segments.note_unsynced(segment)
-        log.snapshots.take_if_there_is_room(state, sync=False)
+        log.producers.snapshots.take_if_there_is_room(state, sync=False)
         if gaps_end_the_log and following and segment.next_offset() < following[0].base_offset:
             cut = True
         if cut:
@@ -254,10 +256,10 @@ def _recover(log: Log, checkpointed: Checkpointed, gaps_end_the_log: bool) -> St
                     base_offsets=[segment.base_offset for segment in later],
                 )
             for doomed in later:
-                log.segments.delete(doomed, log.snapshots, log.config.file_delete_delay_ms)
+                log.segments.delete(doomed, log.producers.snapshots, log.config.file_delete_delay_ms)
             break
     log.folder.mark_changed()
-    log.segments.note_synced(log.active_segment)
+    log.segments.note_synced(log.segments.active)
     return state
 
 
@@ -336,7 +338,7 @@ def _settle(log: Log, checkpointed: Checkpointed, clean: bool) -> None:
     """Sets the log's start and end, and creates a segment if there is none."""
     start_offset = end_offset = checkpointed.log_start_offset
     if log.segments:
-        end_offset = log.active_segment.next_offset()
+        end_offset = log.segments.active.next_offset()
         if end_offset < start_offset:
             _log.warning(
                 "log ends before its start",
@@ -345,12 +347,12 @@ def _settle(log: Log, checkpointed: Checkpointed, clean: bool) -> None:
                 log_start_offset=start_offset,
             )
             for segment in list(log.segments):
-                log.segments.delete(segment, log.snapshots, log.config.file_delete_delay_ms)
+                log.segments.delete(segment, log.producers.snapshots, log.config.file_delete_delay_ms)
             log.leader_epochs.clear()
             end_offset = start_offset
     if not log.segments:
         log.segments.add(log.segments.create(start_offset, log.config))
-    first_offset = log.base_offsets[0]
+    first_offset = log.segments.base_offsets[0]
     start_offset = max(start_offset, first_offset)
     log.state.opened(start_offset, end_offset, end_offset if clean else checkpointed.recovery_point)
     if not log.leader_epochs.is_known and end_offset > first_offset:
@@ -363,6 +365,6 @@ def _read_epochs(log: Log) -> None:
     """Rebuilds a lost or damaged leader-epoch-checkpoint from the epochs in the batches."""
     log.leader_epochs.clear()
     for segment in log.segments:
-        for batch in log.use(segment).scan(0):
+        for batch in log.segments.use(segment).scan(0):
             if batch.leader_epoch > log.leader_epochs.latest_epoch:
                 log.leader_epochs.assign(batch.leader_epoch, batch.base_offset)

@@ -31,7 +31,7 @@ Search = Generator[None, None, TimestampOffset | None]
 
 
 class TimeSearch:
-    """Searches one log; see Log.offset_for_timestamp."""
+    """Searches one log."""
 
     __slots__ = ("_folder", "_leader_epochs", "_segments", "_state")
 
@@ -42,6 +42,12 @@ class TimeSearch:
         self._leader_epochs = leader_epochs
 
     def offset_for_timestamp(self, timestamp: int) -> Search:
+        """Finds the first record at or after the timestamp (ms). -1 finds the end, -2 the start, -3 the record with the
+        largest timestamp. A generator, which may yield before it returns the record.
+
+        Returns None if there is no such record. -1 means the log's end: callers apply the limit of an isolation level
+        themselves. Raises ProtocolError, KAFKA_STORAGE_ERROR or INVALID_RECORD.
+        """
         if timestamp == _LATEST:
             return TimestampOffset(-1, self._state.log_end_offset, self._leader_epochs.latest_epoch)
         if timestamp == _EARLIEST:

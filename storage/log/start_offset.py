@@ -32,7 +32,7 @@ class LogStart:
         self._leader_epochs = leader_epochs
 
     def delete_records_before(self, offset: int) -> int:
-        """See Log.delete_records_before."""
+        """Moves the log's start, at most to the high watermark (-1), and returns it. Raises OFFSET_OUT_OF_RANGE."""
         high_watermark = self._state.high_watermark
         if offset == -1:
             offset = high_watermark

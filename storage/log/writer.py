@@ -245,7 +245,7 @@ class LogWriter:
             raise self.storage_error("append failed", error) from error
 
     def give_up_ahead(self) -> None:
-        """See Log.give_up_ahead."""
+        """Gives up records that were written ahead but not appended; the next append truncates them first."""
         if self.ahead is not None:
             self.ahead = None
             self.is_torn = True

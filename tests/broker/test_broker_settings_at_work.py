@@ -372,9 +372,9 @@ async def test_the_newest_batches_are_kept_in_memory_up_to_the_limit() -> None:
                 assert (await produce(api)).error_code == ErrorCode.NONE
             (partition,) = api.broker.replica_manager.partitions
             log = partition.log
-            tail = log.active_segment.tail
+            tail = log.segments.active.tail
             held = 0 if tail is None else tail.held_bytes
-            assert held == (log.size + kept * ENTRY_BYTES if kept else 0)
+            assert held == (log.segments.size_in_bytes + kept * ENTRY_BYTES if kept else 0)
             assert log.tails is None or log.tails.held_bytes == held
 
 
@@ -447,7 +447,7 @@ async def test_partitions_are_spread_over_all_directories_and_found_after_a_rest
             ]
             response = await api(DescribeLogDirsRequest(topics=None), 1)
             assert {result.log_dir for result in response.results} == set(map(str, directories))
-            assert log_of(api).log_end_offset == start
+            assert log_of(api).state.log_end_offset == start
         for each in directories:
             assert (each / ".kafka_cleanshutdown").exists()
             assert "broker.id=0" in (each / "meta.properties").read_text()
@@ -473,8 +473,8 @@ async def test_checkpoints_are_written_at_their_intervals(setting: str) -> None:
         await create(api, 1)
         await produced(api, 2)
         log = log_of(api)
-        log.delete_records_before(1)
-        directory = Path(log.directory).parent
+        log.start.delete_records_before(1)
+        directory = Path(log.folder.path).parent
         partition = TopicPartition("t", 0)
 
         def written() -> int | None:
@@ -533,10 +533,10 @@ async def test_retention_is_applied_at_its_interval(monkeypatch: pytest.MonkeyPa
     beside = {"log.segment.bytes": "2000", "log.retention.hours": "1", "log.retention.check.interval.ms": "7777"}
     async with topic_with("retention.ms", "log.retention.ms", None, "", beside) as api:
         log = await produced(api, 3, 1500, at_ms=now_ms() - 7_200_000)
-        assert log.log_start_offset == 0
+        assert log.state.log_start_offset == 0
         (apply_retention,) = [job for interval_ms, job in jobs if interval_ms == 7777]
         await apply_retention()
-        assert log.log_start_offset == 3
+        assert log.state.log_start_offset == 3
 
 
 def test_each_broker_setting_that_takes_effect_has_a_test() -> None:

@@ -69,7 +69,7 @@ async def test_isrs_shrink_and_expand_at_the_configured_lag_and_are_counted(monk
         replicas = (broker.broker_id, broker.broker_id + 1)
         partition.make_leader(later(partition, broker.broker_id, replicas, replicas))
         manager.appends.append_one(T0, build_batch([Record(value=b"x")]), 1, 9)
-        assert partition.log.high_watermark == 0
+        assert partition.log.state.high_watermark == 0
 
         clock.advance(66_666)
         await jobs[33_333]()
@@ -93,4 +93,4 @@ async def test_isrs_shrink_and_expand_at_the_configured_lag_and_are_counted(monk
             0,
         )
         assert found["failedisrupdates"] == 0
-        assert partition.log.high_watermark == 1
+        assert partition.log.state.high_watermark == 1

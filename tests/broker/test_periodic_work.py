@@ -54,9 +54,9 @@ async def test_rolled_segments_are_flushed(tmp_path: Path) -> None:
     async with in_process_broker(data_dir=tmp_path) as broker:
         await fill(broker, 10, {"segment.bytes": "2000"})
         log = broker.replica_manager.partition(T0).log
-        assert log.recovery_point == 0
+        assert log.state.recovery_point == 0
         await broker.periodic_work.keep_house()
-        assert log.recovery_point == log.active_segment.base_offset > 0
+        assert log.state.recovery_point == log.segments.active.base_offset > 0
 
 
 async def test_old_segments_are_deleted_and_their_files_removed_after_a_delay(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ async def test_old_segments_are_deleted_and_their_files_removed_after_a_delay(tm
         work = broker.periodic_work
         await work.apply_retention()
         log = broker.replica_manager.partition(T0).log
-        assert log.log_start_offset == 10
+        assert log.state.log_start_offset == 10
         await work.keep_house()
         assert [name for name in os.listdir(tmp_path / "t-0") if name.endswith(".deleted")] == []
 

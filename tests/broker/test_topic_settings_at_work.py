@@ -68,7 +68,7 @@ def log_of(api: Api) -> Log:
 
 
 def files_of(api: Api, suffix: str) -> list[Path]:
-    return sorted(Path(log_of(api).directory).glob(f"*{suffix}"))
+    return sorted(Path(log_of(api).folder.path).glob(f"*{suffix}"))
 
 
 def stored(api: Api) -> bytes:
@@ -102,7 +102,7 @@ async def segments_of_two_hours_apart(api: Api) -> bool:
 
 async def index_entries_of_five_small_batches(api: Api) -> bool:
     log = await produced(api, 5, 10)
-    return len(log.active_segment.offset_index) > 0
+    return len(log.segments.active.offset_index) > 0
 
 
 async def old_records_are_deleted(api: Api) -> bool:
@@ -111,7 +111,7 @@ async def old_records_are_deleted(api: Api) -> bool:
     await produced(api, 1, 1500)
     rounds = api.broker.log_manager.clock.now_ms
     begun = rounds()
-    await until(lambda: log.log_start_offset > 0 or rounds() - begun > 300)
+    await until(lambda: log.state.log_start_offset > 0 or rounds() - begun > 300)
     return await earliest(api) > 0
 
 
@@ -130,7 +130,7 @@ async def is_cleaned(api: Api) -> bool:
     for _ in range(4):
         looked = manager.last_run_ms
         await until(lambda looked=looked: manager.last_run_ms > looked)
-    return log.cleaned_offset is not None
+    return log.state.cleaned_offset is not None
 
 
 async def tombstones_stay_long(api: Api) -> bool:
@@ -138,11 +138,11 @@ async def tombstones_stay_long(api: Api) -> bool:
     records = build_batch([Record(0, now_ms(), b"k", None)])
     log = await produced(api, 2)
     log.append_as_leader(records, 0)
-    log.update_high_watermark(log.log_end_offset)
+    log.update_high_watermark(log.state.log_end_offset)
     await produced(api, 2, key=b"other")
     log.flush()
-    await until(lambda: log.cleaned_offset is not None and log.cleaned_offset > 2)
-    batches = [header for segment in log.segments for header in headers_in(log.use(segment))]
+    await until(lambda: log.state.cleaned_offset is not None and log.state.cleaned_offset > 2)
+    batches = [header for segment in log.segments for header in headers_in(log.segments.use(segment))]
     (horizon,) = [header.delete_horizon_ms for header in batches if header.has_delete_horizon]
     assert horizon is not None
     return horizon > now_ms() + HOUR_MS
@@ -184,14 +184,14 @@ async def stored_size(api: Api) -> int:
 
 async def is_flushed_when_acknowledged(api: Api) -> bool:
     log = await produced(api, 1)
-    return log.recovery_point == log.log_end_offset
+    return log.state.recovery_point == log.state.log_end_offset
 
 
 async def is_flushed_after_a_while(api: Api) -> bool:
     log = await produced(api, 1)
     begun = time.monotonic()
-    await until(lambda: log.recovery_point == log.log_end_offset or time.monotonic() > begun + 0.3)
-    return log.recovery_point == log.log_end_offset
+    await until(lambda: log.state.recovery_point == log.state.log_end_offset or time.monotonic() > begun + 0.3)
+    return log.state.recovery_point == log.state.log_end_offset
 
 
 async def file_has_its_full_size(api: Api) -> bool:

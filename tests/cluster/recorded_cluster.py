@@ -149,7 +149,7 @@ class RecordedCluster:
         ]
         logs = [partition.log for partition in broker.replica_manager.partitions]
         return all({*state.isr} == {*state.replicas} & self.brokers.keys() for state in states) and all(
-            log.high_watermark == log.log_end_offset for log in logs
+            log.state.high_watermark == log.state.log_end_offset for log in logs
         )
 
     async def everything(self) -> dict[str, object]:
@@ -166,7 +166,7 @@ class RecordedCluster:
                 known[f"{partition.topic_partition} of {one}"] = (
                     (partition.leader_id, partition.leader_epoch, partition.partition_epoch, partition.replicas),
                     (partition.isr.committed, partition.isr.maximal),
-                    (log.log_start_offset, log.high_watermark, log.log_end_offset),
+                    (log.state.log_start_offset, log.state.high_watermark, log.state.log_end_offset),
                 )
         return known
 

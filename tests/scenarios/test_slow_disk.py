@@ -123,7 +123,7 @@ async def test_a_power_cut_during_a_topic_creation_leaves_a_usable_topic_or_none
         for number in range(4):
             partition = broker.replica_manager.partition(TopicPartition("orders", number))
             assert partition.is_leader
-            assert partition.log.topic_id == topic.topic_id
+            assert partition.log.folder.topic_id == topic.topic_id
             assert partition.log.leader_epochs.latest_epoch == partition.leader_epoch
 
 
@@ -152,7 +152,7 @@ def killed_after_appends(
 async def test_a_start_after_a_kill_syncs_nothing_for_undamaged_partitions(batches: int) -> None:
     files = await killed(PARTITIONS, batches)
     async with a_broker(files) as broker:
-        assert broker.replica_manager.partition(TopicPartition("orders", 4)).log.log_end_offset == batches
+        assert broker.replica_manager.partition(TopicPartition("orders", 4)).log.state.log_end_offset == batches
         assert of_topic(files.on_the_loop + files.in_threads, "orders") == []
         assert files.on_the_loop == []
 
@@ -173,7 +173,7 @@ async def test_a_start_after_a_second_kill_syncs_nothing_either() -> None:
     async with a_broker(files) as broker:
         files = killed_after_appends(broker, files, PARTITIONS, range(3, 6))
     async with a_broker(files) as broker:
-        assert broker.replica_manager.partition(TopicPartition("orders", 4)).log.log_end_offset == 6
+        assert broker.replica_manager.partition(TopicPartition("orders", 4)).log.state.log_end_offset == 6
         assert of_topic(files.on_the_loop + files.in_threads, "orders") == []
 
 

@@ -52,12 +52,12 @@ def overruns(machines: Iterable[Machine]) -> Iterator[Overrun]:
         broker = machine.running
         for partition in () if broker is None else broker.replica_manager.partitions:
             log = partition.log
-            if log.high_watermark > log.log_end_offset:
+            if log.state.high_watermark > log.state.log_end_offset:
                 yield Overrun(
                     process=machine.name,
                     partition=partition.topic_partition,
-                    high_watermark=log.high_watermark,
-                    log_end_offset=log.log_end_offset,
+                    high_watermark=log.state.high_watermark,
+                    log_end_offset=log.state.log_end_offset,
                 )
 
 
@@ -80,7 +80,7 @@ def replica_log(key: TopicPartition, broker_id: int, log: Log) -> ReplicaLog:
     """All batches of a log."""
     batches = []
     for segment in log.segments:
-        content = bytes(log.use(segment).file.read(0, segment.size))
+        content = bytes(log.segments.use(segment).file.read(0, segment.size))
         for position, header in iter_batches(content):
             batches.append(
                 StoredBatch(
@@ -93,9 +93,9 @@ def replica_log(key: TopicPartition, broker_id: int, log: Log) -> ReplicaLog:
     return ReplicaLog(
         partition=key,
         broker_id=broker_id,
-        high_watermark=log.high_watermark,
+        high_watermark=log.state.high_watermark,
         last_stable_offset=log.last_stable_offset,
-        log_start_offset=log.log_start_offset,
+        log_start_offset=log.state.log_start_offset,
         batches=batches,
     )
 

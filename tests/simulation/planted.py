@@ -61,8 +61,8 @@ def _truncate_to_high_watermark(replace: Replace) -> None:
         known = self.followed.get(partition.topic_partition)
         is_new = known is None or known.source != source
         follow(self, partition, source)
-        if is_new and partition.log.log_end_offset > partition.log.high_watermark:
-            self._truncate(self.followed[partition.topic_partition], Truncate(partition.log.high_watermark))
+        if is_new and partition.log.state.log_end_offset > partition.log.state.high_watermark:
+            self._truncate(self.followed[partition.topic_partition], Truncate(partition.log.state.high_watermark))
 
     replace(Fetcher, "follow", truncating)
     replace(LogReader, "_diverges", staticmethod(lambda partition, target, data: False))

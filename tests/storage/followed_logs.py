@@ -38,15 +38,15 @@ def append_any(log: Log, source: random.Random, epoch: int) -> None:
         append(log, batch(*values, timestamp=timestamp), epoch)
         return
     producer_id = source.choice(PRODUCERS)
-    entry = log.producer_state.producers.get(producer_id)
-    is_open = log.producer_state.has_ongoing_transaction(producer_id)
+    entry = log.producers.state.producers.get(producer_id)
+    is_open = log.producers.state.has_ongoing_transaction(producer_id)
     if is_open and chance < 0.6:
         kind = source.choice((ControlType.COMMIT, ControlType.ABORT))
         marker = build_end_transaction_marker(
             kind, timestamp=timestamp, producer_id=producer_id, producer_epoch=0, coordinator_epoch=1
         )
         log.append_as_leader(marker, epoch, origin=AppendOrigin.COORDINATOR)
-        log.update_high_watermark(log.log_end_offset)
+        log.update_high_watermark(log.state.log_end_offset)
         return
     sequence = 0 if entry is None else entry.last_sequence + 1
     data = idempotent(
@@ -61,7 +61,7 @@ def append_any(log: Log, source: random.Random, epoch: int) -> None:
 
 def stored_bytes(log: Log) -> bytes:
     """Returns all records of the log's files."""
-    return b"".join(bytes(log.use(segment).file.read(0, segment.size)) for segment in log.segments)
+    return b"".join(bytes(log.segments.use(segment).file.read(0, segment.size)) for segment in log.segments)
 
 
 def fetched(leader: Log, offset: int, max_bytes: int = 1 << 20) -> bytes:
@@ -75,11 +75,11 @@ def fetched(leader: Log, offset: int, max_bytes: int = 1 << 20) -> bytes:
 
 def catch_up(log: Log, leader: Log, size: Callable[[], int] = lambda: 1 << 20) -> None:
     """Appends what the leader has, in fetches of these sizes, each with at least one batch."""
-    while log.log_end_offset < leader.log_end_offset:
-        data = fetched(leader, log.log_end_offset)
+    while log.state.log_end_offset < leader.state.log_end_offset:
+        data = fetched(leader, log.state.log_end_offset)
         if log.append_as_follower(data[: size()]) is None:
             log.append_as_follower(data[: next(iter_batches(data))[1].size_in_bytes])
-    log.update_high_watermark(leader.high_watermark)
+    log.update_high_watermark(leader.state.high_watermark)
 
 
 def aborted_transactions(log: Log) -> list[AbortedTransaction]:
@@ -96,13 +96,13 @@ def described_producers(log: Log) -> dict[int, tuple[object, ...]]:
             entry.current_transaction_first_offset,
             [batch[:3] for batch in entry.batches[-1:]],  # not the time, which a snapshot has once per producer
         )
-        for entry in log.producer_state.producers.values()
+        for entry in log.producers.state.producers.values()
     }
 
 
 def derived(log: Log) -> tuple[object, ...]:
     """Returns everything that a log keeps besides its records."""
-    state = log.producer_state
+    state = log.producers.state
     open_since = {first: transaction.producer_id for first, transaction in state.ongoing.items()}
     return (
         log.leader_epochs.entries,

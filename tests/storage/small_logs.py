@@ -49,7 +49,7 @@ def open_small(
 def append(log: Log, data: bytes | None = None, epoch: int = 0) -> int:
     """Appends a batch and moves the high watermark like a single replica; returns the batch's first offset."""
     info = log.append_as_leader(data if data is not None else batch(), epoch, api_version=9)
-    log.update_high_watermark(log.log_end_offset)
+    log.update_high_watermark(log.state.log_end_offset)
     return info.first_offset
 
 
@@ -79,7 +79,7 @@ def truncate_in(manager: LogManager, targets: Mapping[TopicPartition, Target]) -
 def run_flush_jobs(manager: LogManager) -> None:
     for log, job in filter(None, manager.take_flush_jobs()):
         job.run()
-        log.finish_flush(job)
+        log.flusher.finish(job)
 
 
 def bytes_of(data: FetchData) -> bytes:
@@ -91,9 +91,9 @@ def bytes_of(data: FetchData) -> bytes:
 def headers_of(log: Log) -> list[BatchHeader]:
     """Returns the headers of all batches, read like a consumer."""
     found = []
-    offset = log.log_start_offset
-    while offset < log.log_end_offset:
-        read = [header for _, header in iter_batches(bytes_of(log.read(offset, 1 << 20)))]
+    offset = log.state.log_start_offset
+    while offset < log.state.log_end_offset:
+        read = [header for _, header in iter_batches(bytes_of(log.reader.read(offset, 1 << 20)))]
         assert read, offset
         found += read
         offset = read[-1].next_offset
@@ -103,9 +103,9 @@ def headers_of(log: Log) -> list[BatchHeader]:
 def all_bytes(log: Log) -> bytes:
     """Returns all records of the log, read like a consumer."""
     parts = []
-    offset = log.log_start_offset
-    while offset < log.log_end_offset:
-        data = bytes_of(log.read(offset, 1 << 20))
+    offset = log.state.log_start_offset
+    while offset < log.state.log_end_offset:
+        data = bytes_of(log.reader.read(offset, 1 << 20))
         assert data, offset
         parts.append(data)
         for _, header in iter_batches(data):

@@ -33,14 +33,14 @@ def test_an_append_returns_the_offsets_of_its_records(files: ForgetfulFiles) -> 
     assert (info.first_offset, info.last_offset, info.record_count) == (1, 3, 3)
     assert (info.max_timestamp, info.offset_of_max_timestamp, info.log_append_time_ms) == (NOW + 7, 3, -1)
     assert (info.log_start_offset, info.duplicate, info.flush_required, info.rolled) == (0, False, False, False)
-    assert info.size_in_bytes == log.size - headers_of(log)[0].size_in_bytes
+    assert info.size_in_bytes == log.segments.size_in_bytes - headers_of(log)[0].size_in_bytes
 
 
 def test_a_read_returns_the_batch_that_contains_the_offset(files: ForgetfulFiles) -> None:
     log = open_small(files)
     append(log, batch(b"a", b"b", b"c"))
     append(log, batch(b"d"))
-    data = log.read(2, 1 << 20)
+    data = log.reader.read(2, 1 << 20)
     first, second = iter_batches(bytes_of(data))
     assert (first[1].base_offset, second[1].base_offset) == (0, 3)
     assert [record.value for record in read_records(bytes_of(data), *first)] == [b"a", b"b", b"c"]
@@ -65,12 +65,12 @@ def test_at_least_one_batch_is_read_even_with_a_small_limit(files: ForgetfulFile
     log = open_small(files)
     append(log, batch(b"x" * 500))
     append(log)
-    data = log.read(0, 1, min_one_message=True)
+    data = log.reader.read(0, 1, min_one_message=True)
     assert [header.base_offset for _, header in iter_batches(bytes_of(data))] == [0]
-    cut = log.read(0, 10, min_one_message=False)
+    cut = log.reader.read(0, 10, min_one_message=False)
     assert len(cut.records) == 10
     assert cut.first_batch_incomplete
-    assert log.read(0, 0, min_one_message=False).records == b""
+    assert log.reader.read(0, 0, min_one_message=False).records == b""
 
 
 def test_a_read_stops_at_the_upper_bound(files: ForgetfulFiles) -> None:
@@ -78,12 +78,12 @@ def test_a_read_stops_at_the_upper_bound(files: ForgetfulFiles) -> None:
     for _ in range(4):
         append(log)
     log.update_high_watermark(2)
-    data = log.read(0, 1 << 20, upper=log.high_watermark_metadata)
+    data = log.reader.read(0, 1 << 20, upper=log.positions.high_watermark)
     assert [header.base_offset for _, header in iter_batches(bytes_of(data))] == [0, 1]
-    assert log.read(2, 1 << 20, upper=log.high_watermark_metadata).records == b""
-    beyond = log.read(3, 1 << 20, upper=log.high_watermark_metadata)
+    assert log.reader.read(2, 1 << 20, upper=log.positions.high_watermark).records == b""
+    beyond = log.reader.read(3, 1 << 20, upper=log.positions.high_watermark)
     assert beyond.records == b""
-    assert beyond.offset_metadata == log.offset_metadata(3)
+    assert beyond.offset_metadata == log.positions.of(3)
 
 
 @pytest.mark.parametrize("offset", [-1, 4, 100])
@@ -91,8 +91,8 @@ def test_an_offset_outside_the_log_is_refused(files: ForgetfulFiles, offset: int
     log = open_small(files)
     for _ in range(3):
         append(log)
-    assert refused(lambda: log.read(offset, 1)) == ErrorCode.OFFSET_OUT_OF_RANGE
-    assert log.read(3, 1).records == b""
+    assert refused(lambda: log.reader.read(offset, 1)) == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert log.reader.read(3, 1).records == b""
 
 
 def test_every_offset_is_found_in_every_segment_by_index_or_at_the_end(files: ForgetfulFiles) -> None:
@@ -102,11 +102,11 @@ def test_every_offset_is_found_in_every_segment_by_index_or_at_the_end(files: Fo
     assert len(log.segments) > 5
     assert all(len(segment.offset_index) > 2 for segment in log.segments[:-1])
     headers = headers_of(log)
-    for offset in range(log.log_end_offset):
-        data = log.read(offset, 1, min_one_message=True)
+    for offset in range(log.state.log_end_offset):
+        data = log.reader.read(offset, 1, min_one_message=True)
         found = next(iter_batches(bytes_of(data)))[1]
         assert found.base_offset <= offset <= found.last_offset
-    assert sum(header.record_count for header in headers) == log.log_end_offset
+    assert sum(header.record_count for header in headers) == log.state.log_end_offset
 
 
 def test_a_cold_read_is_reported_and_succeeds_once_cached(files: ForgetfulFiles) -> None:
@@ -115,26 +115,26 @@ def test_a_cold_read_is_reported_and_succeeds_once_cached(files: ForgetfulFiles)
         append(log)
     path = log.segments[0].path(".log")
     files.cold.add(path)
-    data = log.read(0, 1 << 20, may_block=False)
+    data = log.reader.read(0, 1 << 20, may_block=False)
     assert data.records == b""
     assert data.cold is not None
     data.cold.run()
     files.cold.clear()
-    again = log.read(0, 1 << 20, may_block=False)
+    again = log.reader.read(0, 1 << 20, may_block=False)
     assert again.cold is None
     assert len(again.records) == log.segments[0].size
     files.cold.add(path)
-    assert len(log.read(0, 1 << 20, may_block=True).records) == log.segments[0].size
+    assert len(log.reader.read(0, 1 << 20, may_block=True).records) == log.segments[0].size
 
 
 def test_the_end_of_the_log_is_found_without_reading_the_file(files: ForgetfulFiles) -> None:
     log = open_small(files)
     for _ in range(100):
         append(log)
-    files.cold.add(log.active_segment.path(".log"))
-    assert log.active_segment.locate(99, may_block=False) is not None
-    assert log.active_segment.locate(40, may_block=False) is not None
-    assert log.offset_metadata(100).relative_position == log.size
+    files.cold.add(log.segments.active.path(".log"))
+    assert log.segments.active.locate(99, may_block=False) is not None
+    assert log.segments.active.locate(40, may_block=False) is not None
+    assert log.positions.of(100).relative_position == log.segments.size_in_bytes
 
 
 # ---- rolling
@@ -145,7 +145,7 @@ def test_a_segment_rolls_before_a_batch_would_make_it_too_large(files: Forgetful
     log = open_small(files, segment_bytes=3 * size)
     for _ in range(7):
         append(log, batch(b"x" * 100))
-    assert log.base_offsets == [0, 3, 6]
+    assert log.segments.base_offsets == [0, 3, 6]
     assert [segment.size for segment in log.segments] == [3 * size, 3 * size, size]
 
 
@@ -153,9 +153,9 @@ def test_a_segment_rolls_by_record_timestamps(files: ForgetfulFiles) -> None:
     log = open_small(files, segment_ms=1000)
     append(log, batch(timestamp=NOW))
     append(log, batch(timestamp=NOW + 1000))
-    assert log.base_offsets == [0]
+    assert log.segments.base_offsets == [0]
     append(log, batch(timestamp=NOW + 1001))
-    assert log.base_offsets == [0, 2]
+    assert log.segments.base_offsets == [0, 2]
 
 
 def test_a_segment_without_timestamps_rolls_by_the_clock(files: ForgetfulFiles) -> None:
@@ -164,7 +164,7 @@ def test_a_segment_without_timestamps_rolls_by_the_clock(files: ForgetfulFiles) 
     append(log, batch(timestamp=-1))
     clock.advance(1001)
     append(log, batch(timestamp=-1))
-    assert log.base_offsets == [0, 1]
+    assert log.segments.base_offsets == [0, 1]
 
 
 def test_a_segment_rolls_when_an_index_is_full(files: ForgetfulFiles) -> None:
@@ -179,17 +179,17 @@ def test_a_segment_rolls_when_an_index_is_full(files: ForgetfulFiles) -> None:
 
 def test_jitter_makes_segments_roll_slightly_earlier(files: ForgetfulFiles) -> None:
     log = open_small(files, segment_ms=1000, segment_jitter_ms=900)
-    jitter = log.active_segment.roll_jitter_ms
+    jitter = log.segments.active.roll_jitter_ms
     assert 0 < jitter < 900
     append(log, batch(timestamp=NOW))
     append(log, batch(timestamp=NOW + 1000 - jitter))
     append(log, batch(timestamp=NOW + 1001 - jitter))
-    assert log.base_offsets == [0, 2]
+    assert log.segments.base_offsets == [0, 2]
 
 
 def test_preallocated_segments_are_trimmed_when_they_are_sealed(files: ForgetfulFiles) -> None:
     log = open_small(files, segment_bytes=300, preallocate="true")
-    assert files.size(log.active_segment.path(".log")) == 300
+    assert files.size(log.segments.active.path(".log")) == 300
     for _ in range(6):
         append(log)
     assert files.size(log.segments[0].path(".log")) == log.segments[0].size < 300
@@ -205,7 +205,7 @@ def test_preallocated_segments_are_trimmed_when_they_are_sealed(files: Forgetful
 def test_a_batch_above_max_message_bytes_is_refused(files: ForgetfulFiles) -> None:
     log = open_small(files, max_message_bytes=150)
     assert refused(lambda: append(log, batch(b"x" * 200))) == ErrorCode.MESSAGE_TOO_LARGE
-    assert (log.log_end_offset, log.size) == (0, 0)
+    assert (log.state.log_end_offset, log.segments.size_in_bytes) == (0, 0)
 
 
 def test_a_batch_above_the_segment_size_is_refused(files: ForgetfulFiles) -> None:
@@ -218,7 +218,7 @@ def test_a_corrupt_batch_is_refused_and_changes_nothing(files: ForgetfulFiles) -
     data = bytearray(batch())
     data[-1] ^= 1
     assert refused(lambda: append(log, bytes(data))) == ErrorCode.CORRUPT_MESSAGE
-    assert (log.log_end_offset, log.size) == (0, 0)
+    assert (log.state.log_end_offset, log.segments.size_in_bytes) == (0, 0)
 
 
 def test_log_append_time_is_the_brokers_time(files: ForgetfulFiles) -> None:
@@ -229,7 +229,7 @@ def test_log_append_time_is_the_brokers_time(files: ForgetfulFiles) -> None:
     assert (info.log_append_time_ms, info.max_timestamp) == (NOW + 77, NOW + 77)
     (header,) = headers_of(log)
     assert header.timestamp_type is TimestampType.LOG_APPEND_TIME
-    assert check_crc(bytes_of(log.read(0, 1 << 20)), 0, header)
+    assert check_crc(bytes_of(log.reader.read(0, 1 << 20)), 0, header)
 
 
 def test_a_timestamp_too_far_from_the_clock_is_refused(files: ForgetfulFiles) -> None:
@@ -255,7 +255,7 @@ def test_a_compacted_topic_refuses_records_without_a_key(files: ForgetfulFiles) 
 def test_a_topic_with_its_own_codec_stores_that_codec(files: ForgetfulFiles) -> None:
     log = open_small(files, compression_type="gzip")
     append(log, batch(b"a" * 100, b"b" * 100))
-    data = bytes_of(log.read(0, 1 << 20))
+    data = bytes_of(log.reader.read(0, 1 << 20))
     ((position, header),) = iter_batches(data)
     assert header.compression == 1
     assert [record.value for record in read_records(data, position, header)] == [b"a" * 100, b"b" * 100]
@@ -270,7 +270,7 @@ def test_new_settings_take_effect_with_the_next_append(files: ForgetfulFiles) ->
     assert refused(lambda: append(log, batch(b"x" * 300))) == ErrorCode.MESSAGE_TOO_LARGE
     log.update_config(LogConfig({"segment.bytes": 500}))
     append(log, batch(b"x" * 300))
-    assert log.base_offsets == [0, 1]
+    assert log.segments.base_offsets == [0, 1]
 
 
 # ---- by time
@@ -282,22 +282,22 @@ def test_offsets_are_found_by_time_in_all_segments(files: ForgetfulFiles) -> Non
     for timestamp in times:
         append(log, batch(timestamp=timestamp))
     for asked in range(NOW - 5, NOW + 1100, 7):
-        found = finished(log.offset_for_timestamp(asked))
+        found = finished(log.search.offset_for_timestamp(asked))
         expected = next((number for number, timestamp in enumerate(times) if timestamp >= asked), None)
         assert (None if found is None else found.offset) == expected, asked
     latest = max(times)
-    largest = finished(log.offset_for_timestamp(-3))
+    largest = finished(log.search.offset_for_timestamp(-3))
     assert largest is not None
     assert (largest.timestamp, largest.offset) == (latest, times.index(latest))
-    assert finished(log.offset_for_timestamp(-2)) == (-1, 0, 0)
-    assert finished(log.offset_for_timestamp(-1)) == (-1, 100, 0)
+    assert finished(log.search.offset_for_timestamp(-2)) == (-1, 0, 0)
+    assert finished(log.search.offset_for_timestamp(-1)) == (-1, 100, 0)
 
 
 def test_a_search_by_time_finds_nothing_in_an_empty_log(files: ForgetfulFiles) -> None:
     log = open_small(files)
-    assert finished(log.offset_for_timestamp(0)) is None
-    assert finished(log.offset_for_timestamp(-3)) is None
-    assert finished(log.offset_for_timestamp(-2)) == (-1, 0, -1)
+    assert finished(log.search.offset_for_timestamp(0)) is None
+    assert finished(log.search.offset_for_timestamp(-3)) is None
+    assert finished(log.search.offset_for_timestamp(-2)) == (-1, 0, -1)
 
 
 def test_idempotent_batches_are_read_as_they_were_sent(files: ForgetfulFiles) -> None:
@@ -314,9 +314,9 @@ def plain_append(log: Log) -> tuple[BatchHeader, list[tuple[bytes | None, bytes 
     """Returns the stored header of a coordinator's batch, and its keys and values."""
     log.append_as_leader(build_plain_batch([(b"before", b"")], NOW), 4)
     info = log.append_as_leader(build_plain_batch(PLAIN, NOW), 4, origin=AppendOrigin.COORDINATOR)
-    log.update_high_watermark(log.log_end_offset)
+    log.update_high_watermark(log.state.log_end_offset)
     assert (info.first_offset, info.last_offset, info.record_count) == (1, 2, 2)
-    data = bytes_of(log.read(1, 1 << 20))
+    data = bytes_of(log.reader.read(1, 1 << 20))
     ((position, header),) = iter_batches(data)
     assert check_crc(data, position, header)
     assert (header.base_offset, header.partition_leader_epoch) == (1, 4)
@@ -344,4 +344,4 @@ def test_a_coordinators_batch_above_the_topics_limit_is_refused(files: Forgetful
     log = open_small(files, max_message_bytes=1000)
     large = build_plain_batch([(b"k", bytes(1000))], NOW)
     assert refused(lambda: log.append_as_leader(large, 4)) is ErrorCode.MESSAGE_TOO_LARGE
-    assert log.log_end_offset == 0
+    assert log.state.log_end_offset == 0

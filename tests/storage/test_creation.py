@@ -100,14 +100,14 @@ def test_an_unused_partition_has_no_open_files(data: Path, ends_well: bool) -> N
         manager.shutdown()
     else:
         for log in logs:
-            log.close_files()
+            log.segments.close_files()
         manager.release()
     again = new_manager(data)
     before = open_files()
     again.load()
     assert len(again.logs) == 50
     assert open_files() == before
-    assert again.logs[ORDERS].read(0, 1000).records
+    assert again.logs[ORDERS].reader.read(0, 1000).records
     again.shutdown()
 
 
@@ -116,7 +116,7 @@ def test_a_search_by_time_does_not_open_segments_that_it_can_skip(monkeypatch: p
     for number in range(20):
         append(log, batch(b"x" * 40, timestamp=NOW + number))
     assert len(log.segments) > 8
-    finished(log.offset_for_timestamp(NOW))
+    finished(log.search.offset_for_timestamp(NOW))
     used: list[int] = []
     use = LogSegments.use
 
@@ -126,12 +126,12 @@ def test_a_search_by_time_does_not_open_segments_that_it_can_skip(monkeypatch: p
 
     monkeypatch.setattr(LogSegments, "use", noted)
     late = log.segments[-2].base_offset
-    found = finished(log.offset_for_timestamp(NOW + late))
+    found = finished(log.search.offset_for_timestamp(NOW + late))
     assert found is not None
     assert found.offset == late
     assert used == [late]
     used.clear()
-    assert finished(log.offset_for_timestamp(-3)) is not None
+    assert finished(log.search.offset_for_timestamp(-3)) is not None
     assert len(set(used)) == 1
 
 
@@ -148,14 +148,14 @@ def test_many_rolled_segments_are_flushed_with_few_open_files(data: Path, monkey
             append(log)
     before = open_files()
     rounds = 0
-    while any(log.unsynced_segments for log in logs):
+    while any(log.segments.unsynced for log in logs):
         rounds += 1
         for log, job in filter(None, manager.take_flush_jobs()):
             assert open_files() <= before + 5 * 3 + 2
             job.run()
-            log.finish_flush(job)
+            log.flusher.finish(job)
     assert rounds == 3
-    assert all(log.recovery_point == log.active_segment.base_offset for log in logs)
+    assert all(log.state.recovery_point == log.segments.active.base_offset for log in logs)
     manager.shutdown()
 
 
@@ -171,14 +171,14 @@ def test_segments_that_roll_faster_than_they_are_flushed_have_few_open_files(dat
     for log in logs:
         while len(log.segments) < 60:
             append(log)
-        assert len(log.unsynced_segments) == 59
+        assert len(log.segments.unsynced) == 59
     assert open_files() <= before + 8 + len(logs)
     for log, job in filter(None, manager.take_flush_jobs()):
         job.run()
-        log.finish_flush(job)
-        assert not log.unsynced_segments
-        assert log.recovery_point == log.active_segment.base_offset
+        log.flusher.finish(job)
+        assert not log.segments.unsynced
+        assert log.state.recovery_point == log.segments.active.base_offset
     assert open_files() <= before + 8 + len(logs)
-    assert len(headers_of(logs[0])) == logs[0].log_end_offset
+    assert len(headers_of(logs[0])) == logs[0].state.log_end_offset
     manager.shutdown()
     assert open_files() <= before

@@ -28,7 +28,7 @@ def three_segments(files: ForgetfulFiles) -> tuple[Log, LogSegment]:
 
 
 def offsets_read(log: Log, offset: int) -> list[int]:
-    return [header.base_offset for _, header in iter_batches(bytes_of(log.read(offset, 1 << 20)))]
+    return [header.base_offset for _, header in iter_batches(bytes_of(log.reader.read(offset, 1 << 20)))]
 
 
 @pytest.mark.parametrize("damage", ["cut", "zeros"])
@@ -44,11 +44,11 @@ def test_reading_a_segment_that_lost_its_batches_is_an_error(
         content[100:] = bytes(len(content) - 100)
     assert offsets_read(log, 0) == list(range(first))
     with pytest.raises(ProtocolError) as error:
-        log.read(last, 1 << 20)
+        log.reader.read(last, 1 << 20)
     assert error.value.code == ErrorCode.KAFKA_STORAGE_ERROR
     assert "log not readable" in [entry["event"] for entry in logged]
     assert offsets_read(log, last + 1)[0] == last + 1
-    assert append(log) == log.log_end_offset - 1
+    assert append(log) == log.state.log_end_offset - 1
 
 
 def test_files_not_named_by_an_offset_are_left_alone(files: ForgetfulFiles) -> None:
@@ -58,6 +58,6 @@ def test_files_not_named_by_an_offset_are_left_alone(files: ForgetfulFiles) -> N
     for name in ("backup.log", "notes.index", "x.snapshot"):
         files.replace_file(f"/data/orders-0/{name}", b"mine")
     again = open_small(files)
-    assert again.log_end_offset == 1
+    assert again.state.log_end_offset == 1
     for name in ("backup.log", "notes.index", "x.snapshot"):
         assert files.read_file(f"/data/orders-0/{name}") == b"mine"

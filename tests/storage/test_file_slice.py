@@ -130,13 +130,13 @@ def test_a_large_read_returns_a_slice_and_a_small_one_bytes(
     for number in range(100):
         append(log, batch(bytes([number]) * 5000))
     stored = (tmp_path / "orders-0" / "00000000000000000000.log").read_bytes()
-    large = log.read(3, 1 << 20, sendable=True).records
+    large = log.reader.read(3, 1 << 20, sendable=True).records
     assert isinstance(large, FileSlice)
     start = stored.index(bytes([3]) * 5000) - stored.index(bytes(5000))
     assert received(ends, large) == stored[start:]
-    assert len(log.read(3, SLICE_BYTES, sendable=True).records) == SLICE_BYTES
-    assert log.read(3, SLICE_BYTES - 1, sendable=True).records == stored[start : start + SLICE_BYTES - 1]
-    assert log.read(3, 1 << 20).records == stored[start:]
+    assert len(log.reader.read(3, SLICE_BYTES, sendable=True).records) == SLICE_BYTES
+    assert log.reader.read(3, SLICE_BYTES - 1, sendable=True).records == stored[start : start + SLICE_BYTES - 1]
+    assert log.reader.read(3, 1 << 20).records == stored[start:]
     log.close()
 
 
@@ -144,7 +144,7 @@ def test_a_read_returns_bytes_if_the_file_cannot_be_sent() -> None:
     log = open_small(ForgetfulFiles())
     for number in range(100):
         append(log, batch(bytes([number]) * 5000))
-    assert log.read(0, 1 << 20, sendable=True).records == log.read(0, 1 << 20).records
+    assert log.reader.read(0, 1 << 20, sendable=True).records == log.reader.read(0, 1 << 20).records
 
 
 def test_a_cold_sendable_read_caches_only_the_first_slice() -> None:
@@ -153,6 +153,6 @@ def test_a_cold_sendable_read_caches_only_the_first_slice() -> None:
     for number in range(100):
         append(log, batch(bytes([number]) * 5000))
     files.cold.add(log.segments[0].path(".log"))
-    cold = log.read(40, 10 << 20, may_block=False, sendable=True).cold
+    cold = log.reader.read(40, 10 << 20, may_block=False, sendable=True).cold
     assert cold is not None
     assert cold.length == SLICE_BYTES

@@ -54,8 +54,8 @@ def everything(log: Log) -> tuple[object, ...]:
     sizes = [
         (segment.base_offset, segment.size, segment.file.size(), segment.max_timestamp) for segment in log.segments
     ]
-    names = [name for name in log.files.list_directory(log.directory) if not name.endswith(".snapshot")]
-    return (stored_bytes(log), derived(log), index, sizes, names, repr(log.state), log.active_segment.created_ms)
+    names = [name for name in log.files.list_directory(log.folder.path) if not name.endswith(".snapshot")]
+    return (stored_bytes(log), derived(log), index, sizes, names, repr(log.state), log.segments.active.created_ms)
 
 
 def at_offset(data: bytes, offset: int, epoch: int = 0) -> bytes:
@@ -74,10 +74,10 @@ def test_a_follower_ends_with_its_leaders_log_whatever_the_sizes_of_its_fetches(
     catch_up(log, leader, lambda: source.choice((1, 200, 2000, 50_000)))
     assert stored_bytes(log) == stored_bytes(leader)
     assert derived(log) == derived(leader)
-    assert log.base_offsets == leader.base_offsets
+    assert log.segments.base_offsets == leader.segments.base_offsets
     assert log.last_stable_offset == leader.last_stable_offset
     for segment, leaders in zip(log.segments, leader.segments, strict=True):
-        for offset in range(leaders.base_offset, leader.log_end_offset + 1):
+        for offset in range(leaders.base_offset, leader.state.log_end_offset + 1):
             assert segment.locate(offset) == leaders.locate(offset)
         assert segment.max_timestamp == leaders.max_timestamp
         assert len(segment.offset_index) == len(leaders.offset_index)
@@ -126,7 +126,7 @@ def test_of_records_cut_at_any_byte_the_whole_batches_are_appended() -> None:
         log = open_small(ForgetfulFiles())
         info = log.append_as_follower(data[:cut])
         whole = sum(end <= cut for end in ends)
-        assert log.log_end_offset == whole
+        assert log.state.log_end_offset == whole
         assert (info is None) == (whole == 0)
         assert stored_bytes(log) == data[: [0, *ends][whole]]
 
@@ -164,7 +164,7 @@ def test_batches_larger_than_the_followers_segments_get_a_segment_each() -> None
         append(leader, batch(b"x" * 500))
     log = open_small(ForgetfulFiles(), segment_bytes=300)
     catch_up(log, leader)
-    assert log.base_offsets == [0, 1, 2]
+    assert log.segments.base_offsets == [0, 1, 2]
     assert stored_bytes(log) == stored_bytes(leader)
 
 
@@ -174,7 +174,7 @@ def test_a_segment_rolls_by_time_within_a_fetch() -> None:
         append(leader, batch(timestamp=NOW + 400 * number))
     log = open_small(ForgetfulFiles(), segment_ms=1000)
     catch_up(log, leader)
-    assert log.base_offsets == leader.base_offsets == [0, 3]
+    assert log.segments.base_offsets == leader.segments.base_offsets == [0, 3]
 
 
 def test_a_segment_rolls_within_a_fetch_when_its_index_is_full() -> None:
@@ -184,7 +184,7 @@ def test_a_segment_rolls_within_a_fetch_when_its_index_is_full() -> None:
         append(leader, batch(timestamp=NOW + number))
     log = open_small(ForgetfulFiles(), **settings)
     catch_up(log, leader)
-    assert log.base_offsets == leader.base_offsets
+    assert log.segments.base_offsets == leader.segments.base_offsets
     assert len(log.segments) > 3
 
 
@@ -206,7 +206,7 @@ def test_gaps_are_kept_and_survive_a_kill_between_segments_too() -> None:
     assert log.leader_epochs.entries == [(0, 0), (1, 30), (3, 90), (6, 200)]
     again = open_small(files.after_kill(), segment_bytes=200, options={"clean": False, "contiguous": True})
     assert stored_bytes(again) == data
-    assert again.log_end_offset == 201
+    assert again.state.log_end_offset == 201
 
 
 def test_a_gap_beyond_the_range_of_a_segment_begins_a_new_one_at_the_batch() -> None:
@@ -215,7 +215,7 @@ def test_a_gap_beyond_the_range_of_a_segment_begins_a_new_one_at_the_batch() -> 
     far = MAX_RELATIVE_OFFSET + 5
     log.append_as_follower(at_offset(batch(b"far"), far) + at_offset(batch(b"on"), far + 1))
     log.append_as_follower(at_offset(batch(b"farther"), 3 * far))
-    assert log.base_offsets == [0, far, 3 * far]
+    assert log.segments.base_offsets == [0, far, 3 * far]
     log.update_high_watermark(3 * far + 1)
     assert [header.base_offset for header in headers_of(log)] == [far, far + 1, 3 * far]
     again = open_small(files.after_kill(), cleanup_policy="compact", options={"clean": False})
@@ -227,18 +227,18 @@ def test_an_empty_log_takes_a_batch_that_begins_before_its_start() -> None:
     leader = open_small(ForgetfulFiles())
     append(leader, batch(b"a", b"b", b"c", b"d"), epoch=2)
     append(leader, batch(b"e"), epoch=2)
-    leader.delete_records_before(2)
+    leader.start.delete_records_before(2)
     files = MortalFiles()
     log = open_small(files)
     truncate(log, StartOver(2))
     catch_up(log, leader)
-    assert (log.log_start_offset, log.log_end_offset, log.base_offsets) == (2, 5, [0])
+    assert (log.state.log_start_offset, log.state.log_end_offset, log.segments.base_offsets) == (2, 5, [0])
     assert stored_bytes(log) == stored_bytes(leader)
     assert headers_of(log)[0].base_offset == 0
     assert append(log, batch(b"f"), epoch=3) == 5
     options = {"clean": False, "log_start_offset": 2}
     again = open_small(files.after_kill(), options=options)
-    assert (again.log_start_offset, again.log_end_offset) == (2, 6)
+    assert (again.state.log_start_offset, again.state.log_end_offset) == (2, 6)
     assert again.leader_epochs.entries == [(2, 2), (3, 5)]
 
 
@@ -316,7 +316,7 @@ def test_nothing_is_appended_while_the_log_is_truncated() -> None:
     assert truncation.begin()
     lead_on(leader, 1, random.Random(1))
     with pytest.raises(UnexpectedAppendOffset):
-        log.append_as_follower(fetched(leader, log.log_end_offset))
+        log.append_as_follower(fetched(leader, log.state.log_end_offset))
     for job in truncation.steps():
         if job is not None:
             job()
@@ -330,7 +330,7 @@ def test_nothing_is_appended_while_the_log_is_truncated() -> None:
 def test_a_disk_full_at_any_byte_leaves_the_log_unchanged_even_if_the_fetch_fills_many_segments() -> None:
     source = random.Random(4)
     leader = leader_with(12, source)
-    start = leader.log_end_offset
+    start = leader.state.log_end_offset
     lead_on(leader, 30, source)
     data = fetched(leader, start)
     failed = 0
@@ -364,8 +364,8 @@ def test_a_torn_tail_that_cannot_be_removed_now_is_removed_before_the_next_appen
     assert code_of(log, fetched(leader, 0)) is ErrorCode.KAFKA_STORAGE_ERROR
     files.fail_truncate = None
     append(log, batch(b"another leader's"))
-    assert [name for name in files.list_directory(log.directory) if name.endswith(".log")] == [f"{0:020d}.log"]
-    assert log.active_segment.file.size() == log.active_segment.size
+    assert [name for name in files.list_directory(log.folder.path) if name.endswith(".log")] == [f"{0:020d}.log"]
+    assert log.segments.active.file.size() == log.segments.active.size
     truncate(log, 0)
     catch_up(log, leader)
     assert derived(log) == derived(leader)
@@ -376,7 +376,7 @@ def test_a_kill_at_any_access_leaves_a_prefix_of_the_leaders_log(compacted: bool
     source = random.Random(6)
     settings = {**SETTINGS, "cleanup_policy": "compact" if compacted else "delete"}
     leader = leader_with(8, source)
-    start = leader.log_end_offset
+    start = leader.state.log_end_offset
     lead_on(leader, 25, source)
     whole = stored_bytes(leader)
     data = fetched(leader, start)
@@ -415,7 +415,7 @@ def test_a_large_fetch_is_not_copied(tmp_path: Path) -> None:
     finally:
         tracemalloc.stop()
     assert peak < 1 << 20
-    assert (log.log_end_offset, tails.held_bytes) == (640, 0)
+    assert (log.state.log_end_offset, tails.held_bytes) == (640, 0)
 
 
 def test_a_leaders_tail_is_dropped_when_it_follows_and_begins_anew_when_it_leads() -> None:
@@ -445,8 +445,8 @@ def test_a_follower_of_kafkas_log_derives_the_same_from_it_as_a_recovery(partiti
     recovered = open_small(log.files, clock=ManualClock(wall_ms=NOW), options={"clean": False})
     assert stored_bytes(log) == data
     assert derived(log) == derived(recovered)
-    end = log.log_end_offset if data else 0
-    assert (log.producer_state.map_end_offset, aborted_transactions(log)) == (end, aborted_transactions(kafkas))
+    end = log.state.log_end_offset if data else 0
+    assert (log.producers.state.map_end_offset, aborted_transactions(log)) == (end, aborted_transactions(kafkas))
     known = {epoch for epoch, _ in kafkas.leader_epochs.entries}
     assert {epoch for epoch, _ in log.leader_epochs.entries} <= known
     manager.release()

@@ -53,16 +53,16 @@ def test_a_disk_full_at_any_byte_fails_only_the_append() -> None:
         failed = False
         for _ in range(12):
             before = all_bytes(log)
-            end = log.log_end_offset
+            end = log.state.log_end_offset
             code = append_code(log, idempotent(sequence, b"x" * 20))
             if code is None:
                 sequence += 1
             else:
                 failed = True
                 assert code == ErrorCode.KAFKA_STORAGE_ERROR
-                assert log.log_end_offset == end
+                assert log.state.log_end_offset == end
                 assert all_bytes(log) == before
-                segment = log.active_segment
+                segment = log.segments.active
                 assert files.size(segment.path(".log")) == segment.size, room
         assert failed, room
         files.room = None
@@ -72,7 +72,7 @@ def test_a_disk_full_at_any_byte_fails_only_the_append() -> None:
         log.close()
         again = open_small(files, **SETTINGS)
         assert len(headers_of(again)) == sequence + 1
-        assert again.producer_state.producers[1].last_sequence == sequence
+        assert again.producers.state.producers[1].last_sequence == sequence
 
 
 def test_a_torn_tail_that_cannot_be_truncated_is_truncated_before_the_next_append() -> None:
@@ -80,7 +80,7 @@ def test_a_torn_tail_that_cannot_be_truncated_is_truncated_before_the_next_appen
     log = open_small(files)
     append(log)
     whole = all_bytes(log)
-    path = log.active_segment.path(".log")
+    path = log.segments.active.path(".log")
     files.room = 30
     refusing = True
 
@@ -89,7 +89,7 @@ def test_a_torn_tail_that_cannot_be_truncated_is_truncated_before_the_next_appen
             raise OSError(5, "the disk does not answer")
         del files.content(path)[size:]
 
-    log.active_segment.file.truncate = truncate  # type: ignore[method-assign]
+    log.segments.active.file.truncate = truncate  # type: ignore[method-assign]
     append_fails(log, batch(b"x" * 100))
     assert files.size(path) == len(whole) + 30
     assert all_bytes(log) == whole
@@ -98,22 +98,22 @@ def test_a_torn_tail_that_cannot_be_truncated_is_truncated_before_the_next_appen
     refusing = False
     append(log, batch(b"y"))
     assert [header.base_offset for header in headers_of(log)] == [0, 1]
-    assert files.size(path) == log.size
+    assert files.size(path) == log.segments.size_in_bytes
 
 
 def test_a_failed_roll_leaves_the_old_segment_active() -> None:
     files = ForgetfulFiles()
     log = open_small(files, **SETTINGS)
-    while log.size + len(batch(b"x" * 50)) <= 400:
+    while log.segments.size_in_bytes + len(batch(b"x" * 50)) <= 400:
         append(log, batch(b"x" * 50))
     names = files.list_directory("/data/orders-0")
     files.room = 0
     append_fails(log, batch(b"x" * 50))
-    assert log.base_offsets == [0]
+    assert log.segments.base_offsets == [0]
     assert files.list_directory("/data/orders-0") == names
     files.room = None
     append(log, batch(b"x" * 50))
-    assert len(log.base_offsets) == 2
+    assert len(log.segments.base_offsets) == 2
 
 
 def test_a_failed_flush_prevents_appends_until_the_log_is_opened_again() -> None:
@@ -127,11 +127,11 @@ def test_a_failed_flush_prevents_appends_until_the_log_is_opened_again() -> None
     files.fail_sync = None
     append_fails(log, batch())
     assert len(headers_of(log)) == 1
-    assert log.flushed_offset == 0
+    assert log.state.recovery_point == 0
     again = open_small(files, options={"clean": False})
     append(again)
     again.flush()
-    assert again.flushed_offset == 2
+    assert again.state.recovery_point == 2
 
 
 def test_a_failed_append_is_logged(logged: list[dict[str, object]]) -> None:
@@ -166,11 +166,11 @@ def test_a_log_survives_a_real_full_disk(small_disk: Path) -> None:
     assert code == ErrorCode.KAFKA_STORAGE_ERROR
     assert 60 < size < 90
     append_fails(log, batch(b"x" * 3000))
-    assert len(headers_of(log)) == log.log_end_offset == size
+    assert len(headers_of(log)) == log.state.log_end_offset == size
     # DeleteRecords frees space, and appends work again
-    log.delete_records_before(50)
+    log.start.delete_records_before(50)
     assert log.apply_retention(0) > 0
-    for _, path in log.removals:
+    for _, path in log.folder.removals.waiting:
         os.unlink(path)
     append(log, batch(b"x" * 3000))
     log.close()
@@ -180,7 +180,7 @@ def test_a_log_survives_a_real_full_disk(small_disk: Path) -> None:
         options={"clean": False, "log_start_offset": 50},
         segment_bytes=64 << 10,
     )
-    assert (again.log_start_offset, again.log_end_offset) == (50, size + 1)
+    assert (again.state.log_start_offset, again.state.log_end_offset) == (50, size + 1)
     again.close()
 
 
@@ -197,18 +197,20 @@ def test_an_abort_on_a_full_disk_leaves_the_transaction_open_until_a_later_abort
         if code is not None:
             assert code == ErrorCode.KAFKA_STORAGE_ERROR
             assert log.last_stable_offset == 0
-            assert log.log_end_offset == 1
-            assert log.active_segment.transaction_index.entries() == []
+            assert log.state.log_end_offset == 1
+            assert log.segments.active.transaction_index.entries() == []
             assert append_code_of_abort(log) is None
         reached.add(0 if code is None else 1)
-        assert [entry.last_offset for entry in log.active_segment.transaction_index.entries()] == [1]
+        assert [entry.last_offset for entry in log.segments.active.transaction_index.entries()] == [1]
         assert log.last_stable_offset == 2
         log.close()
         again = open_small(files, index_interval_bytes=50)
         again.update_high_watermark(2)
-        data = again.read(0, 1 << 20)
-        assert [(entry.first_offset, entry.last_offset) for entry in again.aborted_transactions(data)] == [(0, 1)]
-        assert not again.producer_state.ongoing
+        data = again.reader.read(0, 1 << 20)
+        assert [(entry.first_offset, entry.last_offset) for entry in again.reader.aborted_transactions(data)] == [
+            (0, 1)
+        ]
+        assert not again.producers.state.ongoing
     assert reached == {0, 1}
 
 
@@ -220,7 +222,7 @@ def append_code_of_abort(log: Log, epoch: int = 0) -> ErrorCode | None:
         log.append_as_leader(marker, epoch, origin=AppendOrigin.COORDINATOR)
     except ProtocolError as error:
         return error.code
-    log.update_high_watermark(log.log_end_offset)
+    log.update_high_watermark(log.state.log_end_offset)
     return None
 
 
@@ -246,25 +248,25 @@ def test_a_log_is_recovered_completely_on_a_nearly_full_disk() -> None:
         files = crashed_log(ForgetfulFiles())
         files.room = room
         log = open_small(files, options={"clean": False}, **SETTINGS)
-        log.update_high_watermark(log.log_end_offset)
+        log.update_high_watermark(log.state.log_end_offset)
         assert all_bytes(log) == all_bytes(expected)
-        data = log.read(0, 1 << 20)
-        assert log.aborted_transactions(data) == expected.aborted_transactions(data)
+        data = log.reader.read(0, 1 << 20)
+        assert log.reader.aborted_transactions(data) == expected.reader.aborted_transactions(data)
         assert log.leader_epochs.entries == expected.leader_epochs.entries
-        assert finished(log.offset_for_timestamp(NOW)) == finished(expected.offset_for_timestamp(NOW))
+        assert finished(log.search.offset_for_timestamp(NOW)) == finished(expected.search.offset_for_timestamp(NOW))
         log.assign_epoch_start_offset(2)
         files.room = 0
         append_fails(log, batch(b"z" * 200))
         files.room = None
         append(log, batch(b"z"), epoch=2)
         log.close()
-        again = open_small(files, options={"recovery_point": log.log_end_offset}, **SETTINGS)
-        assert again.leader_epochs.entries[-1] == (2, expected.log_end_offset)
-        assert again.read(0, 1 << 20).records
-        again.update_high_watermark(again.log_end_offset)
-        for base_offset in expected.base_offsets:
-            data = expected.read(base_offset, 1 << 20)
-            assert again.aborted_transactions(data) == expected.aborted_transactions(data)
+        again = open_small(files, options={"recovery_point": log.state.log_end_offset}, **SETTINGS)
+        assert again.leader_epochs.entries[-1] == (2, expected.state.log_end_offset)
+        assert again.reader.read(0, 1 << 20).records
+        again.update_high_watermark(again.state.log_end_offset)
+        for base_offset in expected.segments.base_offsets:
+            data = expected.reader.read(base_offset, 1 << 20)
+            assert again.reader.aborted_transactions(data) == expected.reader.aborted_transactions(data)
 
 
 def test_a_log_with_unwritten_derived_data_is_not_closed_cleanly() -> None:
@@ -296,7 +298,7 @@ def test_a_log_that_a_full_disk_keeps_closed_does_not_affect_others_and_keeps_it
     for partition in (whole, empty):
         log = manager.get_or_create(partition, None, LogConfig())
         append(log)
-        log.delete_records_before(1)
+        log.start.delete_records_before(1)
     assert manager.shutdown() == {}
     for name in files.list_directory("/data/orders-1"):
         files.remove(f"/data/orders-1/{name}")
@@ -312,5 +314,5 @@ def test_a_log_that_a_full_disk_keeps_closed_does_not_affect_others_and_keeps_it
     last = LogManager(["/data"], files, clock)
     last.open()
     last.load()
-    assert last.logs[empty].log_start_offset == 1
+    assert last.logs[empty].state.log_start_offset == 1
     assert last.shutdown() == {}

@@ -52,7 +52,7 @@ def log_of(managers: dict[str, LogManager], name: str, partition: TopicPartition
         latest = answers(name)[partition]["listOffsets"][0]
         assert latest["timestampAsked"] == -1
         log.assign_epoch_start_offset(latest["leaderEpoch"])
-    log.update_high_watermark(log.log_end_offset)
+    log.update_high_watermark(log.state.log_end_offset)
     return log
 
 
@@ -120,8 +120,8 @@ def test_every_batch_equals_the_one_that_kafka_reads(
 def test_offsets_by_time_equal_kafkas(managers: dict[str, LogManager], name: str, partition: TopicPartition) -> None:
     log = log_of(managers, name, partition)
     for asked in answers(name)[partition]["listOffsets"]:
-        last = log.last_stable_offset if asked["isolationLevel"] == READ_COMMITTED else log.high_watermark
-        found = finished(log.offset_for_timestamp(asked["timestampAsked"]))
+        last = log.last_stable_offset if asked["isolationLevel"] == READ_COMMITTED else log.state.high_watermark
+        found = finished(log.search.offset_for_timestamp(asked["timestampAsked"]))
         timestamp, offset, epoch = found if found is not None else (-1, -1, -1)
         if asked["timestampAsked"] == -1:
             offset = last
@@ -137,19 +137,19 @@ def test_fetches_return_the_same_as_kafkas(
     log = log_of(managers, name, partition)
     for asked in answers(name)[partition]["fetch"]:
         committed = asked["isolationLevel"] == READ_COMMITTED
-        upper = log.last_stable_offset_metadata if committed else log.high_watermark_metadata
+        upper = log.last_stable_offset_metadata if committed else log.positions.high_watermark
         if asked["errorCode"]:
             with pytest.raises(ProtocolError) as error:
-                log.read(asked["fetchOffset"], asked["partitionMaxBytes"], upper=upper)
+                log.reader.read(asked["fetchOffset"], asked["partitionMaxBytes"], upper=upper)
             assert error.value.code == asked["errorCode"]
             continue
-        data = log.read(asked["fetchOffset"], asked["partitionMaxBytes"], upper=upper)
+        data = log.reader.read(asked["fetchOffset"], asked["partitionMaxBytes"], upper=upper)
         assert len(data.records) == asked["bytes"], asked
         assert [header.base_offset for _, header in iter_batches(bytes_of(data))] == asked["batchBaseOffsets"], asked
         bounds = (asked["highWatermark"], asked["lastStableOffset"], asked["logStartOffset"])
-        assert (log.high_watermark, log.last_stable_offset, log.log_start_offset) == bounds
+        assert (log.state.high_watermark, log.last_stable_offset, log.state.log_start_offset) == bounds
         if committed:
-            aborted = [(found.producer_id, found.first_offset) for found in log.aborted_transactions(data)]
+            aborted = [(found.producer_id, found.first_offset) for found in log.reader.aborted_transactions(data)]
             expected = asked["abortedTransactions"] or []
             assert aborted == [(entry["ProducerId"], entry["FirstOffset"]) for entry in expected], asked
 
@@ -176,7 +176,7 @@ def test_the_producers_equal_kafkas(managers: dict[str, LogManager], name: str, 
             "CoordinatorEpoch": entry.coordinator_epoch,
             "CurrentTxnStartOffset": entry.current_transaction_first_offset,
         }
-        for entry in log.producer_state.producers.values()
+        for entry in log.producers.state.producers.values()
     ]
     key = lambda entry: entry["ProducerId"]  # noqa: E731
     assert sorted(found, key=key) == sorted(answers(name)[partition]["producers"], key=key)
@@ -213,9 +213,9 @@ def test_the_rebuilt_indexes_of_a_damaged_log_find_the_same_as_kafkas(
     other = open_manager(copy_of("recovered", tmp_path / "data", str(partition), "meta.properties"))
     theirs = other.get(partition)
     assert theirs is not None
-    assert log.base_offsets == theirs.base_offsets
+    assert log.segments.base_offsets == theirs.segments.base_offsets
     for ours, kafkas in zip(log.segments, theirs.segments, strict=True):
-        for offset in range(kafkas.base_offset, log.log_end_offset + 1):
+        for offset in range(kafkas.base_offset, log.state.log_end_offset + 1):
             assert ours.locate(offset) == kafkas.locate(offset)
         assert ours.transaction_index.entries() == kafkas.transaction_index.entries()
     other.release()
@@ -232,10 +232,10 @@ def test_an_opened_directory_can_be_written_and_opened_again(name: str, tmp_path
         ends[partition] = info.last_offset + 1
     manager.shutdown()
     again = open_manager(directory)
-    assert {partition: log.log_end_offset for partition, log in again.logs.items()} == ends
+    assert {partition: log.state.log_end_offset for partition, log in again.logs.items()} == ends
     for log in again.logs.values():
         assert log.leader_epochs.latest_epoch == 9
-        data = log.read(log.log_end_offset - 1, 1 << 20)
+        data = log.reader.read(log.state.log_end_offset - 1, 1 << 20)
         assert read_batch_header(bytes_of(data)).partition_leader_epoch == 9
     again.shutdown()
 

@@ -66,7 +66,7 @@ def fill(folder: Path, clean: bool, **settings: Any) -> None:
         log.close()
     else:
         log.flush()
-        log.close_files()
+        log.segments.close_files()
 
 
 @pytest.mark.parametrize("clean", [True, False], ids=["closed", "killed"])

@@ -81,8 +81,8 @@ def test_a_crash_loses_no_epoch_of_a_batch(files: ForgetfulFiles, seed: int | No
         if number == 6:
             log.flush()
     found = recovered(files, 7, None if seed is None else random.Random(seed))
-    assert found.log_end_offset >= 7
-    expected = [entry for entry in [(0, 0), (1, 5), (2, 10)] if entry[1] < found.log_end_offset]
+    assert found.state.log_end_offset >= 7
+    expected = [entry for entry in [(0, 0), (1, 5), (2, 10)] if entry[1] < found.state.log_end_offset]
     assert found.leader_epochs.entries == expected
 
 
@@ -112,12 +112,12 @@ def test_the_recovery_point_does_not_pass_a_batch_whose_epoch_is_not_on_the_disk
     files.room = 0
     job.run()
     with pytest.raises(ProtocolError) as error:
-        log.finish_flush(job)
+        log.flusher.finish(job)
     assert error.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-    assert (log.flushed_offset, log.failure) == (1, None)
+    assert (log.state.recovery_point, log.folder.failure) == (1, None)
     files.room = None
     log.flush()
-    assert log.flushed_offset == 2
+    assert log.state.recovery_point == 2
     assert read_epochs(files, PATH) == [(1, 0), (2, 1)]
 
 
@@ -152,7 +152,7 @@ def test_deleting_records_does_not_wait_for_the_epochs(files: ForgetfulFiles) ->
         append(log, idempotent(number), epoch=number)
     log.flush()
     files.synced_paths.clear()
-    log.delete_records_before(4)
+    log.start.delete_records_before(4)
     assert files.synced_paths == []
     assert log.leader_epochs.entries == [(4, 4), (5, 5)]
     assert not log.leader_epochs.is_written

@@ -64,15 +64,20 @@ def test_a_clean_restart_reads_no_segment_and_keeps_every_offset(files: Forgetfu
     log = manager.get_or_create(partition(), TOPIC_ID, CONFIG)
     for _ in range(9):
         append(log)
-    log.delete_records_before(4)
+    log.start.delete_records_before(4)
     log.update_high_watermark(8)
     manager.shutdown()
     assert files.read_file("/data/.kafka_cleanshutdown") == b'{"version":0,"brokerEpoch":-1}'
     again = started(files)
     assert not files.exists("/data/.kafka_cleanshutdown")
     log = again.logs[partition()]
-    assert (log.log_start_offset, log.high_watermark, log.log_end_offset, log.flushed_offset) == (4, 8, 9, 9)
-    assert log.topic_id == TOPIC_ID
+    assert (
+        log.state.log_start_offset,
+        log.state.high_watermark,
+        log.state.log_end_offset,
+        log.state.recovery_point,
+    ) == (4, 8, 9, 9)
+    assert log.folder.topic_id == TOPIC_ID
     assert not [entry for entry in logged if entry["event"].startswith("recovering")]
 
 
@@ -81,7 +86,7 @@ def test_a_start_after_a_crash_recovers(files: ForgetfulFiles, logged: list[Any]
     append(manager.get_or_create(partition(), TOPIC_ID, CONFIG))
     manager.release()
     again = started(files)
-    assert again.logs[partition()].log_end_offset == 1
+    assert again.logs[partition()].state.log_end_offset == 1
     assert [entry["event"] for entry in logged if entry["event"].startswith("recovering")] == [
         "recovering directory",
         "recovering log",
@@ -94,7 +99,7 @@ def test_checkpoints_have_kafkas_format(files: ForgetfulFiles) -> None:
     for _ in range(3):
         append(log)
     log.flush()
-    log.delete_records_before(2)
+    log.start.delete_records_before(2)
     manager.checkpoints.write(RECOVERY_POINT)
     manager.checkpoints.write(HIGH_WATERMARK)
     manager.checkpoints.write(LOG_START_OFFSET)
@@ -119,7 +124,7 @@ def test_a_corrupt_checkpoint_is_logged_and_all_segments_are_read_again(
         read_offsets(files, "/data/recovery-point-offset-checkpoint")
     again = started(files)
     assert [entry["event"] for entry in logged if entry["log_level"] == "warning"] == ["checkpoint unusable"]
-    assert again.logs[partition()].log_end_offset == 5
+    assert again.logs[partition()].state.log_end_offset == 5
 
 
 # ---- owners of directories
@@ -210,7 +215,7 @@ def test_a_partition_in_two_directories_is_opened_once_and_logged(files: Forgetf
         append(manager.get_or_create(partition(), None, CONFIG))
         manager.shutdown()
     both = started(files, "/a", "/b")
-    assert both.logs[partition()].directory == "/a/orders-0"
+    assert both.logs[partition()].folder.path == "/a/orders-0"
     (entry,) = [entry for entry in logged if entry["event"] == "folder ignored"]
     assert (entry["directory"], entry["folder"]) == ("/b", "orders-0")
 
@@ -253,12 +258,12 @@ def test_a_folder_that_was_ignored_makes_room_for_a_new_replica_and_is_kept(
         again.get_or_create(partition(), topic_id, CONFIG)
     assert error.value.code == ErrorCode.KAFKA_STORAGE_ERROR
     log = new_replica(again, topic_id)
-    assert (log.log_end_offset, log.topic_id) == (0, topic_id)
+    assert (log.state.log_end_offset, log.folder.topic_id) == (0, topic_id)
     append(log)
     again.shutdown()
     (stray,) = [name for name in files.list_directory("/a") if name.startswith("orders-0.") and name.endswith("-stray")]
     assert files.read_file(f"/a/{stray}/00000000000000000000.log") == before
-    assert started(files, "/a", "/b").logs[partition()].topic_id == topic_id
+    assert started(files, "/a", "/b").logs[partition()].folder.topic_id == topic_id
 
 
 def test_a_log_that_could_not_be_opened_is_not_replaced_by_a_new_one(files: ForgetfulFiles) -> None:
@@ -286,7 +291,7 @@ def test_a_flush_that_is_late_does_not_touch_the_next_log_of_the_same_name(files
     assert creation is not None
     manager.creator.finish(creation)
     job.run()
-    log.finish_flush(job)
+    log.flusher.finish(job)
     assert read_epochs(files, "/data/orders-0/leader-epoch-checkpoint") == [(0, 0)]
     append(log)
     assert log.begin_flush() is None, "nobody has the log any more"
@@ -321,7 +326,7 @@ def test_a_corrupt_topic_id_is_logged_and_taken_from_the_metadata_store(
     again = started(files, known=known)
     assert asked == [(partition(), None)]
     assert [entry["event"] for entry in logged if entry["log_level"] == "error"] == ["topic id unreadable"]
-    assert again.get_or_create(partition(), TOPIC_ID, CONFIG).log_end_offset == 1
+    assert again.get_or_create(partition(), TOPIC_ID, CONFIG).state.log_end_offset == 1
     assert read_partition_metadata(files, path) == TOPIC_ID
     with pytest.raises(ProtocolError) as error:
         again.get_or_create(partition(), uuid.uuid4(), CONFIG)
@@ -353,8 +358,8 @@ def test_a_shutdown_syncs_logs_in_groups_and_makes_them_durable(files: Forgetful
     after = files.crash()
     assert after.exists("/data/.kafka_cleanshutdown")
     again = started(after)
-    assert [log.log_end_offset for log in again.logs.values()] == [1] * 100
-    assert [log.producer_state.producers[1].last_sequence for log in again.logs.values()] == [0] * 100
+    assert [log.state.log_end_offset for log in again.logs.values()] == [1] * 100
+    assert [log.producers.state.producers[1].last_sequence for log in again.logs.values()] == [0] * 100
     again.release()
 
 
@@ -365,7 +370,7 @@ def test_a_log_that_cannot_be_synced_at_shutdown_makes_only_its_directory_unclea
     logs = [manager.get_or_create(partition(number), None, CONFIG) for number in range(4)]
     for log in logs:
         append(log)
-    bad = next(log for log in logs if log.directory.startswith("/a/"))
+    bad = next(log for log in logs if log.folder.path.startswith("/a/"))
 
     for functions in manager.shutdown_steps():
         for log, function in zip(logs, functions, strict=True):
@@ -397,7 +402,7 @@ def test_a_deleted_partition_is_renamed_and_removed_after_the_delay(files: Forge
     assert manager.take_removals() is None
     # a topic of the same name may be created immediately
     fresh = manager.get_or_create(partition(), uuid.uuid4(), CONFIG)
-    assert fresh.log_end_offset == 0
+    assert fresh.state.log_end_offset == 0
     clock.advance(500)
     removal = manager.take_removals()
     assert removal is not None
@@ -415,7 +420,7 @@ def test_checkpoints_of_a_deleted_partition_are_not_applied_to_a_new_one_after_a
     for _ in range(9):
         append(old)
     old.update_high_watermark(9)
-    old.delete_records_before(7)
+    old.start.delete_records_before(7)
     manager.checkpoints.write_all()
     if restarted:
         manager.shutdown()
@@ -424,7 +429,7 @@ def test_checkpoints_of_a_deleted_partition_are_not_applied_to_a_new_one_after_a
     append(manager.get_or_create(partition(), uuid.uuid4(), CONFIG))
     manager.release()
     log = started(files).logs[partition()]
-    assert (log.log_start_offset, log.log_end_offset) == (0, 1)
+    assert (log.state.log_start_offset, log.state.log_end_offset) == (0, 1)
 
 
 def test_an_interrupted_removal_is_finished_after_the_next_start(files: ForgetfulFiles) -> None:
@@ -480,14 +485,14 @@ def test_rolled_segments_are_flushed_in_the_background_with_their_indexes(files:
     assert len(log.segments) == 3
     files.synced_paths.clear()
     for owner, job in filter(None, manager.take_flush_jobs()):
-        assert job.end_offset == log.base_offsets[2]
+        assert job.end_offset == log.segments.base_offsets[2]
         job.run()
-        owner.finish_flush(job)
+        owner.flusher.finish(job)
     suffixes = (".log", ".index", ".timeindex")
     expected = {log.segments[number].path(suffix) for number in (0, 1) for suffix in suffixes}
     assert expected <= set(files.synced_paths)
-    assert log.active_segment.path(".log") not in files.synced_paths
-    assert log.flushed_offset == log.base_offsets[2]
+    assert log.segments.active.path(".log") not in files.synced_paths
+    assert log.state.recovery_point == log.segments.base_offsets[2]
     assert list(filter(None, manager.take_flush_jobs())) == []
 
 
@@ -501,7 +506,7 @@ def test_the_snapshot_is_synced_before_the_segments_and_the_directory(files: For
     assert files.synced_paths.pop(0) == "/data/orders-0/leader-epoch-checkpoint"
     kinds = [path.rpartition(".")[2] for path in files.synced_paths]
     assert kinds == ["snapshot", "log", "index", "timeindex", "log"]
-    assert f"/data/orders-0/{log.active_segment.base_offset:020d}.log" in files.durable_names
+    assert f"/data/orders-0/{log.segments.active.base_offset:020d}.log" in files.durable_names
 
 
 def test_flush_ms_flushes_records_after_that_time(files: ForgetfulFiles) -> None:
@@ -510,13 +515,13 @@ def test_flush_ms_flushes_records_after_that_time(files: ForgetfulFiles) -> None
     log = manager.get_or_create(partition(), None, LogConfig({"flush.ms": 1000}))
     append(log)
     run_flush_jobs(manager)  # writes the leader epoch
-    assert log.flushed_offset == 0
+    assert log.state.recovery_point == 0
     assert list(filter(None, manager.take_flush_jobs())) == []
     clock.advance(1000)
     ((_, job),) = filter(None, manager.take_flush_jobs())
     job.run()
-    log.finish_flush(job)
-    assert log.flushed_offset == 1
+    log.flusher.finish(job)
+    assert log.state.recovery_point == 1
     clock.advance(1000)
     assert list(filter(None, manager.take_flush_jobs())) == []
 

@@ -53,7 +53,7 @@ def filled(manager: LogManager, batches: int = 12) -> Log:
     log.assign_epoch_start_offset(2)
     for number in range(batches):
         append(log, idempotent(number, b"v" * 60), epoch=2)
-    log.delete_records_before(2)
+    log.start.delete_records_before(2)
     assert manager.directory_of(log) == A
     assert len(log.segments) > 3
     return log
@@ -81,11 +81,11 @@ def test_a_moved_log_is_the_same_log_in_another_directory() -> None:
     files = ForgetfulFiles()
     manager = started(files)
     log = filled(manager)
-    before = (all_bytes(log), log.log_start_offset, log.high_watermark, log.leader_epochs.entries)
+    before = (all_bytes(log), log.state.log_start_offset, log.state.high_watermark, log.leader_epochs.entries)
     carry_out(manager, manager.moves.begin(PARTITION, B))
     assert manager.directory_of(log) == B
     assert manager.logs[PARTITION] is log
-    assert (all_bytes(log), log.log_start_offset, log.high_watermark, log.leader_epochs.entries) == before
+    assert (all_bytes(log), log.state.log_start_offset, log.state.high_watermark, log.leader_epochs.entries) == before
     assert folders(files, B) == ["orders-0"]
     (doomed,) = folders(files, A)
     assert doomed.endswith("-delete")
@@ -94,7 +94,7 @@ def test_a_moved_log_is_the_same_log_in_another_directory() -> None:
     again = started(files)
     log = again.logs[PARTITION]
     assert again.directory_of(log) == B
-    assert (log.log_start_offset, log.log_end_offset, log.topic_id) == (2, 13, TOPIC_ID)
+    assert (log.state.log_start_offset, log.state.log_end_offset, log.folder.topic_id) == (2, 13, TOPIC_ID)
     assert all_bytes(log).startswith(before[0])
     assert log.leader_epochs.entries == before[3]
     assert append(log, idempotent(13), epoch=2) == 13
@@ -124,13 +124,13 @@ def test_records_appended_during_a_move_are_copied() -> None:
             append(log, idempotent(number, b"w" * 50), epoch=2)
 
     carry_out(manager, manager.moves.begin(PARTITION, B), produce)
-    assert log.log_end_offset == 30
+    assert log.state.log_end_offset == 30
     assert manager.directory_of(log) == B
     copied = all_bytes(log)
     manager.shutdown()
     log = started(manager.files).logs[PARTITION]
     assert all_bytes(log) == copied
-    assert log.producer_state.producers[1].last_sequence == 29
+    assert log.producers.state.producers[1].last_sequence == 29
 
 
 @pytest.mark.parametrize("segment_bytes", [100_000_000, 1000], ids=["one segment", "many segments"])
@@ -192,7 +192,7 @@ def test_a_log_truncated_during_a_move_is_copied_again() -> None:
 
     cut: Iterator[Callable[[], object]] = iter([lambda: None] * 4 + [cut_to_five, lambda: append(log, batch(b"new"))])
     carry_out(manager, move, lambda: next(cut, lambda: None)())
-    assert log.log_end_offset == 6
+    assert log.state.log_end_offset == 6
     expected = all_bytes(log)
     manager.shutdown()
     assert all_bytes(started(manager.files).logs[PARTITION]) == expected
@@ -210,12 +210,12 @@ def test_a_flush_in_progress_at_the_swap_is_ignored() -> None:
             held.append(log.begin_flush())
 
     carry_out(manager, move, begin_flush)
-    flushed = log.flushed_offset
+    flushed = log.state.recovery_point
     held[0].error = OSError(errno.ENOENT, "its files have gone")
-    log.finish_flush(held[0])
-    assert (log.flushed_offset, log.failure) == (flushed, None)
+    log.flusher.finish(held[0])
+    assert (log.state.recovery_point, log.folder.failure) == (flushed, None)
     log.flush()
-    assert log.flushed_offset == 13
+    assert log.state.recovery_point == 13
 
 
 def test_the_progress_of_a_move_is_reported_in_bytes_and_offsets() -> None:
@@ -227,12 +227,12 @@ def test_the_progress_of_a_move_is_reported_in_bytes_and_offsets() -> None:
 
     def look() -> None:
         seen.append((move.size, move.end_offset))
-        assert move.end_offset <= log.log_end_offset
+        assert move.end_offset <= log.state.log_end_offset
         assert move.synced_offset <= move.end_offset
 
     carry_out(manager, move, look)
     assert seen == sorted(seen)
-    assert log.size - 100 <= seen[-1][0] <= log.size
+    assert log.segments.size_in_bytes - 100 <= seen[-1][0] <= log.segments.size_in_bytes
     assert log.segments[-1].base_offset <= seen[-1][1]
 
 
@@ -247,7 +247,7 @@ def test_the_targets_checkpoints_list_the_log_before_the_swap() -> None:
     manager.checkpoints.write(LOG_START_OFFSET)
     assert read_offsets(files, f"{B}/log-start-offset-checkpoint") == {PARTITION: 2}
     carry_out(manager, move)
-    assert read_offsets(files, f"{B}/{RECOVERY_POINT}") == {PARTITION: log.safe_recovery_point}
+    assert read_offsets(files, f"{B}/{RECOVERY_POINT}") == {PARTITION: log.flusher.safe_recovery_point}
     assert read_offsets(files, f"{A}/{RECOVERY_POINT}") == {}
 
 
@@ -397,7 +397,9 @@ def test_a_power_failure_at_any_step_leaves_the_log_in_exactly_one_directory(see
         manager = started(disk.crash(None if seed is None else random.Random(seed * 1000 + ends_at)))
         log = manager.logs[PARTITION]
         assert all_bytes(log).startswith(durable), ends_at
-        assert (log.log_start_offset, log.topic_id, log.leader_epochs.entries[0][0]) == (2, TOPIC_ID, 2), ends_at
+        assert (log.state.log_start_offset, log.folder.topic_id, log.leader_epochs.entries[0][0]) == (2, TOPIC_ID, 2), (
+            ends_at
+        )
         places.add(manager.directory_of(log))
         names = [name for path in (A, B) for name in folders(manager.files, path) if not name.endswith("-delete")]
         assert names == ["orders-0"], ends_at

@@ -24,10 +24,10 @@ def files() -> ForgetfulFiles:
 
 
 def refusal(log: Log, data: bytes) -> ErrorCode:
-    end = log.log_end_offset
+    end = log.state.log_end_offset
     with pytest.raises(ProtocolError) as error:
         append(log, data)
-    assert log.log_end_offset == end
+    assert log.state.log_end_offset == end
     return error.value.code
 
 
@@ -54,7 +54,7 @@ def test_a_duplicate_batch_returns_its_original_offset(files: ForgetfulFiles) ->
     again = log.append_as_leader(idempotent(0, b"a", b"b"), 0, api_version=9)
     assert again.duplicate
     assert (again.first_offset, again.last_offset, again.log_append_time_ms) == (1, 2, NOW - 5)
-    assert log.log_end_offset == 4
+    assert log.state.log_end_offset == 4
 
 
 def test_the_last_five_batches_are_duplicates_and_the_sixth_is_not(files: ForgetfulFiles) -> None:
@@ -92,7 +92,7 @@ def test_an_unknown_producer_may_start_with_any_sequence(files: ForgetfulFiles) 
     assert append(log, idempotent(77)) == 0
     assert refusal(log, idempotent(79)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert append(log, idempotent(78)) == 1
-    assert log.producer_state.producers[1].last_sequence == 78
+    assert log.producers.state.producers[1].last_sequence == 78
 
 
 def test_a_new_epoch_starts_at_sequence_zero(files: ForgetfulFiles) -> None:
@@ -113,7 +113,7 @@ def test_producers_are_independent(files: ForgetfulFiles) -> None:
     for sequence in range(3):
         for producer_id in (1, 2, 3):
             append(log, idempotent(sequence, producer_id=producer_id))
-    assert [entry.last_sequence for entry in log.producer_state.producers.values()] == [2, 2, 2]
+    assert [entry.last_sequence for entry in log.producers.state.producers.values()] == [2, 2, 2]
 
 
 @pytest.mark.parametrize("clean", [True, False])
@@ -147,9 +147,9 @@ def test_an_idle_producer_expires_by_record_timestamps(files: ForgetfulFiles) ->
     clock = ManualClock(wall_ms=NOW)
     log = open_small(files, clock=clock, options={"producer_id_expiration_ms": 1000})
     append(log, idempotent(0, timestamp=NOW - 500))
-    assert log.producer_state.remove_expired(clock.wall_ms()) == 0
+    assert log.producers.state.remove_expired(clock.wall_ms()) == 0
     clock.advance(500)
-    assert log.producer_state.remove_expired(clock.wall_ms()) == 1
+    assert log.producers.state.remove_expired(clock.wall_ms()) == 1
     append(log, idempotent(9))  # unknown by now: any sequence is accepted
 
 
@@ -158,14 +158,14 @@ def test_an_expired_producer_is_not_loaded_from_the_snapshot(files: ForgetfulFil
     append(log, idempotent(0))
     log.close()
     late = ManualClock(wall_ms=NOW + 86400000)
-    assert open_small(files, clock=late).producer_state.producers == {}
+    assert open_small(files, clock=late).producers.state.producers == {}
 
 
 def test_sequences_are_not_checked_in_the_brokers_own_appends(files: ForgetfulFiles) -> None:
     log = open_small(files)
     for _ in range(2):
         log.append_as_leader(idempotent(0), 0, origin=AppendOrigin.COORDINATOR)
-    assert log.log_end_offset == 2
+    assert log.state.log_end_offset == 2
 
 
 # ---- transactions
@@ -176,11 +176,11 @@ def test_an_open_transaction_holds_back_the_last_stable_offset(files: ForgetfulF
     append(log)
     append(log, transactional(0))
     append(log)
-    assert (log.high_watermark, log.last_stable_offset) == (3, 1)
-    assert log.last_stable_offset_metadata == log.offset_metadata(1)
+    assert (log.state.high_watermark, log.last_stable_offset) == (3, 1)
+    assert log.last_stable_offset_metadata == log.positions.of(1)
     mark(log, ControlType.COMMIT)
     assert log.last_stable_offset == 1  # the marker is not replicated yet
-    log.update_high_watermark(log.log_end_offset)
+    log.update_high_watermark(log.state.log_end_offset)
     assert log.last_stable_offset == 4
 
 
@@ -189,10 +189,10 @@ def test_interleaved_transactions_become_stable_in_the_order_of_their_starts(fil
     append(log, transactional(0, producer_id=1))
     append(log, transactional(0, producer_id=2))
     mark(log, ControlType.COMMIT, producer_id=2)
-    log.update_high_watermark(log.log_end_offset)
+    log.update_high_watermark(log.state.log_end_offset)
     assert log.last_stable_offset == 0
     mark(log, ControlType.ABORT, producer_id=1)
-    log.update_high_watermark(log.log_end_offset)
+    log.update_high_watermark(log.state.log_end_offset)
     assert log.last_stable_offset == 4
 
 
@@ -203,11 +203,11 @@ def test_a_read_of_aborted_records_returns_their_transaction(files: ForgetfulFil
     append(log, transactional(0, producer_id=2))
     mark(log, ControlType.ABORT, producer_id=1)
     mark(log, ControlType.COMMIT, producer_id=2)
-    log.update_high_watermark(log.log_end_offset)
-    found = log.aborted_transactions(log.read(0, 1 << 20))
+    log.update_high_watermark(log.state.log_end_offset)
+    found = log.reader.aborted_transactions(log.reader.read(0, 1 << 20))
     assert [(entry.producer_id, entry.first_offset, entry.last_offset) for entry in found] == [(1, 1, 3)]
     assert found[0].last_stable_offset == 2  # producer 2's transaction was still open
-    assert log.aborted_transactions(log.read(4, 1 << 20)) == []
+    assert log.reader.aborted_transactions(log.reader.read(4, 1 << 20)) == []
 
 
 @pytest.mark.parametrize("clean", [True, False])
@@ -218,18 +218,18 @@ def test_transactions_survive_a_restart(files: ForgetfulFiles, clean: bool) -> N
         append(log, transactional(2 * number + 1))
         mark(log, ControlType.ABORT if number % 2 else ControlType.COMMIT)
     append(log, transactional(12))
-    log.update_high_watermark(log.log_end_offset)
+    log.update_high_watermark(log.state.log_end_offset)
     expected = [segment.transaction_index.entries() for segment in log.segments]
     if clean:
         log.close()
     again = open_small(files, segment_bytes=400, options={"clean": clean})
-    again.update_high_watermark(again.log_end_offset)
+    again.update_high_watermark(again.state.log_end_offset)
     assert [segment.transaction_index.entries() for segment in again.segments] == expected
     assert again.last_stable_offset == 18
     append(again, transactional(13))
     mark(again, ControlType.COMMIT)
-    again.update_high_watermark(again.log_end_offset)
-    assert again.last_stable_offset == again.log_end_offset
+    again.update_high_watermark(again.state.log_end_offset)
+    assert again.last_stable_offset == again.state.log_end_offset
 
 
 def test_a_producer_with_an_open_transaction_may_not_write_outside_it(files: ForgetfulFiles) -> None:
@@ -252,9 +252,9 @@ def test_a_marker_fences_older_epochs_and_coordinators(files: ForgetfulFiles) ->
 def test_a_producer_with_an_open_transaction_does_not_expire(files: ForgetfulFiles) -> None:
     log = open_small(files, options={"producer_id_expiration_ms": 1})
     append(log, transactional(0))
-    assert log.producer_state.remove_expired(NOW + 10_000) == 0
+    assert log.producers.state.remove_expired(NOW + 10_000) == 0
     mark(log, ControlType.COMMIT)
-    assert log.producer_state.remove_expired(NOW + 10_000) == 1
+    assert log.producers.state.remove_expired(NOW + 10_000) == 1
 
 
 # ---- snapshots
@@ -294,7 +294,7 @@ def test_a_corrupt_snapshot_is_removed_and_the_producers_are_rebuilt_from_the_lo
     newest = f"/data/orders-0/{10:020d}.snapshot"
     files.content(newest)[20] ^= 1
     again = open_small(files, segment_bytes=400)
-    assert again.producer_state.producers[1].last_sequence == 9
+    assert again.producers.state.producers[1].last_sequence == 9
     assert read_snapshot(files.read_file(newest))[0].producer_id == 1
     assert len(headers_of(again)) == 10
 
@@ -302,15 +302,18 @@ def test_a_corrupt_snapshot_is_removed_and_the_producers_are_rebuilt_from_the_lo
 def test_batches_without_a_producer_add_no_producer_state(files: ForgetfulFiles) -> None:
     log = open_small(files)
     append(log, batch())
-    assert log.producer_state.producers == {}
+    assert log.producers.state.producers == {}
 
 
 # ---- the transaction index and power cuts
 
 
 def aborted_of(log: Log) -> list[tuple[int, int]]:
-    log.update_high_watermark(log.log_end_offset)
-    return [(entry.first_offset, entry.last_offset) for entry in log.aborted_transactions(log.read(0, 1 << 20))]
+    log.update_high_watermark(log.state.log_end_offset)
+    return [
+        (entry.first_offset, entry.last_offset)
+        for entry in log.reader.aborted_transactions(log.reader.read(0, 1 << 20))
+    ]
 
 
 def test_an_aborted_transaction_is_known_after_a_clean_shutdown_and_a_power_failure(files: ForgetfulFiles) -> None:
@@ -336,7 +339,7 @@ def test_an_aborted_transaction_of_a_recovered_and_flushed_segment_survives_a_po
     recovered.roll()
     append(recovered)
     recovered.flush()
-    point = recovered.safe_recovery_point
+    point = recovered.flusher.safe_recovery_point
     assert point >= 2, "the first segment will not be read again"
     assert aborted_of(open_small(after.crash(), options={"clean": False, "recovery_point": point})) == [(0, 1)]
 
@@ -349,7 +352,7 @@ def test_a_log_with_a_damaged_segment_and_transaction_index_can_be_opened(
     append(log)
     append(log, transactional(0))
     mark(log, ControlType.ABORT)
-    spoilt = log.active_segment
+    spoilt = log.segments.active
     assert spoilt.base_offset > 0
     log.close()
     files.content(spoilt.path(".txnindex"))[:] = bytes(34)
@@ -357,7 +360,7 @@ def test_a_log_with_a_damaged_segment_and_transaction_index_can_be_opened(
     assert len(content) > MARKER_BYTES
     content[-MARKER_BYTES:] = bytes(MARKER_BYTES)
     again = open_small(files, segment_bytes=150, options={"clean": False})
-    assert again.log_end_offset == 3
+    assert again.state.log_end_offset == 3
     assert aborted_of(again) == []
 
 
@@ -371,19 +374,19 @@ def test_a_transaction_index_damaged_while_serving_is_an_error_until_the_log_is_
     append(log)
     append(log, transactional(0))
     mark(log, ControlType.ABORT)
-    segment = log.active_segment
+    segment = log.segments.active
     assert segment.base_offset > 0
-    start = log.log_end_offset - 2
-    log.update_high_watermark(log.log_end_offset)
-    fetched = log.read(start, 1 << 20)
-    assert len(log.aborted_transactions(fetched)) == 1
+    start = log.state.log_end_offset - 2
+    log.update_high_watermark(log.state.log_end_offset)
+    fetched = log.reader.read(start, 1 << 20)
+    assert len(log.reader.aborted_transactions(fetched)) == 1
     segment.transaction_index.unload()
     files.content(segment.path(".txnindex"))[:] = spoilt
     with structlog.testing.capture_logs() as lines, pytest.raises(ProtocolError) as refused:
-        log.aborted_transactions(fetched)
+        log.reader.aborted_transactions(fetched)
     assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert [(line["event"], line["log_level"]) for line in lines] == [("log not readable", "error")]
     log.close()
     again = open_small(files, segment_bytes=150)
-    again.update_high_watermark(again.log_end_offset)
-    assert len(again.aborted_transactions(again.read(start, 1 << 20))) == 1
+    again.update_high_watermark(again.state.log_end_offset)
+    assert len(again.reader.aborted_transactions(again.reader.read(start, 1 << 20))) == 1

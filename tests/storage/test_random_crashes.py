@@ -76,12 +76,12 @@ class Run:
             sequence = self.sequences.get(producer_id, 0)
             data = idempotent(sequence, *values, producer_id=producer_id, timestamp=timestamp)
             self.sequences[producer_id] = sequence + len(values)
-        size = self.log.size
+        size = self.log.segments.size_in_bytes
         info = self.log.append_as_leader(data, 0, api_version=9)
         assert info.first_offset == self.model.end
-        self.log.update_high_watermark(self.log.log_end_offset)
-        stored = bytes_of(self.log.read(info.first_offset, 1))
-        assert self.log.size - size == len(stored) == len(data)
+        self.log.update_high_watermark(self.log.state.log_end_offset)
+        stored = bytes_of(self.log.reader.read(info.first_offset, 1))
+        assert self.log.segments.size_in_bytes - size == len(stored) == len(data)
         self.model.batches.append((info.first_offset, info.last_offset, stored))
 
     def append_again(self) -> None:
@@ -97,8 +97,8 @@ class Run:
         job = self.log.begin_flush()
         if job is not None:
             job.run()
-            self.log.finish_flush(job)
-        assert self.log.flushed_offset == self.model.end
+            self.log.flusher.finish(job)
+        assert self.log.state.recovery_point == self.model.end
         self.model.flushed = self.model.end
 
     def flush_of_the_past(self) -> None:
@@ -108,13 +108,13 @@ class Run:
         self.append()
         if job is not None:
             job.run()
-            self.log.finish_flush(job)
+            self.log.flusher.finish(job)
             self.model.flushed = max(self.model.flushed, end)
 
     def background(self) -> None:
         for log, job in filter(None, self.manager.take_flush_jobs()):
             job.run()
-            log.finish_flush(job)
+            log.flusher.finish(job)
         self.manager.checkpoints.write(RECOVERY_POINT)
         self.manager.checkpoints.write(HIGH_WATERMARK)
         self.manager.checkpoints.write(LOG_START_OFFSET)
@@ -122,7 +122,7 @@ class Run:
 
     def delete_records(self) -> None:
         offset = self.random.randint(self.model.start, self.model.end)
-        self.log.delete_records_before(offset)
+        self.log.start.delete_records_before(offset)
         self.log.apply_retention(self.clock.wall_ms())
         self.model.start = max(self.model.start, offset)
 
@@ -139,19 +139,19 @@ class Run:
         self.manager.shutdown()
         self.open()
         self.model.flushed = self.model.end
-        assert self.log.log_end_offset == self.model.end
-        assert self.log.high_watermark == self.model.end
+        assert self.log.state.log_end_offset == self.model.end
+        assert self.log.state.high_watermark == self.model.end
 
     def crash(self) -> None:
         self.disk = self.disk.crash(self.random if self.random.random() < 0.7 else None)
         self.open()
-        end = self.log.log_end_offset
+        end = self.log.state.log_end_offset
         flushed = self.model.flushed if self.model.flushed > self.model.start else 0  # deleted records need not survive
         assert flushed <= end <= self.model.end, (flushed, end, self.model.end)
         self.model.flushed = min(self.model.flushed, end)
-        assert self.model.checkpointed_start <= self.log.log_start_offset
+        assert self.model.checkpointed_start <= self.log.state.log_start_offset
         self.model.batches = [entry for entry in self.model.batches if entry[1] < end]
-        self.model.start = self.log.log_start_offset
+        self.model.start = self.log.state.log_start_offset
         assert self.model.end == end
         self.log.update_high_watermark(end)
         self.learn_sequences()
@@ -162,7 +162,7 @@ class Run:
             ((_, header),) = iter_batches(data)
             if header.producer_id > 0:
                 self.sequences[header.producer_id] = header.last_sequence + 1
-        known = self.log.producer_state.producers
+        known = self.log.producers.state.producers
         for producer_id in [producer_id for producer_id in self.sequences if producer_id not in known]:
             del self.sequences[
                 producer_id
@@ -174,20 +174,20 @@ class Run:
 
     def check(self) -> None:
         log, model = self.log, self.model
-        assert (log.log_start_offset, log.log_end_offset) == (model.start, model.end)
+        assert (log.state.log_start_offset, log.state.log_end_offset) == (model.start, model.end)
         assert all_bytes(log) == model.readable()
         offset = self.random.randint(model.start - 1, model.end + 1)
         if model.start <= offset < model.end:
-            found = next(iter_batches(bytes_of(log.read(offset, 1))))[1]
+            found = next(iter_batches(bytes_of(log.reader.read(offset, 1))))[1]
             assert found.base_offset <= offset <= found.last_offset
         elif offset != model.end:
             with pytest.raises(ProtocolError) as error:
-                log.read(offset, 1)
+                log.reader.read(offset, 1)
             assert error.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
         self.check_time(NOW + self.random.randrange(1100))
 
     def check_time(self, asked: int) -> None:
-        found = finished(self.log.offset_for_timestamp(asked))
+        found = finished(self.log.search.offset_for_timestamp(asked))
         expected = None
         for base, last, data in self.model.batches:
             ((_, header),) = iter_batches(data)

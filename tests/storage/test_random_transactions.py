@@ -25,7 +25,7 @@ class TransactionalRun(Run):
 
     def append_in_transaction(self) -> None:
         producer_id = self.random.choice(TRANSACTIONAL)
-        known = self.log.producer_state.producers.get(producer_id)
+        known = self.log.producers.state.producers.get(producer_id)
         sequence = known.last_sequence + 1 if known is not None else 0
         values = [b"t" * self.random.randrange(60) for _ in range(self.random.randrange(1, 4))]
         timestamp = NOW + self.random.randrange(1000)
@@ -43,13 +43,13 @@ class TransactionalRun(Run):
 
     def store(self, data: bytes, origin: AppendOrigin = AppendOrigin.CLIENT) -> None:
         info = self.log.append_as_leader(data, 0, origin=origin)
-        self.log.update_high_watermark(self.log.log_end_offset)
-        stored = bytes_of(self.log.read(info.first_offset, 1))
+        self.log.update_high_watermark(self.log.state.log_end_offset)
+        stored = bytes_of(self.log.reader.read(info.first_offset, 1))
         self.model.batches.append((info.first_offset, info.last_offset, stored))
 
     def mark_as_a_zombie(self) -> None:
         """A marker of a coordinator that has been replaced."""
-        known = self.log.producer_state.producers
+        known = self.log.producers.state.producers
         marked = [producer_id for producer_id in TRANSACTIONAL if producer_id in known]
         marked = [producer_id for producer_id in marked if known[producer_id].coordinator_epoch == 1]
         if marked:
@@ -122,13 +122,13 @@ class TransactionalRun(Run):
             assert start <= stable <= max(min(remaining, default=self.model.end), start)
         for producer_id in TRANSACTIONAL:
             if producer_id not in pending:
-                assert not self.log.producer_state.has_ongoing_transaction(producer_id)
+                assert not self.log.producers.state.has_ongoing_transaction(producer_id)
 
     def consume(self, offset: int) -> Iterator[int]:
         """Returns the base offsets of the batches that a read_committed consumer passes to its application."""
         while offset < self.log.last_stable_offset:
-            data = self.log.read(offset, 500, upper=self.log.last_stable_offset_metadata)
-            aborted = sorted(self.log.aborted_transactions(data), key=lambda entry: entry.first_offset)
+            data = self.log.reader.read(offset, 500, upper=self.log.last_stable_offset_metadata)
+            aborted = sorted(self.log.reader.aborted_transactions(data), key=lambda entry: entry.first_offset)
             filtered: set[int] = set()
             records = bytes_of(data)
             for position, header in iter_batches(records):

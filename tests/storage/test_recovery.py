@@ -34,13 +34,13 @@ def reopened(files: ForgetfulFiles, clean: bool, recovery_point: int = 0) -> Log
 
 def check_usable(log: Log) -> None:
     """The log can be written, read to its end, and opened again."""
-    end = log.log_end_offset
+    end = log.state.log_end_offset
     assert append(log, batch(b"after")) == end
     assert headers_of(log)[-1].base_offset == end
     for header in headers_of(log):
-        found = log.read(header.last_offset, 1)
+        found = log.reader.read(header.last_offset, 1)
         assert next(iter_batches(bytes_of(found)))[1].base_offset == header.base_offset
-    assert finished(log.offset_for_timestamp(0)) is not None
+    assert finished(log.search.offset_for_timestamp(0)) is not None
 
 
 def batches_with_place(log: Log) -> list[tuple[int, int, int, int]]:
@@ -61,9 +61,9 @@ def test_the_small_log_has_everything_the_tests_need() -> None:
 def test_a_log_truncated_at_any_byte_recovers_to_its_last_complete_batch() -> None:
     files = ForgetfulFiles()
     log = small_log(files)
-    path = log.active_segment.path(".log")
+    path = log.segments.active.path(".log")
     content = bytes(files.content(path))
-    base = log.active_segment.base_offset
+    base = log.segments.active.base_offset
     places = [place for place in batches_with_place(log) if place[0] == base]
     whole = all_bytes(log)
     before = len(whole) - len(content)
@@ -84,7 +84,7 @@ def test_zeros_at_the_end_of_a_segment_are_truncated() -> None:
     log = small_log(files)
     whole = all_bytes(log)
     for zeros in (1, 11, 12, 60, 61, 5000):
-        files.content(log.active_segment.path(".log")).extend(bytes(zeros))
+        files.content(log.segments.active.path(".log")).extend(bytes(zeros))
         assert all_bytes(reopened(files, clean=False)) == whole
 
 
@@ -116,7 +116,7 @@ def test_a_changed_byte_of_an_index_does_not_change_reads(suffix: str, clean: bo
     files = ForgetfulFiles()
     log = small_log(files)
     whole = all_bytes(log)
-    times = [finished(log.offset_for_timestamp(NOW + number)) for number in range(7)]
+    times = [finished(log.search.offset_for_timestamp(NOW + number)) for number in range(7)]
     log.close()
     files.make_durable()
     for path in [name for name in files.names if name.endswith(suffix)]:
@@ -124,13 +124,13 @@ def test_a_changed_byte_of_an_index_does_not_change_reads(suffix: str, clean: bo
             for change in (0x01, 0x80):
                 disk = files.crash()
                 disk.content(path)[position] ^= change
-                again = reopened(disk, clean, recovery_point=log.log_end_offset)
+                again = reopened(disk, clean, recovery_point=log.state.log_end_offset)
                 assert all_bytes(again) == whole, (path, position)
-                for offset in range(again.log_end_offset):
-                    found = next(iter_batches(bytes_of(again.read(offset, 1))))[1]
+                for offset in range(again.state.log_end_offset):
+                    found = next(iter_batches(bytes_of(again.reader.read(offset, 1))))[1]
                     assert found.base_offset <= offset <= found.last_offset, (path, position, offset)
                 if suffix == ".index":
-                    assert [finished(again.offset_for_timestamp(NOW + number)) for number in range(7)] == times
+                    assert [finished(again.search.offset_for_timestamp(NOW + number)) for number in range(7)] == times
                 check_usable(again)
 
 
@@ -148,7 +148,7 @@ def test_an_invalid_index_is_rebuilt(suffix: str, content: bytes, clean: bool) -
         files.content(path)[:] = content
     again = reopened(files, clean)
     assert all_bytes(again) == whole
-    times = [finished(again.offset_for_timestamp(NOW + number)) for number in range(6)]
+    times = [finished(again.search.offset_for_timestamp(NOW + number)) for number in range(6)]
     assert [found.offset for found in times if found] == [0, 3, 6, 9, 12, 15]
     if content not in (b"", b"\x00" * 48):  # an empty index, or one of zeros, is incomplete but not wrong
         again.close()
@@ -187,10 +187,10 @@ def test_only_segments_from_the_recovery_point_on_are_read_again() -> None:
     damage = struct.pack(">I", 0xDEADBEEF)
     files.content(first.path(".log"))[17:21] = damage
     again = reopened(files, clean=False, recovery_point=second.base_offset)
-    assert again.log_end_offset == log.log_end_offset
-    assert not check_crc(bytes_of(again.read(0, 1)), 0, headers_of(again)[0])
+    assert again.state.log_end_offset == log.state.log_end_offset
+    assert not check_crc(bytes_of(again.reader.read(0, 1)), 0, headers_of(again)[0])
     thorough = reopened(files, clean=False, recovery_point=second.base_offset - 1)
-    assert thorough.log_end_offset == 0
+    assert thorough.state.log_end_offset == 0
 
 
 def test_segments_after_a_damaged_one_are_deleted() -> None:
@@ -199,8 +199,8 @@ def test_segments_after_a_damaged_one_are_deleted() -> None:
     second = log.segments[1]
     files.content(second.path(".log"))[40] ^= 1
     again = reopened(files, clean=False)
-    assert (again.log_end_offset, again.base_offsets) == (second.base_offset, [0, second.base_offset])
-    assert {path.rpartition(".")[2] for _, path in again.removals} == {"deleted"}
+    assert (again.state.log_end_offset, again.segments.base_offsets) == (second.base_offset, [0, second.base_offset])
+    assert {path.rpartition(".")[2] for _, path in again.folder.removals.waiting} == {"deleted"}
     check_usable(again)
 
 
@@ -209,7 +209,7 @@ def test_a_torn_tail_is_found_even_after_a_shutdown_marked_as_clean() -> None:
     log = small_log(files)
     whole = all_bytes(log)
     log.close()
-    files.content(log.active_segment.path(".log")).extend(b"torn")
+    files.content(log.segments.active.path(".log")).extend(b"torn")
     again = reopened(files, clean=True)
     assert all_bytes(again) == whole
     check_usable(again)
@@ -218,12 +218,12 @@ def test_a_torn_tail_is_found_even_after_a_shutdown_marked_as_clean() -> None:
 def test_epochs_and_producers_are_rebuilt_from_the_batches() -> None:
     files = ForgetfulFiles()
     log = small_log(files)
-    epochs, last = log.leader_epochs.entries, log.producer_state.producers[1].batches[-1]
+    epochs, last = log.leader_epochs.entries, log.producers.state.producers[1].batches[-1]
     for name in [name for name in files.names if name.endswith((".snapshot", "leader-epoch-checkpoint"))]:
         files.remove(name)
     again = reopened(files, clean=False)
     assert again.leader_epochs.entries == epochs
-    assert again.producer_state.producers[1].batches[-1] == last
+    assert again.producers.state.producers[1].batches[-1] == last
 
 
 @pytest.mark.parametrize("content", [b"", b"1\n0\n", b"0\n2\n0 0\n", b"0\n1\nx y\n", b"\xff\xff", b"0\n1\n-1 0\n"])
@@ -232,7 +232,7 @@ def test_a_corrupt_leader_epoch_checkpoint_is_rebuilt(content: bytes) -> None:
     log = small_log(files)
     log.flush()
     files.content(f"{FOLDER}/leader-epoch-checkpoint")[:] = content
-    again = reopened(files, clean=False, recovery_point=log.log_end_offset)
+    again = reopened(files, clean=False, recovery_point=log.state.log_end_offset)
     assert again.leader_epochs.entries == log.leader_epochs.entries
     again.flush()
     assert read_epochs(files, f"{FOLDER}/leader-epoch-checkpoint") == log.leader_epochs.entries
@@ -253,7 +253,7 @@ def test_an_interrupted_replacement_of_segments_is_finished_or_undone() -> None:
     files.replace_file(first.path(".index") + ".swap", b"")
     files.replace_file(first.path(".timeindex") + ".swap", b"")
     again = reopened(files, clean=True)
-    assert again.base_offsets == [0, *log.base_offsets[2:]]
+    assert again.segments.base_offsets == [0, *log.segments.base_offsets[2:]]
     assert all_bytes(again) == whole
     assert not [name for name in files.names if name.endswith(".swap")]
 
@@ -262,7 +262,7 @@ def test_a_log_that_ends_before_its_start_offset_restarts_empty_there() -> None:
     files = ForgetfulFiles()
     small_log(files).close()
     again = open_small(files, options={"clean": True, "log_start_offset": 500}, **SETTINGS)
-    assert (again.log_start_offset, again.log_end_offset) == (500, 500)
+    assert (again.state.log_start_offset, again.state.log_end_offset) == (500, 500)
     check_usable(again)
 
 
@@ -281,12 +281,12 @@ def test_messages_of_old_formats_are_kept_and_skipped() -> None:
     open_small(files).close()
     files.content(f"{FOLDER}/{0:020d}.log")[:] = old
     log = reopened(files, clean=False)
-    assert log.log_end_offset == 2
+    assert log.state.log_end_offset == 2
     assert append(log) == 2
-    assert bytes_of(log.read(0, len(old))) == old
-    assert log.active_segment.locate(1) == (len(old_message(0, 0, b"zero" * 10)), len(old_message(1, 1, b"one" * 20)))
+    assert bytes_of(log.reader.read(0, len(old))) == old
+    assert log.segments.active.locate(1) == (len(old_message(0, 0, b"zero" * 10)), len(old_message(1, 1, b"one" * 20)))
     files.content(f"{FOLDER}/{0:020d}.log")[len(old) - 1] ^= 1
-    assert reopened(files, clean=False).log_end_offset == 1
+    assert reopened(files, clean=False).state.log_end_offset == 1
 
 
 def test_a_damaged_transaction_index_after_an_unreadable_segment_does_not_prevent_the_start() -> None:
@@ -304,7 +304,7 @@ def test_a_damaged_transaction_index_after_an_unreadable_segment_does_not_preven
     content = files.content(log.segments[0].path(".log"))
     content[position:] = bytes(len(content) - position)
     files.open(log.segments[1].path(".txnindex"), create=True).write((b"x" * 34,), 0)
-    files.remove(log.snapshots.path(12))
+    files.remove(log.producers.snapshots.path(12))
     again = open_small(files, options={"clean": False})
-    assert again.log_end_offset == 6
+    assert again.state.log_end_offset == 6
     check_usable(again)

@@ -24,9 +24,9 @@ def test_segments_with_too_old_records_are_deleted(files: ForgetfulFiles) -> Non
         append(log, batch(b"x" * 50, timestamp=NOW + 100 * number))
     assert log.apply_retention(NOW + 1100) == 0
     assert log.apply_retention(NOW + 1101) == 1
-    assert (log.base_offsets, log.log_start_offset) == ([2, 4, 6], 2)
+    assert (log.segments.base_offsets, log.state.log_start_offset) == ([2, 4, 6], 2)
     assert log.apply_retention(NOW + 10_000) == 3
-    assert (log.base_offsets, log.log_start_offset, log.log_end_offset) == ([8], 8, 8)
+    assert (log.segments.base_offsets, log.state.log_start_offset, log.state.log_end_offset) == ([8], 8, 8)
     assert append(log) == 8
 
 
@@ -35,7 +35,7 @@ def test_retention_by_size_keeps_at_least_that_much(files: ForgetfulFiles) -> No
     for _ in range(8):
         append(log, batch(b"x" * 50))
     assert log.apply_retention(NOW) == 1
-    assert (log.log_start_offset, log.size) == (2, 6 * SIZE)
+    assert (log.state.log_start_offset, log.segments.size_in_bytes) == (2, 6 * SIZE)
 
 
 def test_nothing_above_the_high_watermark_is_deleted(files: ForgetfulFiles) -> None:
@@ -44,7 +44,7 @@ def test_nothing_above_the_high_watermark_is_deleted(files: ForgetfulFiles) -> N
         append(log, batch(b"x" * 50))
     log.update_high_watermark(3)
     assert log.apply_retention(NOW + 10_000) == 1
-    assert log.log_start_offset == 2
+    assert log.state.log_start_offset == 2
 
 
 def test_a_compacted_log_keeps_old_records(files: ForgetfulFiles) -> None:
@@ -52,7 +52,7 @@ def test_a_compacted_log_keeps_old_records(files: ForgetfulFiles) -> None:
     for _ in range(8):
         append(log, batch(b"x" * 50))
     assert log.apply_retention(NOW + 10_000) == 0
-    log.delete_records_before(5)
+    log.start.delete_records_before(5)
     assert log.apply_retention(NOW + 10_000) == 2
 
 
@@ -83,8 +83,8 @@ def test_deleted_files_keep_their_content_until_their_removal(files: ForgetfulFi
     assert {name.removesuffix(".deleted") for name in renamed} <= before
     assert f"{0:020d}.log.deleted" in renamed
     assert f"{2:020d}.snapshot.deleted" in renamed
-    assert {due - clock.now_ms() for due, _ in log.removals} == {5000}
-    assert {path.rpartition("/")[2] for _, path in log.removals} == renamed
+    assert {due - clock.now_ms() for due, _ in log.folder.removals.waiting} == {5000}
+    assert {path.rpartition("/")[2] for _, path in log.folder.removals.waiting} == renamed
 
 
 # ---- DeleteRecords
@@ -96,16 +96,16 @@ def test_deleted_records_are_unreadable_immediately_and_retention_deletes_their_
     log = open_small(files, segment_bytes=2 * SIZE, retention_ms=-1)
     for _ in range(8):
         append(log, batch(b"x" * 50))
-    assert log.delete_records_before(5) == 5
+    assert log.start.delete_records_before(5) == 5
     with pytest.raises(ProtocolError) as error:
-        log.read(4, 1)
+        log.reader.read(4, 1)
     assert error.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
     assert [header.base_offset for header in headers_of(log)] == [5, 6, 7]
     assert len(log.segments) == 4
     assert log.apply_retention(NOW) == 2
-    assert log.base_offsets == [4, 6]
-    assert finished(log.offset_for_timestamp(-2)) == (-1, 5, 0)
-    assert finished(log.offset_for_timestamp(0)) == (NOW, 5, 0)
+    assert log.segments.base_offsets == [4, 6]
+    assert finished(log.search.offset_for_timestamp(-2)) == (-1, 5, 0)
+    assert finished(log.search.offset_for_timestamp(0)) == (NOW, 5, 0)
 
 
 def test_minus_one_deletes_up_to_the_high_watermark(files: ForgetfulFiles) -> None:
@@ -113,8 +113,8 @@ def test_minus_one_deletes_up_to_the_high_watermark(files: ForgetfulFiles) -> No
     for _ in range(4):
         append(log)
     log.update_high_watermark(3)
-    assert log.delete_records_before(-1) == 3
-    assert log.delete_records_before(1) == 3  # never moves back
+    assert log.start.delete_records_before(-1) == 3
+    assert log.start.delete_records_before(1) == 3  # never moves back
 
 
 @pytest.mark.parametrize("offset", [-2, 4, 100])
@@ -124,16 +124,16 @@ def test_the_log_start_cannot_pass_the_high_watermark(files: ForgetfulFiles, off
         append(log)
     log.update_high_watermark(3)
     with pytest.raises(ProtocolError) as error:
-        log.delete_records_before(offset)
+        log.start.delete_records_before(offset)
     assert error.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
-    assert log.log_start_offset == 0
+    assert log.state.log_start_offset == 0
 
 
 def test_leader_epochs_that_end_before_the_log_start_are_dropped(files: ForgetfulFiles) -> None:
     log = open_small(files)
     for epoch in (0, 0, 2, 2, 7):
         append(log, epoch=epoch)
-    log.delete_records_before(3)
+    log.start.delete_records_before(3)
     assert log.leader_epochs.entries == [(2, 3), (7, 4)]
 
 
@@ -146,12 +146,12 @@ def test_a_truncation_removes_batches_epochs_and_producer_state(files: Forgetful
         append(log, idempotent(number, b"x" * 50, timestamp=NOW + number), epoch=number // 4)
     log.flush()
     assert truncate(log, 5)
-    assert (log.log_end_offset, log.high_watermark, log.flushed_offset) == (5, 5, 5)
-    assert log.base_offsets == [0, 3]
+    assert (log.state.log_end_offset, log.state.high_watermark, log.state.recovery_point) == (5, 5, 5)
+    assert log.segments.base_offsets == [0, 3]
     assert [header.base_offset for header in headers_of(log)] == [0, 1, 2, 3, 4]
     assert log.leader_epochs.entries == [(0, 0), (1, 4)]
-    assert log.producer_state.producers[1].last_sequence == 4
-    assert finished(log.offset_for_timestamp(-3)) == (NOW + 4, 4, 1)
+    assert log.producers.state.producers[1].last_sequence == 4
+    assert finished(log.search.offset_for_timestamp(-3)) == (NOW + 4, 4, 1)
     assert append(log, idempotent(5, b"new")) == 5
     assert not truncate(log, 6)
 
@@ -161,9 +161,9 @@ def test_a_log_can_be_truncated_below_its_start(files: ForgetfulFiles) -> None:
     for _ in range(8):
         append(log, batch(b"x" * 50))
     log.apply_retention(NOW + 1000)
-    assert log.log_start_offset == 8
+    assert log.state.log_start_offset == 8
     assert truncate(log, 3)
-    assert (log.log_start_offset, log.log_end_offset, log.base_offsets) == (3, 3, [3])
+    assert (log.state.log_start_offset, log.state.log_end_offset, log.segments.base_offsets) == (3, 3, [3])
     assert append(log) == 3
 
 
@@ -177,8 +177,8 @@ def test_a_flush_that_began_before_a_truncation_does_not_count_after_it(files: F
     for _ in range(3):
         append(log)
     job.run()
-    log.finish_flush(job)
-    assert log.flushed_offset <= 1
+    log.flusher.finish(job)
+    assert log.state.recovery_point <= 1
 
 
 def test_thousands_of_segments_are_deleted_in_steps_and_the_log_is_usable_in_between(files: ForgetfulFiles) -> None:
@@ -189,22 +189,22 @@ def test_thousands_of_segments_are_deleted_in_steps_and_the_log_is_usable_in_bet
     for count in log.retention_steps(NOW + 10_000):
         deleted.append(count)
         assert count <= SEGMENTS_PER_STEP
-        assert log.log_start_offset == log.base_offsets[0] == sum(deleted)
+        assert log.state.log_start_offset == log.segments.base_offsets[0] == sum(deleted)
         if len(deleted) == 1:
             assert headers_of(log)[0].base_offset == SEGMENTS_PER_STEP
             append(log, batch(b"x" * 50, timestamp=NOW + 10_000))
     assert deleted == [32, 32, 32, 4]
-    assert (log.log_start_offset, log.log_end_offset) == (100, 101)
-    assert len(log.removals) >= 100
+    assert (log.state.log_start_offset, log.state.log_end_offset) == (100, 101)
+    assert len(log.folder.removals.waiting) >= 100
 
 
 def test_retention_by_size_after_deleted_records_runs_in_steps(files: ForgetfulFiles) -> None:
     log = open_small(files, segment_bytes=SIZE, retention_bytes=10 * SIZE, retention_ms=-1)
     for _ in range(100):
         append(log, batch(b"x" * 50))
-    log.delete_records_before(40)
+    log.start.delete_records_before(40)
     assert list(log.retention_steps(NOW)) == [32, 32, 26]
-    assert log.log_start_offset == 90
+    assert log.state.log_start_offset == 90
 
 
 def test_retention_also_deletes_records_of_open_transactions(files: ForgetfulFiles) -> None:
@@ -216,9 +216,9 @@ def test_retention_also_deletes_records_of_open_transactions(files: ForgetfulFil
     append(log, batch(b"x" * 50, timestamp=NOW + 9_500))
     assert log.last_stable_offset == 0
     log.apply_retention(NOW + 10_000)
-    assert log.log_start_offset == log.last_stable_offset == 6
-    assert log.high_watermark == 7
-    assert log.producer_state.has_ongoing_transaction(1)
+    assert log.state.log_start_offset == log.last_stable_offset == 6
+    assert log.state.high_watermark == 7
+    assert log.producers.state.has_ongoing_transaction(1)
     log.close()
     again = open_small(files, segment_bytes=SIZE, retention_ms=1000)
     again.update_high_watermark(7)
@@ -231,4 +231,4 @@ def test_retention_stops_at_the_high_watermark(files: ForgetfulFiles) -> None:
         log.append_as_leader(batch(b"x" * 50), 0, api_version=9)
     log.update_high_watermark(4)
     assert log.apply_retention(NOW + 10_000) == 4
-    assert log.log_start_offset == 4
+    assert log.state.log_start_offset == 4

@@ -39,10 +39,10 @@ def test_a_search_in_a_large_batch_pauses_and_continues(codec: Compression) -> N
     append(log, large_batch(codec))
     log.roll()
     append(log)
-    pauses, found = steps_of(log, log.offset_for_timestamp(NOW))
+    pauses, found = steps_of(log, log.search.offset_for_timestamp(NOW))
     assert (pauses, found) == (0, (NOW, 0, 0))
-    log.delete_records_before(1)
-    pauses, found = steps_of(log, log.offset_for_timestamp(NOW))
+    log.start.delete_records_before(1)
+    pauses, found = steps_of(log, log.search.offset_for_timestamp(NOW))
     assert found == (NOW, RECORDS, 0)
     assert pauses > 3
 
@@ -53,7 +53,7 @@ def test_a_search_past_many_batches_pauses_and_continues() -> None:
         append(log, batch(timestamp=NOW - 1))
     append(log)
     log.roll()
-    pauses, found = steps_of(log, log.offset_for_timestamp(NOW))
+    pauses, found = steps_of(log, log.search.offset_for_timestamp(NOW))
     assert (pauses, found) == (3, (NOW, 1000, 0))
 
 
@@ -62,7 +62,7 @@ def test_the_largest_timestamp_is_found_in_steps() -> None:
     append(log, large_batch(Compression.GZIP, last=NOW + 5))
     log.roll()
     append(log)
-    pauses, found = steps_of(log, log.offset_for_timestamp(-3))
+    pauses, found = steps_of(log, log.search.offset_for_timestamp(-3))
     assert found == (NOW + 5, RECORDS - 1, 0)
     assert pauses > 3
 
@@ -70,16 +70,16 @@ def test_the_largest_timestamp_is_found_in_steps() -> None:
 def test_the_largest_timestamp_is_found_even_if_its_record_was_deleted() -> None:
     log = open_small(ForgetfulFiles())
     append(log, batch(b"a", b"b", b"c", timestamps=[NOW, NOW + 2, NOW + 1]))
-    log.delete_records_before(2)
-    assert steps_of(log, log.offset_for_timestamp(-3)) == (0, (NOW + 2, 1, 0))
-    assert steps_of(log, log.offset_for_timestamp(NOW)) == (0, (NOW + 1, 2, 0))
+    log.start.delete_records_before(2)
+    assert steps_of(log, log.search.offset_for_timestamp(-3)) == (0, (NOW + 2, 1, 0))
+    assert steps_of(log, log.search.offset_for_timestamp(NOW)) == (0, (NOW + 1, 2, 0))
 
 
 def test_a_search_fails_if_the_log_is_closed_meanwhile() -> None:
     files = ForgetfulFiles()
     log = open_small(files)
     append(log, large_batch(Compression.NONE))
-    search = log.offset_for_timestamp(NOW)
+    search = log.search.offset_for_timestamp(NOW)
     next(search)
     log.close()
     files.remove(log.segments[0].path(".log"))

@@ -77,24 +77,24 @@ def test_a_consumer_at_the_end_of_the_log_reads_no_file(files: CountingFiles, ta
     for offset in range(50):
         append(log, batch(b"x" * 100))
         files.reads.clear()
-        assert offsets(log.read(offset, MB, may_block=False, sendable=True)) == [offset]
+        assert offsets(log.reader.read(offset, MB, may_block=False, sendable=True)) == [offset]
         assert files.reads == []
-    assert offsets(log.read(20, MB)) == list(range(20, 50))
+    assert offsets(log.reader.read(20, MB)) == list(range(20, 50))
     assert files.reads == []
 
 
 def test_reads_from_the_tail_do_not_need_the_page_cache(files: CountingFiles, tails: Tails) -> None:
     log = open_log(files, tails)
     append(log)
-    files.cold.add(log.active_segment.path(".log"))
-    assert log.read(0, MB, may_block=False).cold is None
+    files.cold.add(log.segments.active.path(".log"))
+    assert log.reader.read(0, MB, may_block=False).cold is None
 
 
 def test_a_batch_is_returned_by_reference(files: CountingFiles, tails: Tails) -> None:
     """Two hundred consumers need only one copy."""
     log = open_log(files, tails)
     append(log, batch(b"x" * 20_000))
-    assert log.read(0, MB).records is log.read(0, MB).records
+    assert log.reader.read(0, MB).records is log.reader.read(0, MB).records
 
 
 @pytest.mark.parametrize("limit", [1, 61, 70, 100, 1000])
@@ -104,7 +104,7 @@ def test_max_bytes_cuts_reads_from_the_tail_like_reads_from_the_disk(limit: int)
         for log in logs:
             append(log, batch(b"x" * number, timestamp=NOW))
     for offset in range(10):
-        kept, plain = (log.read(offset, limit, min_one_message=False) for log in logs)
+        kept, plain = (log.reader.read(offset, limit, min_one_message=False) for log in logs)
         assert bytes(kept.records) == bytes(plain.records)  # type: ignore[arg-type]
         assert kept.first_batch_incomplete == plain.first_batch_incomplete
         assert kept.offset_metadata == plain.offset_metadata
@@ -114,7 +114,7 @@ def test_a_read_below_the_high_watermark_ends_there(files: CountingFiles, tails:
     log = open_log(files, tails)
     append(log)
     log.append_as_leader(batch(), 0, api_version=9)
-    assert offsets(log.read(0, MB, upper=log.high_watermark_metadata)) == [0]
+    assert offsets(log.reader.read(0, MB, upper=log.positions.high_watermark)) == [0]
     assert files.reads == []
 
 
@@ -125,8 +125,8 @@ def test_truncated_batches_are_not_served_again(files: CountingFiles, tails: Tai
     truncate(log, 2)
     assert (len(tails), tails.held_bytes) == (0, 0)
     append(log, batch(b"new"))
-    assert b"new" in bytes(log.read(2, MB).records)  # type: ignore[arg-type]
-    assert b"old" not in bytes(log.read(0, MB).records)  # type: ignore[arg-type]
+    assert b"new" in bytes(log.reader.read(2, MB).records)  # type: ignore[arg-type]
+    assert b"old" not in bytes(log.reader.read(0, MB).records)  # type: ignore[arg-type]
 
 
 def test_a_sealed_segment_has_no_tail(files: CountingFiles, tails: Tails) -> None:
@@ -136,9 +136,9 @@ def test_a_sealed_segment_has_no_tail(files: CountingFiles, tails: Tails) -> Non
     assert (len(tails), tails.held_bytes) == (0, 0)
     append(log)
     files.reads.clear()
-    assert offsets(log.read(1, MB)) == [1]
+    assert offsets(log.reader.read(1, MB)) == [1]
     assert files.reads == []
-    assert offsets(log.read(0, MB)) == [0]
+    assert offsets(log.reader.read(0, MB)) == [0]
     assert files.reads != []
 
 
@@ -151,7 +151,7 @@ def test_a_failed_append_adds_nothing_to_the_tail(files: CountingFiles, tails: T
     assert refused.value.code == ErrorCode.KAFKA_STORAGE_ERROR
     files.room = None
     append(log, batch(b"next"))
-    records = bytes(log.read(0, MB).records)  # type: ignore[arg-type]
+    records = bytes(log.reader.read(0, MB).records)  # type: ignore[arg-type]
     assert b"whole" in records
     assert b"next" in records
     assert b"torn" not in records
@@ -185,7 +185,7 @@ def test_the_tails_of_all_logs_stay_within_the_limit(files: CountingFiles) -> No
 
 def is_served_from_memory(files: CountingFiles, log: Log) -> bool:
     files.reads.clear()
-    log.read(log.log_end_offset - 1, MB)
+    log.reader.read(log.state.log_end_offset - 1, MB)
     return not files.reads
 
 
@@ -220,7 +220,7 @@ def test_a_batch_larger_than_a_tail_is_read_from_its_file(files: CountingFiles, 
     append(log)
     append(log, batch(b"x" * TAIL_BYTES))
     assert tails.held_bytes == 0
-    assert offsets(log.read(1, MB)) == [1]
+    assert offsets(log.reader.read(1, MB)) == [1]
     append(log)
     assert is_served_from_memory(files, log)
 
@@ -245,11 +245,11 @@ def test_reads_always_return_the_files_bytes(real_files: tuple[OsFiles, str], se
         if chance < 0.85:
             append(log, batch(source.randbytes(source.choice((1, 100, 3000, 9000)))))
         elif chance < 0.88:
-            truncate(log, source.randint(log.log_start_offset, log.log_end_offset))
+            truncate(log, source.randint(log.state.log_start_offset, log.state.log_end_offset))
         elif chance < 0.90:
             log.roll()
         elif chance < 0.92:
-            log.delete_records_before(source.randint(log.log_start_offset, log.high_watermark))
+            log.start.delete_records_before(source.randint(log.state.log_start_offset, log.state.high_watermark))
         elif chance < 0.95:
             log.apply_retention(clock.wall_ms())
         else:
@@ -259,11 +259,11 @@ def test_reads_always_return_the_files_bytes(real_files: tuple[OsFiles, str], se
 
 
 def assert_reads_are_the_files_bytes(log: Log, source: random.Random) -> None:
-    offset = source.randint(log.log_start_offset, log.log_end_offset)
-    found = log.read(offset, source.choice((1, 500, 10_000, MB)), may_block=True)
+    offset = source.randint(log.state.log_start_offset, log.state.log_end_offset)
+    found = log.reader.read(offset, source.choice((1, 500, 10_000, MB)), may_block=True)
     if found.records:
         where = found.offset_metadata
-        path = f"{log.directory}/{where.segment_base_offset:020}.log"
+        path = f"{log.folder.path}/{where.segment_base_offset:020}.log"
         descriptor = os.open(path, os.O_RDONLY)
         try:
             stored = os.pread(descriptor, len(found.records), where.relative_position)

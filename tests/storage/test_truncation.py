@@ -59,7 +59,7 @@ def keep_house(manager: LogManager, *, everything: bool) -> None:
             log.flush()
     for log, job in filter(None, manager.take_flush_jobs()):
         job.run()
-        log.finish_flush(job)
+        log.flusher.finish(job)
     manager.checkpoints.write_all()
 
 
@@ -86,10 +86,10 @@ def test_a_truncated_log_is_as_if_the_rest_had_never_been_appended(seed: int) ->
     catch_up(log, leader)
     expected.append_as_follower(part_below(stored_bytes(leader), offset))
     truncate(log, offset)
-    expected.update_high_watermark(leader.log_end_offset)
+    expected.update_high_watermark(leader.state.log_end_offset)
     assert stored_bytes(log) == stored_bytes(expected)
     assert derived(log) == derived(expected)
-    assert (log.log_end_offset, log.high_watermark, log.last_stable_offset) == (
+    assert (log.state.log_end_offset, log.state.high_watermark, log.last_stable_offset) == (
         offset,
         offset,
         expected.last_stable_offset,
@@ -105,7 +105,7 @@ def test_a_batch_that_contains_the_offset_is_removed_and_fetched_again() -> None
     append(log, batch(b"c", b"d", b"e"))
     whole = stored_bytes(log)
     assert truncate(log, 4)
-    assert (log.log_end_offset, log.high_watermark) == (2, 2)
+    assert (log.state.log_end_offset, log.state.high_watermark) == (2, 2)
     log.append_as_follower(whole[len(part_below(whole, 2)) :])
     assert stored_bytes(log) == whole
 
@@ -114,10 +114,10 @@ def test_producers_that_the_truncation_does_not_touch_keep_their_last_five_batch
     leader = leader_with(60, random.Random(2))
     log = open_small(ForgetfulFiles())
     catch_up(log, leader)
-    before = {producer: list(entry.batches) for producer, entry in log.producer_state.producers.items()}
+    before = {producer: list(entry.batches) for producer, entry in log.producers.state.producers.items()}
     append(log, batch(b"only this one"))
-    truncate(log, log.log_end_offset - 1)
-    assert {producer: entry.batches for producer, entry in log.producer_state.producers.items()} == before
+    truncate(log, log.state.log_end_offset - 1)
+    assert {producer: entry.batches for producer, entry in log.producers.state.producers.items()} == before
     assert max(len(batches) for batches in before.values()) == 5
 
 
@@ -141,19 +141,24 @@ def test_a_log_starts_over_at_any_offset(offset: int) -> None:
     catch_up(log, leader)
     log.flush()
     assert truncate(log, StartOver(offset))
-    assert (log.log_start_offset, log.high_watermark, log.log_end_offset, log.recovery_point) == (offset,) * 4
-    assert (log.base_offsets, log.size, log.leader_epochs.entries) == ([offset], 0, [])
-    assert (log.producer_state.producers, log.snapshots.offsets) == ({}, [])
+    assert (
+        log.state.log_start_offset,
+        log.state.high_watermark,
+        log.state.log_end_offset,
+        log.state.recovery_point,
+    ) == (offset,) * 4
+    assert (log.segments.base_offsets, log.segments.size_in_bytes, log.leader_epochs.entries) == ([offset], 0, [])
+    assert (log.producers.state.producers, log.producers.snapshots.offsets) == ({}, [])
     append(log, batch(b"new"), epoch=9)
     log.flush()
     for after in (files.after_kill(), files.after_power_cut(None)):
         again = open_small(after, segment_bytes=400, options={"clean": False, "recovery_point": offset})
         assert [header.base_offset for header in headers_of_all(again)] == [offset]
-        assert (again.log_start_offset, again.leader_epochs.entries) == (offset, [(9, offset)])
+        assert (again.state.log_start_offset, again.leader_epochs.entries) == (offset, [(9, offset)])
 
 
 def headers_of_all(log: Log) -> list[Any]:
-    log.update_high_watermark(log.log_end_offset)
+    log.update_high_watermark(log.state.log_end_offset)
     return headers_of(log)
 
 
@@ -163,15 +168,15 @@ def test_a_log_truncated_below_its_start_starts_over_there() -> None:
     log = log_in(manager)
     for _ in range(40):
         append(log, batch(b"x" * 50))
-    log.delete_records_before(35)
+    log.start.delete_records_before(35)
     log.apply_retention(NOW)
-    assert log.base_offsets[0] > 20
+    assert log.segments.base_offsets[0] > 20
     keep_house(manager, everything=True)
     assert truncate_in(manager, {PARTITION: Truncate(20)}) == {PARTITION: None}
     append(log, batch(b"new"))
     log.flush()
     again = log_in(started(files.crash()))
-    assert (again.log_start_offset, again.log_end_offset, base_offsets(again)) == (20, 21, [20])
+    assert (again.state.log_start_offset, again.state.log_end_offset, base_offsets(again)) == (20, 21, [20])
 
 
 def test_a_log_truncated_below_its_deleted_records_keeps_what_follows_after_a_crash() -> None:
@@ -181,13 +186,13 @@ def test_a_log_truncated_below_its_deleted_records_keeps_what_follows_after_a_cr
     log = log_in(manager)
     for _ in range(8):
         append(log, batch(b"x" * 50))
-    log.delete_records_before(7)
+    log.start.delete_records_before(7)
     keep_house(manager, everything=True)
     assert truncate_in(manager, {PARTITION: Truncate(3)}) == {PARTITION: None}
     append(log, batch(b"new"))
     log.flush()
     again = log_in(started(files.crash()))
-    assert (again.log_start_offset, again.log_end_offset) == (3, 4)
+    assert (again.state.log_start_offset, again.state.log_end_offset) == (3, 4)
 
 
 # ---- many logs
@@ -215,14 +220,14 @@ def test_many_logs_are_truncated_with_one_write_of_the_checkpoints_and_no_sync_o
     jobs = []
     results: Any = None
     while results is None:
-        before = [log.log_end_offset for log in manager.logs.values()]
+        before = [log.state.log_end_offset for log in manager.logs.values()]
         try:
             job = next(steps)
         except StopIteration as end:
             results = end.value
             break
         assert files.synced_paths == []  # nothing outside of the jobs
-        after = [log.log_end_offset for log in manager.logs.values()]
+        after = [log.state.log_end_offset for log in manager.logs.values()]
         assert sum(old != new for old, new in zip(before, after, strict=True)) <= 1
         if job is not None:
             job()
@@ -236,7 +241,7 @@ def test_many_logs_are_truncated_with_one_write_of_the_checkpoints_and_no_sync_o
     recovery_points = read_offsets(files, f"/data/{RECOVERY_POINT}")
     for partition, target in targets.items():
         log = manager.logs[partition]
-        assert log.log_end_offset == min(target.offset, 30 if isinstance(target, Truncate) else 100)
+        assert log.state.log_end_offset == min(target.offset, 30 if isinstance(target, Truncate) else 100)
         assert recovery_points[partition] <= min(target.offset, 30)
 
 
@@ -255,7 +260,7 @@ def test_a_step_touches_a_bounded_number_of_files() -> None:
         elif files.left is not None:
             most = max(most, 100_000 - files.left)
         files.left = 100_000
-    assert log.log_end_offset == 3
+    assert log.state.log_end_offset == 3
     assert 30 < most < 200
 
 
@@ -270,7 +275,7 @@ def test_partitions_fail_alone() -> None:
     assert codes.pop(broken) is ErrorCode.KAFKA_STORAGE_ERROR
     assert codes.pop(gone) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert set(codes.values()) == {None}
-    assert all(manager.logs[partition].log_end_offset == 7 for partition in codes)
+    assert all(manager.logs[partition].state.log_end_offset == 7 for partition in codes)
 
 
 def test_a_log_deleted_between_the_steps_is_left_alone() -> None:
@@ -291,7 +296,7 @@ def test_a_log_deleted_between_the_steps_is_left_alone() -> None:
                 manager.delete(first)
                 deleted = True
     assert results[first].code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert (results[second], manager.logs[second].log_end_offset) == (None, 3)
+    assert (results[second], manager.logs[second].state.log_end_offset) == (None, 3)
 
 
 def test_if_the_checkpoints_cannot_be_written_nothing_is_truncated(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -310,7 +315,7 @@ def test_if_the_checkpoints_cannot_be_written_nothing_is_truncated(monkeypatch: 
     assert {partition: stored_bytes(log) for partition, log in manager.logs.items()} == before
     for log in manager.logs.values():
         log.flush()
-        assert (log.recovery_point, log.state.truncating_to) == (30, None)
+        assert (log.state.recovery_point, log.state.truncating_to) == (30, None)
 
 
 @pytest.mark.parametrize("steps_taken", [0, 1, 4, 6, 9])
@@ -374,15 +379,15 @@ def test_flushes_between_the_steps_do_not_count_for_what_will_be_removed() -> No
     assert job is not None
     steps = run_until_cut(manager, {PARTITION: Truncate(10)})
     job.run()
-    log.finish_flush(job)
+    log.flusher.finish(job)
     keep_house(manager, everything=True)
-    assert log.recovery_point <= 10
+    assert log.state.recovery_point <= 10
     assert read_offsets(files, f"/data/{RECOVERY_POINT}")[PARTITION] <= 10
     assert read_offsets(files, f"/data/{CLEANER_OFFSET}")[PARTITION] <= 10
     finish(steps)
-    assert log.log_end_offset == 10
+    assert log.state.log_end_offset == 10
     log.flush()
-    assert log.recovery_point == 10
+    assert log.state.recovery_point == 10
 
 
 def test_retention_and_moves_wait_for_the_truncation() -> None:
@@ -463,18 +468,20 @@ class Follower:
 
     @property
     def start(self) -> int:
-        return self.log.log_start_offset
+        return self.log.state.log_start_offset
 
     def fetch(self) -> None:
         lead_on(self.leader, self.random.randrange(12), self.random)
-        data = fetched(self.leader, self.log.log_end_offset)
+        data = fetched(self.leader, self.log.state.log_end_offset)
         if data:
             self.log.append_as_follower(data[: self.random.choice((400, 2000, 90_000))])
-        self.log.update_high_watermark(self.random.randint(self.log.high_watermark, self.log.log_end_offset))
+        self.log.update_high_watermark(
+            self.random.randint(self.log.state.high_watermark, self.log.state.log_end_offset)
+        )
 
     def flush(self) -> None:
         keep_house(self.manager, everything=self.random.random() < 0.6)
-        self.flushed = self.log.recovery_point
+        self.flushed = self.log.state.recovery_point
 
     def follow_another(self) -> None:
         """The new leader does not have the end of the log."""
@@ -515,15 +522,15 @@ class Follower:
         return crash_in(self.files, self.random) if self.config is DELETED else self.files.after_kill()
 
     def crash(self) -> None:
-        before, start, end = stored_bytes(self.log), self.start, self.log.log_end_offset
+        before, start, end = stored_bytes(self.log), self.start, self.log.state.log_end_offset
         self.files = self.after_crash()
         self.open()
         found = stored_bytes(self.log)
         assert before.startswith(found)
-        assert min(self.flushed, end) <= self.log.log_end_offset <= end or not found
+        assert min(self.flushed, end) <= self.log.state.log_end_offset <= end or not found
         assert found.startswith(part_below(before, self.flushed))
-        self.flushed = min(self.flushed, self.log.log_end_offset)
-        if not found and self.log.log_end_offset != start:
+        self.flushed = min(self.flushed, self.log.state.log_end_offset)
+        if not found and self.log.state.log_end_offset != start:
             self.truncate(StartOver(start))
 
     def restart(self) -> None:
@@ -531,7 +538,7 @@ class Follower:
         assert self.manager.shutdown() == {}
         self.open()
         assert stored_bytes(self.log) == before
-        self.flushed = self.log.log_end_offset
+        self.flushed = self.log.state.log_end_offset
 
     def check(self) -> None:
         data, whole = stored_bytes(self.log), stored_bytes(self.leader)

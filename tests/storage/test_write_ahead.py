@@ -74,31 +74,31 @@ def checked(log: Log) -> ValidatedBatch:
 
 def append_checked(log: Log, large: ValidatedBatch) -> int:
     first_offset = log.append_as_leader(large, 0, api_version=9).first_offset
-    log.update_high_watermark(log.log_end_offset)
+    log.update_high_watermark(log.state.log_end_offset)
     return first_offset
 
 
 def counts(log: Log) -> list[int]:
     """Returns the size of each batch; asserts that the active file ends where the log does."""
-    assert log.active_segment.file.size() == log.active_segment.size
+    assert log.segments.active.file.size() == log.segments.active.size
     return [header.size_in_bytes for header in headers_of(log)]
 
 
 def test_a_batch_is_written_in_pieces_and_its_append_writes_only_the_header(log: Log, files: CountedWrites) -> None:
-    before, large = log.active_segment.size, checked(log)
+    before, large = log.segments.active.size, checked(log)
     for _ in log.write_ahead(large):
-        assert (log.log_end_offset, log.active_segment.size) == (1, before)
+        assert (log.state.log_end_offset, log.segments.active.size) == (1, before)
     assert files.sizes == [PIECE_BYTES, PIECE_BYTES, len(LARGE) - 17 - 2 * PIECE_BYTES]
     assert append_checked(log, large) == 1
     assert files.sizes[STEPS:] == [17]
-    assert log.ahead is None
-    assert bytes_of(log.read(1, 1 << 30))[61:] == LARGE[61:]
+    assert log.writer.ahead is None
+    assert bytes_of(log.reader.read(1, 1 << 30))[61:] == LARGE[61:]
     assert counts(log) == [before, len(LARGE)]
 
 
 @pytest.mark.parametrize("steps", [1, STEPS])
 def test_another_append_in_between_truncates_the_written_ahead_records(log: Log, steps: int) -> None:
-    before, large = log.active_segment.size, checked(log)
+    before, large = log.segments.active.size, checked(log)
     writing = log.write_ahead(large)
     for _ in range(steps):
         next(writing)
@@ -119,7 +119,7 @@ def test_a_segment_without_space_for_the_batch_is_rolled_first(log: Log) -> None
 
 
 def test_a_roll_in_between_removes_the_records_from_the_old_segment(log: Log) -> None:
-    before, large = log.active_segment.size, checked(log)
+    before, large = log.segments.active.size, checked(log)
     writing = log.write_ahead(large)
     next(writing)
     log.roll()
@@ -130,34 +130,34 @@ def test_a_roll_in_between_removes_the_records_from_the_old_segment(log: Log) ->
 
 
 def test_records_given_up_are_truncated_before_the_next_append(log: Log) -> None:
-    before = log.active_segment.size
+    before = log.segments.active.size
     for _ in log.write_ahead(checked(log)):
         pass
-    log.give_up_ahead()
+    log.writer.give_up_ahead()
     assert append(log) == 1
     assert counts(log) == [before, before]
 
 
 @pytest.mark.parametrize("steps", [1, STEPS])
 def test_recovery_removes_written_ahead_records(files: CountedWrites, log: Log, steps: int, tmp_path: Path) -> None:
-    before = log.active_segment.size
+    before = log.segments.active.size
     writing = log.write_ahead(checked(log))
     for _ in range(steps):
         next(writing)
-    log.close_files()
+    log.segments.close_files()
     again = open_again(files, tmp_path)
-    assert (again.log_end_offset, again.active_segment.file.size()) == (1, before)
+    assert (again.state.log_end_offset, again.segments.active.file.size()) == (1, before)
 
 
 def test_a_full_disk_leaves_the_log_unchanged(log: Log, files: CountedWrites) -> None:
-    before, large = log.active_segment.size, checked(log)
+    before, large = log.segments.active.size, checked(log)
     writing = log.write_ahead(large)
     next(writing)
     files.error = OSError(28, "No space left on device")
     with pytest.raises(ProtocolError) as refusal:
         next(writing)
     assert refusal.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-    assert log.ahead is None
+    assert log.writer.ahead is None
     assert counts(log) == [before]
     assert append_checked(log, large) == 1
 
@@ -166,4 +166,4 @@ def test_a_batch_larger_than_a_segment_is_not_written_ahead(log: Log) -> None:
     large = checked(log)
     log.update_config(LogConfig({"segment.bytes": PIECE_BYTES}))
     assert list(log.write_ahead(large)) == []
-    assert log.ahead is None
+    assert log.writer.ahead is None

@@ -78,4 +78,4 @@ def partition_folders(name: str) -> list[TopicPartition]:
 
 def whole_log(log: Log) -> bytes:
     """Returns all records from the log's first byte on, read segment by segment."""
-    return b"".join(bytes(log.use(segment).file.read(0, segment.size)) for segment in log.segments)
+    return b"".join(bytes(log.segments.use(segment).file.read(0, segment.size)) for segment in log.segments)

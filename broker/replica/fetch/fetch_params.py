@@ -85,7 +85,7 @@ class FetchParams:
 def upper_bound(log: Log, isolation: FetchIsolation) -> LogOffsetMetadata:
     """The offset where reading ends for this isolation level (exclusive)."""
     if isolation is FetchIsolation.HIGH_WATERMARK:
-        return log.high_watermark_metadata
+        return log.positions.high_watermark
     if isolation is FetchIsolation.COMMITTED:
         return log.last_stable_offset_metadata
-    return log.log_end_offset_metadata
+    return log.positions.log_end

@@ -172,9 +172,9 @@ class FetchTarget(Watcher):
             return False  # its next fetch must be seen
         log = partition.log
         return (
-            upper_bound(log, isolation).message_offset <= self.fetch_offset <= log.log_end_offset
-            and log.high_watermark == self.sent_high_watermark
-            and log.log_start_offset == self.sent_log_start_offset
+            upper_bound(log, isolation).message_offset <= self.fetch_offset <= log.state.log_end_offset
+            and log.state.high_watermark == self.sent_high_watermark
+            and log.state.log_start_offset == self.sent_log_start_offset
         )
 
     def _is_in_sync(self, partition: Partition) -> bool:

@@ -101,7 +101,7 @@ def _aborted(log: Log, fetched: FetchData) -> list[FetchResponse.AbortedTransact
     """The aborted transactions whose records a read_committed consumer must skip. (KIP-98)"""
     return [
         FetchResponse.AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
-        for aborted in log.aborted_transactions(fetched)
+        for aborted in log.reader.aborted_transactions(fetched)
     ]
 
 
@@ -159,9 +159,9 @@ class LogReader:
             follower = partition.follower(params.replica_id, target.current_leader_epoch)
         data = PartitionData(
             partition_index=target.partition,
-            high_watermark=log.high_watermark,
+            high_watermark=log.state.high_watermark,
             last_stable_offset=log.last_stable_offset,
-            log_start_offset=log.log_start_offset,
+            log_start_offset=log.state.log_start_offset,
             aborted_transactions=[] if params.isolation is FetchIsolation.COMMITTED else None,
             records=b"",
         )
@@ -177,7 +177,7 @@ class LogReader:
             target.start = upper
         else:
             limit = min(found.remaining, target.max_bytes)
-            fetched = log.read(
+            fetched = log.reader.read(
                 target.fetch_offset,
                 limit,
                 upper=upper,
@@ -230,7 +230,7 @@ class LogReader:
         epoch, end = partition.end_offset_for_epoch(
             target.current_leader_epoch, target.last_fetched_epoch, require_leader=False
         )
-        if epoch == UNDEFINED or end == UNDEFINED or target.fetch_offset < partition.log.log_start_offset:
+        if epoch == UNDEFINED or end == UNDEFINED or target.fetch_offset < partition.log.state.log_start_offset:
             raise ProtocolError(ErrorCode.OFFSET_OUT_OF_RANGE)
         if epoch >= target.last_fetched_epoch and end >= target.fetch_offset:
             return False
@@ -253,7 +253,7 @@ class LogReader:
             return ANSWER_NOW
         upper = upper_bound(log, params.isolation)
         if start.message_offset >= upper.message_offset:
-            return 0 if start.message_offset <= log.log_end_offset else ANSWER_NOW
+            return 0 if start.message_offset <= log.state.log_end_offset else ANSWER_NOW
         if start.segment_base_offset < upper.segment_base_offset:
             return ANSWER_NOW
         return min(upper.relative_position - start.relative_position, target.max_bytes)

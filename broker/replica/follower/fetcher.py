@@ -115,8 +115,8 @@ class Fetcher:
             return
         self.drop(key)
         followed = self.followed[key] = Followed(partition, source)
-        replicated = partition.log.high_watermark
-        if partition.log.leader_epochs.latest_epoch < 0 and partition.log.log_end_offset > replicated:
+        replicated = partition.log.state.high_watermark
+        if partition.log.leader_epochs.latest_epoch < 0 and partition.log.state.log_end_offset > replicated:
             # Nothing says where a log without epochs diverges; only what is replicated is safe.
             self._truncate(followed, Truncate(replicated))
         else:
@@ -277,7 +277,7 @@ class Fetcher:
                     self._unflushed[followed.key] = followed
         if partition.follow(data.high_watermark, data.log_start_offset):
             self._events.moved(partition)
-        followed.lag = max(0, data.high_watermark - partition.log.log_end_offset)
+        followed.lag = max(0, data.high_watermark - partition.log.state.log_end_offset)
         followed.failures = 0
         self._session.want(followed.key, followed.position())
 
@@ -289,7 +289,7 @@ class Fetcher:
             "follower diverges",
             partition=str(followed.key),
             leader_id=self.leader_id,
-            log_end_offset=own.log_end_offset,
+            log_end_offset=own.state.log_end_offset,
             last_epoch=own.leader_epochs.latest_epoch,
             leader_epoch=leader.epoch,
             leader_end_offset=leader.end_offset,
@@ -326,7 +326,7 @@ class Fetcher:
         self._log_delayed(delayed)
 
     def _leader_ends_at(self, followed: Followed, offset: int) -> None:
-        end_offset = followed.partition.log.log_end_offset
+        end_offset = followed.partition.log.state.log_end_offset
         if offset >= end_offset:
             followed.leader_end_offset = offset
             return
@@ -341,7 +341,7 @@ class Fetcher:
         self._truncate(followed, Truncate(offset))
 
     def _leader_starts_at(self, followed: Followed, offset: int) -> ErrorCode:
-        end_offset = followed.partition.log.log_end_offset
+        end_offset = followed.partition.log.state.log_end_offset
         followed.lag = followed.leader_end_offset - max(offset, end_offset)
         if offset <= end_offset:
             return ErrorCode.OFFSET_OUT_OF_RANGE  # no longer, it seems; try again, but not in a hurry
@@ -359,11 +359,11 @@ class Fetcher:
     # Truncations and flushes
 
     def _truncate(self, followed: Followed, target: Target) -> None:
-        if target.offset < followed.partition.log.high_watermark:
+        if target.offset < followed.partition.log.state.high_watermark:
             log.warning(
                 "truncation below the high watermark",
                 partition=str(followed.key),
-                high_watermark=followed.partition.log.high_watermark,
+                high_watermark=followed.partition.log.state.high_watermark,
                 truncate_to=target.offset,
             )
         followed.move(FollowerState.TRUNCATING)

@@ -102,9 +102,9 @@ class Followed:
         return Position(
             self.source.topic_id,
             self.source.leader_epoch,
-            log.log_end_offset,
+            log.state.log_end_offset,
             log.leader_epochs.latest_epoch,
-            log.log_start_offset,
+            log.state.log_start_offset,
         )
 
     def is_at(self, sent: Position) -> bool:
@@ -112,7 +112,7 @@ class Followed:
         source = self.source
         return (
             self.state is FollowerState.FETCHING
-            and sent.fetch_offset == self.partition.log.log_end_offset
+            and sent.fetch_offset == self.partition.log.state.log_end_offset
             and sent.leader_epoch == source.leader_epoch
             and sent.topic_id == source.topic_id
         )
@@ -124,7 +124,7 @@ def truncation_offset(log: Log, leader_epoch: int, leader_end_offset: int) -> in
     """
     epoch, end_offset = log.end_offset_for_epoch(leader_epoch)
     if end_offset == NO_OFFSET:
-        return min(leader_end_offset, log.log_end_offset)
+        return min(leader_end_offset, log.state.log_end_offset)
     if epoch != leader_epoch:
-        return min(end_offset, log.log_end_offset)
-    return min(end_offset, leader_end_offset, log.log_end_offset)
+        return min(end_offset, log.state.log_end_offset)
+    return min(end_offset, leader_end_offset, log.state.log_end_offset)

@@ -124,7 +124,7 @@ class Appends:
             stats = partition.stats
             stats.produce_requests += 1
             log = partition.log
-            old_high_watermark = log.high_watermark
+            old_high_watermark = log.state.high_watermark
             info = partition.append_as_leader(records, acks, api_version, origin, allowance)
         except ProtocolError as error:
             if allowance is not None:
@@ -138,7 +138,7 @@ class Appends:
             stats.bytes_in += info.size_in_bytes
             stats.messages_in += info.record_count
             self._flusher.appended(partition, required=info.flush_required)
-            if log.high_watermark != old_high_watermark:
+            if log.state.high_watermark != old_high_watermark:
                 self._wakeups.watermark_moved(partition)
             else:
                 self._wakeups.log_grew(partition)
@@ -147,7 +147,7 @@ class Appends:
             last_offset=info.last_offset,
             log_append_time_ms=info.log_append_time_ms,
             log_start_offset=info.log_start_offset,
-            flush_required=log.flushed_offset <= info.last_offset < partition.required_flush_offset,
+            flush_required=log.state.recovery_point <= info.last_offset < partition.required_flush_offset,
             leadership=partition.leadership,
         )
 
@@ -162,7 +162,7 @@ class Appends:
             partition = self.partitions.get(key)
             if partition is not None:
                 partition.stats.failed_produce_requests += 1
-                log_start_offset = partition.log.log_start_offset
+                log_start_offset = partition.log.state.log_start_offset
         return PartitionAppendResult(
             error.code,
             log_start_offset=log_start_offset,

@@ -111,7 +111,7 @@ class LargeAppends:
                             key, batch, request.acks, request.api_version
                         )
                 finally:
-                    log.give_up_ahead()
+                    log.writer.give_up_ahead()
 
     async def _checked(self, validation: BatchValidation, allowance: AppendAllowance) -> ValidatedBatch:
         background = self._background
@@ -135,7 +135,7 @@ class LargeAppends:
 
     def _is_being_written(self, key: TopicPartition) -> bool:
         partition = self._partitions.get(key)
-        return partition is not None and partition.log.ahead is not None
+        return partition is not None and partition.log.writer.ahead is not None
 
     def _is_as_before(self, key: TopicPartition, log: Log, config: LogConfig) -> bool:
         partition = self._partitions.get(key)

@@ -179,7 +179,7 @@ class TransactionVerification:
         partition = self._partitions.get(key)
         if partition is None or not partition.is_leader:
             return None
-        return None if partition.log.producer_state.has_ongoing_transaction(producer_id) else partition
+        return None if partition.log.producers.state.has_ongoing_transaction(producer_id) else partition
 
     def refused(
         self,
@@ -253,7 +253,7 @@ class TransactionVerification:
         partition = self._partitions.get(key)
         if error is not ErrorCode.NONE:
             if partition is not None:
-                partition.log.producer_state.refused.note(header, self._clock.wall_ms())
+                partition.log.producers.state.refused.note(header, self._clock.wall_ms())
             return _refusal(error)
         if partition is not None:
             return _out_of_order(partition.log, header)
@@ -279,12 +279,12 @@ def _refusal(error: ErrorCode) -> PartitionAppendResult:
 
 def _out_of_order(log: Log, header: BatchHeader) -> PartitionAppendResult | None:
     """Refuses a batch that follows a refused one (C)."""
-    state = log.producer_state
+    state = log.producers.state
     earliest = state.refused.earliest_sequence(header)
     if earliest is None or header.base_sequence <= earliest or header.producer_id in state.producers:
         return None
     return PartitionAppendResult(
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-        log_start_offset=log.log_start_offset,
+        log_start_offset=log.state.log_start_offset,
         error_message=f"the batch starts with sequence {header.base_sequence}, but {earliest} was refused before",
     )

@@ -113,9 +113,9 @@ class FlushScheduler:
         """Runs after job.run(). Returns whether everything that operations wait for is flushed. Raises
         KAFKA_STORAGE_ERROR.
         """
-        partition.log.finish_flush(job)
+        partition.log.flusher.finish(job)
         self._on_flushed(partition)
-        return partition.required_flush_offset <= partition.log.flushed_offset
+        return partition.required_flush_offset <= partition.log.state.recovery_point
 
     def failed(self, partition: Partition) -> None:
         self._on_failed(partition)

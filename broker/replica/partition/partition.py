@@ -142,7 +142,7 @@ class Partition:
         """`led_before`: the broker led in the epoch just before this one, too. Otherwise the followers may have
         truncated their logs since to that of a leader in between.
         """
-        end = self.log.log_end_offset
+        end = self.log.state.log_end_offset
         self.epoch_start_offset = end
         self.required_flush_offset = min(self.required_flush_offset, end)
         now = self._replication.clock.now_ms()
@@ -182,7 +182,7 @@ class Partition:
     @property
     def has_failed(self) -> bool:
         """Whether a flush failed (fsync): the log refuses appends until it is reopened. Reads continue."""
-        return self.log.failure is not None
+        return self.log.folder.failure is not None
 
     def check_leader_epoch(self, current_leader_epoch: int) -> None:
         """Checks the epoch (A); -1 skips the check. Raises FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH."""
@@ -224,7 +224,7 @@ class Partition:
         if not self.is_leader or isr.proposal is not None or len(isr.committed) == 1:
             return
         replication = self._replication
-        end, now = self.log.log_end_offset, replication.clock.now_ms()
+        end, now = self.log.state.log_end_offset, replication.clock.now_ms()
         in_sync: list[int] = []
         for broker_id in isr.committed:
             replica = self.remote_replicas.get(broker_id)
@@ -239,7 +239,7 @@ class Partition:
         """Proposes an ISR with the follower if it has caught up and is alive (E)."""
         if (
             self.isr.proposal is None
-            and replica.log_end_offset >= self.log.high_watermark
+            and replica.log_end_offset >= self.log.state.high_watermark
             and replica.log_end_offset >= self.epoch_start_offset
             and self._replication.is_alive(replica.broker_id)
         ):
@@ -314,8 +314,8 @@ class Partition:
         """Requires a flush after `flush.messages` records (D). Records covered by the flush in progress do not count
         towards the next one.
         """
-        end = self.log.log_end_offset
-        if end - max(self.required_flush_offset, self.log.flushed_offset) >= self.log.config.flush_messages:
+        end = self.log.state.log_end_offset
+        if end - max(self.required_flush_offset, self.log.state.recovery_point) >= self.log.config.flush_messages:
             self.required_flush_offset = end
 
     def maybe_increment_high_watermark(self) -> bool:
@@ -325,14 +325,14 @@ class Partition:
         if not self.is_leader:
             return False
         log = self.log
-        limit = log.log_end_offset
-        if self.required_flush_offset > log.flushed_offset:
-            limit = log.flushed_offset
+        limit = log.state.log_end_offset
+        if self.required_flush_offset > log.state.recovery_point:
+            limit = log.state.recovery_point
         if self.remote_replicas:
             if self.is_under_min_isr:
                 return False
             limit = self._smallest_end_offset(limit)
-        if limit <= log.high_watermark:
+        if limit <= log.state.high_watermark:
             return False
         log.update_high_watermark(limit)
         return True
@@ -349,16 +349,14 @@ class Partition:
         reach it.
         """
         replication = self._replication
-        now = replication.clock.now_ms()
-        return replica.is_caught_up(self.log.log_end_offset, now, replication.lag_time_max_ms) and replication.is_alive(
-            replica.broker_id
-        )
+        end, now = self.log.state.log_end_offset, replication.clock.now_ms()
+        return replica.is_caught_up(end, now, replication.lag_time_max_ms) and replication.is_alive(replica.broker_id)
 
     def reached(self, required_offset: int) -> tuple[bool, ErrorCode]:
         """Whether acks=all is satisfied up to `required_offset` (exclusive), and the resulting error code."""
         if not self.is_leader:
             return False, ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if self.log.high_watermark < required_offset:
+        if self.log.state.high_watermark < required_offset:
             return False, ErrorCode.KAFKA_STORAGE_ERROR if self.has_failed else ErrorCode.NONE
         if len(self.isr.maximal) < self.minimum_in_sync:
             return True, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
@@ -370,7 +368,7 @@ class Partition:
         """
         if not self.is_leader:
             return False, ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if self.log.flushed_offset >= required_offset or required_offset > self.required_flush_offset:
+        if self.log.state.recovery_point >= required_offset or required_offset > self.required_flush_offset:
             return True, ErrorCode.NONE
         return False, ErrorCode.KAFKA_STORAGE_ERROR if self.has_failed else ErrorCode.NONE
 
@@ -378,7 +376,7 @@ class Partition:
     def needs_flush(self) -> bool:
         """Whether records wait for a flush that the policy requires (D)."""
         log = self.log
-        return min(self.required_flush_offset, log.log_end_offset) > log.flushed_offset
+        return min(self.required_flush_offset, log.state.log_end_offset) > log.state.recovery_point
 
     # Following
 
@@ -391,7 +389,7 @@ class Partition:
         if self.is_leader:
             raise ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         log = self.log
-        self.required_flush_offset = min(self.required_flush_offset, log.log_end_offset)
+        self.required_flush_offset = min(self.required_flush_offset, log.state.log_end_offset)
         info = log.append_as_follower(records)
         if info is not None and info.flush_required:
             self._require_flush()
@@ -402,13 +400,13 @@ class Partition:
         them moved. Raises KAFKA_STORAGE_ERROR.
         """
         log = self.log
-        old_high_watermark, old_start = log.high_watermark, log.log_start_offset
-        limit = min(high_watermark, log.log_end_offset)
+        old_high_watermark, old_start = log.state.high_watermark, log.state.log_start_offset
+        limit = min(high_watermark, log.state.log_end_offset)
         if limit > old_high_watermark:
             log.update_high_watermark(limit)
         if log_start_offset > old_start:
-            log.delete_records_before(min(log_start_offset, log.high_watermark))
-        return log.high_watermark > old_high_watermark or log.log_start_offset > old_start
+            log.start.delete_records_before(min(log_start_offset, log.state.high_watermark))
+        return log.state.high_watermark > old_high_watermark or log.state.log_start_offset > old_start
 
     # Followers
 
@@ -431,7 +429,7 @@ class Partition:
         old_end, old_start = replica.log_end_offset, replica.log_start_offset
         old_low_watermark = self.low_watermark if log_start_offset != old_start else -1
         replica.update_fetch_state(
-            fetch_offset, log_start_offset, self._replication.clock.now_ms(), self.log.log_end_offset
+            fetch_offset, log_start_offset, self._replication.clock.now_ms(), self.log.state.log_end_offset
         )
         if replica_id not in self.isr.committed:
             self._maybe_expand_isr(replica)
@@ -443,7 +441,7 @@ class Partition:
     @property
     def low_watermark(self) -> int:
         """The smallest log start offset over the live replicas, which DeleteRecords waits for."""
-        lowest = self.log.log_start_offset
+        lowest = self.log.state.log_start_offset
         for replica in self.remote_replicas.values():
             if replica.log_start_offset < lowest and self._replication.is_alive(replica.broker_id):
                 lowest = replica.log_start_offset
@@ -459,10 +457,10 @@ class Partition:
             raise ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if not self.log.config.delete:
             raise ProtocolError(ErrorCode.POLICY_VIOLATION, "the topic's cleanup.policy does not include delete")
-        offset = self.log.high_watermark if before == HIGH_WATERMARK else before
-        if offset < 0 or offset > self.log.high_watermark:
+        offset = self.log.state.high_watermark if before == HIGH_WATERMARK else before
+        if offset < 0 or offset > self.log.state.high_watermark:
             raise ProtocolError(ErrorCode.OFFSET_OUT_OF_RANGE)
-        self.log.delete_records_before(offset)
+        self.log.start.delete_records_before(offset)
         return offset
 
     # Epochs

@@ -50,14 +50,14 @@ def offset_for_timestamp(
     if timestamp == LATEST_TIERED:
         return NOT_FOUND
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        return (yield from log.offset_for_timestamp(EARLIEST)) or NOT_FOUND
-    lagging = isolation_level is not None and partition.epoch_start_offset > log.high_watermark
+        return (yield from log.search.offset_for_timestamp(EARLIEST)) or NOT_FOUND
+    lagging = isolation_level is not None and partition.epoch_start_offset > log.state.high_watermark
     bound = _last_fetchable(log, isolation_level)
     if timestamp == LATEST:
         if lagging:
             raise ProtocolError(ErrorCode.OFFSET_NOT_AVAILABLE)
         return TimestampOffset(-1, bound, partition.leader_epoch)
-    found = yield from log.offset_for_timestamp(timestamp)
+    found = yield from log.search.offset_for_timestamp(timestamp)
     if found is not None and 0 <= found.offset < bound:
         return found
     if lagging:
@@ -67,8 +67,8 @@ def offset_for_timestamp(
 
 def _last_fetchable(log: Log, isolation_level: int | None) -> int:
     if isolation_level is None:
-        return log.log_end_offset
-    return log.last_stable_offset if isolation_level == READ_COMMITTED else log.high_watermark
+        return log.state.log_end_offset
+    return log.last_stable_offset if isolation_level == READ_COMMITTED else log.state.high_watermark
 
 
 def offsets_before(
@@ -81,18 +81,18 @@ def offsets_before(
     """
     log = partition.local_log(require_leader=require_leader)
     starts = [
-        (max(segment.base_offset, log.log_start_offset), log.use(segment).file.modified_ms())
+        (max(segment.base_offset, log.state.log_start_offset), log.segments.use(segment).file.modified_ms())
         for segment in log.segments
     ]
     if log.segments[-1].size > 0:
-        starts.append((log.log_end_offset, now_ms))
+        starts.append((log.state.log_end_offset, now_ms))
     if timestamp == EARLIEST:
         starts = starts[:1]
     elif timestamp != LATEST:
         while starts and starts[-1][1] > timestamp:
             starts.pop()
     offsets = sorted((offset for offset, _ in starts), reverse=True)[: max(limit, 0)]
-    high_watermark = log.high_watermark
+    high_watermark = log.state.high_watermark
     if from_consumer and offsets and offsets[0] > high_watermark:
         return [high_watermark, *(offset for offset in offsets if offset <= high_watermark)]
     return offsets

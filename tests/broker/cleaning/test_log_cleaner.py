@@ -67,9 +67,9 @@ def put(broker: Broker, first: int, count: int, keys: int = 20, size: int = 500)
 def found(log: Log) -> dict[bytes | None, list[int]]:
     """Returns the offsets of each key, read as a consumer reads."""
     offsets: dict[bytes | None, list[int]] = {}
-    offset = log.log_start_offset
-    while offset < log.log_end_offset:
-        data = bytes_of(log.read(offset, 1 << 20))
+    offset = log.state.log_start_offset
+    while offset < log.state.log_end_offset:
+        data = bytes_of(log.reader.read(offset, 1 << 20))
         for position, header in iter_batches(data):
             for record in read_records(data, position, header):
                 assert record.value is not None
@@ -80,7 +80,7 @@ def found(log: Log) -> dict[bytes | None, list[int]]:
 
 
 def is_clean(log: Log) -> Callable[[], bool]:
-    return lambda: log.cleaned_offset == log.active_segment.base_offset
+    return lambda: log.state.cleaned_offset == log.segments.active.base_offset
 
 
 @PROCESS_OR_LOOP
@@ -88,15 +88,15 @@ async def test_a_compacted_topic_is_cleaned_while_it_is_read(small_bytes: int, m
     monkeypatch.setattr(log_cleaner, "SMALL_BYTES", small_bytes)
     async with broker_with_topic(log_segment_delete_delay_ms=0) as (broker, log):
         put(broker, 0, 400)
-        before = log.size
+        before = log.segments.size_in_bytes
         await until(is_clean(log))
-        assert log.size < before / 4
-        sealed = log.active_segment.base_offset
+        assert log.segments.size_in_bytes < before / 4
+        sealed = log.segments.active.base_offset
         kept = {offset for offsets in found(log).values() for offset in offsets if offset < sealed}
         assert kept == set(range(sealed - 20, sealed))
         directory = broker.log_manager.directory_of(log)
         await until(lambda: read_offsets(broker.files, f"{directory}/{CLEANER_OFFSET}") == {PARTITION: sealed})
-        await until(lambda: not [n for n in os.listdir(log.directory) if not n.endswith(NAMES_THAT_STAY)])
+        await until(lambda: not [n for n in os.listdir(log.folder.path) if not n.endswith(NAMES_THAT_STAY)])
 
 
 NAMES_THAT_STAY = (".log", "index", ".snapshot", ".metadata", "checkpoint")
@@ -122,14 +122,14 @@ async def test_a_topic_is_cleaned_only_while_its_policy_is_compact() -> None:
     async with broker_with_topic(log_cleanup_policy="delete") as (broker, log):
         put(broker, 0, 200)
         await asyncio.sleep(0.1)
-        assert log.cleaned_offset is None
+        assert log.state.cleaned_offset is None
         broker.replica_manager.update_log_config("t", broker.config.log_config({"cleanup.policy": "compact"}))
         await until(is_clean(log))
-        cleaned = log.cleaned_offset
+        cleaned = log.state.cleaned_offset
         broker.replica_manager.update_log_config("t", broker.config.log_config({"cleanup.policy": "delete"}))
         put(broker, 200, 200)
         await asyncio.sleep(0.1)
-        assert log.cleaned_offset == cleaned
+        assert log.state.cleaned_offset == cleaned
         broker.replica_manager.update_log_config("t", broker.config.log_config({"cleanup.policy": "compact,delete"}))
         await until(is_clean(log))
 
@@ -165,12 +165,12 @@ async def test_a_change_that_replaces_a_log_aborts_its_clean_and_the_next_clean_
         await until(lambda: not broker.log_cleaner or not broker.log_cleaner.manager.in_progress)
         assert not log.state.being_cleaned
         if change != "deleted":
-            put(broker, log_of(broker).log_end_offset, 300)
+            put(broker, log_of(broker).state.log_end_offset, 300)
             if change == "deleted by policy":
                 broker.replica_manager.update_log_config("t", broker.config.log_config({}))
             await until(is_clean(log_of(broker)))
             ends = {key: max(each) for key, each in found(log_of(broker)).items()}
-            end = log_of(broker).log_end_offset
+            end = log_of(broker).state.log_end_offset
             assert ends == {b"%d" % (number % 20): number for number in range(end - 20, end)}
         assert broker.log_cleaner is not None
         assert not any(broker.log_cleaner.manager.uncleanable().values())
@@ -183,7 +183,7 @@ async def change_under_way(broker: Broker, log: Log, change: str) -> None:
             await create(broker)
             put(broker, 0, 100)
     elif change == "truncated":
-        truncate_in(broker.log_manager, {PARTITION: Truncate(log.log_end_offset // 40 * 20)})
+        truncate_in(broker.log_manager, {PARTITION: Truncate(log.state.log_end_offset // 40 * 20)})
     else:
         broker.replica_manager.update_log_config("t", broker.config.log_config({"cleanup.policy": "delete"}))
 
@@ -195,7 +195,7 @@ async def test_records_can_be_deleted_during_a_clean(small_bytes: int, monkeypat
     async with broker_with_topic() as (broker, log):
         put(broker, 0, 300)
         await slow.reached.wait()
-        log.delete_records_before(250)
+        log.start.delete_records_before(250)
         assert log.apply_retention(0) == 0
         slow.go.set()
         await until(is_clean(log))
@@ -209,7 +209,7 @@ async def test_a_damaged_log_is_marked_uncleanable_and_others_are_cleaned(monkey
     monkeypatch.setattr(log_cleaner, "SMALL_BYTES", 0)
     async with broker_with_topic(log_cleaner_backoff_ms=50) as (broker, log):
         await broker.controller.topics.create([NewTopic("other", 1)], timeout_ms=10_000)
-        file = broker.files.open(log.active_segment.path(".log"))
+        file = broker.files.open(log.segments.active.path(".log"))
         put(broker, 0, 100)
         file.write((b"\xff\xff",), 100)
         file.close()
@@ -320,7 +320,7 @@ async def test_a_broker_stopped_during_a_clean_restarts_without_losing_records(
             await slow.reached.wait()
     async with in_process_broker(QUICK, data_dir=tmp_path) as broker:
         log = log_of(broker)
-        assert not [name for name in os.listdir(log.directory) if name.endswith(".cleaned")]
+        assert not [name for name in os.listdir(log.folder.path) if name.endswith(".cleaned")]
         latest = {key: max(offsets) for key, offsets in before.items()}
         await until(is_clean(log))
         assert {key: max(offsets) for key, offsets in found(log).items()} == latest
@@ -347,7 +347,7 @@ async def test_without_the_cleaner_nothing_is_cleaned() -> None:
     async with broker_with_topic(log_cleaner_enable=False) as (broker, log):
         put(broker, 0, 100)
         await asyncio.sleep(0.1)
-        assert (broker.log_cleaner, log.cleaned_offset) == (None, None)
+        assert (broker.log_cleaner, log.state.cleaned_offset) == (None, None)
 
 
 async def test_the_cleaners_wait_for_the_backoff_between_rounds() -> None:
@@ -358,14 +358,14 @@ async def test_the_cleaners_wait_for_the_backoff_between_rounds() -> None:
         looked = broker.log_cleaner.manager.last_run_ms
         put(broker, 0, 100)
         await asyncio.sleep(0.2)
-        assert (broker.log_cleaner.manager.last_run_ms, log.cleaned_offset) == (looked, None)
+        assert (broker.log_cleaner.manager.last_run_ms, log.state.cleaned_offset) == (looked, None)
 
 
 async def test_a_changed_backoff_ends_the_current_wait() -> None:
     async with broker_with_topic(log_cleaner_backoff_ms=3_600_000) as (broker, log):
         put(broker, 0, 100)
         await asyncio.sleep(0.05)
-        assert log.cleaned_offset is None
+        assert log.state.cleaned_offset is None
         change(broker, "log.cleaner.backoff.ms", "10")
         await until(is_clean(log))
 
@@ -396,7 +396,7 @@ async def test_cleaners_do_not_exceed_the_bytes_per_second() -> None:
         manager = broker.log_cleaner.manager
         await until(lambda: manager.in_progress)
         await asyncio.sleep(0.2)
-        assert (PARTITION in manager.in_progress, log.cleaned_offset) == (True, None)
+        assert (PARTITION in manager.in_progress, log.state.cleaned_offset) == (True, None)
 
 
 async def test_all_cleaners_together_use_the_configured_memory_for_keys_and_buffers(

@@ -168,7 +168,7 @@ class Controlled:
     def log_id(self) -> UUID | None:
         """The topic id of the log."""
         log = self.broker.log_manager.get(T0)
-        return None if log is None else log.topic_id
+        return None if log is None else log.folder.topic_id
 
     def stray_ids(self) -> list[UUID | None]:
         """The topic ids of the folders that were moved aside."""
@@ -483,6 +483,6 @@ async def test_an_append_that_waits_fails_although_the_broker_leads_again_at_onc
     )
     partition = manager.partitions.get(T0)
     assert partition is not None
-    assert (partition.is_leader, partition.log.high_watermark) == (True, 1)
+    assert (partition.is_leader, partition.log.state.high_watermark) == (True, 1)
     await until(lambda: answers)
     assert answers == [ErrorCode.NOT_LEADER_OR_FOLLOWER]

@@ -74,7 +74,7 @@ async def test_a_producer_repeats_what_may_have_been_lost_and_the_partition_stor
             producer.offer(b"%d" % number)
         led = cluster.replica(leader, "t", 0)
         assert led is not None
-        await until(lambda: led.log.log_end_offset == 5)
+        await until(lambda: led.log.state.log_end_offset == 5)
         assert acknowledged == []
         for follower in set(cluster.ids) - {leader}:
             cluster.thaw(follower)

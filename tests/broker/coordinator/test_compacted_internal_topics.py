@@ -106,9 +106,9 @@ async def cleaned(api: Api) -> None:
 
 
 def is_clean(log: Log) -> bool:
-    limit = min(log.active_segment.base_offset, log.last_stable_offset)
+    limit = min(log.segments.active.base_offset, log.last_stable_offset)
     sealed = max((one.base_offset for one in log.segments if one.base_offset <= limit), default=0)
-    return log.cleaned_offset is not None and log.cleaned_offset >= sealed > 0
+    return log.state.cleaned_offset is not None and log.state.cleaned_offset >= sealed > 0
 
 
 async def until_settled(api: Api) -> None:

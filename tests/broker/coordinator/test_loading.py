@@ -246,7 +246,7 @@ def test_segments_replaced_during_a_load_are_loaded_once(tmp_path: Path) -> None
             harness.tasks.turn()
             turns += 1
             for slot, old in enumerate(log.segments[:-1] if turns % 20 == 0 else ()):
-                log.segments[slot] = LogSegment(log.files, log.directory, old.base_offset, log.config, 0)
+                log.segments[slot] = LogSegment(log.files, log.folder.path, old.base_offset, log.config, 0)
                 old.close_files()
         assert turns > 20
         assert harness.shard.offsets == list(range(100))
@@ -264,17 +264,17 @@ def test_a_log_moved_to_another_directory_during_a_load_is_loaded_once(tmp_path:
             harness.tasks.turn()
         here, there = partition.log, tmp_path / "there" / str(PARTITION)
         here.flush()
-        shutil.copytree(here.directory, there)
+        shutil.copytree(here.folder.path, there)
         partition.log = open_log(harness.disk, str(there), PARTITION, here.config, harness.clock)
-        here.close_files()
-        shutil.rmtree(here.directory)
+        here.segments.close_files()
+        shutil.rmtree(here.folder.path)
         assert 0 < len(harness.shard.offsets) < 100
         with capture_logs() as lines:
             harness.tasks.run()
         assert harness.shard.offsets == list(range(100))
         assert harness.shard.values == written
         assert [line for line in lines if line["log_level"] == "error"] == []
-        partition.log.close_files()
+        partition.log.segments.close_files()
 
 
 def test_the_load_begins_at_the_log_start_offset(harness: RuntimeHarness) -> None:

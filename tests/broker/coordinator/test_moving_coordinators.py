@@ -50,13 +50,13 @@ class Broker(RuntimeHarness):
     def replicate_to(self, other: Broker) -> None:
         """The other broker fetches everything, then the high watermark."""
         log, theirs = self.partition.log, other.partition
-        start = theirs.log.log_end_offset
-        if start < log.log_end_offset:
-            theirs.append_as_follower(bytes_of(log.read(start, 1 << 20)))
-        if self.partition.update_follower(1, theirs.log.log_end_offset, 0):
+        start = theirs.log.state.log_end_offset
+        if start < log.state.log_end_offset:
+            theirs.append_as_follower(bytes_of(log.reader.read(start, 1 << 20)))
+        if self.partition.update_follower(1, theirs.log.state.log_end_offset, 0):
             self.manager.wakeups.watermark_moved(self.partition)
         self.turn()
-        theirs.follow(log.high_watermark, log.log_start_offset)
+        theirs.follow(log.state.high_watermark, log.state.log_start_offset)
 
     def refusal(self) -> ErrorCode | None:
         try:
@@ -168,7 +168,7 @@ def test_a_decision_of_an_earlier_term_changes_nothing_in_the_next_one(pair: Pai
     outcome = Outcome()
     shard.act(Decision([CoordinatorRecord(b"late", b"1")], outcome))
     assert outcome.error.code is ErrorCode.NOT_COORDINATOR
-    assert first.partition.log.log_end_offset == 0
+    assert first.partition.log.state.log_end_offset == 0
 
 
 def many_records(first: Broker, second: Broker) -> None:
@@ -219,10 +219,10 @@ def test_the_loss_of_a_log_that_is_being_loaded_is_no_error(pair: Pair) -> None:
 def test_groups_are_loaded_before_their_last_records_are_replicated(pair: Pair) -> None:
     first, second = pair
     first.write((b"a", b"1"))
-    second.partition.append_as_follower(bytes_of(first.partition.log.read(0, 1 << 20)))
+    second.partition.append_as_follower(bytes_of(first.partition.log.reader.read(0, 1 << 20)))
     second.lead_again(epoch=2)
     second.tasks.run()
-    assert second.partition.log.high_watermark == 0
+    assert second.partition.log.state.high_watermark == 0
     assert (second.refusal(), second.shard.values) == (None, {b"a": b"1"})
 
 
@@ -232,7 +232,7 @@ def test_groups_are_loaded_before_their_last_records_are_replicated(pair: Pair) 
 def unreplicated(first: Broker, second: Broker) -> None:
     """The second broker becomes the leader; its last record may be unknown to the first one."""
     first.write((b"a", b"1"))
-    second.partition.append_as_follower(bytes_of(first.partition.log.read(0, 1 << 20)))
+    second.partition.append_as_follower(bytes_of(first.partition.log.reader.read(0, 1 << 20)))
     second.lead_again(epoch=2)
     second.tasks.run()
 

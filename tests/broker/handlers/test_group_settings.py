@@ -90,7 +90,7 @@ async def test_the_coordinators_of_a_running_broker_follow_its_settings(codec: C
         await coordinated(api, "t")
         assert (await api(commit_request("g"), 7)).topics[0].partitions[0].error_code == ErrorCode.NONE
         (partition,) = api.broker.replica_manager.partitions.of_topic(GROUP_TOPIC)
-        written = (Path(partition.log.directory) / f"{0:020d}.log").read_bytes()
+        written = (Path(partition.log.folder.path) / f"{0:020d}.log").read_bytes()
         assert [header.compression for _, header in iter_batches(written)] == [codec]
         groups, transactions = (runtime.settings for runtime in api.broker.coordinators.runtimes)
         assert groups == RuntimeSettings(GROUP_TOPIC, 1234, 2345, 1, codec)

@@ -185,7 +185,7 @@ async def test_a_new_partition_is_created_in_the_directory_requested_before(api:
     names = [NewTopic(f"new-{number}") for number in range(3)]
     await api.broker.controller.topics.create(names, timeout_ms=10_000)
     logs = api.broker.log_manager.logs
-    found = [logs[TopicPartition(topic.name, 0)].directory.rpartition("/")[0] for topic in names]
+    found = [logs[TopicPartition(topic.name, 0)].folder.path.rpartition("/")[0] for topic in names]
     assert found == dirs
 
 
@@ -219,7 +219,7 @@ async def test_a_move_interrupted_by_a_stop_continues_after_the_start(dirs: list
         await broker.cluster.configs.alter_broker_config(broker.broker_id, at_once(lambda config: {}))
         await ended(broker)
         log = broker.log_manager.logs[KEY]
-        assert (broker.log_manager.directory_of(log), log.log_end_offset) == (target, 300)
+        assert (broker.log_manager.directory_of(log), log.state.log_end_offset) == (target, 300)
     assert not [name for name in folders(target) if name.endswith("-future")]
 
 

@@ -75,11 +75,11 @@ async def add(api: Api, producer_id: int) -> None:
 async def end(api: Api, producer_id: int) -> None:
     """Commits and waits for the marker."""
     partition_log = log_of(api)
-    before = partition_log.log_end_offset
+    before = partition_log.state.log_end_offset
     request = EndTxnRequest(transactional_id=ID, producer_id=producer_id, producer_epoch=0, committed=True)
     assert (await api(request, 3)).error_code == 0
     async with asyncio.timeout(30):
-        while partition_log.log_end_offset == before:  # noqa: ASYNC110 - there is no event
+        while partition_log.state.log_end_offset == before:  # noqa: ASYNC110 - there is no event
             await asyncio.sleep(0.005)
 
 
@@ -120,7 +120,7 @@ async def test_a_batch_after_the_end_of_its_transaction_is_refused_and_counted(a
     await end(api, producer_id)
     assert (await latest(api, 0), await latest(api, 1)) == (2, 2)
     assert await produce(api, producer_id, 1) is not ErrorCode.NONE
-    assert log_of(api).log_end_offset == 2
+    assert log_of(api).state.log_end_offset == 2
     assert metric_value(api, "kafka_server_addpartitionstotxnmanager_verificationfailurerate") == 4
 
 

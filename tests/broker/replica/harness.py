@@ -157,15 +157,15 @@ class RealLogs:
         return self._logs[topic_partition]
 
     def delete(self, topic_partition: TopicPartition, *, sync: bool = True) -> None:
-        self._logs.pop(topic_partition).close_files()
+        self._logs.pop(topic_partition).segments.close_files()
 
     @staticmethod
     def directory_of(log: Log) -> str:
-        return log.directory.rpartition("/")[0]
+        return log.folder.path.rpartition("/")[0]
 
     def close(self) -> None:
         for log in self._logs.values():
-            log.close_files()
+            log.segments.close_files()
 
 
 async def unreachable(_request: AlterPartitionRequest) -> AlterPartitionResponse:

@@ -231,7 +231,7 @@ class Replica:
 
     def offsets(self) -> list[tuple[int, int, int]]:
         logs = self.logs.logs.values()
-        return [(log.log_start_offset, log.high_watermark, log.log_end_offset) for log in logs]
+        return [(log.state.log_start_offset, log.state.high_watermark, log.state.log_end_offset) for log in logs]
 
     def truncate(self, targets: Mapping[TopicPartition, Target]) -> dict[TopicPartition, Any]:
         return truncate_in(self.logs, targets)
@@ -241,7 +241,7 @@ class Replica:
         job = partition.log.begin_flush()
         if job is not None:
             job.run()
-            partition.log.finish_flush(job)
+            partition.log.flusher.finish(job)
 
     # A leader's answers
 
@@ -295,4 +295,4 @@ def same(*replicas: Replica, key: TopicPartition = KEY) -> None:
 
 
 def _epochs_with_records(log: Log) -> list[tuple[int, int]]:
-    return [entry for entry in log.leader_epochs.entries if entry[1] < log.log_end_offset]
+    return [entry for entry in log.leader_epochs.entries if entry[1] < log.state.log_end_offset]

@@ -242,7 +242,7 @@ class TestFollowers:
         harness.produce(harness.batch(3), T1)
         assert harness.fetch(session=(session, 1), replica_id=1).partitions[T1].records
         fetched = harness.fetch(target(T1, 3), session=(session, 2), replica_id=1)
-        assert harness.manager.partition(T1).log.high_watermark == 3
+        assert harness.manager.partition(T1).log.state.high_watermark == 3
         assert fetched.partitions == {}  # the read came before the follower's position was recorded
         assert harness.fetch(session=(session, 3), replica_id=1).partitions[T1].high_watermark == 3
 
@@ -252,7 +252,7 @@ class TestFollowers:
         fetched = harness.fetch(session=(session, 1), replica_id=1, max_wait_ms=500, min_bytes=1)
         harness.produce(harness.batch(3), T2)
         assert list(fetched.partitions) == [T2]
-        assert harness.manager.partition(T2).log.high_watermark == 0
+        assert harness.manager.partition(T2).log.state.high_watermark == 0
 
 
 class TestSize:

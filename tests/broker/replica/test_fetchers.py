@@ -175,7 +175,7 @@ def test_records_are_appended_and_the_watermarks_follow_the_leaders() -> None:
     leader.delete_records(2)
     follower.replicate()
     log = follower.log()
-    assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (2, 3, 3)
+    assert (log.state.log_start_offset, log.state.high_watermark, log.state.log_end_offset) == (2, 3, 3)
     assert follower.moved_partitions == [KEY] * len(follower.moved_partitions) != []
     leader.produce(b"m3")
     follower.replicate()
@@ -201,7 +201,7 @@ def test_the_lag_is_counted_to_the_leaders_high_watermark() -> None:
     assert fetcher.max_lag == 4
     follower.replicate()
     assert fetcher.max_lag == 0
-    assert fetcher.stats.bytes_in == leader.log().size
+    assert fetcher.stats.bytes_in == leader.log().segments.size_in_bytes
     assert fetcher.stats.requests == len([action for action in follower.actions if isinstance(action, Fetch)])
 
 
@@ -220,7 +220,7 @@ def test_a_response_to_an_earlier_leadership_is_not_applied(change: str) -> None
         fetcher.follow(partition, FetchFrom(1, 0, uuid.UUID(int=8)))
     finished(fetcher.fetched(response, 0))
     assert follower.values() == []
-    assert follower.log().high_watermark == 0
+    assert follower.log().state.high_watermark == 0
 
 
 def test_a_response_for_an_offset_that_is_no_longer_the_logs_end_is_not_applied() -> None:
@@ -246,12 +246,12 @@ def test_partitions_may_be_removed_between_the_steps_of_a_response() -> None:
     response = leader.answer_fetch(request_of(fetcher.next_action(0)))
     steps = fetcher.fetched(response, 0)
     next(steps)
-    applied = [key for key in keys if follower.log(key).log_end_offset]
+    applied = [key for key in keys if follower.log(key).state.log_end_offset]
     assert 1 <= len(applied) < 30
     for key in keys:
         fetcher.drop(key)
     finished(steps)
-    assert [key for key in keys if follower.log(key).log_end_offset] == applied
+    assert [key for key in keys if follower.log(key).state.log_end_offset] == applied
 
 
 # Errors of the leader
@@ -418,7 +418,7 @@ def test_a_follower_that_ends_before_the_leader_starts_starts_over_there() -> No
     actions = follower.replicate()
     assert kinds(actions)[:4] == ["Fetch", "ListOffsets", "ListOffsets", "TruncateLogs"]
     assert actions[3] == TruncateLogs({KEY: StartOver(5)}, {KEY: followed_by(follower)})
-    assert follower.log().log_start_offset == 5
+    assert follower.log().state.log_start_offset == 5
     assert follower.values() == [b"m%d" % number for number in range(5, 9)]
 
 
@@ -519,7 +519,7 @@ def test_damaged_records_are_fetched_again() -> None:
     leader.tamper = damage
     follower.step()
     assert state_of(follower) is FollowerState.DELAYED
-    assert follower.log().log_end_offset == 0
+    assert follower.log().state.log_end_offset == 0
     leader.tamper = None
     follower.clock.advance(BACKOFF_MS)
     follower.replicate()
@@ -639,10 +639,10 @@ def test_a_follower_flushes_what_its_topic_asks_for_before_it_fetches_on() -> No
     leader, follower = pair(b"m0", b"m1")
     follower.log().update_config(LogConfig({"flush.messages": "2"}))
     assert kinds([follower.step(), follower.step()]) == ["Fetch", "FlushLogs"]
-    assert follower.log().flushed_offset == 2
+    assert follower.log().state.recovery_point == 2
     leader.produce(b"m2")
     assert "FlushLogs" not in kinds(follower.replicate())
-    assert follower.log().flushed_offset == 2
+    assert follower.log().state.recovery_point == 2
     leader.produce(b"m3")
     assert kinds(follower.replicate())[:2] == ["Fetch", "FlushLogs"]
 
@@ -652,15 +652,15 @@ def test_a_follower_of_another_leader_flushes_first_what_it_has_from_the_one_bef
     leader, follower = pair(b"m0")
     follower.log().update_config(LogConfig({"flush.messages": "1"}))
     follower.step()
-    assert (follower.values(), follower.log().flushed_offset) == ([b"m0"], 0)
+    assert (follower.values(), follower.log().state.recovery_point) == ([b"m0"], 0)
     follower.stop_following()
     if is_new_object:
         follower.manager.stop_replica(KEY)
     leader.lead(1, isr=(1, 2))
     follower.follow(leader, 1)
     assert kinds([follower.step(), follower.step()]) == ["FlushLogs", "Fetch"]
-    assert follower.log().flushed_offset == 1
-    assert leader.log().high_watermark == 1
+    assert follower.log().state.recovery_point == 1
+    assert leader.log().state.high_watermark == 1
 
 
 def test_a_flush_that_did_not_reach_the_end_is_repeated_before_the_next_fetch() -> None:
@@ -675,7 +675,7 @@ def test_a_flush_that_did_not_reach_the_end_is_repeated_before_the_next_fetch() 
     assert fetcher.next_action(0) == Wait(FIRST_DELAY_MS)
     follower.clock.advance(FIRST_DELAY_MS)
     assert kinds(follower.replicate())[:2] == ["FlushLogs", "Fetch"]
-    assert leader.log().high_watermark == 1
+    assert leader.log().state.high_watermark == 1
 
 
 def test_a_follower_whose_flush_failed_is_no_longer_followed_and_acknowledges_nothing() -> None:
@@ -690,7 +690,7 @@ def test_a_follower_whose_flush_failed_is_no_longer_followed_and_acknowledges_no
     fetcher.flushed(action, 0)
     assert follower.failed_partitions == {KEY: True}
     assert follower.step() == Wait(None)
-    assert leader.log().high_watermark == 0
+    assert leader.log().state.high_watermark == 0
 
 
 # The table of states

@@ -40,12 +40,12 @@ def test_kip_101_a_restarted_follower_keeps_what_only_its_high_watermark_does_no
     b.produce(b"m1")
     a.follow(b, 0)
     a.replicate()
-    assert a.log().high_watermark == 1
+    assert a.log().state.high_watermark == 1
     b.produce(b"m2")
     a.step()  # A appends m2
     a.step(response_is_lost=True)  # its next fetch makes B commit m2
-    assert b.log().high_watermark == 2
-    assert (a.log().high_watermark, a.log().log_end_offset) == (1, 2)
+    assert b.log().state.high_watermark == 2
+    assert (a.log().state.high_watermark, a.log().state.log_end_offset) == (1, 2)
 
     a = a.restarted()
     a.follow(b, 0)
@@ -74,7 +74,7 @@ def test_kip_101_logs_that_diverge_at_the_same_offset_after_hard_failures_become
     a.produce(b"m2")
     b.replicate()
     Replica.flush(a.partition())
-    assert a.log().high_watermark == b.log().high_watermark == 2
+    assert a.log().state.high_watermark == b.log().state.high_watermark == 2
     a, b = a.restarted(crashed=True), b.restarted(crashed=True)
     assert (a.values(), b.values()) == ([b"m1", b"m2"], [b"m1"])
 
@@ -203,7 +203,7 @@ def test_a_new_follower_copies_the_whole_log() -> None:
         a.produce(b"m%d" % number)
     b.follow(a, 0)
     b.replicate()
-    assert b.log().high_watermark == 30
+    assert b.log().state.high_watermark == 30
     same(a, b)
 
 
@@ -221,8 +221,8 @@ def test_the_followers_high_watermark_is_the_leaders_up_to_its_own_end() -> None
     a.tamper = cut
     b.follow(a, 0)
     b.step()  # the second batch is cut off
-    assert (b.log().log_end_offset, b.log().high_watermark) == (1, 1)
-    assert a.log().high_watermark == 2
+    assert (b.log().state.log_end_offset, b.log().state.high_watermark) == (1, 1)
+    assert a.log().state.high_watermark == 2
 
 
 def test_truncation_lowers_the_followers_high_watermark() -> None:
@@ -232,13 +232,13 @@ def test_truncation_lowers_the_followers_high_watermark() -> None:
     b.lead(1)
     b.produce(b"b0")
     b.produce(b"b1")
-    assert b.log().high_watermark == 2
+    assert b.log().state.high_watermark == 2
     a.lead(2)
     b.follow(a, 2)
     b.step()
     b.step()
     assert truncations(b) == [0]
-    assert b.log().high_watermark == 0
+    assert b.log().state.high_watermark == 0
     b.replicate()
     same(a, b)
 
@@ -264,12 +264,12 @@ def test_after_any_history_of_clean_elections_no_committed_record_is_lost(seed: 
                 if other is not leader and source.random() < 0.7:
                     for _ in range(source.randrange(4)):
                         other.step()
-        high_watermark = leader.log().high_watermark
+        high_watermark = leader.log().state.high_watermark
         assert leader.values()[: len(committed)] == committed
         committed = leader.values()[:high_watermark]
         _some_restart(replicas, source)
         able = [each for each in replicas.values() if each.values()[: len(committed)] == committed]
-        leader = source.choice([each for each in able if each.log().log_end_offset >= high_watermark])
+        leader = source.choice([each for each in able if each.log().state.log_end_offset >= high_watermark])
         leader.lead(epoch, isr=(1, 2, 3))
     for other in replicas.values():
         if other is not leader:

@@ -159,12 +159,12 @@ async def test_a_follower_copies_what_is_there_and_what_comes() -> None:
         leader.produce(b"m0")
         await follower.fetch_from(leader, 0)
         await until(has(follower, b"m0"))
-        await until(lambda: leader.log().high_watermark == 1)
+        await until(lambda: leader.log().state.high_watermark == 1)
         leader.produce(b"m1")
-        await until(lambda: leader.log().high_watermark == 2)
+        await until(lambda: leader.log().state.high_watermark == 2)
         same(leader, follower)
         assert follower.fetchers.max_lag == 0
-        assert follower.fetchers.stats.bytes_in == leader.log().size
+        assert follower.fetchers.stats.bytes_in == leader.log().segments.size_in_bytes
 
 
 async def test_the_partitions_of_a_leader_are_shared_out_among_the_fetchers_by_a_stable_hash() -> None:
@@ -352,10 +352,10 @@ async def test_a_follower_acknowledges_nothing_before_it_is_flushed() -> None:
         leader.produce(b"m0")
         await until(has(follower, b"m0"))
         await asyncio.sleep(0.05)
-        assert leader.log().high_watermark == 0
+        assert leader.log().state.high_watermark == 0
         follower.gated.gate.set()
-        await until(lambda: leader.log().high_watermark == 1)
-        assert follower.log().flushed_offset == 1
+        await until(lambda: leader.log().state.high_watermark == 1)
+        assert follower.log().state.recovery_point == 1
 
 
 async def test_a_follower_whose_flush_fails_is_reported_and_not_followed() -> None:
@@ -369,7 +369,7 @@ async def test_a_follower_whose_flush_fails_is_reported_and_not_followed() -> No
         await until(lambda: follower.failed_logs)
         assert follower.failed_logs == [partition]
         assert follower.fetchers.failed_partitions == 1
-        assert leader.log().high_watermark == 0
+        assert leader.log().state.high_watermark == 0
         await follower.fetchers.remove([KEY])
         assert follower.fetchers.failed_partitions == 0
 
@@ -403,7 +403,7 @@ async def test_other_tasks_run_while_a_large_response_is_applied() -> None:
         seen: set[int] = set()
         async with asyncio.timeout(PATIENCE_S):
             while len(keys) not in seen:
-                seen.add(sum(1 for key in keys if follower.log(key).log_end_offset))
+                seen.add(sum(1 for key in keys if follower.log(key).state.log_end_offset))
                 await asyncio.sleep(0)  # one turn of the loop
         assert len(seen) > 10
 

@@ -57,7 +57,7 @@ class Follower:
         for key, data in fetched.partitions.items():
             if data.error_code or not data.records:
                 continue
-            self.offsets[key] = self.harness.manager.partition(key).log.log_end_offset
+            self.offsets[key] = self.harness.manager.partition(key).log.state.log_end_offset
             self.named.append(key)
         return fetched.partitions
 
@@ -117,7 +117,7 @@ class TestVisits:
         assert set(visits) == {busy}
         assert len(visits) <= 4 * fetches
         follower.fetch()
-        assert harness.manager.partition(busy).log.high_watermark == fetches
+        assert harness.manager.partition(busy).log.state.high_watermark == fetches
 
         visits.clear()
         follower.settle()
@@ -169,7 +169,7 @@ class TestVisits:
         harness.produce(harness.batch(3), T1)
         assert follower.fetch()[T1].records
         assert follower.fetch() == {}
-        assert partitions[1].log.high_watermark == 3
+        assert partitions[1].log.state.high_watermark == 3
         assert follower.fetch()[T1].high_watermark == 3
         assert follower.fetch() == {}
 
@@ -222,7 +222,7 @@ class TestInSync:
         assert self.shrunk(harness) == []
         follower.fetch()
         follower.fetch()
-        assert partitions[1].log.high_watermark == 1
+        assert partitions[1].log.state.high_watermark == 1
 
     def test_a_follower_that_stops_is_removed_once_it_lags(
         self, harness: ReplicaHarness, partitions: list[Partition], follower: Follower

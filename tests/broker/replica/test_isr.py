@@ -53,7 +53,7 @@ class TestJoining:
         partition = harness.lead(replicas=(0, 1, 2), isr=(0, 2), epoch=3)
         harness.produce(harness.batch(10))
         partition.update_follower(2, 6, 0)
-        assert partition.log.high_watermark == 6
+        assert partition.log.state.high_watermark == 6
         partition.update_follower(1, 5, 0)
         assert proposals == []
         partition.update_follower(1, 6, 0)
@@ -68,7 +68,7 @@ class TestJoining:
         harness.produce(harness.batch(10))
         partition.update_follower(2, 4, 0)
         harness.lead(replicas=(0, 1, 2), isr=(0, 2), epoch=2)
-        assert partition.log.high_watermark == 4
+        assert partition.log.state.high_watermark == 4
         partition.update_follower(1, 9, 0)
         assert proposals == []
         partition.update_follower(1, 10, 0)
@@ -92,11 +92,11 @@ class TestJoining:
         partition.update_follower(1, 0, 0)
         harness.clock.advance(LAG_MS + 1)
         harness.produce(harness.batch(10))
-        assert partition.log.high_watermark == 0
+        assert partition.log.state.high_watermark == 0
         assert accept(partition) is False
         assert (partition.isr.committed, partition.partition_epoch) == ((0, 1), 1)
         assert partition.update_follower(1, 10, 0)
-        assert partition.log.high_watermark == 10
+        assert partition.log.state.high_watermark == 10
 
     def test_a_proposed_follower_does_not_count_for_min_insync_replicas(
         self, harness: ReplicaHarness, proposals: list[IsrProposal]
@@ -125,10 +125,10 @@ class TestLeaving:
         finished(harness.manager.shrink_isrs())
         assert proposals == [IsrProposal(T0, 4, (0,), 0)]
         assert list(partition.isr.committed) == list(partition.isr.maximal) == [0, 1]
-        assert partition.log.high_watermark == 0
+        assert partition.log.state.high_watermark == 0
         assert accept(partition) is True
         assert list(partition.isr.committed) == [0]
-        assert partition.log.high_watermark == 10
+        assert partition.log.state.high_watermark == 10
 
     def test_a_follower_that_was_caught_up_in_time_stays(
         self, harness: ReplicaHarness, proposals: list[IsrProposal]
@@ -179,7 +179,7 @@ class TestLeaving:
         assert harness.clock.now_ms() < LAG_MS  # as if the machine had just started
         partition = harness.lead(replicas=(0, 1), isr=(0,))
         harness.produce(harness.batch(3))
-        assert partition.log.high_watermark == 3
+        assert partition.log.state.high_watermark == 3
 
     def test_a_follower_that_fetches_but_has_nothing_is_not_caught_up_by_its_first_fetch(
         self, harness: ReplicaHarness, proposals: list[IsrProposal]
@@ -188,7 +188,7 @@ class TestLeaving:
         harness.produce(harness.batch(3))
         partition.update_follower(1, 0, 0)
         harness.produce(harness.batch(3))
-        assert partition.log.high_watermark == 6
+        assert partition.log.state.high_watermark == 6
 
     def test_the_leader_alone_is_never_removed(self, harness: ReplicaHarness, proposals: list[IsrProposal]) -> None:
         harness.lead(replicas=(0, 1), isr=(0,))
@@ -215,7 +215,7 @@ class TestLeaving:
         answer(partition, ErrorCode.INELIGIBLE_REPLICA)
         produced = harness.produce(harness.batch(10), acks=-1, timeout_ms=10 * LAG_MS)
         partition.update_follower(2, 10, 0)
-        assert partition.log.high_watermark == 0
+        assert partition.log.state.high_watermark == 0
         harness.clock.advance(LAG_MS + 1)
         finished(harness.manager.shrink_isrs())
         harness.turn()
@@ -301,10 +301,10 @@ class TestAnswers:
         partition.make_leader(same)
         harness.produce(harness.batch(10))
         assert partition.isr.maximal == (0, 1)
-        assert partition.log.high_watermark == 0
+        assert partition.log.state.high_watermark == 0
         partition.make_leader(later(partition, 0, (0, 1), (0,)))
         assert partition.isr.proposal is None
-        assert partition.log.high_watermark == 10
+        assert partition.log.state.high_watermark == 10
 
     def test_the_same_assignment_does_not_end_a_proposal_that_may_still_be_applied(
         self, harness: ReplicaHarness, proposals: list[IsrProposal]
@@ -406,10 +406,10 @@ class TestAssignments:
         partition = harness.lead(replicas=(0, 1, 2))
         harness.produce(harness.batch(5))
         partition.update_follower(1, 5, 0)
-        assert partition.log.high_watermark == 0  # replica 2 has nothing
+        assert partition.log.state.high_watermark == 0  # replica 2 has nothing
         partition.make_leader(later(partition, 0, (0, 1, 2), (0, 1), epochs=2))
         assert partition.remote_replicas[1].log_end_offset == -1
-        assert partition.log.high_watermark == 0
+        assert partition.log.state.high_watermark == 0
 
     def test_replicas_that_are_being_added_do_not_make_a_partition_under_replicated(
         self, harness: ReplicaHarness
@@ -425,7 +425,7 @@ class TestAssignments:
         leader, partition = harness.lead(T1), harness.lead(replicas=(0, 1))
         harness.produce(harness.batch(3), T1)
         harness.produce(harness.batch(2), T1)
-        records = bytes_of(leader.log.read(0, 1 << 20))
+        records = bytes_of(leader.log.reader.read(0, 1 << 20))
         with pytest.raises(ProtocolError) as raised:
             partition.append_as_follower(records)
         assert raised.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -433,8 +433,8 @@ class TestAssignments:
         info = partition.append_as_follower(records)
         assert info is not None
         assert (info.first_offset, info.last_offset) == (0, 4)
-        assert bytes_of(partition.log.read(0, 1 << 20)) == records
-        assert (partition.log.high_watermark, partition.needs_flush) == (0, False)
+        assert bytes_of(partition.log.reader.read(0, 1 << 20)) == records
+        assert (partition.log.state.high_watermark, partition.needs_flush) == (0, False)
         assert partition.append_as_follower(b"") is None
 
     async def test_a_follower_fetches_on_after_the_flush_that_the_policy_requires(
@@ -443,15 +443,15 @@ class TestAssignments:
         leader, partition = harness.lead(T1), harness.lead(replicas=(0, 1), flush_messages=5)
         partition.make_follower(later(partition, 1, (0, 1)))
         harness.produce(harness.batch(4), T1)
-        partition.append_as_follower(bytes_of(leader.log.read(0, 1 << 20)))
+        partition.append_as_follower(bytes_of(leader.log.reader.read(0, 1 << 20)))
         assert harness.manager.flusher.until_flushed(partition) is None
         harness.produce(harness.batch(1), T1)
-        partition.append_as_follower(bytes_of(leader.log.read(4, 1 << 20)))
+        partition.append_as_follower(bytes_of(leader.log.reader.read(4, 1 << 20)))
         end = harness.manager.flusher.until_flushed(partition)
         assert end is not None
         harness.threads.run()
         assert end.done()
-        assert partition.log.flushed_offset == 5
+        assert partition.log.state.recovery_point == 5
         assert not partition.needs_flush
 
     def test_the_high_watermark_of_a_follower_is_the_leaders_as_far_as_its_log_goes(
@@ -461,9 +461,9 @@ class TestAssignments:
         harness.produce(harness.batch(5))
         partition.make_follower(later(partition, 1, (0, 1)))
         assert partition.follow(3, 0) is True
-        assert partition.log.high_watermark == 3
+        assert partition.log.state.high_watermark == 3
         assert partition.follow(9, 0) is True
-        assert partition.log.high_watermark == 5
+        assert partition.log.state.high_watermark == 5
 
     def test_the_high_watermark_of_a_follower_moves_back_only_with_a_truncation(self, harness: ReplicaHarness) -> None:
         partition = harness.lead(replicas=(0, 1))
@@ -471,25 +471,25 @@ class TestAssignments:
         partition.make_follower(later(partition, 1, (0, 1)))
         partition.follow(5, 0)
         assert partition.follow(2, 0) is False
-        assert partition.log.high_watermark == 5
+        assert partition.log.state.high_watermark == 5
         truncate(partition.log, 0)
-        assert partition.log.high_watermark == 0
+        assert partition.log.state.high_watermark == 0
 
     def test_a_followers_own_flush_does_not_move_its_high_watermark(self, harness: ReplicaHarness) -> None:
         partition = harness.lead(replicas=(0, 1), flush_messages=1)
         harness.produce(harness.batch(5), acks=0)
         partition.make_follower(later(partition, 1, (0, 1)))
         harness.threads.run()
-        assert (partition.log.flushed_offset, partition.log.high_watermark) == (5, 0)
+        assert (partition.log.state.recovery_point, partition.log.state.high_watermark) == (5, 0)
         harness.manager.update_log_config("t", partition.log.config)
-        assert partition.log.high_watermark == 0
+        assert partition.log.state.high_watermark == 0
 
     def test_a_followers_log_starts_where_the_leaders_does(self, harness: ReplicaHarness) -> None:
         partition = harness.lead(replicas=(0, 1))
         harness.produce(harness.batch(5))
         partition.make_follower(later(partition, 1, (0, 1)))
         assert partition.follow(4, 3) is True
-        assert partition.log.log_start_offset == 3
+        assert partition.log.state.log_start_offset == 3
         assert partition.follow(4, 2) is False
         assert partition.follow(4, 8) is True
-        assert partition.log.log_start_offset == 4
+        assert partition.log.state.log_start_offset == 4

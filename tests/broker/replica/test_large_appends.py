@@ -86,7 +86,7 @@ class LargeAppendsHarness:
     async def until_written_ahead(self) -> None:
         """Runs until the checks are done and the first piece is written."""
         log = self.replica.manager.partition(T0).log
-        while log.ahead is None:
+        while log.writer.ahead is None:
             await self.one_step()
 
     async def one_step(self) -> None:
@@ -107,7 +107,7 @@ def large(harness: ReplicaHarness) -> LargeAppendsHarness:
 
 
 def end_offset(large: LargeAppendsHarness) -> int:
-    return large.replica.manager.partition(T0).log.log_end_offset
+    return large.replica.manager.partition(T0).log.state.log_end_offset
 
 
 async def test_small_batches_are_appended_in_request_order_around_a_large_one(
@@ -119,11 +119,11 @@ async def test_small_batches_are_appended_in_request_order_around_a_large_one(
     batches = [replica.batch(), replica.batch(1, LARGE), replica.batch()]
     produced = large.produce(dict(zip(keys, batches, strict=True)))
     await large.until_threads_wait()
-    assert [partition.log.log_end_offset for partition in partitions] == [1, 0, 0]
+    assert [partition.log.state.log_end_offset for partition in partitions] == [1, 0, 0]
     await large.result(produced)
     assert list(produced.result()) == keys
     assert [result.error for result in produced.result().values()] == [ErrorCode.NONE] * 3
-    assert [partition.log.log_end_offset for partition in partitions] == [1, 1, 1]
+    assert [partition.log.state.log_end_offset for partition in partitions] == [1, 1, 1]
     assert partitions[0].stats.produce_requests == 3
 
 
@@ -134,7 +134,7 @@ async def test_many_small_batches_take_several_turns(large: LargeAppendsHarness)
     ends = [0]
     while not produced.done():
         await asyncio.sleep(0)
-        ends.append(sum(partition.log.log_end_offset for partition in partitions))
+        ends.append(sum(partition.log.state.log_end_offset for partition in partitions))
     assert ends[-1] == 10
     assert [after - before for before, after in pairwise(ends) if after > before] == [3, 3, 3, 1]
 
@@ -175,7 +175,7 @@ async def test_a_coordinator_append_precedes_a_large_batch_that_is_being_written
     await large.until_written_ahead()
     assert large.replica.manager.appends.append_as_coordinator(T0, large.replica.batch()).base_offset == 0
     assert (await large.result(produced)).base_offset == 1
-    data = bytes_of(large.replica.manager.partition(T0).log.read(0, 1 << 30))
+    data = bytes_of(large.replica.manager.partition(T0).log.reader.read(0, 1 << 30))
     assert [header.base_offset for _, header in iter_batches(data)] == [0, 1]
 
 
@@ -188,7 +188,7 @@ async def test_a_leader_that_resigns_refuses_a_checked_batch(large: LargeAppends
     assert (await large.result(produced)).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
     partition.make_leader(later(partition, 0, (0,), (0,)))
     assert large.replica.produce().result.base_offset == 0
-    assert partition.log.active_segment.file.size() == partition.log.active_segment.size
+    assert partition.log.segments.active.file.size() == partition.log.segments.active.size
 
 
 @pytest.mark.parametrize("written_ahead", [False, True])
@@ -208,7 +208,7 @@ async def test_settings_changed_during_the_checks_apply_to_the_batch(large: Larg
     changed = LogConfig({"max.message.bytes": str(1 << 30), "compression.type": "gzip"})
     large.replica.manager.update_log_config("t", changed)
     assert (await large.result(produced)).error is ErrorCode.NONE
-    data = bytes_of(large.replica.manager.partition(T0).log.read(0, 1 << 30))
+    data = bytes_of(large.replica.manager.partition(T0).log.reader.read(0, 1 << 30))
     assert [header.compression for _, header in iter_batches(data)] == [Compression.GZIP]
 
     produced = large.produce({T0: large.replica.batch(1, LARGE)})
@@ -253,14 +253,14 @@ async def test_a_batch_whose_transaction_ended_during_the_checks_is_refused(larg
 async def test_stopping_the_broker_leaves_the_log_unchanged(large: LargeAppendsHarness, written_ahead: bool) -> None:
     partition = large.replica.lead(max_message_bytes=1 << 30)
     large.replica.produce()
-    size = partition.log.active_segment.size
+    size = partition.log.segments.active.size
     produced = large.produce({T0: large.replica.batch(1, LARGE)})
     await (large.until_written_ahead() if written_ahead else large.until_threads_wait())
     produced.cancel()
     await asyncio.wait([produced])
-    assert partition.log.ahead is None
+    assert partition.log.writer.ahead is None
     assert large.replica.produce().result.base_offset == 1
-    assert partition.log.active_segment.file.size() == partition.log.active_segment.size == 2 * size
+    assert partition.log.segments.active.file.size() == partition.log.segments.active.size == 2 * size
 
 
 async def test_a_damaged_batch_is_refused_and_the_next_one_is_appended(large: LargeAppendsHarness) -> None:
@@ -281,7 +281,7 @@ async def test_batches_inflated_into_the_same_memory_are_distinguished(large: La
     for size in sizes:
         produced = large.produce({T0: large.replica.batch(1, size, compression=Compression.ZSTD)})
         assert (await large.result(produced)).error is ErrorCode.NONE
-    data = bytes_of(partition.log.read(0, 1 << 30))
+    data = bytes_of(partition.log.reader.read(0, 1 << 30))
     values = [read_records(data, position, header)[0].value for position, header in iter_batches(data)]
     assert values == [b"v" * size for size in sizes]
 

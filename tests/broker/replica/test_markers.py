@@ -61,8 +61,8 @@ def test_a_marker_ends_the_transaction_and_is_stored_with_the_coordinators_epoch
     harness.produce(transactional(harness))
     assert log.last_stable_offset == 0
     assert mark(harness, coordinator_epoch=5) == [ErrorCode.NONE]
-    assert (log.last_stable_offset, log.high_watermark, log.log_end_offset) == (2, 2, 2)
-    stored = bytes_of(log.read(1, 1000))
+    assert (log.last_stable_offset, log.state.high_watermark, log.state.log_end_offset) == (2, 2, 2)
+    stored = bytes_of(log.reader.read(1, 1000))
     header = read_batch_header(stored, 0)
     assert (header.is_control, header.is_transactional, header.producer_id, header.base_sequence) == (True, True, 7, -1)
     (record,) = read_records(stored, 0, header)
@@ -100,7 +100,7 @@ def test_a_marker_of_a_zombie_coordinator_is_fenced_and_changes_nothing(harness:
     mark(harness, coordinator_epoch=5)
     harness.produce(transactional(harness, sequence=1))
     assert mark(harness, coordinator_epoch=4) == [ErrorCode.TRANSACTION_COORDINATOR_FENCED]
-    assert (log.last_stable_offset, log.log_end_offset) == (2, 3)
+    assert (log.last_stable_offset, log.state.log_end_offset) == (2, 3)
     assert mark(harness, coordinator_epoch=5) == [ErrorCode.NONE]
     assert log.last_stable_offset == 4
 
@@ -124,8 +124,8 @@ def test_a_marker_without_a_transaction_is_stored_but_indexes_no_aborted_transac
     log = harness.lead().log
     assert mark(harness, committed=False) == [ErrorCode.NONE]
     assert mark(harness, committed=False) == [ErrorCode.NONE]
-    assert (log.log_end_offset, log.last_stable_offset) == (2, 2)
-    assert log.aborted_transactions(log.read(0, 1000)) == []
+    assert (log.state.log_end_offset, log.last_stable_offset) == (2, 2)
+    assert log.reader.aborted_transactions(log.reader.read(0, 1000)) == []
 
 
 def test_a_marker_whose_append_raises_is_logged_and_may_be_sent_again(
@@ -134,7 +134,7 @@ def test_a_marker_whose_append_raises_is_logged_and_may_be_sent_again(
     log = harness.lead().log
     harness.produce(transactional(harness))
     with monkeypatch.context() as faulty:
-        faulty.setattr(type(log.active_segment.file), "write", broken)
+        faulty.setattr(type(log.segments.active.file), "write", broken)
         with structlog.testing.capture_logs() as lines:
             assert mark(harness) == [ErrorCode.UNKNOWN_SERVER_ERROR]
     (line,) = lines
@@ -160,10 +160,10 @@ def test_an_aborted_transaction_is_indexed_alike_from_our_own_and_from_decoded_m
         result = harness.manager.appends.append_as_coordinator(key, built if plain else built.to_bytes())
         assert result.error is ErrorCode.NONE
         harness.turn()
-        entry = log.producer_state.producers[7]
+        entry = log.producers.state.producers[7]
         by_key[plain] = (
-            bytes_of(log.read(0, 1000)),
-            log.aborted_transactions(log.read(0, 1000)),
+            bytes_of(log.reader.read(0, 1000)),
+            log.reader.aborted_transactions(log.reader.read(0, 1000)),
             (entry.coordinator_epoch, entry.last_timestamp, entry.current_transaction_first_offset),
             log.last_stable_offset,
         )
@@ -243,7 +243,7 @@ class TestBeyondTheLastStableOffset:
         if request.param == "rolled":
             partition.log.roll()
         harness.produce()
-        assert (partition.log.last_stable_offset, partition.log.log_end_offset) == (1, 3)
+        assert (partition.log.last_stable_offset, partition.log.state.log_end_offset) == (1, 3)
         target = FetchTarget(T0, 2, 1 << 20)
         if request.param == "session":
             first = harness.fetch(target, session=(0, 0), isolation_level=READ_COMMITTED)

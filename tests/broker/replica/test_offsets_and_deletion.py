@@ -126,13 +126,13 @@ class TestDeletion:
         harness.produce(harness.batch(10))
         ((low_watermark, error),) = self.delete(harness, 4)[0].values()
         assert (low_watermark, error) == (4, ErrorCode.NONE)
-        assert partition.log.log_start_offset == 4
+        assert partition.log.state.log_start_offset == 4
 
     def test_minus_1_means_the_high_watermark(self, harness: ReplicaHarness) -> None:
         partition = harness.lead()
         harness.produce(harness.batch(10))
         assert self.delete(harness, HIGH_WATERMARK)[0][T0].low_watermark == 10
-        assert partition.log.log_start_offset == 10
+        assert partition.log.state.log_start_offset == 10
 
     def test_an_already_deleted_offset_changes_nothing(self, harness: ReplicaHarness) -> None:
         harness.lead()
@@ -145,7 +145,7 @@ class TestDeletion:
         partition = harness.lead()
         harness.produce(harness.batch(10))
         assert self.delete(harness, before)[0][T0] == (-1, ErrorCode.OFFSET_OUT_OF_RANGE)
-        assert partition.log.log_start_offset == 0
+        assert partition.log.state.log_start_offset == 0
 
     def test_a_topic_that_is_only_compacted_keeps_its_records(self, harness: ReplicaHarness) -> None:
         harness.lead(cleanup_policy="compact")
@@ -165,7 +165,7 @@ class TestDeletion:
         harness.fetch(FetchTarget(T0, 10, 1000, log_start_offset=0), replica_id=1)
         answers = self.delete(harness, 4)
         assert answers == []
-        assert partition.log.log_start_offset == 4
+        assert partition.log.state.log_start_offset == 4
         harness.fetch(FetchTarget(T0, 10, 1000, log_start_offset=4), replica_id=1)
         assert answers == [{T0: (4, ErrorCode.NONE)}]
 
@@ -188,7 +188,7 @@ def test_retention_sends_fetch_sessions_the_new_log_start(harness: ReplicaHarnes
     harness.clock.advance(60_001)
     assert list(harness.manager.retention_steps()) == [3]
     fetched = harness.fetch(session=(session.id, 1))
-    assert fetched.data.log_start_offset == partition.log.log_start_offset == 3
+    assert fetched.data.log_start_offset == partition.log.state.log_start_offset == 3
     assert harness.fetch(session=(session.id, 2)).partitions == {}
 
 
@@ -200,11 +200,11 @@ def test_retention_runs_in_bounded_steps_and_skips_logs_deleted_meanwhile(harnes
     harness.clock.advance(60_001)
     steps = harness.manager.retention_steps()
     assert next(steps) == SEGMENTS_PER_STEP
-    assert going.log.log_start_offset == SEGMENTS_PER_STEP
+    assert going.log.state.log_start_offset == SEGMENTS_PER_STEP
     harness.manager.stop_replica(T0, delete=True)
     assert list(steps) == [1]
-    assert going.log.log_start_offset == SEGMENTS_PER_STEP
-    assert staying.log.log_start_offset == 1
+    assert going.log.state.log_start_offset == SEGMENTS_PER_STEP
+    assert staying.log.state.log_start_offset == 1
 
 
 def test_log_directories_are_described_with_the_size_of_each_log(harness: ReplicaHarness) -> None:

@@ -306,7 +306,7 @@ class TestProduce:
         for acks in (1, -1, 1):
             answer = only(await client.ask(produce(batch(), acks=acks), 9))
             assert answer.error_code == ErrorCode.NONE
-            assert log.flushed_offset > answer.base_offset
+            assert log.state.recovery_point > answer.base_offset
         assert broker.replica_manager.flusher.flushes == 3
 
 

@@ -21,17 +21,17 @@ def code_of(call: Any, *arguments: Any, **options: Any) -> ErrorCode:
 def test_without_followers_the_high_watermark_is_the_log_end(harness: ReplicaHarness) -> None:
     partition = harness.lead()
     harness.produce(harness.batch(3))
-    assert partition.log.high_watermark == partition.log.log_end_offset == 3
+    assert partition.log.state.high_watermark == partition.log.state.log_end_offset == 3
 
 
 def test_the_high_watermark_is_the_smallest_end_of_the_isr(harness: ReplicaHarness) -> None:
     partition = harness.lead(replicas=(0, 1, 2))
     harness.produce(harness.batch(10))
-    assert partition.log.high_watermark == 0
+    assert partition.log.state.high_watermark == 0
     partition.update_follower(1, 7, 0)
-    assert partition.log.high_watermark == 0
+    assert partition.log.state.high_watermark == 0
     partition.update_follower(2, 4, 0)
-    assert partition.log.high_watermark == 4
+    assert partition.log.state.high_watermark == 4
 
 
 def refuse_to_join(partition: Partition) -> None:
@@ -45,7 +45,7 @@ def test_a_caught_up_follower_outside_the_isr_holds_back_the_high_watermark(harn
     partition = harness.lead(replicas=(0, 1), isr=(0,))
     refuse_to_join(partition)
     harness.produce(harness.batch(10))
-    assert partition.log.high_watermark == 0
+    assert partition.log.state.high_watermark == 0
 
 
 def test_a_caught_up_follower_that_has_left_the_cluster_does_not_hold_back_the_high_watermark(
@@ -55,14 +55,14 @@ def test_a_caught_up_follower_that_has_left_the_cluster_does_not_hold_back_the_h
     refuse_to_join(partition)
     harness.dead.add(1)
     harness.produce(harness.batch(10))
-    assert partition.log.high_watermark == 10
+    assert partition.log.state.high_watermark == 10
 
 
 def test_a_follower_in_the_isr_holds_back_the_high_watermark_whatever_its_lag(harness: ReplicaHarness) -> None:
     partition = harness.lead(replicas=(0, 1))
     harness.clock.advance(30_001)
     harness.produce(harness.batch(10))
-    assert partition.log.high_watermark == 0
+    assert partition.log.state.high_watermark == 0
 
 
 def test_a_follower_lagging_beyond_the_limit_does_not_hold_back_the_high_watermark(harness: ReplicaHarness) -> None:
@@ -70,7 +70,7 @@ def test_a_follower_lagging_beyond_the_limit_does_not_hold_back_the_high_waterma
     refuse_to_join(partition)
     harness.clock.advance(30_001)
     harness.produce(harness.batch(10))
-    assert partition.log.high_watermark == 10
+    assert partition.log.state.high_watermark == 10
 
 
 def test_the_high_watermark_does_not_move_back(harness: ReplicaHarness) -> None:
@@ -78,7 +78,7 @@ def test_the_high_watermark_does_not_move_back(harness: ReplicaHarness) -> None:
     harness.produce(harness.batch(10))
     partition.make_leader(later(partition, 0, (0, 1), (0, 1)))
     partition.update_follower(1, 4, 0)
-    assert partition.log.high_watermark == 10
+    assert partition.log.state.high_watermark == 10
 
 
 def test_acks_all_needs_the_minimum_of_in_sync_replicas(harness: ReplicaHarness) -> None:
@@ -90,13 +90,13 @@ def test_acks_all_needs_the_minimum_of_in_sync_replicas(harness: ReplicaHarness)
 def test_the_high_watermark_does_not_advance_below_the_minimum_isr(harness: ReplicaHarness) -> None:
     partition = harness.lead(replicas=(0, 1), isr=(0,), min_insync_replicas=2)
     harness.produce(acks=1)
-    assert partition.log.high_watermark == 0
+    assert partition.log.state.high_watermark == 0
 
 
 def test_the_minimum_isr_is_capped_at_the_number_of_replicas(harness: ReplicaHarness) -> None:
     partition = harness.lead(min_insync_replicas=2)
     assert harness.produce(acks=-1).result.error is ErrorCode.NONE
-    assert partition.log.high_watermark == 1
+    assert partition.log.state.high_watermark == 1
 
 
 def test_an_isr_that_shrinks_after_the_append_is_reported(harness: ReplicaHarness) -> None:
@@ -178,7 +178,7 @@ def test_a_partition_whose_epoch_cannot_be_written_is_led_and_read(
         patch.setattr(harness.logs.files, "replace_file", fail)
         partition = harness.lead(epoch=2)
     assert partition.is_leader
-    assert partition.log.read(0, 1000).records
+    assert partition.log.reader.read(0, 1000).records
     assert partition.end_offset_for_epoch(2, 2) == (2, 1)
     partition.log.close()
     assert read_epochs(harness.logs.files, partition.log.leader_epochs.path) == [(1, 0), (2, 1)]

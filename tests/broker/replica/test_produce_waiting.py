@@ -29,12 +29,12 @@ def test_a_produce_waits_until_both_followers_have_it(harness: ReplicaHarness) -
     follow(harness, 2, 960)
     produced = harness.produce(harness.batch(1), acks=-1, timeout_ms=30_000)
     assert not produced.is_answered
-    assert partition.log.high_watermark == 950
+    assert partition.log.state.high_watermark == 950
     assert harness.manager.produce_purgatory.watched == 1
     assert harness.manager.produce_purgatory.delayed == 1
 
     follow(harness, 1, 1001)
-    assert partition.log.high_watermark == 960
+    assert partition.log.state.high_watermark == 960
     assert not produced.is_answered
 
     harness.advance(29_999)
@@ -68,7 +68,7 @@ def test_acks_all_without_followers_completes_at_once(harness: ReplicaHarness) -
 def test_acks_other_than_minus_1_0_and_1_are_refused(harness: ReplicaHarness, acks: int) -> None:
     partition = harness.lead()
     assert harness.produce(acks=acks).result.error is ErrorCode.INVALID_REQUIRED_ACKS
-    assert partition.log.log_end_offset == 0
+    assert partition.log.state.log_end_offset == 0
 
 
 def test_a_stopped_partition_completes_waiting_appends(harness: ReplicaHarness) -> None:
@@ -141,11 +141,11 @@ class TestFlushing:
         partition = harness.lead(flush_messages=1)
         produced = harness.produce(harness.batch(2), acks=1)
         assert not produced.is_answered
-        assert partition.log.high_watermark == 0
+        assert partition.log.state.high_watermark == 0
         harness.threads.run()
         harness.turn()
         assert produced.result.base_offset == 0
-        assert partition.log.flushed_offset == partition.log.high_watermark == 2
+        assert partition.log.state.recovery_point == partition.log.state.high_watermark == 2
 
     def test_acks_all_waits_for_the_flush_too(self, harness: ReplicaHarness) -> None:
         harness.lead(flush_messages=1)
@@ -210,7 +210,7 @@ class TestFlushing:
         harness.turn()
         assert [produced.result.error for produced in waiting] == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
         assert harness.produce(acks=1).result.error is ErrorCode.KAFKA_STORAGE_ERROR
-        assert partition.log.flushed_offset == 0
+        assert partition.log.state.recovery_point == 0
         harness.threads.run()
 
     async def test_a_flush_that_the_policy_requires_can_be_awaited(self, harness: ReplicaHarness) -> None:
@@ -224,7 +224,7 @@ class TestFlushing:
         assert [end is not None and end.done() for end in ends] == [False, False]
         harness.threads.run()
         assert [end is not None and end.done() for end in ends] == [True, True]
-        assert partition.log.flushed_offset == 4
+        assert partition.log.state.recovery_point == 4
         assert not partition.needs_flush
         assert harness.manager.flusher.until_flushed(partition) is None
 
@@ -249,9 +249,9 @@ class TestFlushing:
         harness.turn()
         assert produced.result.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
         partition = harness.lead(flush_messages=1, epoch=1)
-        assert (partition.needs_flush, partition.log.high_watermark) == (True, 0)
+        assert (partition.needs_flush, partition.log.state.high_watermark) == (True, 0)
         harness.threads.run()
-        assert (partition.needs_flush, partition.log.high_watermark) == (False, 1)
+        assert (partition.needs_flush, partition.log.state.high_watermark) == (False, 1)
 
     def test_a_log_that_was_truncated_below_a_required_flush_needs_none(self, harness: ReplicaHarness) -> None:
         partition = harness.lead(flush_messages=2)
@@ -261,7 +261,7 @@ class TestFlushing:
         assert not partition.needs_flush
         partition.make_leader(later(partition, 0, (0,), (0,)))
         assert harness.produce(acks=0).is_answered
-        assert partition.log.high_watermark == 1
+        assert partition.log.state.high_watermark == 1
         harness.threads.run()
 
     def test_flush_ms_flushes_an_append_although_nothing_waits_for_it(self, harness: ReplicaHarness) -> None:
@@ -270,10 +270,10 @@ class TestFlushing:
         harness.produce()
         harness.advance(199)
         harness.threads.run()
-        assert partition.log.flushed_offset == 0
+        assert partition.log.state.recovery_point == 0
         harness.advance(1)
         harness.threads.run()
-        assert partition.log.flushed_offset == 2
+        assert partition.log.state.recovery_point == 2
         assert harness.manager.flusher.flushes == 1
 
     def test_by_default_nothing_is_flushed(self, harness: ReplicaHarness) -> None:

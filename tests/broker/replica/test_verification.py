@@ -152,7 +152,7 @@ def test_a_new_epoch_forgets_refused_batches_of_the_old_one(harness: ReplicaHarn
 
 
 def test_refused_batches_are_forgotten_when_producers_expire(harness: ReplicaHarness, coordinator: Coordinator) -> None:
-    state = harness.lead().log.producer_state
+    state = harness.lead().log.producers.state
     coordinator.answer = ErrorCode.CONCURRENT_TRANSACTIONS
     refused(harness, {T0: transactional(harness, 0)})
     state.remove_expired(harness.clock.wall_ms() + state.expiration_ms - 1)

@@ -60,4 +60,4 @@ async def test_dynamic_limits_apply_to_new_connections_and_dynamic_expiry_to_ope
         )
         assert broker.socket_server.limits.max_connections == 3
         (log,) = broker.log_manager.logs.values()
-        assert log.producer_state.expiration_ms == 5000
+        assert log.producers.state.expiration_ms == 5000

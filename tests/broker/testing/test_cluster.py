@@ -192,7 +192,7 @@ async def test_a_broker_that_stops_hands_its_leaderships_over(cluster: Cluster) 
     await cluster.wait_for_isr("t", 0, {1, 2, 3})
     replica = cluster.replica(leader, "t", 0)
     assert replica is not None
-    assert replica.log.log_end_offset == 1
+    assert replica.log.state.log_end_offset == 1
 
 
 async def test_brokers_restart_one_after_the_other_with_the_same_addresses(cluster: Cluster) -> None:
@@ -343,7 +343,7 @@ async def test_a_leader_that_was_paused_for_long_acknowledges_nothing_with_acks_
     await consumers_read(cluster, b"before", b"after")
     replica = cluster.replica(old, "t", 0)
     assert replica is not None
-    assert replica.log.log_end_offset == 2
+    assert replica.log.state.log_end_offset == 2
 
 
 async def test_a_paused_broker_can_be_killed(cluster: Cluster) -> None:

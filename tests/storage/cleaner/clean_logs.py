@@ -46,7 +46,7 @@ def clean(
         if isinstance(step, CleanedGroup) and step.changed:
             removed = replace_segments(log, step.base_offset, [segments[base] for base in step.replaced])
             each()
-            log.files.sync_directory(log.directory)
+            log.files.sync_directory(log.folder.path)
             for path in removed:
                 log.files.remove(path)
 
@@ -55,7 +55,7 @@ def put(log: Log, *pairs: tuple[bytes | None, bytes | None], time: int = NOW, **
     """Appends one batch of (key, value); returns the first offset."""
     records = [Record(offset=i, timestamp=time, key=key, value=value) for i, (key, value) in enumerate(pairs)]
     info = log.append_as_leader(build_batch(records, **options), 0)  # type: ignore[arg-type]
-    log.update_high_watermark(log.log_end_offset)
+    log.update_high_watermark(log.state.log_end_offset)
     return info.first_offset
 
 
@@ -65,7 +65,7 @@ def end_transaction(log: Log, producer_id: int, committed: bool, epoch: int = 0,
         kind, timestamp=time, producer_id=producer_id, producer_epoch=epoch, coordinator_epoch=1
     )
     info = log.append_as_leader(marker, 0, origin=AppendOrigin.COORDINATOR)
-    log.update_high_watermark(log.log_end_offset)
+    log.update_high_watermark(log.state.log_end_offset)
     return info.first_offset
 
 
@@ -73,13 +73,13 @@ def seal(log: Log) -> None:
     """Makes the active segment cleanable: rolls and flushes it."""
     log.roll()
     log.flush()
-    log.unsynced_segments.clear()
+    log.segments.unsynced.clear()
 
 
 def batches(log: Log) -> Iterator[tuple[BatchHeader, list[Record]]]:
     """Returns all batches of all segments, including those before the log's start."""
     for segment in log.segments:
-        data = bytes(log.use(segment).file.read(0, segment.size))
+        data = bytes(log.segments.use(segment).file.read(0, segment.size))
         for position, header in iter_batches(data):
             yield header, read_records(data, position, header)
 

@@ -49,7 +49,7 @@ class TestKeys:
             (4, b"c", b"5"),
             (5, b"c", b"not clean"),
         ]
-        assert (done.end_offset, log.cleaned_offset) == (5, 5)
+        assert (done.end_offset, log.state.cleaned_offset) == (5, 5)
 
     def test_keys_that_differ_only_after_their_first_kilobyte_are_distinct(self, files: ForgetfulFiles) -> None:
         log = compacted(files)
@@ -244,19 +244,19 @@ class TestProducers:
         header, records = next(batches(log))
         assert (header.base_offset, header.last_offset, header.last_sequence, records) == (2, 3, 13, [])
         assert (header.base_timestamp, header.max_timestamp) == (-1, NOW)
-        for offset in list(log.snapshots.offsets):
-            log.snapshots.remove(offset)
-        log.close_files()
+        for offset in list(log.producers.snapshots.offsets):
+            log.producers.snapshots.remove(offset)
+        log.segments.close_files()
         again = open_small(files, cleanup_policy="compact", options={"clean": False})
-        assert again.producer_state.producers[1].last_sequence == 13
-        assert again.producer_state.producers[1].producer_epoch == 3
+        assert again.producers.state.producers[1].last_sequence == 13
+        assert again.producers.state.producers[1].producer_epoch == 3
 
     def test_the_last_batch_of_an_expired_producer_is_removed(self, files: ForgetfulFiles) -> None:
         log = compacted(files)
         put(log, (b"a", b"1"), producer_id=1, producer_epoch=3, base_sequence=10)
         put(log, (b"a", b"2"))
         seal(log)
-        log.producer_state.remove_expired(NOW + 10 * DAY)
+        log.producers.state.remove_expired(NOW + 10 * DAY)
         clean(log)
         assert [header.base_offset for header, _ in batches(log)] == [1]
 
@@ -342,7 +342,7 @@ class TestHowFar:
         log.roll()
         assert log_to_clean(log, NOW).cleanable_bytes == 0
         log.flush()
-        log.unsynced_segments.clear()
+        log.segments.unsynced.clear()
         assert log_to_clean(log, NOW).cleanable_bytes > 0
 
     def test_an_impossible_checkpoint_is_reset_to_the_log_start(self, files: ForgetfulFiles) -> None:
@@ -351,7 +351,7 @@ class TestHowFar:
         seal(log)
         log.state.cleaned_to(99)
         assert log_to_clean(log, NOW).first_dirty_offset == 0
-        assert log.cleaned_offset == 0
+        assert log.state.cleaned_offset == 0
 
 
 class TestSegments:
@@ -379,11 +379,11 @@ class TestSegments:
         assert max(len(segment.offset_index) for segment in log.segments) > 3
         for offset in range(200):
             found = next((header for header, _ in batches(log) if header.last_offset >= offset), None)
-            data = bytes_of(log.read(offset, 1))
+            data = bytes_of(log.reader.read(offset, 1))
             assert (int.from_bytes(data[:8], "big") if data else None) == (found.base_offset if found else None)
         for time in range(200):
             expected = next((offset for offset in kept if offset >= time), None)
-            answer = finished(log.offset_for_timestamp(NOW + time))
+            answer = finished(log.search.offset_for_timestamp(NOW + time))
             assert (answer.offset if answer else None) == expected
 
     def test_groups_end_before_offsets_exceed_the_index_range(self, files: ForgetfulFiles) -> None:
@@ -413,13 +413,13 @@ class TestSegments:
         before = bytes(handle.read(0, 1000))
         clean(log)
         assert bytes(handle.read(0, 1000)) == before
-        assert bytes_of(log.read(0, 1000)) != before
+        assert bytes_of(log.reader.read(0, 1000)) != before
 
     def test_the_new_segment_has_the_modification_time_of_the_last_replaced_one(self, files: ForgetfulFiles) -> None:
         log = compacted(files)
         for number in range(3):
             put(log, (b"a", b"%d" % number))
-            files.set_modified_ms(log.active_segment.path(".log"), 1000 + number)
+            files.set_modified_ms(log.segments.active.path(".log"), 1000 + number)
             seal(log)
         clean(log)
         assert files.modified_ms(log.segments[0].path(".log")) == 1002
@@ -435,20 +435,20 @@ class TestSegments:
         with pytest.raises(UncleanableLog, match="checksum"):
             clean(log)
         assert bytes(files.content(path)) == before
-        assert not [name for name in files.list_directory(log.directory) if name.endswith(".cleaned")]
+        assert not [name for name in files.list_directory(log.folder.path) if name.endswith(".cleaned")]
 
     def test_an_abandoned_clean_leaves_no_files(self, files: ForgetfulFiles) -> None:
         log = compacted(files)
         for number in range(30):
             put(log, (b"a", b"%d" % number))
         seal(log)
-        before = files.list_directory(log.directory)
+        before = files.list_directory(log.folder.path)
         for count in range(1, 12):
             steps = clean_steps(files, job_of(log, chunk_bytes=200))
             for _ in range(count):
                 next(steps)
             steps.close()
-            assert files.list_directory(log.directory) == before
+            assert files.list_directory(log.folder.path) == before
 
     def test_a_full_disk_ends_the_clean_and_leaves_the_log_unchanged(self, files: ForgetfulFiles) -> None:
         log = compacted(files)
@@ -471,7 +471,7 @@ class TestSegments:
         seal(log)
         with pytest.raises(FileNotFoundError):
             replace_segments(log, 0, [next(iter(log.segments))])
-        assert log.failure is None
+        assert log.folder.failure is None
         assert values(log) == {0: b"1", 1: b"2"}
 
     def test_retention_by_time_deletes_whole_segments_of_a_log_with_compact_and_delete(
@@ -497,9 +497,9 @@ def test_a_truncated_log_is_cleaned_again_from_there(files: ForgetfulFiles) -> N
         put(log, (b"%d" % number, b"1"))
         seal(log)
     clean(log)
-    assert log.cleaned_offset == 6
+    assert log.state.cleaned_offset == 6
     truncate(log, 3)
-    assert log.cleaned_offset == 3
+    assert log.state.cleaned_offset == 3
 
 
 def test_the_chunk_size_does_not_change_the_result_of_a_clean() -> None:

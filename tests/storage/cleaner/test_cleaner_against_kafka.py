@@ -83,9 +83,9 @@ def test_logs_cleaned_by_kafka_are_cleaned_from_its_checkpoint_on(tmp_path: Path
     manager = open_manager(directory)
     log = manager.logs[TopicPartition(name.rpartition("-")[0], 0)]
     checkpointed = read_offsets(OsFiles(), str(LOGS / state / CLEANER_OFFSET)).get(log.topic_partition)
-    assert log.cleaned_offset == checkpointed
+    assert log.state.cleaned_offset == checkpointed
     before = contents(log)
-    log.update_high_watermark(log.log_end_offset)
+    log.update_high_watermark(log.state.log_end_offset)
     seal(log)
     now_ms = log.clock.wall_ms()
     bound = log_to_clean(log, now_ms).upper_bound_offset
@@ -153,10 +153,10 @@ def test_kafkas_cleaner_keeps_the_same_records_as_ours(tmp_path: Path, kafka: Ka
     shutil.copytree(ours, theirs)
     (theirs / "partition.metadata").write_bytes(identity)
     for name in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint"):
-        (directory / "data" / name).write_text(f"0\n1\nt 0 {log.log_end_offset}\n")
+        (directory / "data" / name).write_text(f"0\n1\nt 0 {log.state.log_end_offset}\n")
 
-    log = open_small(OsFiles(), str(ours), **SETTINGS, options={"high_watermark": log.log_end_offset})
-    sealed = log.active_segment.base_offset
+    log = open_small(OsFiles(), str(ours), **SETTINGS, options={"high_watermark": log.state.log_end_offset})
+    sealed = log.segments.active.base_offset
     clean(log, now_ms)
 
     kafka.start(*settings)

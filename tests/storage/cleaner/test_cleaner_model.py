@@ -121,16 +121,16 @@ class Run:
         if not log_to_clean(self.log, self.now).cleanable_bytes:
             return
         map_bytes = self.random.choice([600, 1200, 64 << 20])
-        before = self.log.cleaned_offset or 0
-        bases = [*self.log.base_offsets]
+        before = self.log.state.cleaned_offset or 0
+        bases = [*self.log.segments.base_offsets]
         done = clean(self.log, self.now, map_bytes, self.random.choice([1, 300, 4096]))
         touched = next((base for base in bases if base >= done.end_offset), bases[-1])
         reference_clean(self.model, before, done.end_offset, touched, self.now)
 
     def restart(self) -> None:
-        cleaned = self.log.cleaned_offset
+        cleaned = self.log.state.cleaned_offset
         self.log.close()
-        self.log = open_small(self.files, **SETTINGS, options={"high_watermark": self.log.log_end_offset})
+        self.log = open_small(self.files, **SETTINGS, options={"high_watermark": self.log.state.log_end_offset})
         self.log.state.cleaned_to(cleaned)
 
     def step(self) -> None:
@@ -142,7 +142,7 @@ class Run:
         assert contents(self.log) == expected
         self.check_transactions()
         for producer_id, sequence in self.sequences.items():
-            assert self.log.producer_state.producers[producer_id].last_sequence == sequence - 1
+            assert self.log.producers.state.producers[producer_id].last_sequence == sequence - 1
 
     def check_transactions(self) -> None:
         """For every readable record of a transaction, the marker is there, and the transaction index has the abort, if
@@ -179,7 +179,7 @@ def test_all_markers_except_required_ones_are_eventually_removed(seed: int) -> N
         run.end_one()
     for number in range(10):
         if number == 5:
-            run.log.producer_state.clear()  # their producers have expired: nothing must stay for them
+            run.log.producers.state.clear()  # their producers have expired: nothing must stay for them
         run.now += 2 * RETENTION_MS
         put(run.log, (b"last", b""))
         run.seal()
@@ -239,7 +239,7 @@ def test_a_crash_at_any_step_of_a_clean_loses_nothing(seed: int) -> None:
     log = run.log
     before = contents(log)
     expected = committed_state(log, run)
-    cleaned, recovery_point, end = log.cleaned_offset, log.safe_recovery_point, log.log_end_offset
+    cleaned, recovery_point, end = log.state.cleaned_offset, log.flusher.safe_recovery_point, log.state.log_end_offset
     everything = {entry[0]: entry for entry in before}
     crashes = 0
 
@@ -252,16 +252,16 @@ def test_a_crash_at_any_step_of_a_clean_loses_nothing(seed: int) -> None:
             **SETTINGS,
             options={"clean": False, "recovery_point": recovery_point, "high_watermark": end},
         )
-        assert again.log_end_offset == end
+        assert again.state.log_end_offset == end
         assert all(everything[entry[0]] == entry for entry in contents(again))
         assert committed_state(again, run) == expected
-        assert not [name for name in disk.list_directory(log.directory) if name.endswith((".cleaned", ".swap"))]
+        assert not [name for name in disk.list_directory(log.folder.path) if name.endswith((".cleaned", ".swap"))]
         again.state.cleaned_to(cleaned)
-        again.unsynced_segments.clear()
+        again.segments.unsynced.clear()
         clean(again, run.now)
         assert committed_state(again, run) == expected
-        for producer_id, entry in log.producer_state.producers.items():
-            assert again.producer_state.producers[producer_id].last_sequence == entry.last_sequence
+        for producer_id, entry in log.producers.state.producers.items():
+            assert again.producers.state.producers[producer_id].last_sequence == entry.last_sequence
 
     def watch() -> None:
         files.watch = None

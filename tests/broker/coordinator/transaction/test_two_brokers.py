@@ -273,9 +273,9 @@ def test_a_decision_that_the_next_coordinator_may_not_have_is_not_carried_out(tm
         producer = Producer(cluster)
         producer.begin()
         first, second = cluster.nodes[1], cluster.nodes[2]
-        before = first.state_partition.log.log_end_offset
+        before = first.state_partition.log.state.log_end_offset
         answers = producer.end(first, True)
-        while second.state_partition.log.log_end_offset == before:
+        while second.state_partition.log.state.log_end_offset == before:
             assert cluster.replicate()
         cluster.kill(1)
         second.lead_state(isr=BOTH)

@@ -229,7 +229,7 @@ class Node(ReplicaHarness):
     def is_open(self, key: TopicPartition) -> bool:
         """Whether the partition has records of an open transaction."""
         log = self.manager.partition(key).log
-        return log.last_stable_offset < log.log_end_offset
+        return log.last_stable_offset < log.state.log_end_offset
 
 
 class Cluster:
@@ -327,18 +327,18 @@ def _fetch(leader: Node, follower: Node) -> bool:
     """The follower truncates what the leader does not have, fetches one batch, and acknowledges it."""
     log, theirs = leader.state_partition.log, follower.state_partition.log
     same = _common_length(log, theirs)
-    if same < theirs.log_end_offset:
+    if same < theirs.state.log_end_offset:
         truncate(theirs, Truncate(same))
         return True
-    partition, before = leader.state_partition, log.high_watermark
-    if same < log.log_end_offset:
-        data = bytes_of(log.read(same, 1))
+    partition, before = leader.state_partition, log.state.high_watermark
+    if same < log.state.log_end_offset:
+        data = bytes_of(log.reader.read(same, 1))
         follower.state_partition.append_as_follower(data)
         return True
-    if partition.update_follower(1, theirs.log_end_offset, 0):
+    if partition.update_follower(1, theirs.state.log_end_offset, 0):
         leader.manager.wakeups.watermark_moved(partition)
-    moved = follower.state_partition.follow(log.high_watermark, 0)
-    return moved or log.high_watermark != before
+    moved = follower.state_partition.follow(log.state.high_watermark, 0)
+    return moved or log.state.high_watermark != before
 
 
 def _common_length(log: Log, theirs: Log) -> int:
@@ -352,7 +352,7 @@ def _common_length(log: Log, theirs: Log) -> int:
 
 
 def _all(log: Log) -> bytes:
-    return bytes_of(log.read(0, 1 << 20)) if log.log_end_offset else b""
+    return bytes_of(log.reader.read(0, 1 << 20)) if log.state.log_end_offset else b""
 
 
 class Producer:
