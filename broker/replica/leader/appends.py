@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from odradek.broker.replica.partition.partition import Partition
 
 ACKS_ALL = -1
-VALID_ACKS = frozenset({-1, 0, 1})
 
 AppendResults = dict[TopicPartition, PartitionAppendResult]
 OnAppended = Callable[[AppendResults], object]

@@ -21,7 +21,7 @@ from typing import Any
 from odradek.broker.background.tasks import Spawn
 from odradek.broker.metadata.metadata_cache import INTERNAL_TOPICS
 from odradek.broker.replica.leader.append_result import PartitionAppendResult
-from odradek.broker.replica.leader.appends import VALID_ACKS, AppendResults, Appends
+from odradek.broker.replica.leader.appends import ACKS_ALL, AppendResults, Appends
 from odradek.broker.replica.leader.once_verified import once_verified
 from odradek.broker.replica.leader.verification import Question, TransactionVerification
 from odradek.broker.requests.answered_later import answered_later
@@ -32,6 +32,7 @@ from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.produce import ProduceRequest, ProduceResponse
 from odradek.protocol.topic_partition import TopicPartition
 
+VALID_ACKS = frozenset({ACKS_ALL, 0, 1})
 ADMIN_CLIENT_ID = "__admin_client"
 """Only clients with this id may write to internal topics."""
 FIRST_VERSION_WITH_ABORTABLE = 11
