@@ -8,7 +8,7 @@ other brokers lead (KIP-951). (Kafka's KafkaApis.handleFetchRequest)
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 
 from odradek.broker.background.stepwise import Steps
 from odradek.broker.handlers.current_leaders import CurrentLeaders
@@ -18,7 +18,7 @@ from odradek.broker.replica.fetch.fetch_params import FetchParams
 from odradek.broker.replica.fetch.fetch_session import NO_EPOCH, UNRESOLVED, FetchResult, FetchTarget, Targets
 from odradek.broker.replica.fetch.fetch_session_cache import FetchSessionCache
 from odradek.broker.replica.fetch.log_reader import failed_partition
-from odradek.broker.replica.fetch.running_fetch import RunningFetch
+from odradek.broker.replica.fetch.running_fetch import FetchResponder, RunningFetch
 from odradek.broker.replica.replica_manager import ReplicaManager
 from odradek.broker.requests.pending_response import PendingResponse
 from odradek.broker.requests.request_bound import RequestBound
@@ -32,7 +32,7 @@ FIRST_VERSION_WITH_LEADERS = 16
 ISOLATION_LEVELS = (0, 1)
 
 
-class FetchHandler:
+class FetchHandler(FetchResponder):
     """Fetch (key 1)."""
 
     def __init__(
@@ -74,11 +74,9 @@ class FetchHandler:
         wanted = _wanted_by_id(request) if params.uses_topic_ids else _wanted(request)
         forgotten = _forgotten(request, params)
         fetch = self._sessions.context(request.session_id, request.session_epoch, params, wanted, forgotten)
-        return RunningFetch(
-            manager.fetches, params, fetch, lambda results: self._answer(fetch, results, context)
-        ).begin()
+        return RunningFetch(manager.fetches, params, fetch, context, self).begin()
 
-    def _answer(self, fetch: FetchContext, results: Sequence[FetchResult], context: RequestContext) -> FetchResponse:
+    def respond(self, fetch: FetchContext, results: list[FetchResult], context: RequestContext) -> FetchResponse:
         response = fetch.answer(results)
         if context.api_version >= FIRST_VERSION_WITH_LEADERS:
             refused = [result for result in results if result[0].hosted is None]

@@ -18,7 +18,7 @@ from odradek.broker.replica.fetch.fetch_context import FetchContext
 from odradek.broker.replica.fetch.fetch_params import FetchParams
 from odradek.broker.replica.fetch.fetch_session import FetchResult, FetchTarget
 from odradek.broker.replica.fetch.fetch_session_cache import FetchSessionCache
-from odradek.broker.replica.fetch.running_fetch import RunningFetch
+from odradek.broker.replica.fetch.running_fetch import FetchResponder, RunningFetch
 from odradek.broker.replica.leader.append_result import PartitionAppendResult
 from odradek.broker.replica.leader.isr_proposals import SendAlterPartition
 from odradek.broker.replica.leader.running_produce import Producing, RunningProduce
@@ -290,7 +290,9 @@ class ReplicaHarness:
         params = FetchParams(version, **parameters)
         wanted = {target.key: target for target in targets}
         fetched = Fetched(self.sessions.context(*session, params, wanted, forgotten))
-        fetched.begun(RunningFetch(self.manager.fetches, params, fetched.context, fetched.respond).begin())
+        fetched.begun(
+            RunningFetch(self.manager.fetches, params, fetched.context, context_of(version), Counted(fetched)).begin()
+        )
         self.turn()
         return fetched
 
@@ -387,6 +389,16 @@ class Fetched(Asked):
     def session(self) -> tuple[int, int]:
         """The session id and the epoch of the first incremental fetch."""
         return self.response.session_id, 1
+
+
+class Counted(FetchResponder):
+    """Counts the responses to one fetch."""
+
+    def __init__(self, fetched: Fetched) -> None:
+        self._fetched = fetched
+
+    def respond(self, fetch: FetchContext, results: list[FetchResult], context: RequestContext) -> FetchResponse:
+        return self._fetched.respond(results)
 
 
 def records_of(data: FetchResponse.PartitionData) -> bytes:

@@ -10,10 +10,10 @@ from odradek.broker.replica.fetch.fetch_context import FetchContext
 from odradek.broker.replica.fetch.fetch_params import FetchParams
 from odradek.broker.replica.fetch.fetch_session import FetchTarget
 from odradek.broker.replica.fetch.log_reader import FetchRead
-from odradek.broker.replica.fetch.running_fetch import TARGETS_AT_ONCE, RunningFetch
+from odradek.broker.replica.fetch.running_fetch import TARGETS_AT_ONCE, FetchResponder, RunningFetch
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
-from tests.broker.replica.harness import ReplicaHarness
+from tests.broker.replica.harness import ReplicaHarness, context_of
 from tests.broker.replica.test_fetch_sessions import TestFollowers, TestIncrementalAnswers, TestWaiting
 from tests.broker.replica.test_fetching import TestColdReads
 from tests.broker.replica.test_follower_sessions import TestInSync, TestVisits, follower, partitions, visits
@@ -45,7 +45,8 @@ def targets() -> list[FetchTarget]:
 
 def steps_of(harness: ReplicaHarness) -> Steps[FetchRead]:
     context = FetchContext({target.key: target for target in targets()})
-    return RunningFetch(harness.manager.fetches, FetchParams(12), context, context.answer)._steps(context.targets())
+    running = RunningFetch(harness.manager.fetches, FetchParams(12), context, context_of(12), FetchResponder())
+    return running._steps(context.targets())
 
 
 def test_other_tasks_run_between_the_partitions(harness: ReplicaHarness) -> None:
