@@ -17,7 +17,7 @@ Records:
     record_validation.py, record_walk.py, record_rules.py, append_allowance.py   what a leader checks
     leader_assignment.py                offsets, epoch and time
     timestamp_search.py                 the first record after a time
-    compression.py, codecs.py, compression_errors.py
+    compression.py, codecs.py, snappy_elements.py, compression_errors.py
 
 For people: `python -m odradek.protocol` prints bytes (inspected_lines.py, readable.py, documents.py,
 batch_documents.py).

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
-from odradek.protocol.batch_contents import inflate
-from odradek.protocol.compression import Scratch
+from odradek.protocol.batch_contents import inflate, inflated_pieces
 from odradek.protocol.errors import ErrorCode, ProtocolError
 
 TURN_BYTES: Final = 2 << 20
@@ -50,31 +50,48 @@ class AppendAllowance:
         """Charges a refused batch of `size` bytes, since refusing takes time, too."""
         self.turn_bytes -= size + APPEND_BYTES
 
-    def inflate(
-        self, body: memoryview, codec: int, max_batch_bytes: int, turn_bytes: int, scratch: Scratch | None = None
-    ) -> bytes:
-        """Returns the inflated `body` of a producer's batch, see `decompress` for `scratch`. Raises INVALID_RECORD;
-        MESSAGE_TOO_LARGE above `max_batch_bytes` or the rest of the request's limit, TooMuchForOneTurn above
-        `turn_bytes`.
+    def inflate(self, body: memoryview, codec: int, max_batch_bytes: int, turn_bytes: int) -> bytes:
+        """Returns the inflated `body` of a producer's batch. Raises INVALID_RECORD; MESSAGE_TOO_LARGE above
+        `max_batch_bytes` or the rest of the request's limit, TooMuchForOneTurn above `turn_bytes`.
 
         A stream that fails is charged as if it had inflated to its limit.
         """
+        limit = self._limit(max_batch_bytes)
+        try:
+            plain = inflate(body, codec, min(limit, turn_bytes), is_sent=True)
+        except ProtocolError as error:
+            if error.code is ErrorCode.MESSAGE_TOO_LARGE and turn_bytes < limit:
+                raise TooMuchForOneTurn from None
+            raise self._charged(error, min(limit, turn_bytes), max_batch_bytes) from error
+        self.inflated_bytes -= len(plain)
+        return plain
+
+    def inflated_pieces(self, body: memoryview, codec: int, max_batch_bytes: int) -> Iterator[bytes]:
+        """Yields the inflated `body` in pieces, in any number of turns and threads. Raises and charges as `inflate`.
+        To be exhausted: a stream that fails at its end is refused, whatever its records are.
+        """
+        limit = self._limit(max_batch_bytes)
+        size = 0
+        try:
+            for piece in inflated_pieces(body, codec, limit, is_sent=True):
+                size += len(piece)
+                yield piece
+        except ProtocolError as error:
+            raise self._charged(error, limit, max_batch_bytes) from error
+        self.inflated_bytes -= size
+
+    def _limit(self, max_batch_bytes: int) -> int:
         limit = min(max_batch_bytes, self.inflated_bytes)
         if limit == 0:
             raise self._beyond()
-        try:
-            plain = inflate(body, codec, min(limit, turn_bytes), scratch, is_sent=True)
-        except ProtocolError as error:
-            is_too_large = error.code is ErrorCode.MESSAGE_TOO_LARGE
-            if is_too_large and turn_bytes < limit:
-                raise TooMuchForOneTurn from None
-            self.inflated_bytes -= min(limit, turn_bytes)
-            self.turn_bytes -= min(limit, turn_bytes)
-            if is_too_large and limit < max_batch_bytes:
-                raise self._beyond() from None
-            raise
-        self.inflated_bytes -= len(plain) if scratch is None else scratch.filled
-        return plain
+        return limit
+
+    def _charged(self, error: ProtocolError, limit: int, max_batch_bytes: int) -> ProtocolError:
+        """Charges a stream that failed below this limit, or reached it; returns the error to raise."""
+        self.inflated_bytes -= limit
+        self.turn_bytes -= limit
+        is_of_request = error.code is ErrorCode.MESSAGE_TOO_LARGE and limit < max_batch_bytes
+        return self._beyond() if is_of_request else error
 
     def _beyond(self) -> ProtocolError:
         return ProtocolError(

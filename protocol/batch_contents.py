@@ -1,6 +1,7 @@
 """The contents of a record batch of message format 2: reads its records, and builds a batch from records."""
 
 from collections.abc import Iterator, Sequence
+from io import BytesIO
 
 from odradek.protocol.batch_header import (
     BATCH_OVERHEAD,
@@ -20,7 +21,7 @@ from odradek.protocol.batch_header import (
     CorruptBatch,
     TimestampType,
 )
-from odradek.protocol.compression import Scratch, compress, decompress, decompressed_pieces
+from odradek.protocol.compression import NO_LIMIT, compress, decompress, decompressed_pieces
 from odradek.protocol.compression_errors import CompressionFailed, TooLarge
 from odradek.protocol.control_records import ControlType, control_key, end_transaction_value
 from odradek.protocol.errors import ErrorCode, ProtocolError
@@ -72,30 +73,45 @@ def each_record(plain: bytes, header: BatchHeader) -> Iterator[Record]:
         raise ProtocolError(ErrorCode.INVALID_RECORD, str(error)) from error
 
 
-def inflate(
-    body: memoryview, codec: int, max_decompressed_bytes: int, scratch: Scratch | None = None, *, is_sent: bool = False
-) -> bytes:
-    """Returns the decompressed bytes of a batch's records, see `decompress` for `scratch` and `is_sent`. Raises
-    INVALID_RECORD; MESSAGE_TOO_LARGE beyond the limit.
+def inflate(body: memoryview, codec: int, max_decompressed_bytes: int, *, is_sent: bool = False) -> bytes:
+    """Returns the decompressed bytes of a batch's records, see `decompress` for `is_sent`. Raises INVALID_RECORD;
+    MESSAGE_TOO_LARGE beyond the limit.
     """
     if codec == Compression.NONE:
         return bytes(body)
     try:
-        return decompress(codec, body, max_decompressed_bytes, scratch, is_sent=is_sent)
-    except TooLarge as error:
-        raise ProtocolError(ErrorCode.MESSAGE_TOO_LARGE, f"batch refused: {error}") from error
-    except CompressionFailed as error:
-        raise ProtocolError(ErrorCode.INVALID_RECORD, str(error)) from error
+        return decompress(codec, body, max_decompressed_bytes, is_sent=is_sent)
+    except (TooLarge, CompressionFailed) as error:
+        raise _refusal(error) from error
 
 
-def inflated_pieces(body: memoryview, codec: int) -> Iterator[bytes]:
-    """Yields the decompressed bytes of a batch's records in pieces and without a limit, see `decompressed_pieces`.
-    Raises INVALID_RECORD while iterating.
+def inflated_pieces(
+    body: memoryview, codec: int, max_decompressed_bytes: int = NO_LIMIT, *, is_sent: bool = False
+) -> Iterator[bytes]:
+    """Yields the decompressed bytes of a batch's records in pieces, see `decompressed_pieces`. Raises as `inflate`,
+    while iterating.
     """
     try:
-        yield from decompressed_pieces(codec, body)
-    except CompressionFailed as error:
-        raise ProtocolError(ErrorCode.INVALID_RECORD, str(error)) from error
+        yield from decompressed_pieces(codec, body, max_decompressed_bytes, is_sent=is_sent)
+    except (TooLarge, CompressionFailed) as error:
+        raise _refusal(error) from error
+
+
+def joined_pieces(pieces: Iterator[bytes], least_bytes: int) -> Iterator[tuple[bytes, bool]]:
+    """Joins pieces to parts of at least this size, except for the last one; yields each with whether it is the last."""
+    part = BytesIO()
+    for piece in pieces:
+        if part.tell() >= least_bytes:
+            yield part.getvalue(), False
+            part = BytesIO()
+        part.write(piece)
+    yield part.getvalue(), True
+
+
+def _refusal(error: TooLarge | CompressionFailed) -> ProtocolError:
+    if isinstance(error, TooLarge):
+        return ProtocolError(ErrorCode.MESSAGE_TOO_LARGE, f"batch refused: {error}")
+    return ProtocolError(ErrorCode.INVALID_RECORD, str(error))
 
 
 def build_batch(

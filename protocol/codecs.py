@@ -6,8 +6,10 @@ compression.py says how they behave, and imports this module with the first comp
 import struct
 import threading
 import zlib
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from functools import partial
 from io import BytesIO
+from typing import Any
 
 import cramjam
 import lz4.frame
@@ -15,6 +17,7 @@ import zstandard
 
 from odradek.protocol.batch_header import Compression
 from odradek.protocol.compression_errors import CompressionFailed, too_large
+from odradek.protocol.snappy_elements import SnappyElements
 
 # The largest output of one step of decompression.
 CHUNK = 1 << 18
@@ -23,6 +26,10 @@ _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_HEADER_BYTES = len(_XERIAL_HEADER)
 _XERIAL_CHUNK = 32 * 1024
+# Half of CHUNK, so that a piece makes at most CHUNK: its last element may be a literal as long as the input.
+_SNAPPY_FEED = CHUNK // 2
+_SNAPPY_REACH = 1 << 16
+_LITERAL_OF_UINT16 = b"\xf4"
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
 _LZ4_INDEPENDENT, _LZ4_BLOCK_CHECKSUMS, _LZ4_CONTENT_SIZE, _LZ4_CONTENT_CHECKSUM, _LZ4_RESERVED = 32, 16, 8, 4, 3
 _LZ4_HEADER_BYTES = 7
@@ -34,10 +41,14 @@ _GZIP_FEED = 1 << 14
 # empty one.
 _BYTES_A_BLOCK = 128
 _INT32 = struct.Struct(">i")
+_UINT16_LE = struct.Struct("<H")
 _UINT32_LE = struct.Struct("<I")
 _OF_THREAD = threading.local()
 # A decompressor keeps the largest window it has used, so streams with larger windows do not use the thread's.
 _KEPT_WINDOW = 8 << 20
+Decompressors = Mapping[int, Callable[[memoryview, int], Iterator[bytes]]]
+"""By codec: yields a stream in pieces of at most CHUNK bytes, up to about the given limit."""
+BlockChunks = Callable[[memoryview, int, int], Generator[bytes, None, int]]
 LIBRARY_ERRORS = (
     zlib.error,
     zstandard.ZstdError,
@@ -68,17 +79,87 @@ def _gzip_member_chunks(data: memoryview, position: int) -> Generator[bytes, Non
     while not member.eof:
         fed = data[position : position + _GZIP_FEED]
         chunk = member.decompress(fed, CHUNK)
-        position += len(fed) - len(member.unconsumed_tail) - len(member.unused_data)
+        position += len(fed) - len(member.unused_data if member.eof else member.unconsumed_tail)
         if not fed and not chunk and not member.eof:
             raise CompressionFailed("the gzip stream is truncated")
         yield chunk
     return position
 
 
-def _snappy_chunks(data: memoryview, limit: int) -> Iterator[bytes]:
+def _whole_snappy_block(block: memoryview, limit: int, before: int) -> Generator[bytes, None, int]:
+    """Yields a block, `before` of the stream's bytes being before it, and returns its size."""
+    size = _snappy_size(block, limit, before)
+    yield _snappy_block(block, size)
+    return size
+
+
+def _snappy_block_in_pieces(block: memoryview, limit: int, before: int) -> Generator[bytes, None, int]:
+    """Yields a block as `_whole_snappy_block`, in pieces: each is a block of its own, which begins with the bytes that
+    its copies may reach as a literal. A block that is damaged, or one of whose copies reaches further, is decompressed
+    as a whole.
+    """
+    size = _snappy_size(block, limit, before)
+    position, made, history = _length_of_size(block), 0, b""
+    while made < size and size > CHUNK:
+        data = bytes(block[position : position + _SNAPPY_FEED])
+        elements = SnappyElements(data, _SNAPPY_FEED)
+        if not elements.size or elements.reach > len(history) or made + elements.made > size:
+            break
+        literal = _LITERAL_OF_UINT16 + _UINT16_LE.pack(len(history) - 1) + history if history else b""
+        piece = b"".join((_snappy_varint(len(history) + elements.made), literal, data[: elements.size]))
+        whole = bytes(cramjam.snappy.decompress_raw(piece))
+        yield whole[len(history) :]
+        position += elements.size
+        made += elements.made
+        history = whole[-_SNAPPY_REACH:]
+    if made < size or position < len(block) or not size:
+        whole = _snappy_block(block, size)
+        for start in range(made, size, CHUNK):
+            yield whole[start : start + CHUNK]
+    return size
+
+
+def _snappy_size(block: memoryview, limit: int, before: int) -> int:
+    size: int = cramjam.snappy.decompress_raw_len(block)
+    # Three bytes can copy 64: a block that declares a larger output is damaged, so no memory is reserved for it.
+    if size > 22 * len(block):
+        raise CompressionFailed(f"a snappy block of {len(block)} bytes cannot hold {size}")
+    if before + size > limit:
+        raise too_large(limit)
+    return size
+
+
+def _snappy_block(block: memoryview, size: int) -> bytes:
+    if size <= CHUNK:
+        return bytes(cramjam.snappy.decompress_raw(block))
+    whole = BytesIO()
+    whole.seek(size - 1)
+    whole.write(b"\x00")
+    with whole.getbuffer() as room:
+        cramjam.snappy.decompress_raw_into(block, room)
+    return whole.getvalue()
+
+
+def _length_of_size(block: memoryview) -> int:
+    length = 1
+    while length < len(block) and block[length - 1] >= 0x80:
+        length += 1
+    return length
+
+
+def _snappy_varint(size: int) -> bytes:
+    made = bytearray()
+    while size >= 0x80:
+        made.append(size & 0x7F | 0x80)
+        size >>= 7
+    made.append(size)
+    return bytes(made)
+
+
+def _snappy_chunks(data: memoryview, limit: int, block_chunks: BlockChunks = _whole_snappy_block) -> Iterator[bytes]:
     """Kafka's reader takes a repeated header, and up to three bytes after the last block."""
     if not _is_xerial(data):
-        yield _snappy_block(data, limit, 0)
+        yield from block_chunks(data, limit, 0)
         return
     position, total = _XERIAL_HEADER_BYTES, 0
     while len(data) - position >= 4:
@@ -86,15 +167,15 @@ def _snappy_chunks(data: memoryview, limit: int) -> Iterator[bytes]:
             position += _XERIAL_HEADER_BYTES
             continue
         block = _xerial_block(data, position)
-        chunk = _snappy_block(block, limit, total)
+        total += yield from block_chunks(block, limit, total)
         position += 4 + len(block)
-        total += len(chunk)
-        yield chunk
 
 
-def _sent_snappy_chunks(data: memoryview, limit: int) -> Iterator[bytes]:
+def _sent_snappy_chunks(
+    data: memoryview, limit: int, block_chunks: BlockChunks = _whole_snappy_block
+) -> Iterator[bytes]:
     if not _is_xerial(data):
-        yield _snappy_block(data, limit, 0)
+        yield from block_chunks(data, limit, 0)
         return
     position, total, blocks = _XERIAL_HEADER_BYTES, 0, 0
     while position < len(data):
@@ -102,10 +183,8 @@ def _sent_snappy_chunks(data: memoryview, limit: int) -> Iterator[bytes]:
             raise too_large(limit)
         blocks += _BYTES_A_BLOCK
         block = _xerial_block(data, position)
-        chunk = _snappy_block(block, limit, total)
+        total += yield from block_chunks(block, limit, total)
         position += 4 + len(block)
-        total += len(chunk)
-        yield chunk
 
 
 def _is_xerial(data: memoryview) -> bool:
@@ -121,23 +200,6 @@ def _xerial_block(data: memoryview, position: int) -> memoryview:
     if not 0 < size <= len(data) - start:
         raise CompressionFailed(f"a snappy block of {size} bytes is empty, truncated or no block")
     return data[start : start + size]
-
-
-def _snappy_block(block: memoryview, limit: int, before: int) -> bytes:
-    size = cramjam.snappy.decompress_raw_len(block)
-    # Three bytes can copy 64: a block that declares a larger output is damaged, so no memory is reserved for it.
-    if size > 22 * len(block):
-        raise CompressionFailed(f"a snappy block of {len(block)} bytes cannot hold {size}")
-    if before + size > limit:
-        raise too_large(limit)
-    if size <= CHUNK:
-        return bytes(cramjam.snappy.decompress_raw(block))
-    whole = BytesIO()
-    whole.seek(size - 1)
-    whole.write(b"\x00")
-    with whole.getbuffer() as room:
-        cramjam.snappy.decompress_raw_into(block, room)
-    return whole.getvalue()
 
 
 def _lz4_chunks(data: memoryview, limit: int) -> Iterator[bytes]:
@@ -250,47 +312,99 @@ def _end_of_zstd_frame(data: memoryview, position: int, has_checksum: bool, limi
 
 
 def _gzip(data: bytes | memoryview, level: int | None) -> bytes:
+    return b"".join(_gzip_of_pieces([data], len(data), level))
+
+
+def _gzip_of_pieces(pieces: Iterable[bytes | memoryview], size: int, level: int | None) -> Iterator[bytes]:
     stream = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, 31)
-    return stream.compress(data) + stream.flush()
+    yield from map(stream.compress, pieces)
+    yield stream.flush()
 
 
 def _snappy(data: bytes | memoryview, level: int | None) -> bytes:
-    parts = [_XERIAL_HEADER]
+    return b"".join([_XERIAL_HEADER, *_xerial_blocks(data)])
+
+
+def _snappy_of_pieces(pieces: Iterable[bytes], size: int, level: int | None) -> Iterator[bytes]:
+    yield _XERIAL_HEADER
+    rest = b""
+    for piece in pieces:
+        data = rest + piece
+        end = len(data) - len(data) % _XERIAL_CHUNK
+        yield from _xerial_blocks(memoryview(data)[:end])
+        rest = data[end:]
+    yield from _xerial_blocks(rest)
+
+
+def _xerial_blocks(data: bytes | memoryview) -> Iterator[bytes]:
     for start in range(0, len(data), _XERIAL_CHUNK):
         block = bytes(cramjam.snappy.compress_raw(data[start : start + _XERIAL_CHUNK]))
-        parts += (_INT32.pack(len(block)), block)
-    return b"".join(parts)
+        yield _INT32.pack(len(block))
+        yield block
 
 
 def _lz4(data: bytes | memoryview, level: int | None) -> bytes:
-    return lz4.frame.compress(  # type: ignore[no-any-return]
-        data,
-        compression_level=0 if level is None else level,
-        block_size=lz4.frame.BLOCKSIZE_MAX64KB,
-        block_linked=False,
-        store_size=False,
-    )
+    return lz4.frame.compress(data, store_size=False, **_lz4_options(level))  # type: ignore[no-any-return]
+
+
+def _lz4_of_pieces(pieces: Iterable[bytes], size: int, level: int | None) -> Iterator[bytes]:
+    frame = lz4.frame.LZ4FrameCompressor(**_lz4_options(level))
+    yield frame.begin()
+    yield from map(frame.compress, pieces)
+    yield frame.flush()
+
+
+def _lz4_options(level: int | None) -> dict[str, Any]:
+    return {
+        "compression_level": 0 if level is None else level,
+        "block_size": lz4.frame.BLOCKSIZE_MAX64KB,
+        "block_linked": False,
+    }
 
 
 def _zstd(data: bytes | memoryview, level: int | None) -> bytes:
-    return zstandard.ZstdCompressor(level=3 if level is None else level, write_content_size=True).compress(data)
+    return _zstd_compressor(level).compress(data)
+
+
+def _zstd_of_pieces(pieces: Iterable[bytes], size: int, level: int | None) -> Iterator[bytes]:
+    stream = _zstd_compressor(level).compressobj(size=size)
+    yield from map(stream.compress, pieces)
+    yield stream.flush()
+
+
+def _zstd_compressor(level: int | None) -> zstandard.ZstdCompressor:
+    return zstandard.ZstdCompressor(level=3 if level is None else level, write_content_size=True)
 
 
 def _none(data: bytes | memoryview, level: int | None) -> bytes:
     return bytes(data)
 
 
-DECOMPRESSORS: dict[int, Callable[[memoryview, int], Iterator[bytes]]] = {
+def _none_of_pieces(pieces: Iterable[bytes], size: int, level: int | None) -> Iterator[bytes]:
+    yield from pieces
+
+
+DECOMPRESSORS: Decompressors = {
     Compression.GZIP: _gzip_chunks,
     Compression.SNAPPY: _snappy_chunks,
     Compression.LZ4: _lz4_chunks,
     Compression.ZSTD: _zstd_chunks,
 }
-DECOMPRESSORS_IN_PIECES = DECOMPRESSORS | {Compression.ZSTD: _zstd_chunks_in_pieces}
-DECOMPRESSORS_OF_SENT = DECOMPRESSORS | {
+DECOMPRESSORS_OF_SENT: Decompressors = {
     Compression.GZIP: _sent_gzip_chunks,
     Compression.SNAPPY: _sent_snappy_chunks,
     Compression.LZ4: _sent_lz4_chunks,
+    Compression.ZSTD: _zstd_chunks,
+}
+DECOMPRESSORS_IN_PIECES: Decompressors = {
+    **DECOMPRESSORS,
+    Compression.SNAPPY: partial(_snappy_chunks, block_chunks=_snappy_block_in_pieces),
+    Compression.ZSTD: _zstd_chunks_in_pieces,
+}
+DECOMPRESSORS_OF_SENT_IN_PIECES: Decompressors = {
+    **DECOMPRESSORS_OF_SENT,
+    Compression.SNAPPY: partial(_sent_snappy_chunks, block_chunks=_snappy_block_in_pieces),
+    Compression.ZSTD: _zstd_chunks_in_pieces,
 }
 COMPRESSORS: dict[int, Callable[[bytes | memoryview, int | None], bytes]] = {
     Compression.NONE: _none,
@@ -298,4 +412,11 @@ COMPRESSORS: dict[int, Callable[[bytes | memoryview, int | None], bytes]] = {
     Compression.SNAPPY: _snappy,
     Compression.LZ4: _lz4,
     Compression.ZSTD: _zstd,
+}
+COMPRESSORS_OF_PIECES: dict[int, Callable[[Iterable[bytes], int, int | None], Iterator[bytes]]] = {
+    Compression.NONE: _none_of_pieces,
+    Compression.GZIP: _gzip_of_pieces,
+    Compression.SNAPPY: _snappy_of_pieces,
+    Compression.LZ4: _lz4_of_pieces,
+    Compression.ZSTD: _zstd_of_pieces,
 }

@@ -19,75 +19,44 @@ there.
 The libraries (codecs.py) are imported with the first compressed batch, since many brokers never see one.
 """
 
-from collections.abc import Iterator
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
 from io import BytesIO
+from typing import TYPE_CHECKING
 
 from odradek.protocol.batch_header import Compression
 from odradek.protocol.compression_errors import CompressionFailed, too_large
 
-_ANY_SIZE = 1 << 62
+if TYPE_CHECKING:
+    from odradek.protocol.codecs import Decompressors
+
+NO_LIMIT = 1 << 62
 
 
-class Scratch:
-    """Memory that several streams reuse, since touching fresh memory takes longer than decompressing.
-
-    While a reference to the last stream's output exists, the next stream gets new memory.
-    """
-
-    def __init__(self) -> None:
-        self._whole = BytesIO()
-        self.filled = 0
-        """The length of the last stream's output within the bytes that `decompress` returned."""
-
-    def begin(self) -> BytesIO:
-        """Returns the buffer for the next stream's bytes, at position 0."""
-        self._whole.seek(0)
-        return self._whole
-
-    @property
-    def size_in_bytes(self) -> int:
-        """The length of the largest output since `clear`."""
-        return len(self._whole.getvalue())
-
-    def clear(self) -> None:
-        """Releases the memory."""
-        self._whole = BytesIO()
-
-
-def decompress(
-    codec: int, data: memoryview, limit: int, scratch: Scratch | None = None, *, is_sent: bool = False
-) -> bytes:
-    """Returns the decompressed `data`. With `scratch`, only the first `scratch.filled` bytes are valid.
+def decompress(codec: int, data: memoryview, limit: int, *, is_sent: bool = False) -> bytes:
+    """Returns the decompressed `data`.
 
     `is_sent`: the stream comes from a producer, so it must be one that all clients read.
     Raises TooLarge beyond `limit` bytes, CompressionFailed for a stream that is truncated, damaged or of another codec.
     """
     from odradek.protocol import codecs
 
-    chunks_of = (codecs.DECOMPRESSORS_OF_SENT if is_sent else codecs.DECOMPRESSORS).get(codec)
-    if chunks_of is None:
-        raise CompressionFailed(f"codec {codec} is unknown")
-    try:
-        return _collect(chunks_of(data, limit), limit, scratch)
-    except codecs.LIBRARY_ERRORS as error:
-        raise _failed(codec, error) from error
+    return _collect(_limited(codecs.DECOMPRESSORS_OF_SENT if is_sent else codecs.DECOMPRESSORS, codec, data, limit))
 
 
-def decompressed_pieces(codec: int, data: memoryview) -> Iterator[bytes]:
-    """Yields the decompressed `data`, of any size, in pieces of at most `codecs.CHUNK` bytes; a raw snappy block is one
-    piece. Other streams may be decompressed between two pieces.
+def decompressed_pieces(
+    codec: int, data: memoryview, limit: int = NO_LIMIT, *, is_sent: bool = False
+) -> Iterator[bytes]:
+    """Yields the decompressed `data` in pieces of at most `codecs.CHUNK` bytes; a raw snappy block is one piece. Other
+    streams may be decompressed between two pieces, and each piece in another thread.
 
-    Raises CompressionFailed as `decompress` does, while iterating.
+    Raises as `decompress` does, while iterating.
     """
     from odradek.protocol import codecs
 
-    chunks_of = codecs.DECOMPRESSORS_IN_PIECES.get(codec)
-    if chunks_of is None:
-        raise CompressionFailed(f"codec {codec} is unknown")
-    try:
-        yield from chunks_of(data, _ANY_SIZE)
-    except codecs.LIBRARY_ERRORS as error:
-        raise _failed(codec, error) from error
+    table = codecs.DECOMPRESSORS_OF_SENT_IN_PIECES if is_sent else codecs.DECOMPRESSORS_IN_PIECES
+    yield from _limited(table, codec, data, limit)
 
 
 def compress(codec: int, data: bytes | memoryview, level: int | None = None) -> bytes:
@@ -100,25 +69,47 @@ def compress(codec: int, data: bytes | memoryview, level: int | None = None) -> 
         raise CompressionFailed(f"codec {codec} is unknown") from None
 
 
-def _failed(codec: int, error: Exception) -> CompressionFailed:
-    return CompressionFailed(f"the {Compression(codec).name.lower()} stream cannot be decompressed: {error}")
+def compress_pieces(
+    codec: int, pieces: Iterable[bytes], size: int, level: int | None, most_bytes: int
+) -> tuple[bytes, int]:
+    """Compresses pieces of `size` bytes in total as `compress` does their whole, and holds one at a time. Returns the
+    stream and its length; beyond `most_bytes`, only its beginning and its length.
+    """
+    from odradek.protocol import codecs
+
+    stream, total = BytesIO(), 0
+    for chunk in codecs.COMPRESSORS_OF_PIECES[codec](pieces, size, level):
+        total += len(chunk)
+        if total <= most_bytes:
+            stream.write(chunk)
+    return stream.getvalue(), total
 
 
-def _collect(chunks: Iterator[bytes], limit: int, scratch: Scratch | None) -> bytes:
+def _limited(table: Decompressors, codec: int, data: memoryview, limit: int) -> Iterator[bytes]:
+    from odradek.protocol import codecs
+
+    chunks_of = table.get(codec)
+    if chunks_of is None:
+        raise CompressionFailed(f"codec {codec} is unknown")
+    total = 0
+    try:
+        for chunk in chunks_of(data, limit):
+            total += len(chunk)
+            if total > limit:
+                raise too_large(limit)
+            yield chunk
+    except codecs.LIBRARY_ERRORS as error:
+        name = Compression(codec).name.lower()
+        raise CompressionFailed(f"the {name} stream cannot be decompressed: {error}") from error
+
+
+def _collect(chunks: Iterator[bytes]) -> bytes:
     """Joins the chunks. BytesIO grows in place and returns its memory, so that no byte is held twice."""
     first = next(chunks, b"")
-    if len(first) > limit:
-        raise too_large(limit)
     whole: BytesIO | None = None
-    total = len(first)
     for chunk in chunks:
-        total += len(chunk)
-        if total > limit:
-            raise too_large(limit)
-        if whole is None:  # most streams have one chunk, as does a snappy block of any size
-            whole = BytesIO() if scratch is None else scratch.begin()
+        if whole is None:  # most streams have one chunk
+            whole = BytesIO()
             whole.write(first)
         whole.write(chunk)
-    if scratch is not None:
-        scratch.filled = total
     return first if whole is None else whole.getvalue()

@@ -25,7 +25,6 @@ from odradek.protocol.batch_header import (
     Buffer,
     TimestampType,
 )
-from odradek.protocol.compression import compress
 from odradek.protocol.record import varint_bytes
 from odradek.protocol.record_walk import varint, varlong_size
 
@@ -103,18 +102,12 @@ def keep_records(
     return ValidatedBatch(header, body, max_timestamp if appends_time else NO_TIMESTAMP, codec)
 
 
-def compress_anew(
-    plain: bytes | memoryview,
-    header: BatchHeader,
-    timestamp_type: TimestampType,
-    max_timestamp: int,
-    target: int,
-    level: int | None,
+def replace_records(
+    body: bytes, header: BatchHeader, timestamp_type: TimestampType, max_timestamp: int, codec: int
 ) -> ValidatedBatch:
-    """Builds the batch with its records, `plain`, compressed by `target`. Modifies `header` to what will be stored."""
+    """Builds the batch with its records recompressed, as `body`. Modifies `header` to what will be stored."""
     source = header.attributes & COMPRESSION_MASK
-    body = compress(target, plain, level)
-    header.attributes = header.attributes & TRANSACTIONAL_MASK | target
+    header.attributes = header.attributes & TRANSACTIONAL_MASK | codec
     if timestamp_type:
         header.attributes |= TIMESTAMP_TYPE_MASK
     header.max_timestamp = max_timestamp

@@ -67,8 +67,8 @@ class RecordRules:
         """
         return header.max_timestamp if header.attributes & TIMESTAMP_TYPE_MASK else latest
 
-    def search(self, plain: bytes, start: int, header: BatchHeader) -> RefusedRecords:
-        """Returns a search for the invalid records, which begin at `start` of `plain`."""
+    def search(self, plain: bytes, start: int, header: BatchHeader, is_open: bool) -> RefusedRecords:
+        """Returns a search for the invalid records, among those from `start` of `plain`, see RecordPassage."""
         base = header.base_timestamp
         if header.attributes & TIMESTAMP_TYPE_MASK:
             latest = header.max_timestamp
@@ -87,6 +87,7 @@ class RecordRules:
             _fit_int64(most),
             _fit_int64(exempt),
             MOST_RECORD_ERRORS,
+            is_open,
         )
 
     def _bounds(self, base: int) -> tuple[int, int]:

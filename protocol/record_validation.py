@@ -14,6 +14,7 @@ For bytes that only a faulty client sends, Kafka returns -1; this module raises 
 and names the reason.
 """
 
+from collections.abc import Iterator
 from enum import Enum
 from typing import Final
 
@@ -27,7 +28,7 @@ from odradek.protocol.append_allowance import (
     AppendAllowance,
     TooMuchForOneTurn,
 )
-from odradek.protocol.batch_contents import MAX_DECOMPRESSED_BYTES, inflate
+from odradek.protocol.batch_contents import MAX_DECOMPRESSED_BYTES, inflate, inflated_pieces, joined_pieces
 from odradek.protocol.batch_header import (
     ATTRIBUTES_POSITION,
     BATCH_OVERHEAD,
@@ -45,9 +46,9 @@ from odradek.protocol.batch_header import (
     next_batch_size,
     read_batch_header,
 )
-from odradek.protocol.compression import Scratch
+from odradek.protocol.compression import compress, compress_pieces
 from odradek.protocol.errors import ErrorCode, ProtocolError
-from odradek.protocol.leader_assignment import Renumbering, ValidatedBatch, compress_anew, keep_records
+from odradek.protocol.leader_assignment import Renumbering, ValidatedBatch, keep_records, replace_records
 from odradek.protocol.record_rules import MAX_INT64, InvalidRecord, RecordRules, UnfitRecords
 from odradek.protocol.record_walk import (
     BAD_HEADER_COUNT,
@@ -66,6 +67,8 @@ from odradek.protocol.record_walk import (
 
 FIRST_VERSION_WITH_FORMAT_2: Final = 3
 FIRST_VERSION_WITH_ZSTD: Final = 7
+PART_BYTES: Final = 512 << 10
+"""How much of a large batch is inflated at a time."""
 
 # compression.type of a topic; None keeps the client's codec.
 TARGET_COMPRESSIONS: dict[str, int | None] = {
@@ -113,8 +116,12 @@ def has_transactional_batch(records: bytes) -> bool:
 
 class BatchValidation:
     """Validates one batch: either all of it with `at_once`, or, if that would take too long for one turn of the event
-    loop, step by step: `check_header`, `read`, `check_records` until it returns True, and `settle`. (`read` and
-    `settle` mostly run without Python's lock, and may run in a thread.)
+    loop, step by step: `check_header`; `read`; `check_records` until it returns True; while `has_more`, `read_on` and
+    again `check_records` until it returns True; and `settle`. (`read`, `read_on` and `settle` mostly run without
+    Python's lock, and may run in a thread.)
+
+    Step by step, the inflated records are never in memory as a whole, but a part of PART_BYTES at a time: (D) reads
+    them once, once more if some may break a rule, and `settle` once more if they are recompressed.
 
     `now_ms` is the wall clock; `api_version` is the Produce request's; `target_compression` is the topic's
     compression.type, or a codec's number. An incomplete batch after the batch is dropped, as in Kafka. `records` itself
@@ -153,10 +160,16 @@ class BatchValidation:
         self._size = header.batch_length + LOG_OVERHEAD
         self._codec = header.attributes & COMPRESSION_MASK
         self._target = self._codec if target_compression == "producer" else _target_codec(target_compression, header)
+        self.has_more = False
+        """Whether a part of the records is still to be inflated."""
+        self._parts: Iterator[tuple[bytes, bool]] = iter(())
+        self._is_whole = True
         self._plain = records
         self._start = BATCH_OVERHEAD
         self._end = self._size
-        self._walk: RecordWalk | None = None
+        self._inflated_bytes = 0
+        self._part_bytes = PART_BYTES
+        self._walk = RecordWalk(records, BATCH_OVERHEAD, self._size, header.record_count)
         self._search: RefusedRecords | None = None
         self._renumbering: Renumbering | None = None
         self._latest = NO_TIMESTAMP
@@ -166,14 +179,18 @@ class BatchValidation:
         """Does all steps. Raises TooMuchForOneTurn if that exceeds the allowance; None is no limit."""
         self.check_header()
         if allowance is None:
-            self.read(None)
+            self._check_batch()
+            if self._codec:
+                self._walk_over(inflate(self._body(), self._codec, self._max_decompressed_bytes, is_sent=True))
             self.check_records(EVERYTHING)
             return self.settle()
         weight = COMPRESSED_ANEW if self._codec != self._target else 1
         turn_bytes = allowance.turn_bytes // weight - APPEND_BYTES
         if self._size > turn_bytes:
             raise TooMuchForOneTurn
-        self.read(allowance, turn_bytes)
+        self._check_batch()
+        if self._codec:
+            self._walk_over(allowance.inflate(self._body(), self._codec, self._max_decompressed_bytes, turn_bytes))
         if not self.check_records(TURN_RECORDS):
             raise TooMuchForOneTurn
         allowance.turn_bytes -= (len(self._plain) + APPEND_BYTES) * weight
@@ -188,45 +205,81 @@ class BatchValidation:
             raise InvalidRecord(f"the base offset of a batch from a client must be 0, not {header.base_offset}")
         check_size(self._size, self._max_batch_bytes)
 
-    def read(
-        self, allowance: AppendAllowance | None, turn_bytes: int = EVERYTHING, scratch: Scratch | None = None
-    ) -> None:
-        """Checks the rest of (B) and (C), and decompresses the records into `scratch`, which must keep them until
-        `settle`. Raises TooMuchForOneTurn if they exceed `turn_bytes`.
+    def read(self, allowance: AppendAllowance, part_bytes: int = PART_BYTES) -> None:
+        """Checks the rest of (B) and (C), and inflates the first part of the records."""
+        self._check_batch()
+        if not self._codec:
+            return
+        pieces = allowance.inflated_pieces(self._body(), self._codec, self._max_decompressed_bytes)
+        self._part_bytes = part_bytes
+        self._parts = joined_pieces(pieces, part_bytes)
+        part, is_last = next(self._parts)
+        if is_last:
+            self._walk_over(part)
+            return
+        self._is_whole = False
+        self.has_more = True
+        self._inflated_bytes = len(part)
+        self._walk = RecordWalk(part, 0, len(part), self._header.record_count, is_open=True)
+
+    def read_on(self) -> None:
+        """Inflates the next part of the records. After an invalid record, it inflates and drops the rest, since an
+        invalid stream is refused as such.
         """
-        header = self._header
-        _check_bytes(self._records, header, self._size)
-        if self._origin is AppendOrigin.CLIENT:
-            _check_header(header)
-        if self._codec:
-            body = memoryview(self._records)[BATCH_OVERHEAD : self._size]
-            if allowance is None:
-                self._plain = inflate(body, self._codec, self._max_decompressed_bytes, is_sent=True)
-            else:
-                limit = self._max_decompressed_bytes
-                self._plain = allowance.inflate(body, self._codec, limit, turn_bytes, scratch)
-            self._start, self._end = 0, len(self._plain) if scratch is None else scratch.filled
-        self._walk = RecordWalk(self._plain, self._start, self._end, header.record_count)
+        if self._walk.has_failed:
+            for _ in self._parts:
+                pass
+            self.has_more = False
+            return
+        part, is_last = next(self._parts)
+        self.has_more = not is_last
+        if self._search is not None:
+            self._search.feed(part, is_last)
+        else:
+            self._inflated_bytes += len(part)
+            self._walk.feed(part, is_last)
 
     def check_records(self, items: int) -> bool:
-        """Checks (D), and renumbers records that are recompressed, up to `items` records and headers at a time, fewer
-        in the slower phases. Returns whether all are done.
+        """Checks (D) as far as the records are read, and renumbers records that are recompressed, up to `items` records
+        and headers at a time, fewer in the slower phases. Returns whether that is done.
         """
-        assert self._walk is not None
-        if not self._walk.take(items):
-            return False
         if not self._is_judged:
+            if not self._walk.take(items):
+                return False
+            if self.has_more:
+                return True
             self._is_judged = True
-            self._judge(self._walk)
+            if self._judge(self._walk):
+                return True
         if self._search is not None:
             if not self._search.take(items // 2):
                 return False
+            if self.has_more and not self._search.has_ended:
+                return True
+            self.has_more = False
             if self._search.found:
                 raise self._rules.complaint(self._header, self._search.found)
         return self._renumbering is None or self._renumbering.take(items // 4)
 
-    def _judge(self, walk: RecordWalk) -> None:
-        """Evaluates the finished walk over all records."""
+    def _check_batch(self) -> None:
+        """Checks the rest of (B) and (C)."""
+        _check_bytes(self._records, self._header, self._size)
+        if self._origin is AppendOrigin.CLIENT:
+            _check_header(self._header)
+
+    def _body(self) -> memoryview:
+        return memoryview(self._records)[BATCH_OVERHEAD : self._size]
+
+    def _walk_over(self, plain: bytes) -> None:
+        """Continues with all inflated records."""
+        self._plain, self._start, self._end = plain, 0, len(plain)
+        self._walk = RecordWalk(plain, 0, len(plain), self._header.record_count)
+
+    def _read_again(self) -> Iterator[bytes]:
+        return inflated_pieces(self._body(), self._codec)
+
+    def _judge(self, walk: RecordWalk) -> bool:
+        """Evaluates the finished walk over all records. Returns whether these must be inflated once more."""
         header = self._header
         if walk.outcome != WHOLE:
             raise _malformed(walk.outcome, walk.index)
@@ -234,25 +287,38 @@ class BatchValidation:
             raise InvalidRecord("the offset deltas of a compressed batch must count up from 0")
         earliest, latest = header.base_timestamp + int(walk.least), header.base_timestamp + int(walk.most)
         if self._rules.may_be_broken(header, earliest, latest, walk.without_key):
-            self._search = self._rules.search(self._plain, self._start, header)
             latest = self._rules.latest(header, latest)
+            if self._is_whole:
+                self._search = self._rules.search(self._plain, self._start, header, is_open=False)
+            else:
+                self._search = self._rules.search(b"", 0, header, is_open=True)
+                self._parts = joined_pieces(self._read_again(), self._part_bytes)
+                self.has_more = True
         self._latest = latest
         if walk.out_of_sequence and self._codec != self._target:
             self._renumbering = Renumbering(self._plain, self._start, header.record_count)
+        return self.has_more
 
     def settle(self) -> ValidatedBatch:
-        """Makes the changes of (E), except offset and leader epoch. The result shares no memory with `scratch`."""
+        """Makes the changes of (E), except offset and leader epoch."""
         rules = self._rules
         max_timestamp = rules.now_ms if rules.timestamp_type else max(self._latest, NO_TIMESTAMP)
         if self._codec == self._target:
             return keep_records(self._records, self._header, rules.timestamp_type, max_timestamp)
-        renumbering = self._renumbering
-        body = memoryview(self._plain)[self._start : self._end] if renumbering is None else renumbering.result()
-        batch = compress_anew(
-            body, self._header, rules.timestamp_type, max_timestamp, self._target, self._compression_level
-        )
-        check_size(batch.size_in_bytes, self._max_batch_bytes)
-        return batch
+        return replace_records(self._recompressed(), self._header, rules.timestamp_type, max_timestamp, self._target)
+
+    def _recompressed(self) -> bytes:
+        """Returns the records in the topic's codec. Raises MESSAGE_TOO_LARGE."""
+        target, level, most_bytes = self._target, self._compression_level, self._max_batch_bytes - BATCH_OVERHEAD
+        if not self._is_whole:
+            body, size = compress_pieces(target, self._read_again(), self._inflated_bytes, level, most_bytes)
+        else:
+            renumbering = self._renumbering
+            plain = memoryview(self._plain)[self._start : self._end] if renumbering is None else renumbering.result()
+            body = compress(target, plain, level)
+            size = len(body)
+        check_size(BATCH_OVERHEAD + size, self._max_batch_bytes)
+        return body
 
 
 def _target_codec(target_compression: str | int, header: BatchHeader) -> int:

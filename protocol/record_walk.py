@@ -1,5 +1,10 @@
-"""The walk over a batch's records: the one loop that runs for every record a client sends. It can run in pieces: ten
-million records of a few bytes each, or one record with as many headers, must not delay everything else.
+"""The walk over a batch's records: the one loop that runs for every record a client sends.
+
+(A) It can run in turns: ten million records of a few bytes each, or one record with as many headers, must not delay
+    everything else.
+(B) The records can arrive in pieces, cut anywhere, and only the last piece is held. Its verdict is that over the whole.
+    The loop passes the records that lie within a piece. The record in which a piece ends is passed field by field: a
+    key, a value or a header may continue through many pieces, and the walk keeps none of their bytes.
 
 A record (KIP-98, Kafka's DefaultRecord) is::
 
@@ -49,35 +54,82 @@ _MANY_HEADERS: Final = 0x10
 """From this varint (eight headers) on, headers count as items; fewer are passed with their record."""
 _BIT_62: Final = 1 << 62
 
+_LONGEST_VARINT: Final = 5
+_LONGEST_FIELD: Final = 11
+"""The attributes and the longest timestamp delta. A key counts without its bytes."""
+_BEGINNING: Final = 26
+"""The largest total size of a record's length, attributes, deltas and key length."""
 
-class RecordWalk:
-    """A walk over exactly `count` records in `data[start:end]`, and the statistics that a leader needs of them.
+# What of a record that takes more than one turn or piece comes next.
+_LENGTH: Final = 0
+_TIMESTAMP: Final = 1
+_OFFSET: Final = 2
+_KEY: Final = 3
+_VALUE: Final = 4
+_HEADER_COUNT: Final = 5
+_HEADER_KEY: Final = 6
+_HEADER_VALUE: Final = 7
+_END: Final = 8
 
-    `take` continues the walk in pieces of any size. `outcome` is WHOLE, or one of the numbers above for the record
-    `index`, at which the walk ended. `least` and `most` are the extreme timestamp deltas (0 without records),
-    `without_key` counts the records without a key, `out_of_sequence` those whose offset delta is not their index.
-    Positions beyond the data count as its end.
+
+class RecordPassage:
+    """A pass over `count` records in `data[start:end]`, or, if `is_open`, in that and further pieces."""
+
+    def __init__(self, data: bytes, start: int, end: int, count: int, is_open: bool) -> None:
+        self._data = data
+        self._position: i64 = start
+        self._end: i64 = min(end, len(data))
+        self._is_open = is_open
+        self._count: i64 = count
+        self.index: i64 = 0
+
+    def feed(self, piece: bytes, is_last: bool) -> None:
+        """Continues with the next piece of the records, after `take` has returned True for the one before."""
+        begin: i64 = self._position
+        if begin < self._end:
+            self._data = b"".join((self._data[begin : self._end], piece))
+        else:
+            begin = self._end
+            self._data = piece
+        self._end = len(self._data)
+        self._is_open = not is_last
+        self._move(begin)
+
+    def _move(self, distance: i64) -> None:
+        self._position -= distance
+
+
+class RecordWalk(RecordPassage):
+    """A walk over exactly `count` records, and the statistics that a leader needs of them.
+
+    `outcome` is WHOLE, or one of the numbers above for the record `index`, at which the walk ended. `least` and `most`
+    are the extreme timestamp deltas (0 without records), `without_key` counts the records without a key,
+    `out_of_sequence` those whose offset delta is not their index. Positions beyond the data count as its end.
     """
 
-    def __init__(self, data: bytes, start: int, end: int, count: int) -> None:
+    def __init__(self, data: bytes, start: int, end: int, count: int, is_open: bool = False) -> None:
+        super().__init__(data, start, end, count, is_open)
         self.outcome: i64 = WHOLE
-        self.index: i64 = 0
         self.least: i64 = 0
         self.most: i64 = 0
         self.without_key: i64 = 0
         self.out_of_sequence: i64 = 0
-        self._data = data
-        self._position: i64 = start
-        self._end: i64 = min(end, len(data))
-        self._count: i64 = count
+        self._needs_piece = False
+        self._field: i64 = _LENGTH
         self._record_end: i64 = start
+        self._record_outcome: i64 = WHOLE
         self._headers_left: i64 = 0
 
+    @property
+    def has_failed(self) -> bool:
+        return self.outcome != WHOLE
+
     def take(self, items: i64) -> bool:
-        """Passes up to `items` records and headers; returns whether the walk has ended."""
-        while items > 0 and self.outcome == WHOLE and self.index < self._count:
-            items = self._pass_headers(items) if self._headers_left > 0 else self._pass_records(items)
-        if self.outcome != WHOLE:
+        """Passes up to `items` records and headers; returns whether the walk has ended, or needs the next piece."""
+        self._needs_piece = False
+        while items > 0 and self.outcome == WHOLE and self.index < self._count and not self._needs_piece:
+            items = self._pass_records(items) if self._field == _LENGTH else self._pass_fields(items)
+        if self.outcome != WHOLE or self._needs_piece:
             return True
         if self.index < self._count:
             return False
@@ -85,10 +137,17 @@ class RecordWalk:
             self.outcome = BYTES_LEFT_IN_BATCH
         return True
 
+    def _move(self, distance: i64) -> None:
+        self._position -= distance
+        self._record_end -= distance
+
     def _pass_records(self, items: i64) -> i64:  # noqa: C901
-        """Passes up to `items` records, stops at one with many headers, and returns the rest of `items`."""
+        """Passes up to `items` records, stops at one that has many headers or in which the piece ends, and returns the
+        rest of `items`.
+        """
         data = self._data
         end: i64 = self._end
+        border: i64 = end - _LONGEST_VARINT if self._is_open else end - 2
         position: i64 = self._position
         record_end: i64 = position
         index: i64 = self.index
@@ -103,8 +162,12 @@ class RecordWalk:
         delta: i64
         items -= stop - index
         while index < stop:
-            if position + 1 >= end:
-                outcome = TOO_FEW_RECORDS if position >= end else BAD_LENGTH
+            if position > border:
+                if self._is_open:
+                    self._needs_piece = True
+                    items += stop - index
+                else:
+                    outcome = TOO_FEW_RECORDS if position >= end else BAD_LENGTH
                 break
             raw = data[position]
             if raw < 0x80:
@@ -121,7 +184,12 @@ class RecordWalk:
                 position += long & 7
             record_end = position + (raw >> 1)
             if raw < _SMALLEST_RECORD << 1 or raw & 1 != 0 or record_end > end:
-                outcome = BAD_LENGTH
+                if self._is_open and raw >= _SMALLEST_RECORD << 1 and raw & 1 == 0:
+                    self._field = _TIMESTAMP
+                    self._record_end = record_end
+                    items += stop - index
+                else:
+                    outcome = BAD_LENGTH
                 break
 
             # The attributes are skipped: no release gives them a meaning.
@@ -238,6 +306,7 @@ class RecordWalk:
                     outcome = -position
                     break
                 if self._headers_left > 0:
+                    self._field = _HEADER_KEY
                     items += stop - index
                     break
             if position != record_end:
@@ -267,25 +336,108 @@ class RecordWalk:
         self._headers_left = count
         return position
 
-    def _pass_headers(self, items: i64) -> i64:
-        """Passes up to `items` headers, and the record with its last header; returns the rest of `items`."""
-        count: i64 = self._headers_left if self._headers_left < items else items
-        position: i64 = _walk_headers(self._data, self._position, self._record_end, count)
-        self._position = position
-        self._headers_left -= count
-        if position < 0:
-            self.outcome = -position
-        elif self._headers_left == 0:
-            if position != self._record_end:
-                self.outcome = BYTES_LEFT_IN_RECORD
+    def _pass_fields(self, items: i64) -> i64:  # noqa: C901
+        """Passes the fields of one record, and returns the rest of `items`. Every header is an item.
+
+        If the record ends beyond the batch, that is its error, whatever its fields are.
+        """
+        data = self._data
+        end: i64 = self._end
+        position: i64 = self._position
+        record_end: i64 = self._record_end
+        field: i64 = self._field
+        outcome: i64 = self._record_outcome
+        raw: i64
+        long: i64
+        while items > 0 and field != _LENGTH:
+            if record_end > end and (not self._is_open or field == _END or position + _LONGEST_FIELD > end):
+                self._needs_piece = self._is_open
+                if not self._is_open:
+                    self.outcome = BAD_LENGTH
+                break
+            if field == _END:
+                field = _LENGTH
+                if outcome == WHOLE:
+                    self.index += 1
+                self.outcome = outcome
+                break
+            if field == _TIMESTAMP:
+                long = varlong_size(data, position + 1, record_end)
+                if long < 0:
+                    outcome = BAD_VARINT
+                else:
+                    self._note_timestamp(varlong(data, position + 1, long))
+                    position += 1 + long
+                    field = _OFFSET
+            elif field == _HEADER_KEY and record_end <= end:
+                raw = self._headers_left if self._headers_left < items else items
+                position = _walk_headers(data, position, record_end, raw)
+                self._headers_left -= raw
+                items -= raw
+                if position < 0:
+                    outcome = -position
+                elif self._headers_left == 0:
+                    field = _END
+            elif position >= record_end or (field < _HEADER_COUNT and position + 1 >= record_end):
+                outcome = FIELD_BEYOND_RECORD
             else:
-                self.index += 1
-        return items - count
+                long = _narrow_varint(data, position, record_end)
+                raw = long >> 3
+                position += long & 7
+                if long == 0:
+                    outcome = BAD_VARINT
+                elif field == _OFFSET:
+                    if raw != self.index << 1:
+                        self.out_of_sequence += 1
+                    field = _KEY
+                elif field == _HEADER_COUNT:
+                    self._headers_left = raw >> 1
+                    if raw & 1 != 0 or raw >> 1 > record_end - position:
+                        outcome = BAD_HEADER_COUNT
+                    field = _HEADER_KEY if raw > 0 else _END
+                elif field == _HEADER_KEY:
+                    if raw & 1 != 0:
+                        outcome = BAD_HEADER_KEY
+                    position += raw >> 1
+                    field = _HEADER_VALUE
+                else:
+                    if raw & 1 == 0:
+                        position += raw >> 1
+                    elif raw != _NULL:
+                        outcome = BAD_NULL
+                    elif field == _KEY:
+                        self.without_key += 1
+                    if field != _HEADER_VALUE:
+                        field += 1
+                    elif position > record_end:
+                        outcome = FIELD_BEYOND_RECORD
+                    else:
+                        items -= 1
+                        self._headers_left -= 1
+                        field = _HEADER_KEY if self._headers_left > 0 else _END
+            if outcome != WHOLE:
+                field = _END
+            if field == _END:
+                if outcome == WHOLE and position != record_end:
+                    outcome = BYTES_LEFT_IN_RECORD
+                position = record_end
+        self._position = position
+        self._field = field
+        self._record_outcome = outcome
+        return items
+
+    def _note_timestamp(self, delta: i64) -> None:
+        if self.index == 0:
+            self.least = delta
+            self.most = delta
+        elif delta < self.least:
+            self.least = delta
+        elif delta > self.most:
+            self.most = delta
 
 
-class RefusedRecords:
-    """A search for the first `limit` records that break a topic's rules, among `count` records from `start` that a walk
-    has found WHOLE, in pieces of any size.
+class RefusedRecords(RecordPassage):
+    """A search for the first `limit` records that break a topic's rules, among records that a walk has found WHOLE.
 
     `found` lists them as (index, whether a key is missing, timestamp delta). A record is refused if it has no key and
     `needs_key` is set, or if its timestamp delta is neither from `least` to `most` nor `exempt`; with `least` above
@@ -293,28 +445,39 @@ class RefusedRecords:
     """
 
     def __init__(
-        self, data: bytes, start: int, count: int, needs_key: bool, least: int, most: int, exempt: int, limit: int
+        self,
+        data: bytes,
+        start: int,
+        count: int,
+        needs_key: bool,
+        least: int,
+        most: int,
+        exempt: int,
+        limit: int,
+        is_open: bool = False,
     ) -> None:
+        super().__init__(data, start, len(data), count, is_open)
         self.found: list[tuple[int, bool, int]] = []
-        self._data = data
-        self._position: i64 = start
-        self._index: i64 = 0
-        self._count: i64 = count
         self._needs_key = needs_key
         self._least: i64 = least
         self._most: i64 = most
         self._exempt: i64 = exempt
         self._limit: i64 = limit
 
+    @property
+    def has_ended(self) -> bool:
+        return self.index >= self._count or len(self.found) >= self._limit
+
     def take(self, items: i64) -> bool:
-        """Checks up to `items` records; returns whether the search has ended."""
+        """Checks up to `items` records; returns whether the search has ended, or needs the next piece."""
         data = self._data
-        end: i64 = len(data)
+        end: i64 = self._end
+        border: i64 = end - _BEGINNING if self._is_open else end
         position: i64 = self._position
-        index: i64 = self._index
+        index: i64 = self.index
         least: i64 = self._least
         most: i64 = self._most
-        while index < self._count and items > 0 and len(self.found) < self._limit:
+        while index < self._count and items > 0 and position <= border and len(self.found) < self._limit:
             items -= 1
             packed: i64 = varint(data, position, end)
             position += packed & 7
@@ -330,8 +493,8 @@ class RefusedRecords:
             position = record_end
             index += 1
         self._position = position
-        self._index = index
-        return index >= self._count or len(self.found) >= self._limit
+        self.index = index
+        return position > border or self.has_ended
 
 
 def _walk_headers(data: bytes, position: i64, record_end: i64, count: i64) -> i64:

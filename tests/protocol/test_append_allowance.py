@@ -11,6 +11,7 @@ from odradek.protocol.append_allowance import APPEND_BYTES, TURN_BYTES, TURN_REC
 from odradek.protocol.batch_header import BATCH_OVERHEAD
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.records import BatchValidation, Compression, Record, ValidatedBatch, build_batch
+from tests.protocol.validated_batches import check
 from tests.scenarios.hostile_batches import batch_of
 
 NOW = 1_700_000_000_000
@@ -33,8 +34,7 @@ def piece_by_piece(records: bytes, allowance: AppendAllowance) -> ValidatedBatch
     checked = validation(records)
     checked.check_header()
     checked.read(allowance)
-    while not checked.check_records(TURN_RECORDS):
-        pass
+    check(checked, TURN_RECORDS)
     return checked.settle()
 
 

@@ -12,6 +12,7 @@ from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.records import (
     AppendOrigin,
     BatchHeader,
+    BatchValidation,
     Compression,
     ControlType,
     InvalidRecord,
@@ -25,7 +26,7 @@ from odradek.protocol.records import (
     read_records,
 )
 from tests.protocol.record_vectors import record_vectors
-from tests.protocol.validated_batches import validate_for_append
+from tests.protocol.validated_batches import validate_for_append, validate_step_by_step
 
 NOW = 1_700_000_000_000
 CODECS = list(Compression)
@@ -219,15 +220,26 @@ def test_a_raft_leader_appends_only_in_its_own_epoch() -> None:
 @pytest.mark.parametrize("codec", CODECS[1:], ids=ids[1:])
 def test_a_batch_that_inflates_beyond_the_limit_is_refused_before_it_is_in_memory(codec: Compression) -> None:
     limit = 4 * 1024 * 1024
-    whole = build_batch([Record(0, NOW, None, bytes(limit - 100))], compression=codec)
-    assert validate(whole, max_decompressed_bytes=limit, max_batch_bytes=limit).header.record_count == 1
-    bomb = build_batch([Record(0, NOW, None, bytes(10 * limit))], compression=codec)
-    tracemalloc.start()
-    refusal = refusal_of(bomb, max_decompressed_bytes=limit, max_batch_bytes=limit)
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert refusal.code is ErrorCode.MESSAGE_TOO_LARGE
-    assert peak < 1.3 * limit + 1024 * 1024
+    settings = {"now_ms": NOW, "partition_leader_epoch": 0, "max_decompressed_bytes": limit, "max_batch_bytes": limit}
+    whole, bomb = (
+        build_batch([Record(0, NOW, None, bytes(size))], compression=codec) for size in (limit - 100, 10 * limit)
+    )
+
+    def at_once(batch: bytes) -> ValidatedBatch:
+        return BatchValidation(batch, **settings).at_once()  # type: ignore[arg-type]
+
+    def step_by_step(batch: bytes) -> ValidatedBatch:
+        return validate_step_by_step(batch, 1000, settings, 512 * 1024)
+
+    for validate_it, most in ((at_once, 1.3 * limit + 1024 * 1024), (step_by_step, 2 * 1024 * 1024)):
+        assert validate_it(whole).header.record_count == 1
+        tracemalloc.start()
+        with pytest.raises(ProtocolError) as refusal:
+            validate_it(bomb)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert refusal.value.code is ErrorCode.MESSAGE_TOO_LARGE
+        assert peak < most
 
 
 @pytest.mark.parametrize("codec", CODECS, ids=ids)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import random
+import tracemalloc
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
@@ -16,6 +20,7 @@ from tests.soak import rounds
 STRICTER = {record_walk.BAD_NULL, record_walk.BAD_VARINT}
 """Where the walk refuses what the reader takes, as records in a log may come from Kafka."""
 ROUNDS = rounds(3_000, in_soak=40_000)
+IN_PIECES = rounds(80, in_soak=4_000)
 EDGES = [0, 1, -1, 63, 64, -64, -65, 8191, 8192, -8193, 1 << 20, 1 << 27, 1 << 28, -(1 << 28) - 1, 1 << 34, 1 << 62]
 
 
@@ -45,6 +50,45 @@ def refused_of(module: ModuleType, data: bytes, count: int, items: int) -> list[
     while not search.take(items):
         pass
     return search.found  # type: ignore[no-any-return]
+
+
+def in_pieces(module: ModuleType, data: bytes, cuts: Iterable[int], count: int, items: int) -> tuple[int, ...]:
+    """The result of a walk over the data cut at these positions, and then an empty last piece. Of a walk that fails,
+    the statistics are left out: they depend on how far it has read.
+    """
+    walk = module.RecordWalk(b"", 0, 0, count, True)
+    for piece, is_last in cut(data, cuts):
+        walk.feed(piece, is_last)
+        while not walk.take(items):
+            pass
+        if walk.has_failed:
+            return walk.outcome, walk.index
+    return walk.outcome, walk.index, walk.least, walk.most, walk.without_key, walk.out_of_sequence
+
+
+def refused_in_pieces(module: ModuleType, data: bytes, cuts: Iterable[int], count: int) -> list[tuple[int, bool, int]]:
+    """`refused_of` over the data cut at these positions."""
+    search = module.RefusedRecords(b"", 0, count, True, -5, 100, 1 << 40, 2, True)
+    for piece, is_last in cut(data, cuts):
+        search.feed(piece, is_last)
+        while not search.take(2):
+            pass
+        if search.has_ended:
+            break
+    return search.found  # type: ignore[no-any-return]
+
+
+def cut(data: bytes, cuts: Iterable[int]) -> list[tuple[bytes, bool]]:
+    edges = [0, *cuts, len(data)]
+    return [*((data[start:end], False) for start, end in itertools.pairwise(edges)), (b"", True)]
+
+
+def some_cuts(chance: random.Random, size: int) -> Iterator[Iterable[int]]:
+    """Each position alone, all at once, and a few at random."""
+    yield from ([position] for position in range(size + 1))
+    yield range(1, size)
+    for _ in range(10):
+        yield sorted(chance.choices(range(size + 1), k=chance.randrange(2, 9)))
 
 
 def random_record(chance: random.Random, offset: int) -> bytes:
@@ -110,6 +154,57 @@ def test_the_walk_accepts_and_refuses_the_same_bytes_as_the_reader(source: Modul
             ][:2]
         )
     assert taken > ROUNDS / 10
+
+
+@pytest.mark.soak("4,000 damaged batches, cut at every position", minutes=0.5)
+def test_a_walk_in_pieces_has_the_result_of_a_walk_over_the_whole(source: ModuleType) -> None:
+    """Wherever the records are cut, and however many turns a piece takes."""
+    chance = random.Random(30)
+    outcomes: Counter[int] = Counter()
+    for _ in range(IN_PIECES):
+        count = chance.randrange(1, 5)
+        records = [random_record(chance, index) for index in range(count)]
+        if chance.random() < 0.5:
+            records[-1] = record_with_headers(chance, count - 1)
+        data = damaged(chance, b"".join(records))
+        counted = max(0, count + chance.choice([0, 0, 0, 0, 1, -1]))
+        found = walked(record_walk, data, len(data), counted)
+        outcomes[found[0]] += 1
+        is_whole = found[0] == record_walk.WHOLE
+        refused = refused_of(record_walk, data, counted, 9) if is_whole else []
+        for cuts in some_cuts(chance, len(data)):
+            expected = found if is_whole else found[:2]
+            assert in_pieces(record_walk, data, cuts, counted, chance.choice([1, 1 << 40])) == expected, data.hex()
+            assert in_pieces(source, data, cuts, counted, chance.choice([1, 1 << 40])) == expected, data.hex()
+            if is_whole:
+                assert refused_in_pieces(record_walk, data, cuts, counted) == refused
+                assert refused_in_pieces(source, data, cuts, counted) == refused
+    assert outcomes[record_walk.WHOLE] > IN_PIECES / 10
+    assert len(outcomes) > record_walk.BAD_NULL / 2
+
+
+def record_with_headers(chance: random.Random, offset: int) -> bytes:
+    headers = [("h" * chance.randrange(4), chance.choice([None, b"", b"v"])) for _ in range(chance.randrange(12))]
+    delta = chance.choice([0, (1 << 63) - 1, -(1 << 63)])
+    return record_bytes(Record(key=b"k" * chance.randrange(90), headers=headers), offset, delta)
+
+
+def test_a_walk_in_pieces_keeps_no_bytes_of_a_long_key_or_value() -> None:
+    """A record of 128 MB would be in memory, and copied with every piece."""
+    piece = 1 << 14
+    long = b"x" * (40 * piece)
+    data = record_bytes(Record(key=long, value=long, headers=[("h" * 40 * piece, long)]), 0, 0)
+    walk = record_walk.RecordWalk(b"", 0, 0, 1, True)
+    tracemalloc.start()
+    try:
+        for start in range(0, len(data), piece):
+            walk.feed(data[start : start + piece], start + piece >= len(data))
+            assert walk.take(1 << 40)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (walk.outcome, walk.index) == (record_walk.WHOLE, 1)
+    assert peak < 4 * piece
 
 
 def record_of(

@@ -13,6 +13,7 @@ import lz4.frame
 import pytest
 import zstandard
 
+from odradek.protocol.codecs import CHUNK
 from odradek.protocol.compression import decompress, decompressed_pieces
 from odradek.protocol.compression_errors import CompressionFailed, TooLarge
 from odradek.protocol.record import record_bytes
@@ -141,6 +142,15 @@ def test_a_stream_that_some_clients_do_not_read_is_refused_but_read_in_a_log(
         read(stream, is_sent=True)
     assert read(stream, is_sent=False) == PLAIN
     assert b"".join(decompressed_pieces(stream[0], memoryview(stream[1]))) == PLAIN
+
+
+def test_a_second_gzip_member_behind_a_long_one_is_found() -> None:
+    """At the end of a member that takes several steps, zlib has its unused input under two names."""
+    long = bytes(3 * CHUNK)
+    stream = memoryview(gzip_member(long) + gzip_member(PLAIN))
+    assert decompress(Compression.GZIP, stream, 1 << 20) == long + PLAIN
+    with pytest.raises(CompressionFailed, match="a second member"):
+        decompress(Compression.GZIP, stream, 1 << 20, is_sent=True)
 
 
 def test_a_log_that_holds_such_a_batch_is_read_and_cleaned() -> None:

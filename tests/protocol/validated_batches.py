@@ -1,40 +1,82 @@
-"""A leader's validation as one call, done twice: at once, and piece by piece as for a large batch."""
+"""A leader's validation as one call, done three times: at once, and step by step as for a large batch, with the
+inflated records as a whole and in parts of a few bytes.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
+from unittest.mock import patch
 
+from odradek.protocol import codecs
 from odradek.protocol.append_allowance import AppendAllowance
-from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.batch_contents import inflated_pieces
+from odradek.protocol.batch_header import BATCH_OVERHEAD, COMPRESSION_MASK, read_batch_header
+from odradek.protocol.errors import ProtocolError
 from odradek.protocol.records import BatchValidation, ValidatedBatch
+
+LEAST_PART_BYTES = 5
+MOST_PARTS = 2000
 
 
 def validate_for_append(
     records: bytes, *, offset: int, partition_leader_epoch: int, items: int = 4, **settings: Any
 ) -> ValidatedBatch:
-    """Returns the placed batch. Raises ProtocolError. Both results must be equal; `items` is the size of a piece."""
+    """Returns the placed batch. Raises ProtocolError. All results must be equal; `items` is the work of a turn."""
     settings["partition_leader_epoch"] = partition_leader_epoch
-    in_pieces: ValidatedBatch | None = None
-    refusal: tuple[ErrorCode, str | None] | None = None
-    try:
-        in_pieces = _in_pieces(records, items, settings).place(offset, partition_leader_epoch)
-    except ProtocolError as error:
-        refusal = error.code, error.error_message
-    try:
-        batch = BatchValidation(records, **settings).at_once().place(offset, partition_leader_epoch)
-    except ProtocolError as error:
-        if refusal != (error.code, error.error_message):
-            raise AssertionError(f"piece by piece it is refused with {refusal}") from error
-        raise
-    assert in_pieces is not None
-    assert batch.to_bytes() == in_pieces.to_bytes()
-    return batch
+    whole = _result(partial(validate_step_by_step, records, items, settings), offset, partition_leader_epoch)
+    part_bytes = _part_bytes(records)
+    with patch.multiple(codecs, CHUNK=part_bytes, _SNAPPY_FEED=part_bytes):
+        in_parts = _result(
+            partial(validate_step_by_step, records, items, settings, part_bytes), offset, partition_leader_epoch
+        )
+    at_once = _result(lambda: BatchValidation(records, **settings).at_once(), offset, partition_leader_epoch)
+    assert _essence(whole) == _essence(in_parts) == _essence(at_once)
+    if isinstance(at_once, ProtocolError):
+        raise at_once
+    return at_once
 
 
-def _in_pieces(records: bytes, items: int, settings: dict[str, Any]) -> ValidatedBatch:
+def _part_bytes(records: bytes) -> int:
+    """A few bytes, more for a batch that inflates to megabytes."""
+    try:
+        header = read_batch_header(records)
+        pieces = inflated_pieces(memoryview(records)[BATCH_OVERHEAD:], header.attributes & COMPRESSION_MASK)
+        return max(LEAST_PART_BYTES, sum(map(len, pieces)) // MOST_PARTS)
+    except ProtocolError:
+        return LEAST_PART_BYTES
+
+
+def _result(validate: Callable[[], ValidatedBatch], offset: int, epoch: int) -> ValidatedBatch | ProtocolError:
+    try:
+        batch = validate()
+    except ProtocolError as error:
+        return error
+    return batch.place(offset, epoch)
+
+
+def _essence(result: ValidatedBatch | ProtocolError) -> object:
+    if isinstance(result, ProtocolError):
+        return result.code, result.error_message, getattr(result, "record_errors", None)
+    return result.to_bytes(), result.max_timestamp, result.offset_of_max_timestamp
+
+
+def validate_step_by_step(
+    records: bytes, items: int, settings: dict[str, Any], part_bytes: int = 1 << 30
+) -> ValidatedBatch:
     validation = BatchValidation(records, **settings)
     validation.check_header()
-    validation.read(AppendAllowance(1 << 40))
+    validation.read(AppendAllowance(1 << 40), part_bytes)
+    check(validation, items)
+    return validation.settle()
+
+
+def check(validation: BatchValidation, items: int) -> None:
+    """Checks the records after `read`."""
     while not validation.check_records(items):
         pass
-    return validation.settle()
+    while validation.has_more:
+        validation.read_on()
+        while not validation.check_records(items):
+            pass

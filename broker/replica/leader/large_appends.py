@@ -1,9 +1,8 @@
 """Batches that take longer than one turn of the event loop: validated in pieces, appended in one step.
 
-(A) A thread verifies a batch's checksum, decompresses it and recompresses it, and releases the GIL meanwhile. The
-    records are validated on the loop, a limited number per turn.
-(B) One batch at a time, across all requests: the decompressed size of one batch bounds their memory. The next batch
-    reuses the buffer; it is freed when none has arrived for a while.
+(A) A thread verifies a batch's checksum, decompresses it part by part and recompresses it, and releases the GIL
+    meanwhile. The records of each part are validated on the loop, a limited number per turn, and dropped.
+(B) One batch at a time, across all requests: the parts and the codec's window of one batch bound their memory.
 (C) Validation changes nothing. After it, the batch is appended within one turn, like any other: only then are checked
     whether this broker leads the partition, whether the batch belongs to an open transaction and whether its sequence
     is the next one. If the topic was recreated or its settings have changed, validation starts over.
@@ -25,8 +24,7 @@ from odradek.broker.replica.leader.append_result import PartitionAppendResult
 from odradek.broker.replica.leader.appends import Appends
 from odradek.broker.replica.leader.running_produce import Outcome, RunningProduce
 from odradek.broker.replica.partition.hosted_partitions import HostedPartitions
-from odradek.protocol.append_allowance import EVERYTHING, TURN_RECORDS, AppendAllowance, TooMuchForOneTurn
-from odradek.protocol.compression import Scratch
+from odradek.protocol.append_allowance import TURN_RECORDS, AppendAllowance, TooMuchForOneTurn
 from odradek.protocol.errors import ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
 
@@ -37,8 +35,6 @@ if TYPE_CHECKING:
     from odradek.storage.log.log import Log
     from odradek.storage.log_config import LogConfig
 
-SCRATCH_KEPT_S = 10
-
 
 class LargeAppends:
     def __init__(self, appends: Appends, partitions: HostedPartitions, background: ThreadsAndTurns) -> None:
@@ -47,8 +43,6 @@ class LargeAppends:
         self._background = background
         self._one_batch = asyncio.Lock()
         self._one_write = asyncio.Lock()
-        self._scratch = Scratch()
-        self._giving_back: asyncio.TimerHandle | None = None
 
     async def finish(self, request: RunningProduce) -> Outcome:
         """Appends one batch after the other, frees their bytes, and ends the request."""
@@ -116,16 +110,13 @@ class LargeAppends:
     async def _checked(self, validation: BatchValidation, allowance: AppendAllowance) -> ValidatedBatch:
         background = self._background
         validation.check_header()
-        await background.run_in_thread(validation.read, allowance, EVERYTHING, self._lent_scratch())
+        await background.run_in_thread(validation.read, allowance)
         await background.turns.take(_check_records(validation))
+        while validation.has_more:
+            await background.run_in_thread(validation.read_on)
+            await background.turns.take(_check_records(validation))
         batch: ValidatedBatch = await background.run_in_thread(validation.settle)
         return batch
-
-    def _lent_scratch(self) -> Scratch:
-        if self._giving_back is not None:
-            self._giving_back.cancel()
-        self._giving_back = asyncio.get_running_loop().call_later(SCRATCH_KEPT_S, self._scratch.clear)
-        return self._scratch
 
     def _write_ahead(self, partition: Partition, batch: ValidatedBatch) -> Steps[None]:
         for _ in partition.log.write_ahead(batch):

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from odradek.broker.background.turns import Turns
-from odradek.broker.replica.leader import large_appends
 from odradek.broker.replica.leader.append_result import PartitionAppendResult
 from odradek.broker.replica.leader.large_appends import LargeAppends
 from odradek.broker.replica.leader.running_produce import Producing, RunningProduce
@@ -22,7 +21,6 @@ from odradek.protocol.records import Compression, iter_batches, read_records
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.log_config import LogConfig
 from tests.broker.replica.harness import T0, ReplicaHarness, context_of, later
-from tests.patience import until
 from tests.storage.small_logs import bytes_of
 
 T1 = TopicPartition("t", 1)
@@ -273,7 +271,7 @@ async def test_a_damaged_batch_is_refused_and_the_next_one_is_appended(large: La
 
 
 @pytest.mark.parametrize("stored", ["producer", "gzip"])
-async def test_batches_inflated_into_the_same_memory_are_distinguished(large: LargeAppendsHarness, stored: str) -> None:
+async def test_consecutive_large_batches_are_distinguished(large: LargeAppendsHarness, stored: str) -> None:
     partition = large.replica.lead()
     settings = {"max.message.bytes": str(1 << 30), "compression.type": stored}
     large.replica.manager.update_log_config("t", LogConfig(settings))
@@ -284,17 +282,6 @@ async def test_batches_inflated_into_the_same_memory_are_distinguished(large: La
     data = bytes_of(partition.log.reader.read(0, 1 << 30))
     values = [read_records(data, position, header)[0].value for position, header in iter_batches(data)]
     assert values == [b"v" * size for size in sizes]
-
-
-async def test_the_memory_of_large_batches_is_freed_when_none_is_left(
-    large: LargeAppendsHarness, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(large_appends, "SCRATCH_KEPT_S", 0.1)
-    large.replica.lead(max_message_bytes=1 << 30)
-    await large.result(large.produce({T0: large.replica.batch(1, LARGE, compression=Compression.ZSTD)}))
-    scratch = large.large_appends._scratch
-    assert scratch.size_in_bytes >= LARGE
-    await until(lambda: not scratch.size_in_bytes)
 
 
 async def test_many_refused_batches_take_several_turns(large: LargeAppendsHarness) -> None:
