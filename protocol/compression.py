@@ -21,7 +21,7 @@ The libraries (codecs.py) are imported with the first compressed batch, since ma
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from io import BytesIO
 from typing import TYPE_CHECKING
 
@@ -42,7 +42,11 @@ def decompress(codec: int, data: memoryview, limit: int, *, is_sent: bool = Fals
     """
     from odradek.protocol import codecs
 
-    return _collect(_limited(codecs.DECOMPRESSORS_OF_SENT if is_sent else codecs.DECOMPRESSORS, codec, data, limit))
+    chunks_of = _decompressor(codecs.DECOMPRESSORS_OF_SENT if is_sent else codecs.DECOMPRESSORS, codec)
+    try:
+        return _collect(chunks_of(data, limit), limit)
+    except codecs.LIBRARY_ERRORS as error:
+        raise _failed(codec, error) from error
 
 
 def decompressed_pieces(
@@ -55,8 +59,18 @@ def decompressed_pieces(
     """
     from odradek.protocol import codecs
 
-    table = codecs.DECOMPRESSORS_OF_SENT_IN_PIECES if is_sent else codecs.DECOMPRESSORS_IN_PIECES
-    yield from _limited(table, codec, data, limit)
+    chunks_of = _decompressor(
+        codecs.DECOMPRESSORS_OF_SENT_IN_PIECES if is_sent else codecs.DECOMPRESSORS_IN_PIECES, codec
+    )
+    total = 0
+    try:
+        for chunk in chunks_of(data, limit):
+            total += len(chunk)
+            if total > limit:
+                raise too_large(limit)
+            yield chunk
+    except codecs.LIBRARY_ERRORS as error:
+        raise _failed(codec, error) from error
 
 
 def compress(codec: int, data: bytes | memoryview, level: int | None = None) -> bytes:
@@ -85,31 +99,30 @@ def compress_pieces(
     return stream.getvalue(), total
 
 
-def _limited(table: Decompressors, codec: int, data: memoryview, limit: int) -> Iterator[bytes]:
-    from odradek.protocol import codecs
-
+def _decompressor(table: Decompressors, codec: int) -> Callable[[memoryview, int], Iterator[bytes]]:
     chunks_of = table.get(codec)
     if chunks_of is None:
         raise CompressionFailed(f"codec {codec} is unknown")
-    total = 0
-    try:
-        for chunk in chunks_of(data, limit):
-            total += len(chunk)
-            if total > limit:
-                raise too_large(limit)
-            yield chunk
-    except codecs.LIBRARY_ERRORS as error:
-        name = Compression(codec).name.lower()
-        raise CompressionFailed(f"the {name} stream cannot be decompressed: {error}") from error
+    return chunks_of
 
 
-def _collect(chunks: Iterator[bytes]) -> bytes:
+def _failed(codec: int, error: Exception) -> CompressionFailed:
+    return CompressionFailed(f"the {Compression(codec).name.lower()} stream cannot be decompressed: {error}")
+
+
+def _collect(chunks: Iterator[bytes], limit: int) -> bytes:
     """Joins the chunks. BytesIO grows in place and returns its memory, so that no byte is held twice."""
     first = next(chunks, b"")
+    total = len(first)
     whole: BytesIO | None = None
     for chunk in chunks:
+        total += len(chunk)
+        if total > limit:
+            break
         if whole is None:  # most streams have one chunk
             whole = BytesIO()
             whole.write(first)
         whole.write(chunk)
+    if total > limit:
+        raise too_large(limit)
     return first if whole is None else whole.getvalue()
