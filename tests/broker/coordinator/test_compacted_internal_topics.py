@@ -144,6 +144,6 @@ async def test_the_state_loaded_after_cleaning_equals_the_state_before_it(
             await until_settled(api)
             await cleaned(api)
             for log in logs(api):
-                assert sum(1 for segment in log.segments for _ in segment.scan(0)) < log.log_end_offset
+                assert sum(1 for segment in log.segments for _ in segment.scan(0)) < log.state.log_end_offset
             before = await known(api)
             assert "Ongoing" in before[-1]
