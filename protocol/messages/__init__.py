@@ -12,5 +12,5 @@
     brokers        replica_control.py
     in logs        group_records.py, consumer_group_records.py, share_group_records.py, transaction_records.py
 
-Callers: whoever sends, handles or prints a message.
+Callers: every package that sends, handles or prints messages.
 """
