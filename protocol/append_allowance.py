@@ -16,7 +16,6 @@ TURN_RECORDS: Final = 30_000
 """Records and headers of one batch that are checked in one turn."""
 COMPRESSED_ANEW: Final = 8
 """Weight of a batch that the leader recompresses, relative to other batches."""
-EVERYTHING: Final = 1 << 62
 
 
 class TooMuchForOneTurn(Exception):

@@ -27,11 +27,10 @@ from typing import TYPE_CHECKING
 
 from odradek.protocol.batch_header import Compression
 from odradek.protocol.compression_errors import CompressionFailed, too_large
+from odradek.protocol.primitives import NO_LIMIT
 
 if TYPE_CHECKING:
     from odradek.protocol.codecs import Decompressors
-
-NO_LIMIT = 1 << 62
 
 
 def decompress(codec: int, data: memoryview, limit: int, *, is_sent: bool = False) -> bytes:

@@ -15,6 +15,7 @@ import base64
 import codecs
 import re
 from functools import lru_cache
+from typing import Final
 from uuid import UUID, SafeUUID
 
 from odradek.protocol.errors import MalformedMessage
@@ -24,6 +25,8 @@ LONGEST_STRING = 32767
 LONGEST_REPLACED = LONGEST_STRING // 3
 MOST_TAGS = 1000
 """Limit on the tagged fields in one section. Kafka's messages have at most five."""
+NO_LIMIT: Final = 1 << 62
+"""A limit above every number of bytes or items."""
 _SURROGATE = re.compile(b"\xed[\xa0-\xbf][\x80-\xbf]?")
 _REPLACEMENT = "\ufffd".encode()
 _UUID_TEXT = re.compile("[A-Za-z0-9_-]{22}")

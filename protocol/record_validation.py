@@ -23,7 +23,6 @@ from crc32c import crc32c
 from odradek.protocol.append_allowance import (
     APPEND_BYTES,
     COMPRESSED_ANEW,
-    EVERYTHING,
     TURN_RECORDS,
     AppendAllowance,
     TooMuchForOneTurn,
@@ -49,6 +48,7 @@ from odradek.protocol.batch_header import (
 from odradek.protocol.compression import compress, compress_pieces
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.leader_assignment import Renumbering, ValidatedBatch, keep_records, replace_records
+from odradek.protocol.primitives import NO_LIMIT
 from odradek.protocol.record_rules import MAX_INT64, InvalidRecord, RecordRules, UnfitRecords
 from odradek.protocol.record_walk import (
     BAD_HEADER_COUNT,
@@ -182,7 +182,7 @@ class BatchValidation:
             self._check_batch()
             if self._codec:
                 self._walk_over(inflate(self._body(), self._codec, self._max_decompressed_bytes, is_sent=True))
-            self.check_records(EVERYTHING)
+            self.check_records(NO_LIMIT)
             return self.settle()
         weight = COMPRESSED_ANEW if self._codec != self._target else 1
         turn_bytes = allowance.turn_bytes // weight - APPEND_BYTES

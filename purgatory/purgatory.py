@@ -35,7 +35,7 @@ from odradek.timer.system_timer import SystemTimer
 DEFAULT_PURGE_INTERVAL: Final = 1000
 ENTRIES_PER_DEAD: Final = 16
 ENTRIES_PER_PARKED: Final = 2
-WITHOUT_LIMIT: Final = 1 << 62
+NO_LIMIT: Final = 1 << 62
 
 
 class WaitingOperation(NamedTuple):
@@ -146,7 +146,7 @@ class DelayedOperationPurgatory(KeyedOperations):
             return 0
         watchers.completed = 0
         watchers.start_pass()
-        self._try_pass(watchers, WITHOUT_LIMIT)
+        self._try_pass(watchers, NO_LIMIT)
         return watchers.completed
 
     def cancel_for_key(self, key: Hashable) -> list[DelayedOperation]:

@@ -46,6 +46,7 @@ from odradek.protocol.messages.replica_control import (
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
+from odradek.protocol.schema import Message
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.protocol.wire_codes import LEADER_DURING_DELETE, LeaderAndIsrType, SecurityProtocol
 
@@ -91,15 +92,22 @@ class ClusterChanges:
         (D)."""
         self._full_in: tuple[int, int] | None = None
         """The controller epoch and the broker epoch of the last LeaderAndIsr that had everything (E)."""
+        self._changes: dict[type[Message], tuple[Callable[[Any], Awaitable[Any]], Callable[..., Any]]] = {
+            LeaderAndIsrRequest: (self._leader_and_isr, LeaderAndIsrResponse),
+            StopReplicaRequest: (self._stop_replica, StopReplicaResponse),
+            UpdateMetadataRequest: (self._update_metadata, UpdateMetadataResponse),
+        }
 
-    async def send(self, request: Any) -> Any:
-        """Applies a control request and returns its response: the controller's way to its own broker."""
-        if isinstance(request, LeaderAndIsrRequest):
-            return await self.leader_and_isr(request)
-        if isinstance(request, StopReplicaRequest):
-            return await self.stop_replica(request)
-        assert isinstance(request, UpdateMetadataRequest)
-        return await self.update_metadata(request)
+    async def send(self, request: ControlRequest) -> Any:
+        """See ControlTarget. Applies a request in its turn; refuses an old one (A)."""
+        change, response = self._changes[type(request)]
+        await self._registered()
+        async with self._applying:
+            refusal = self._refusal(request)
+            if refusal is not ErrorCode.NONE:
+                return response(error_code=refusal)
+            self._metadata.controller_epoch = request.controller_epoch
+            return await change(request)
 
     def _refusal(self, request: ControlRequest) -> ErrorCode:
         """Returns why a request is refused (A), or NONE."""
@@ -128,21 +136,15 @@ class ClusterChanges:
 
     # Roles
 
-    async def leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
-        """Makes this broker leader or follower of partitions."""
-        await self._registered()
-        async with self._applying:
-            refusal = self._refusal(request)
-            if refusal is not ErrorCode.NONE:
-                return LeaderAndIsrResponse(error_code=refusal)
-            self._metadata.controller_epoch = request.controller_epoch
-            await self._configs.ensure(topic.topic_name for topic in request.topic_states)
-            roles = [role async for role in self._roles_of(request)]
-            if self._is_full(request):
-                await self._roles.stop_others(roles)
-            errors = await self._roles.change(roles)
-            topics = others_between(request.topic_states, COST)
-            return LeaderAndIsrResponse(topics=[self._topic_errors(topic, errors) async for topic in topics])
+    async def _leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+        """Makes this broker leader or follower of partitions. Responds when the roles have changed."""
+        await self._configs.ensure(topic.topic_name for topic in request.topic_states)
+        roles = [role async for role in self._roles_of(request)]
+        if self._is_full(request):
+            await self._roles.stop_others(roles)
+        errors = await self._roles.change(roles)
+        topics = others_between(request.topic_states, COST)
+        return LeaderAndIsrResponse(topics=[self._topic_errors(topic, errors) async for topic in topics])
 
     def _is_full(self, request: LeaderAndIsrRequest) -> bool:
         """Whether a request has all roles of this broker, as they are now (E)."""
@@ -189,46 +191,34 @@ class ClusterChanges:
             ],
         )
 
-    async def stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
-        """Ends this broker's role in partitions, and removes the logs of those to be deleted."""
-        await self._registered()
-        async with self._applying:
-            refusal = self._refusal(request)
-            if refusal is not ErrorCode.NONE:
-                return StopReplicaResponse(error_code=refusal)
-            self._metadata.controller_epoch = request.controller_epoch
-            errors = await self._roles.stop(list(_stops(request)))
-            return StopReplicaResponse(
-                partition_errors=[
-                    StopReplicaResponse.StopReplicaPartitionError(
-                        topic_name=key.topic, partition_index=key.partition, error_code=error
-                    )
-                    for key, error in errors.items()
-                ]
-            )
+    async def _stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
+        """Ends this broker's role in partitions. Responds when the logs of those to be deleted are removed."""
+        errors = await self._roles.stop(list(_stops(request)))
+        return StopReplicaResponse(
+            partition_errors=[
+                StopReplicaResponse.StopReplicaPartitionError(
+                    topic_name=key.topic, partition_index=key.partition, error_code=error
+                )
+                for key, error in errors.items()
+            ]
+        )
 
     # Metadata
 
-    async def update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
-        """Replaces the live brokers, and adds, changes or removes partitions (C, D)."""
-        await self._registered()
-        async with self._applying:
-            refusal = self._refusal(request)
-            if refusal is not ErrorCode.NONE:
-                return UpdateMetadataResponse(error_code=refusal)
-            metadata = self._metadata
-            metadata.controller_epoch = request.controller_epoch
-            metadata.controller_id = request.controller_id
-            metadata.put_brokers(_broker(broker) for broker in request.live_brokers)
-            self._brokers_changed()
-            await self._configs.ensure(topic.topic_name for topic in request.topic_states)
-            topics = others_between(request.topic_states, COST)
-            deleted = [topic.topic_name async for topic in topics if self._update_topic(topic)]
-            if self._compared_in != self._epochs_of(request):
-                await self._compare_with_store(request)
-            metadata.is_complete = metadata.is_complete or bool(request.topic_states)
-            await self._forget(deleted)
-            return UpdateMetadataResponse()
+    async def _update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
+        """Replaces the live brokers, and adds, changes or removes partitions (C, D). Responds when clients see it."""
+        metadata = self._metadata
+        metadata.controller_id = request.controller_id
+        metadata.put_brokers(_broker(broker) for broker in request.live_brokers)
+        self._brokers_changed()
+        await self._configs.ensure(topic.topic_name for topic in request.topic_states)
+        topics = others_between(request.topic_states, COST)
+        deleted = [topic.topic_name async for topic in topics if self._update_topic(topic)]
+        if self._compared_in != self._epochs_of(request):
+            await self._compare_with_store(request)
+        metadata.is_complete = metadata.is_complete or bool(request.topic_states)
+        await self._forget(deleted)
+        return UpdateMetadataResponse()
 
     def _update_topic(self, topic: UpdateMetadataRequest.UpdateMetadataTopicState) -> bool:
         """Returns whether the topic was deleted with this change."""

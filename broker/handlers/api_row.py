@@ -19,10 +19,9 @@ from odradek.broker.requests.request_bound import MAX_PARTITIONS_PER_REQUEST, ch
 from odradek.broker.requests.request_context import RequestContext
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.messages.registry import request_class, response_class
+from odradek.protocol.primitives import NO_LIMIT
 from odradek.protocol.schema import NEVER, Message, Versions
 from odradek.protocol.wire_codes import AclOperation
-
-ANY_SIZE = 1 << 62
 
 Handler = Callable[[Any, RequestContext], Any]
 
@@ -82,7 +81,7 @@ class ApiRow:
         self.request_class: type[Message] = request_class(key)
         self.response_class: type[Message] = response_class(key)
         counted_from = MAX_PARTITIONS_PER_REQUEST * bytes_per_partition
-        self.bound_from_bytes = ANY_SIZE if partitions_asked is None else counted_from
+        self.bound_from_bytes = NO_LIMIT if partitions_asked is None else counted_from
 
     def check_bound(self, request: Any, most: int = MAX_PARTITIONS_PER_REQUEST) -> None:
         """Raises POLICY_VIOLATION if the request names more partitions than `most`."""

@@ -411,7 +411,7 @@ def api_table() -> ApiTable:
             ApiRow(
                 ApiKey.LEADER_AND_ISR,
                 None,
-                lambda handlers: handlers.cluster_changes.leader_and_isr,
+                lambda handlers: handlers.cluster_changes.from_controller,
                 top_level(LeaderAndIsrResponse),
                 between_brokers=(5, 5),
                 authorization=AclOperation.CLUSTER_ACTION,
@@ -419,7 +419,7 @@ def api_table() -> ApiTable:
             ApiRow(
                 ApiKey.STOP_REPLICA,
                 None,
-                lambda handlers: handlers.cluster_changes.stop_replica,
+                lambda handlers: handlers.cluster_changes.from_controller,
                 top_level(StopReplicaResponse),
                 between_brokers=(3, 3),
                 authorization=AclOperation.CLUSTER_ACTION,
@@ -427,7 +427,7 @@ def api_table() -> ApiTable:
             ApiRow(
                 ApiKey.UPDATE_METADATA,
                 None,
-                lambda handlers: handlers.cluster_changes.update_metadata,
+                lambda handlers: handlers.cluster_changes.from_controller,
                 top_level(UpdateMetadataResponse),
                 between_brokers=(7, 7),
                 authorization=AclOperation.CLUSTER_ACTION,

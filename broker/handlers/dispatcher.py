@@ -46,11 +46,10 @@ from odradek.broker.requests.request_context import (
 from odradek.broker.requests.request_metrics import BrokerMetrics
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import ErrorCode, MalformedMessage, ProtocolError
+from odradek.protocol.primitives import NO_LIMIT
 from odradek.timer import Clock
 
 _KEY_AND_VERSION = struct.Struct(">hh").unpack_from
-
-ANY_SIZE = 1 << 62
 
 log = structlog.get_logger("broker.handlers")
 
@@ -279,6 +278,6 @@ class Dispatcher:
 
     def _new_route(self, row: ApiRow, api_version: int) -> Route:
         counted_version = api_version if row.serves(api_version) else 0
-        most_bytes = ANY_SIZE if row.bounds_its_answer else self._max_response_bytes
+        most_bytes = NO_LIMIT if row.bounds_its_answer else self._max_response_bytes
         metrics = self._metrics.of(int(row.key), counted_version)
         return Route(row, row.handler(self._handlers), api_version, metrics, most_bytes)

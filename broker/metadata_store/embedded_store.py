@@ -33,7 +33,6 @@ from odradek.broker.metadata_store.interface import (
     NoEntry,
     Operation,
     Outcome,
-    SessionListener,
     SessionState,
     StoreDamaged,
     StoreUnavailable,
@@ -71,7 +70,10 @@ class EmbeddedMetadataStore(MetadataStore):
     """A MetadataStore backed by two files in `directory`. The log directory's lock keeps other processes out.
 
     `run_blocking` runs writes and syncs (A); `compact_bytes` is the minimum size of a journal that is compacted (C).
+    A session's id is the number of the first transaction that it may write.
     """
+
+    is_shared = False
 
     def __init__(
         self,
@@ -81,37 +83,16 @@ class EmbeddedMetadataStore(MetadataStore):
         run_blocking: RunBlocking = run_inline,
         compact_bytes: int = DEFAULT_COMPACT_BYTES,
     ) -> None:
+        super().__init__()
         self._disk = JournalDisk(directory, files)
         self._run_blocking = run_blocking
         self._compact_bytes = compact_bytes
         self._snapshot_bytes = 0
         self._tree = MetadataTree()
-        self._session_epoch = 0
-        self._session_id = 0
         self._unwritten: list[bytes] = []
         self._refusal: str | None = "not open"
         self._writing = asyncio.Lock()
-        self._session_listeners: list[SessionListener] = []
         self._watches: WatchTable[Watch] = WatchTable()
-
-    @property
-    def is_shared(self) -> bool:
-        """See MetadataStore."""
-        return False
-
-    @property
-    def session_epoch(self) -> int:
-        """See MetadataStore."""
-        return self._session_epoch
-
-    @property
-    def session_id(self) -> int:
-        """See MetadataStore. The number of the first transaction that the session may write."""
-        return self._session_id
-
-    def add_session_listener(self, listener: SessionListener) -> None:
-        """See MetadataStore."""
-        self._session_listeners.append(listener)
 
     async def open(self) -> None:
         """Loads the files from disk. Raises StoreDamaged, or StoreUnavailable if the disk cannot be read or written."""
@@ -122,8 +103,8 @@ class EmbeddedMetadataStore(MetadataStore):
         except OSError as error:
             raise StoreUnavailable("", f"cannot open the metadata store in {self._disk.directory}: {error}") from error
         self._refusal = None
-        self._session_epoch += 1
-        self._session_id = self._tree.number + 1
+        self.session_epoch += 1
+        self.session_id = self._tree.number + 1
         left_behind = self._tree.ephemeral_paths()
         if left_behind:
             await self.multi([Delete(path) for path in left_behind])
@@ -133,7 +114,7 @@ class EmbeddedMetadataStore(MetadataStore):
             entries=len(self._tree),
             transaction=self._tree.number,
         )
-        self._notify_listeners(SessionState.CONNECTED)
+        self._notify(SessionState.CONNECTED)
 
     async def close(self) -> None:
         """Deletes the session's ephemeral entries and closes the files. May be called again, or before `open`."""
@@ -148,11 +129,11 @@ class EmbeddedMetadataStore(MetadataStore):
         async with self._writing:
             was_open = self._refusal is None
             self._refusal = "closed"
-            self._session_id = 0
+            self.session_id = 0
             self._disk.close()
         self._watches.clear()
         if was_open:
-            self._notify_listeners(SessionState.LOST)
+            self._notify(SessionState.LOST)
 
     async def connected(self) -> None:
         """See MetadataStore."""
@@ -197,7 +178,7 @@ class EmbeddedMetadataStore(MetadataStore):
         async with self._writing:
             try:
                 self._check_open()
-                staged = await in_steps(self._tree.stage_all(groups, self._session_id))
+                staged = await in_steps(self._tree.stage_all(groups, self.session_id))
                 await self._write([each for each in staged if isinstance(each, Transaction) and each.entries])
             except StoreUnavailable as error:
                 return [StoreUnavailable(error.path, error.reason) for _ in groups]
@@ -308,7 +289,3 @@ class EmbeddedMetadataStore(MetadataStore):
     def _fire(self, events: list[WatchEvent]) -> None:
         for watch, event in list(self._watches.take(events)):
             watch(event)
-
-    def _notify_listeners(self, state: SessionState) -> None:
-        for listener in list(self._session_listeners):
-            listener(state)

@@ -27,13 +27,18 @@ Paths and values are Apache Kafka's own (`znodes.py`). Source: ZooKeeper's progr
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple
+
+import structlog
 
 from odradek.broker.background.stepwise import Pace
 
 ANY_VERSION = -1
+
+log = structlog.get_logger("controller.store")
 
 
 class Create(NamedTuple):
@@ -188,45 +193,60 @@ async def listed(groups: Iterable[Iterable[Operation]], *first: Operation, cost:
     return found
 
 
-class MetadataStore(Protocol):
+class MetadataStore(ABC):
     """A session with a store. Before `open` and after `close`, all methods raise `StoreUnavailable`."""
 
-    @property
-    def session_epoch(self) -> int:
+    is_shared: ClassVar[bool]
+    """Whether other brokers may read the entries and change them. If not, there can be no other broker."""
+
+    def __init__(self) -> None:
+        self.session_epoch = 0
         """The number of sessions so far: 0 before `open`, then 1, incremented with every session (G)."""
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether other brokers may read the entries and change them. If not, there can be no other broker."""
-
-    @property
-    def session_id(self) -> int:
+        self.session_id = 0
         """The owner of this session's ephemeral entries, which no other session ever has; 0 while there is none."""
+        self._session_listeners: list[SessionListener] = []
 
     def add_session_listener(self, listener: SessionListener) -> None:
         """Registers `listener`, which is called at every change of the session's state."""
+        self._session_listeners.append(listener)
 
+    def _notify(self, state: SessionState) -> None:
+        """Calls the listeners; an error of one is logged, and the others are called all the same."""
+        for listener in list(self._session_listeners):
+            try:
+                listener(state)
+            except Exception:
+                log.exception("session listener failed", state=state.value)
+
+    @abstractmethod
     async def open(self) -> None:
         """Starts a session. Raises StoreDamaged or StoreUnavailable."""
 
+    @abstractmethod
     async def close(self) -> None:
         """Ends the session and deletes its ephemeral entries. Its watches are not called any more."""
 
+    @abstractmethod
     async def connected(self) -> None:
         """Returns when there is a session and a connection. Raises StoreUnavailable if the store is closed."""
 
+    @abstractmethod
     async def get(self, path: str, watch: Watch | None = None) -> Entry:
         """Returns the entry at `path`. Raises NoEntry, without setting the watch."""
 
+    @abstractmethod
     async def exists(self, path: str, watch: Watch | None = None) -> Entry | None:
         """Returns the entry at `path` or None; sets the watch in both cases."""
 
+    @abstractmethod
     async def entries(self, paths: Sequence[str]) -> list[Entry | None]:
         """Returns the entries at many paths, None for those that do not exist, with one round trip for all."""
 
+    @abstractmethod
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
         """Returns the names (not paths) of the children, sorted. Raises NoEntry."""
 
+    @abstractmethod
     async def pipeline(self, groups: Sequence[Iterable[Operation]]) -> list[Outcome]:
         """Applies each group as `multi` does, one after the other, without waiting for an answer in between.
 

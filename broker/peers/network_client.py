@@ -40,6 +40,7 @@ from odradek.protocol.framing import LONGEST_FRAME, BadFrame, FrameSplitter
 from odradek.protocol.headers import RequestHeader, ResponseHeader, request_header_version, response_header_version
 from odradek.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from odradek.protocol.messages.registry import codec_versions, request_class, response_class
+from odradek.protocol.primitives import NO_LIMIT
 from odradek.protocol.schema import Message, Versions
 
 DEFAULT_TIMEOUT_MS = 30_000
@@ -48,7 +49,6 @@ CLOSE_GRACE_S = 2
 """How long `close` waits for a broker that does not read."""
 SOFTWARE_NAME = "odradek"
 LONG_RESPONSE_BYTES = 64 * 1024
-ANY_MEMORY = 1 << 62
 
 
 class _InFlight(NamedTuple):
@@ -239,7 +239,7 @@ class NetworkClient(asyncio.BufferedProtocol):
         """Decodes a long response in steps."""
         reading = _reader_in_steps(api_key, api_version)
         try:
-            response, _ = await in_steps(reading(answer.frame, answer.position, ANY_MEMORY))
+            response, _ = await in_steps(reading(answer.frame, answer.position, NO_LIMIT))
         except MalformedMessage as error:
             self._fail(self._invalid(error))
             raise self._invalid(error) from error

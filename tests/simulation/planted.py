@@ -13,7 +13,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from odradek.broker.cluster.changes import ClusterChanges
+from odradek.broker.cluster.changes import ClusterChanges, ControlRequest
 from odradek.broker.controller import loading
 from odradek.broker.controller.control_requests import ControlRequests
 from odradek.broker.controller.fenced_store import FencedStore
@@ -35,9 +35,7 @@ from odradek.protocol.batch_header import BatchHeader
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.replica_control import (
     LeaderAndIsrRequest,
-    LeaderAndIsrResponse,
     StopReplicaRequest,
-    StopReplicaResponse,
 )
 from odradek.storage.log.follow import LogFollower
 from odradek.storage.log.log_state import LogState
@@ -208,23 +206,22 @@ def _read_uncommitted(replace: Replace) -> None:
 
 def _repeat_roles(replace: Replace) -> None:
     """Not after a StopReplica: it would bring back what was deleted, also in Kafka."""
-    handle, stop = ClusterChanges.leader_and_isr, ClusterChanges.stop_replica
+    handle = ClusterChanges.send
     before: dict[ClusterChanges, LeaderAndIsrRequest] = {}
 
-    async def twice(self: ClusterChanges, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+    async def twice(self: ClusterChanges, request: ControlRequest) -> Any:
+        if isinstance(request, StopReplicaRequest):
+            before.pop(self, None)
         response = await handle(self, request)
+        if not isinstance(request, LeaderAndIsrRequest):
+            return response
         earlier = before.get(self)
         if earlier is not None and earlier.controller_epoch == request.controller_epoch:
             await handle(self, earlier)
         before[self] = request
         return response
 
-    async def forget(self: ClusterChanges, request: StopReplicaRequest) -> StopReplicaResponse:
-        before.pop(self, None)
-        return await stop(self, request)
-
-    replace(ClusterChanges, "leader_and_isr", twice)
-    replace(ClusterChanges, "stop_replica", forget)
+    replace(ClusterChanges, "send", twice)
 
 
 def _roles_before_metadata(replace: Replace) -> None:

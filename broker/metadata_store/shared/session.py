@@ -31,7 +31,6 @@ from odradek.broker.metadata_store.interface import (
     MetadataStoreError,
     Operation,
     Outcome,
-    SessionListener,
     SessionState,
     StoreUnavailable,
     Watch,
@@ -59,39 +58,19 @@ log = structlog.get_logger("controller.store")
 class SharedSession(MetadataStore):
     """Made by `SharedStore.session`. `open` waits for a connection for at most `timeout_ms`."""
 
+    is_shared = True
     loop: asyncio.AbstractEventLoop
 
     def __init__(self, link: Link, timeout_ms: int) -> None:
+        super().__init__()
         self.context: Context = copy_context()
         self._link = link
         self._timeout_ms = timeout_ms
         self._connection: Connection | None = None
         self.is_open = False
         self._is_connected = False
-        self._session_epoch = 0
-        self._session_id = 0
-        self._listeners: list[SessionListener] = []
         self._unanswered: dict[asyncio.Future[Any], None] = {}
         self._waiting: list[asyncio.Future[None]] = []
-
-    @property
-    def is_shared(self) -> bool:
-        """See MetadataStore."""
-        return True
-
-    @property
-    def session_epoch(self) -> int:
-        """See MetadataStore."""
-        return self._session_epoch
-
-    @property
-    def session_id(self) -> int:
-        """See MetadataStore."""
-        return self._session_id
-
-    def add_session_listener(self, listener: SessionListener) -> None:
-        """See MetadataStore."""
-        self._listeners.append(listener)
 
     async def open(self) -> None:
         """See MetadataStore. Has no effect if the session is open."""
@@ -177,12 +156,12 @@ class SharedSession(MetadataStore):
         if not self.is_open:
             answer.set_result(StoreUnavailable("", "the metadata store is unavailable: the session is not open"))
         elif not self._is_connected or connection is None:
-            self._link.attempt(self._session_id, request)
+            self._link.attempt(self.session_id, request)
             loop.call_soon(self._answer, answer, _connection_lost())
         else:
             self._unanswered[answer] = None
             if connection.is_broken:
-                self._link.attempt(self._session_id, request)
+                self._link.attempt(self.session_id, request)
             else:
                 connection.up.send(Call(request, partial(self._answer, answer)))
         return answer
@@ -228,19 +207,19 @@ class SharedSession(MetadataStore):
         self.connect()
 
     def _attach(self, connection: Connection) -> None:
-        connection.up.send(Call(Attach(self._session_id), partial(self._attached, connection)))
+        connection.up.send(Call(Attach(self.session_id), partial(self._attached, connection)))
 
     def _attached(self, connection: Connection, session_id: int) -> None:
         if connection is not self._connection:
             return
         if session_id == 0:
-            self._session_id = 0
+            self.session_id = 0
             self._notify(SessionState.LOST)
             self._attach(connection)
             return
-        if session_id != self._session_id:
-            self._session_id = session_id
-            self._session_epoch += 1
+        if session_id != self.session_id:
+            self.session_id = session_id
+            self.session_epoch += 1
         self._is_connected = True
         self._notify(SessionState.CONNECTED)
         self._wake()
@@ -251,7 +230,7 @@ class SharedSession(MetadataStore):
         connection, self._connection = self._connection, None
         if connection is not None:
             self._link.let_go(connection)
-        had_session, self._session_id = self._session_id != 0, 0
+        had_session, self.session_id = self.session_id != 0, 0
         for answer in list(self._unanswered):
             self._answer(answer, StoreUnavailable("", f"the metadata store is unavailable: {reason}"))
         self._wake()
@@ -263,13 +242,6 @@ class SharedSession(MetadataStore):
         for waiter in waiting:
             if not waiter.done():
                 waiter.set_result(None)
-
-    def _notify(self, state: SessionState) -> None:
-        for listener in list(self._listeners):
-            try:
-                listener(state)
-            except Exception:
-                log.exception("session listener failed", state=state.value)
 
 
 def _connection_lost() -> ConnectionLost:

@@ -75,7 +75,7 @@ class Controlled:
             partition_epoch=partition_epoch,
             replicas=list(replicas),
         )
-        response = await self.changes.leader_and_isr(
+        response = await self.changes.send(
             LeaderAndIsrRequest(
                 controller_id=9,
                 controller_epoch=self.epoch,
@@ -101,7 +101,7 @@ class Controlled:
         state = StopReplicaRequest.StopReplicaPartitionState(
             partition_index=0, leader_epoch=leader_epoch, delete_partition=delete
         )
-        response = await self.changes.stop_replica(
+        response = await self.changes.send(
             StopReplicaRequest(
                 controller_id=9,
                 controller_epoch=self.epoch,
@@ -130,7 +130,7 @@ class Controlled:
             replicas=[1, OTHER],
             offline_replicas=[OTHER],
         )
-        response = await self.changes.update_metadata(
+        response = await self.changes.send(
             UpdateMetadataRequest(
                 controller_id=9,
                 controller_epoch=self.epoch,
@@ -414,7 +414,7 @@ async def test_a_full_list_of_roles_stops_the_replicas_that_it_does_not_have(con
         type=LeaderAndIsrType.FULL,
         topic_states=[],
     )
-    await controlled.changes.leader_and_isr(request)
+    await controlled.changes.send(request)
     assert controlled.partition is None
     assert controlled.broker.log_manager.get(T0) is not None
     assert await controlled.lead(1, leader_epoch=1, kind=LeaderAndIsrType.FULL) is ErrorCode.NONE
