@@ -24,7 +24,6 @@ from odradek.storage.checkpoint import CLEANER_OFFSET, RECOVERY_POINT
 from odradek.storage.cleaner.candidates import LogToClean
 from odradek.storage.cleaner.job import CleanDone, CleanedGroup, CleanJob, CleanStats, UncleanableLog
 from odradek.storage.cleaner.manager import Clean, CleanerManager
-from odradek.storage.cleaner.throttle import Throttle
 from odradek.storage.files import Files, OsFiles
 
 if TYPE_CHECKING:
@@ -37,6 +36,8 @@ if TYPE_CHECKING:
 
 SMALL_BYTES = 1 << 20
 """A log with at most this many bytes to clean is cleaned on the event loop."""
+BURST_MS = 300
+"""The I/O allowed at once after a pause, as time at the configured rate."""
 SLICE_BYTES = 32 << 10
 """Bytes read per step on the event loop: less than a millisecond of work, unless a batch is larger."""
 
@@ -48,6 +49,23 @@ class LastClean(NamedTuple):
 
     stats: CleanStats
     seconds: float
+
+
+class Throttle:
+    """Limits the I/O of all cleaners together (log.cleaner.io.max.bytes.per.second; Kafka's Throttler). Times in ms by
+    the monotonic clock.
+    """
+
+    __slots__ = ("_free_at_ms", "bytes_per_second")
+
+    def __init__(self, bytes_per_second: float) -> None:
+        self.bytes_per_second = bytes_per_second
+        self._free_at_ms = 0.0
+
+    def delay_ms(self, size: int, now_ms: int) -> float:
+        """Counts `size` bytes read or written; returns how long to wait before the next ones."""
+        self._free_at_ms = max(self._free_at_ms, now_ms - BURST_MS) + size * 1000 / self.bytes_per_second
+        return max(self._free_at_ms - now_ms, 0.0)
 
 
 class LogCleaner:

@@ -22,7 +22,7 @@ from odradek.broker.controller.active_controller import NoController
 from odradek.broker.metadata.metadata_cache import BrokerInfo, MetadataCache
 from odradek.broker.metadata_store import znodes
 from odradek.broker.metadata_store.start_up import open_store
-from odradek.broker.replica.follower.fetcher_manager import ReplicaFetchers
+from odradek.broker.replica.follower.fetcher_manager import FetcherManager
 from odradek.broker.replica.follower.fetcher_settings import FetcherSettings
 from odradek.broker.replica.replica_manager import ReplicaManager
 from odradek.broker.replica.role_changes import RoleChanges
@@ -77,9 +77,9 @@ class ClusterMember:
             brokers_changed=self._brokers_changed,
         )
 
-    def _new_fetchers(self, clock: Clock, background: Background) -> ReplicaFetchers:
+    def _new_fetchers(self, clock: Clock, background: Background) -> FetcherManager:
         manager = self._replica_manager
-        return ReplicaFetchers(
+        return FetcherManager(
             FetcherSettings.from_config(self._config)._replace(broker_id=self._metadata.broker_id),
             partitions=manager.partitions.get,
             peer=self._links.peers.peer,

@@ -1,4 +1,7 @@
-"""OffsetCommit of version 0, whose offsets are stored with the metadata; see zookeeper_offsets.py."""
+"""OffsetCommit of version 0, whose offsets are stored with the metadata; see zookeeper_offsets.py.
+
+This coroutine is not compiled, for the reason given in once_verified.py.
+"""
 
 from __future__ import annotations
 

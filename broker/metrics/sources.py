@@ -12,7 +12,7 @@ from odradek.broker.coordinator.transaction.coordinator import TransactionCoordi
 from odradek.broker.metadata.metadata_cache import MetadataCache
 from odradek.broker.network.socket_server import SocketServer
 from odradek.broker.replica.fetch.fetch_session_cache import FetchSessionCache
-from odradek.broker.replica.follower.fetcher_manager import ReplicaFetchers
+from odradek.broker.replica.follower.fetcher_manager import FetcherManager
 from odradek.broker.replica.replica_manager import ReplicaManager
 from odradek.broker.requests.endpoint import Endpoint
 from odradek.broker.requests.request_metrics import BrokerMetrics
@@ -34,7 +34,7 @@ class MetricSources(NamedTuple):
     group_coordinator: GroupCoordinator
     transaction_coordinator: TransactionCoordinator
     controller: Controller
-    fetchers: ReplicaFetchers
+    fetchers: FetcherManager
     topic_purgatory: DelayedOperationPurgatory
     election_purgatory: DelayedOperationPurgatory
     timer: SystemTimer

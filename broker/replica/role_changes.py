@@ -28,7 +28,7 @@ import structlog
 
 from odradek.broker.background.stepwise import others_between
 from odradek.broker.metadata.metadata_cache import NO_LEADER, PartitionState
-from odradek.broker.replica.follower.fetcher_manager import ReplicaFetchers
+from odradek.broker.replica.follower.fetcher_manager import FetcherManager
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.directories.log_creation import NewLog
@@ -77,7 +77,7 @@ class RoleChanges:
     def __init__(
         self,
         manager: ReplicaManager,
-        fetchers: ReplicaFetchers,
+        fetchers: FetcherManager,
         on_disk_full: Callable[[TopicPartition], object],
     ) -> None:
         self._manager = manager

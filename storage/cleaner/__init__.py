@@ -8,7 +8,6 @@
     batches.py, walk.py, transactions.py   what happens to each batch and record
     cleaned_segment.py   the segment that it writes
     swap.py              replaces the old segments
-    throttle.py          limits the I/O
 
 Callers: `broker/cleaning`.
 """

@@ -44,7 +44,7 @@ class Leader(Protocol):
         ...
 
 
-class FetchLoop:
+class FetcherLoop:
     """`until_flushed` is FlushScheduler's; `on_idle` is called when the loop ends because it has had no partitions for
     a while.
     """
@@ -61,7 +61,7 @@ class FetchLoop:
         background: Threads,
         timeout_ms: int,
         idle_ms: int,
-        on_idle: Callable[[FetchLoop], object],
+        on_idle: Callable[[FetcherLoop], object],
     ) -> None:
         self.fetcher = fetcher
         self._leader = leader

@@ -20,19 +20,19 @@ from typing import TYPE_CHECKING
 from zlib import crc32
 
 from odradek.broker.background.tasks import Threads
+from odradek.broker.replica.follower.fetcher import FetcherStats
 from odradek.broker.replica.follower.fetcher_settings import FetcherSettings
-from odradek.broker.replica.follower.fetcher_stats import FetcherStats
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.timer import Clock
 
 if TYPE_CHECKING:
-    from odradek.broker.replica.follower.fetcher_loop import FetchLoop, Leader, TruncationSteps
+    from odradek.broker.replica.follower.fetcher_loop import FetcherLoop, Leader, TruncationSteps
     from odradek.broker.replica.follower.fetcher_state import FetchFrom
     from odradek.broker.replica.partition.flush_scheduler import FlushScheduler
     from odradek.broker.replica.partition.partition import Partition
 
 
-class ReplicaFetchers:
+class FetcherManager:
     """`partitions`, `flusher`, `watermark_moved`, `on_log_failed` are the replica manager's, `truncation_steps` the log
     manager's. `peer(broker_id, purpose)` returns a connection for one purpose (Peers).
     """
@@ -60,8 +60,8 @@ class ReplicaFetchers:
         self._on_log_failed = on_log_failed
         self._clock = clock
         self._background = background
-        self._loops: dict[tuple[int, int], FetchLoop] = {}
-        self._loop_of: dict[TopicPartition, FetchLoop] = {}
+        self._loops: dict[tuple[int, int], FetcherLoop] = {}
+        self._loop_of: dict[TopicPartition, FetcherLoop] = {}
         self._failed: dict[TopicPartition, None] = {}
         self._changing = asyncio.Lock()
         self._is_stopped = False
@@ -93,7 +93,7 @@ class ReplicaFetchers:
         await self._remove(key for key, source in sources.items() if self._follows_another(key, source))
         if self._is_stopped:
             return
-        woken: dict[FetchLoop, None] = {}
+        woken: dict[FetcherLoop, None] = {}
         for key, source in sources.items():
             partition = self._partitions(key)
             if partition is not None:
@@ -132,7 +132,7 @@ class ReplicaFetchers:
         loop = self._loop_of.get(key)
         return loop is not None and loop.fetcher.followed[key].source != source
 
-    def _loop_for(self, key: TopicPartition, leader_id: int) -> FetchLoop:
+    def _loop_for(self, key: TopicPartition, leader_id: int) -> FetcherLoop:
         index = (31 * crc32(key.topic.encode("utf-8", "surrogatepass")) + key.partition) % (
             self._settings.num_replica_fetchers
         )
@@ -140,10 +140,10 @@ class ReplicaFetchers:
         if loop is None:
             # A lone broker follows nobody, and so does not import the fetchers.
             from odradek.broker.replica.follower.fetcher import Fetcher
-            from odradek.broker.replica.follower.fetcher_loop import FetchLoop
+            from odradek.broker.replica.follower.fetcher_loop import FetcherLoop
 
             name = f"fetcher-{index}"
-            loop = self._loops[leader_id, index] = FetchLoop(
+            loop = self._loops[leader_id, index] = FetcherLoop(
                 Fetcher(leader_id, self._settings, self, self.stats),
                 self._peer(leader_id, name),
                 name,
@@ -157,7 +157,7 @@ class ReplicaFetchers:
             )
         return loop
 
-    def _ended(self, idle: FetchLoop) -> None:
+    def _ended(self, idle: FetcherLoop) -> None:
         self._loops = {key: loop for key, loop in self._loops.items() if loop is not idle}
 
     # Events (B)

@@ -15,7 +15,7 @@ from odradek.broker.background.background import Background
 from odradek.broker.metadata.metadata_cache import PartitionState
 from odradek.broker.peers.network_errors import Disconnected
 from odradek.broker.replica.fetch.fetch_session import FetchTarget
-from odradek.broker.replica.follower.fetcher_manager import ReplicaFetchers
+from odradek.broker.replica.follower.fetcher_manager import FetcherManager
 from odradek.broker.replica.follower.fetcher_settings import FetcherSettings
 from odradek.broker.replica.follower.fetcher_state import FetchFrom
 from odradek.broker.replica.partition.partition import Partition
@@ -99,7 +99,7 @@ class Node(Replica):
         self.nodes = nodes
         self.connections: dict[tuple[int, str], DirectConnection] = {}
         self.failed_logs: list[Partition] = []
-        self.fetchers = ReplicaFetchers(
+        self.fetchers = FetcherManager(
             self.settings,
             partitions=self.manager.partitions.get,
             peer=self.connection,

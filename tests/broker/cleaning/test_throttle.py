@@ -1,4 +1,4 @@
-from odradek.storage.cleaner.throttle import BURST_MS, Throttle
+from odradek.broker.cleaning.log_cleaner import BURST_MS, Throttle
 
 
 def test_io_above_the_configured_rate_is_delayed() -> None:
