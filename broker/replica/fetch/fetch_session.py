@@ -43,7 +43,7 @@ from uuid import UUID
 
 from odradek.broker.replica.fetch.fetch_params import FetchIsolation, upper_bound
 from odradek.broker.replica.partition.remote_replica import Attended, RemoteReplica
-from odradek.broker.replica.partition.wakeups import Watcher
+from odradek.broker.replica.partition.watcher import Watcher
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.fetch import FetchResponse
 from odradek.protocol.schema import ZERO_UUID

@@ -7,7 +7,7 @@
     hosted_partitions.py     all partitions of the broker, by topic and number
     partition_offsets.py     offsets by time, for ListOffsets
     flush_scheduler.py       when appended records are flushed; partition_flushes.py flushes them, in a thread
-    wakeups.py               who is notified of a change
+    wakeups.py, watcher.py   who is notified of a change
     topic_stats.py           counters
 
 Callers: the other rooms of `replica`, and readers of metrics.

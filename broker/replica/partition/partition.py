@@ -42,7 +42,7 @@ from odradek.protocol.record_validation import AppendOrigin
 from odradek.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from odradek.broker.replica.partition.wakeups import Watcher
+    from odradek.broker.replica.partition.watcher import Watcher
     from odradek.storage.log.append import LogAppendInfo
     from odradek.storage.log.follow import FollowerAppendInfo
     from odradek.storage.log.log import Log

@@ -7,27 +7,12 @@ of its partitions that are still pending.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
 from odradek.purgatory import CompletionQueue, DelayedOperationPurgatory
 
 if TYPE_CHECKING:
     from odradek.broker.replica.partition.partition import Partition
-
-
-class Watcher:
-    """An element of a partition's `watchers`: it is notified when something visible to a fetch changes."""
-
-    __slots__ = ()
-
-    def awaken(self) -> Hashable | None:
-        """Called when the partition has changed. Returns the key under which a fetch waits in the purgatory.
-
-        If it returns a key, the caller keeps this watcher among the partition's watchers. Returns None if no fetch
-        waits.
-        """
-        raise NotImplementedError
 
 
 class Wakeups:
