@@ -34,9 +34,16 @@ class Turns:
                     return value
                 await asyncio.sleep(0)
 
-    async def take_then(self, steps: Steps[T], then: Callable[[T], object]) -> None:
-        """Runs the steps and calls `then` with their value: for callers without coroutines, which are compiled."""
-        then(await self.take(steps))
+    async def take_then(
+        self, steps: Steps[T], then: Callable[[T], object], failed: Callable[[Exception], object]
+    ) -> None:
+        """Runs the steps and calls `then` with their value: for callers without coroutines, which are compiled. Calls
+        `failed` with what either of them raises.
+        """
+        try:
+            then(await self.take(steps))
+        except Exception as error:
+            failed(error)
 
     @asynccontextmanager
     async def room_for(self, size: int) -> AsyncIterator[None]:

@@ -153,7 +153,9 @@ class RunningFetch:
 
     def _read_in_steps(self, targets: Collection[FetchTarget]) -> None:
         background = self._fetches.background
-        background.spawn(background.turns.take_then(self._steps(targets), self._was_read), "long fetch")
+        assert self._pending is not None
+        reading = background.turns.take_then(self._steps(targets), self._was_read, self._pending.fail)
+        background.spawn(reading, "long fetch")
 
     def _steps(self, targets: Collection[FetchTarget]) -> Steps[FetchRead]:
         """Reads each target in one piece; the others may change meanwhile."""

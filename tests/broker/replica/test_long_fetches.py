@@ -11,6 +11,7 @@ from odradek.broker.replica.fetch.fetch_params import FetchParams
 from odradek.broker.replica.fetch.fetch_session import FetchTarget
 from odradek.broker.replica.fetch.log_reader import FetchRead
 from odradek.broker.replica.fetch.running_fetch import TARGETS_AT_ONCE, FetchResponder, RunningFetch
+from odradek.broker.requests.pending_response import PendingResponse
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
 from tests.broker.replica.harness import ReplicaHarness, context_of
@@ -66,3 +67,13 @@ def test_each_partition_is_read_as_it_is_at_its_turn(harness: ReplicaHarness) ->
     assert not found[KEYS[0]].records
     assert found[KEYS[-1]].records
     assert found[KEYS[1]].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_an_unexpected_error_fails_the_request(harness: ReplicaHarness) -> None:
+    """FetchResponder itself makes no responses."""
+    context = FetchContext({target.key: target for target in targets()})
+    running = RunningFetch(harness.manager.fetches, FetchParams(12), context, context_of(12), FetchResponder())
+    pending = running.begin()
+    assert isinstance(pending, PendingResponse)
+    with pytest.raises(NotImplementedError):
+        pending.result()
