@@ -95,8 +95,8 @@ def supported_apis_page() -> str:
         "",
         "## Between brokers",
         "",
-        "Only the inter-broker listener of a cluster serves these versions. ApiVersions lists them to brokers, but "
-        "not to clients ([decision](decisions/requests-between-brokers.md)).",
+        "Only the inter-broker listener of a cluster serves these versions and lists them in ApiVersions "
+        "([decision](decisions/requests-between-brokers.md)).",
         "",
         *_table(
             ("key", "API", "versions"),

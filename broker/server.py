@@ -35,7 +35,7 @@ from odradek.broker.logging.client_warnings import ClientWarnings
 from odradek.broker.metadata.metadata_cache import BrokerEndpoint, BrokerInfo, MetadataCache
 from odradek.broker.metadata_store.factory import NewMetadataStore, metadata_store_of
 from odradek.broker.metadata_store.interface import MetadataStore, MetadataStoreError
-from odradek.broker.metadata_store.start_up import ClusterIdMismatch
+from odradek.broker.metadata_store.start_up import ClusterIdMismatch, next_broker_id, open_store
 from odradek.broker.network.connection_limits import ConnectionLimits
 from odradek.broker.network.open_files import NO_LIMIT
 from odradek.broker.network.socket_server import BindError, SocketServer
@@ -52,7 +52,7 @@ from odradek.broker.start_error import StartError
 from odradek.purgatory import CompletionQueue
 from odradek.storage.directories.log_directory import DirectoryLocked
 from odradek.storage.directories.log_manager import LogManager
-from odradek.storage.directories.meta_properties import MetaPropertiesError, generated_broker_id
+from odradek.storage.directories.meta_properties import MetaPropertiesError
 from odradek.storage.files import Files, OsFiles
 from odradek.timer import Clock, ExpirationReaper, SystemClock, SystemTimer
 
@@ -194,8 +194,9 @@ class Broker:
             self.config.check_protection()
             await self._serve_metrics()
             self._take_directories()
-            self._assemble()
-            await self._open_store()
+            cluster_id = await self._open_store()
+            self._assemble(cluster_id)
+            await self._load_metadata()
             await self._listen()
             await self._load_logs()
             await self._serve()
@@ -267,16 +268,27 @@ class Broker:
         self._logs_are_loaded = False
         self.log_manager.open()
         self._undo.append(self._leave_directories)
+
+    async def _open_store(self) -> str:
+        """Opens the metadata store, which numbers brokers that have no id. Returns the cluster id."""
+        store = self.metadata_store = self._new_metadata_store(self.config, self.files, self.background, self.random)
+        self._undo.append(self.background.stop)
+        self._undo.append(store.close)
+        try:
+            cluster_id = await open_store(store, self.log_manager.cluster_id, self.random)
+        except ClusterIdMismatch as error:
+            raise StartError(f"{', '.join(self.config.log_dirs)}: {error}") from error
         if self.broker_id < 0:
             known = self.log_manager.broker_id
-            self.broker_id = generated_broker_id(self.random, config.reserved_broker_max_id) if known is None else known
+            self.broker_id = await next_broker_id(store, self.config.reserved_broker_max_id) if known is None else known
+        self.log_manager.claim(self.broker_id, cluster_id)
+        return cluster_id
 
-    def _assemble(self) -> None:
+    def _assemble(self, cluster_id: str) -> None:
         """Each part is made whole from those before it. The ways to the cluster come first, then the partitions, the
         coordinators over them, and what the controller asks of this broker."""
         self.completions = CompletionQueue(asyncio.get_running_loop().call_soon)
-        self.metadata = MetadataCache("", self.broker_id)
-        self.metadata_store = self._new_metadata_store(self.config, self.files, self.background)
+        self.metadata = MetadataCache(cluster_id, self.broker_id)
         self.links = self._new_links()
         self.controller = self.links.controller
         self.replica_manager = self._new_replica_manager()
@@ -295,7 +307,7 @@ class Broker:
         )
         self.socket_server = self._new_socket_server()
         self.periodic_work = self._new_periodic_work()
-        self._undo.append(self.background.stop)
+        self._undo.append(self.links.peers.close)
 
     def _new_links(self) -> ClusterLinks:
         return ClusterLinks(
@@ -394,13 +406,8 @@ class Broker:
             bound=bound,
         )
 
-    async def _open_store(self) -> None:
-        try:
-            cluster_id = await self.cluster.open(self.log_manager.cluster_id, self.random)
-        except ClusterIdMismatch as error:
-            raise StartError(f"{', '.join(self.config.log_dirs)}: {error}") from error
-        self._undo.append(self.cluster.close)
-        self.log_manager.claim(self.broker_id, cluster_id)
+    async def _load_metadata(self) -> None:
+        await self.cluster.load()
         self._apply_settings()
         self.config.on_change(lambda _: self._apply_settings())
 

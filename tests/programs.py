@@ -24,6 +24,7 @@ import pytest
 from tests.clients import program_clients
 from tests.pipeline.cluster import nodes
 from tests.pipeline.cluster.object_store import ObjectStore, install_versitygw, s3_server
+from tests.zookeeper import real_zookeeper
 
 FIXTURES: set[str] = set()
 """The names of all fixtures that provide another program."""
@@ -62,6 +63,13 @@ def java_tools() -> list[str]:
 def kafka_control() -> list[str]:
     """The command that starts and stops Kafka."""
     return _command_in("KAFKA_CONTROL")
+
+
+@program
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """HOST:PORT of a ZooKeeper of this worker. Its ticks take two seconds. Tests use a chroot of their own."""
+    with real_zookeeper.running(_command_in("KAFKA_CONTROL"), tmp_path_factory.mktemp("zookeeper")) as address:
+        yield address
 
 
 @program

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from random import Random
 
 import structlog
 
@@ -21,7 +20,6 @@ from odradek.broker.cluster.uncreated_logs import UncreatedLogs
 from odradek.broker.controller.active_controller import NoController
 from odradek.broker.metadata.metadata_cache import BrokerInfo, MetadataCache
 from odradek.broker.metadata_store import znodes
-from odradek.broker.metadata_store.start_up import open_store
 from odradek.broker.replica.follower.fetcher_manager import FetcherManager
 from odradek.broker.replica.follower.fetcher_settings import FetcherSettings
 from odradek.broker.replica.replica_manager import ReplicaManager
@@ -93,12 +91,10 @@ class ClusterMember:
 
     # Life
 
-    async def open(self, known_cluster_id: str | None, random: Random) -> str:
-        """Returns the cluster id. Raises ClusterIdMismatch, StoreDamaged, StoreUnavailable."""
-        self._metadata.cluster_id = await open_store(self._links.store, known_cluster_id, random)
+    async def load(self) -> None:
+        """Reads the settings, and which topics there are. Raises StoreDamaged, StoreUnavailable."""
         await self.configs.load()
         await self.known_topics.load(self._links.store)
-        return self._metadata.cluster_id
 
     async def join(self, broker: BrokerInfo) -> None:
         """Raises BrokerIdInUse, StoreUnavailable."""
@@ -127,11 +123,6 @@ class ClusterMember:
         await self._links.controller.tenure.stop()
         self._links.registration.stop()
         await self.fetchers.stop()
-
-    async def close(self) -> None:
-        """Deletes the registration with the session."""
-        await self._links.store.close()
-        await self._links.peers.close()
 
     def settings_changed(self) -> None:
         """Applies the dynamic settings that the parts keep a copy of."""

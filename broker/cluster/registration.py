@@ -72,7 +72,7 @@ class BrokerRegistration:
     ) -> None:
         self._store = store
         self._clock = clock
-        self._patience_s = PATIENCE * session_timeout_ms / 1000
+        self._session_timeout_ms = session_timeout_ms
         self._spawn = spawn
         self._on_registered = on_registered
         self._broker: BrokerInfo | None = None
@@ -156,12 +156,14 @@ class BrokerRegistration:
         return broker
 
     def _begin_to_wait(self, broker: BrokerInfo) -> float:
+        """The process before has asked for the same session time-out, and was granted the same."""
+        patience_ms = PATIENCE * max(self._session_timeout_ms, self._store.granted_timeout_ms)
         log.warning(
             "broker id registered by another session, waiting for its end",
             broker_id=broker.broker_id,
-            at_most_ms=round(self._patience_s * 1000),
+            at_most_ms=round(patience_ms),
         )
-        return asyncio.get_running_loop().time() + self._patience_s
+        return asyncio.get_running_loop().time() + patience_ms / 1000
 
     async def _wait(self, broker: BrokerInfo, ends_at: float) -> None:
         """Waits for a change, until `ends_at` at the latest. Raises BrokerIdInUse if it is later already: the entry has

@@ -2,8 +2,7 @@
 
 There are three ranges of versions: (a) what the codec knows, from the message's schema; (b) `served`, the versions that
 every listener answers and ApiVersions lists; (c) `between_brokers`, the versions that only the inter-broker listener
-answers, and that ApiVersions lists to other brokers (docs/decisions/requests-between-brokers.md). A row has either (b)
-or (c).
+answers, and that ApiVersions lists there (docs/decisions/requests-between-brokers.md). A row has either (b) or (c).
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 An unknown version is answered in version 0 with UNSUPPORTED_VERSION and the supported range, so that the client can
 retry (KIP-511). From version 3 on clients send the name and version of their software; malformed ones are
-INVALID_REQUEST, as in Kafka. On the inter-broker listener another broker, by the name of its software, is also shown
-the requests between brokers; clients of that listener are not.
+INVALID_REQUEST, as in Kafka. The inter-broker listener also shows the requests between brokers, to all, as Kafka does:
+Apache's brokers call themselves as its clients do.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import re
 from collections.abc import Sequence
 from typing import Protocol
 
-from odradek.broker.peers.inter_broker_protocol import BROKER_SOFTWARE
 from odradek.broker.requests.request_context import ConnectionInfo, RequestContext
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import ErrorCode
@@ -60,8 +59,6 @@ class ApiVersionsHandler:
         )
 
     def _shown(self, row: ServedApi, connection: ConnectionInfo) -> Versions:
-        software = connection.client_software
-        is_broker = software is not None and software[0] == BROKER_SOFTWARE
-        if is_broker and row.served == NEVER and connection.listener.name == self._inter_broker_listener:
+        if row.served == NEVER and connection.listener.name == self._inter_broker_listener:
             return row.between_brokers
         return row.served

@@ -1,13 +1,18 @@
 """Chooses a broker's metadata store by its settings, and makes it.
 
-There is one kind so far: the embedded store, which belongs to this broker alone. Tests and `odradek.testing` pass a
-factory of their own to the broker. Whether other brokers share a store is a property of it: `is_shared`.
+With zookeeper.connect it is a session with ZooKeeper, which the brokers of a cluster share. Without, it is the embedded
+store, which belongs to this broker alone. Tests and `odradek.testing` pass a factory of their own to the broker.
+Whether other brokers share a store is a property of it: `is_shared`.
 """
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING
+
+from odradek.broker.settings.connect_string import parse_connect_string
+from odradek.broker.start_error import StartError
 
 if TYPE_CHECKING:
     from odradek.broker.background.tasks import Threads
@@ -15,14 +20,36 @@ if TYPE_CHECKING:
     from odradek.broker.settings.config import BrokerConfig
     from odradek.storage.files import Files
 
-NewMetadataStore = Callable[["BrokerConfig", "Files", "Threads"], "MetadataStore"]
+NewMetadataStore = Callable[["BrokerConfig", "Files", "Threads", random.Random], "MetadataStore"]
 """Makes the store of a broker with these settings, not open yet. The files are on the broker's disk; the background
-runs the store's threads and tasks.
+runs the store's threads and tasks; the random source is the broker's.
 """
 
 
-def metadata_store_of(config: BrokerConfig, files: Files, background: Threads) -> MetadataStore:
-    """Returns a store in the first log directory. A broker imports only the kind of store that it uses."""
-    from odradek.broker.metadata_store.embedded_store import EmbeddedMetadataStore
+def metadata_store_of(config: BrokerConfig, files: Files, background: Threads, source: random.Random) -> MetadataStore:
+    """Returns the store that the settings name. A broker imports only the kind of store that it uses. Raises StartError
+    if a package is missing.
+    """
+    if config.zookeeper_connect is None:
+        from odradek.broker.metadata_store.embedded_store import EmbeddedMetadataStore
 
-    return EmbeddedMetadataStore(config.log_dirs[0], files, run_blocking=background.run_in_thread)
+        return EmbeddedMetadataStore(config.log_dirs[0], files, run_blocking=background.run_in_thread)
+    try:
+        from odradek.broker.metadata_store.zookeeper.zookeeper_store import ZooKeeperStore
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "kazoo":
+            raise
+        raise StartError(
+            "zookeeper.connect needs a package that is missing: pip install 'odradek[zookeeper]'"
+        ) from error
+
+    session_timeout_ms = config.zookeeper_session_timeout_ms
+    wait_ms = config.zookeeper_connection_timeout_ms
+    return ZooKeeperStore(
+        parse_connect_string(config.zookeeper_connect),
+        session_timeout_ms=session_timeout_ms,
+        connection_timeout_ms=session_timeout_ms if wait_ms is None else wait_ms,
+        max_in_flight=config.zookeeper_max_in_flight_requests,
+        spawn=background.spawn,
+        source=source,
+    )

@@ -11,7 +11,7 @@ or deleted.
         `ConnectionLost`, one of its kinds, says that the answer is missing: the store connects again by itself, and
         `read_back.py` finds out what became of the call.
     D   An ephemeral entry lives as long as the session that created it, its `owner`, and has no children.
-    E   A sequential entry's name ends with the parent's children version, in ten digits.
+    E   A sequential entry's name ends with the number of children ever created below its parent before, in ten digits.
     F   A watch is called once, after the first matching change: of the entry (created, changed, deleted) if it was set
         by `get` or `exists`, of the set of children if it was set by `children`. A session's watches are called in
         the order of the changes, and before the answer of any later call, also of the call that made the change.
@@ -158,6 +158,10 @@ class BadArguments(MetadataStoreError):
     """The path is not valid, or the parent is an ephemeral entry."""
 
 
+class TooLarge(MetadataStoreError):
+    """The change is larger than the store takes at once. Nothing of it was applied; `path` is its longest entry."""
+
+
 class StoreUnavailable(MetadataStoreError):
     """The store cannot accept changes now: the disk fails, the session is gone, or the store is closed."""
 
@@ -204,6 +208,8 @@ class MetadataStore(ABC):
         """The number of sessions so far: 0 before `open`, then 1, incremented with every session (G)."""
         self.session_id = 0
         """The owner of this session's ephemeral entries, which no other session ever has; 0 while there is none."""
+        self.granted_timeout_ms = 0
+        """How long a session lives without a connection, as the store has granted it; 0 if it has not said so."""
         self._session_listeners: list[SessionListener] = []
 
     def add_session_listener(self, listener: SessionListener) -> None:

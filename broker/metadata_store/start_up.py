@@ -31,6 +31,13 @@ async def open_store(store: MetadataStore, known_cluster_id: str | None, source:
     return await retry_until_connected(store, lambda: cluster_id(store, known_cluster_id, source))
 
 
+async def next_broker_id(store: MetadataStore, reserved_max: int) -> int:
+    """Returns an id above reserved.broker.max.id that no broker of the cluster has: for broker.id=-1 and directories
+    without an id. Source: Kafka's `KafkaZkClient.generateBrokerSequenceId`.
+    """
+    return reserved_max + await retry_until_connected(store, lambda: store.set(znodes.BROKER_SEQUENCE, b""))
+
+
 async def make_persistent_entries(store: MetadataStore) -> None:
     """Creates the fixed entries that are missing."""
     while True:

@@ -209,7 +209,7 @@ class _Staging:
         if parent.ephemeral:
             raise BadArguments(path, "an ephemeral entry cannot have children")
         if operation.sequential:
-            path = f"{path}{parent.children_version:010d}"
+            path = f"{path}{self._creations(parent_path, parent):010d}"
         if self._current(path) is not None:
             raise EntryExists(path, "already exists")
         self._touch_parent(parent_path, parent, 1)
@@ -247,6 +247,10 @@ class _Staging:
 
     def _children_left(self, path: str) -> int:
         return self._below.child_count(path) + self.child_counts.get(path, 0)
+
+    def _creations(self, parent_path: str, parent: Entry) -> int:
+        """How many children were ever created: the children version counts creations and deletions."""
+        return (parent.children_version + self._children_left(parent_path)) // 2
 
     def _touch_parent(self, parent_path: str, parent: Entry, count: int) -> None:
         self.entries[parent_path] = parent._replace(children_version=parent.children_version + 1)

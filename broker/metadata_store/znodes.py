@@ -4,6 +4,7 @@
     /controller_epoch           N as decimal text
     /cluster/id                 {"version":"1","id":TEXT}
     /brokers/ids/N              host, port, endpoints, rack ...; version 5                                 ephemeral
+    /brokers/seqid              no data; its version numbers the brokers that have no id
     /brokers/topics/T           {"partitions":{"0":[N]},"topic_id":TEXT,"adding_replicas":{},
                                 "removing_replicas":{},"version":3}
     /brokers/topics/T/partitions/P/state
@@ -42,6 +43,7 @@ CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
 CLUSTER_ID = "/cluster/id"
 BROKER_IDS = "/brokers/ids"
+BROKER_SEQUENCE = "/brokers/seqid"
 TOPICS = "/brokers/topics"
 DELETE_TOPICS = "/admin/delete_topics"
 REASSIGN_PARTITIONS = "/admin/reassign_partitions"
@@ -65,7 +67,7 @@ PERSISTENT_PATHS = (
     DELETE_TOPICS,
     "/brokers",
     BROKER_IDS,
-    "/brokers/seqid",
+    BROKER_SEQUENCE,
     TOPICS,
     "/cluster",
     "/config",

@@ -358,12 +358,6 @@ WITHOUT_EFFECT: dict[str, dict[str, Setting[Value]]] = {
     "ZooKeeper": {
         "zookeeper.clientCnxnSocket": Setting(STRING, None, MEDIUM,
             doc="The Java class of the connection to ZooKeeper; TLS requires a particular one."),
-        "zookeeper.connect": Setting(STRING, None, HIGH,
-            doc="The ZooKeeper servers as a list of host:port, followed by an optional path."),
-        "zookeeper.connection.timeout.ms": Setting(INT, None, HIGH,
-            doc="The timeout for connecting to ZooKeeper; if not set, the session timeout."),
-        "zookeeper.max.in.flight.requests": Setting(INT, 10, HIGH, valid=AtLeast(1),
-            doc="The maximum number of unanswered requests to ZooKeeper."),
         "zookeeper.metadata.migration.enable": Setting(BOOLEAN, False, HIGH,
             doc="Whether metadata is being migrated from ZooKeeper to KRaft."),
         "zookeeper.metadata.migration.min.batch.size": Setting(INT, 200, MEDIUM, valid=AtLeast(1), internal=True,

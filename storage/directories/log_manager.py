@@ -35,7 +35,6 @@ from odradek.storage.directories.log_directory import LogDirectory
 from odradek.storage.directories.log_moves import LogMoves
 from odradek.storage.directories.meta_properties import (
     check_meta_properties,
-    generated_broker_id,
     write_meta_properties,
 )
 from odradek.storage.directories.registry import LogRegistry
@@ -120,14 +119,10 @@ class LogManager:
             self.release()
             raise
 
-    def claim(self, broker_id: int, cluster_id: str) -> int:
-        """Assigns the directories to this broker and returns the broker's id. Raises MetaPropertiesError if one belongs
-        to another broker or cluster.
-
-        With a `broker_id` of -1, the id in the directories is used, or else a new one above 1000.
+    def claim(self, broker_id: int, cluster_id: str) -> None:
+        """Assigns the directories to this broker. Raises MetaPropertiesError if one belongs to another broker or
+        cluster.
         """
-        if broker_id < 0:
-            broker_id = self.broker_id if self.broker_id is not None else generated_broker_id(self._random)
         for directory in self.directories.values():
             if directory.meta is not None:
                 check_meta_properties(directory.path, directory.meta, broker_id, cluster_id)
@@ -135,7 +130,6 @@ class LogManager:
             if directory.meta is None or directory.meta.broker_id is None or directory.meta.cluster_id is None:
                 write_meta_properties(self.files, directory.path, broker_id, cluster_id)
         self.broker_id, self.cluster_id = broker_id, cluster_id
-        return broker_id
 
     def set_producer_id_expiration(self, expiration_ms: int) -> None:
         """Sets how long idle producers are kept, for all current and future logs."""

@@ -6,7 +6,6 @@ are read; version 0 is written, as ZooKeeper-based brokers do. An existing file 
 rewritten.
 """
 
-import random
 from collections.abc import Mapping
 
 from odradek.storage.files import Files
@@ -72,8 +71,3 @@ def parse_properties(text: str) -> Mapping[str, str]:
             name, _, value = stripped.partition("=")
             properties[name.strip()] = value.strip()
     return properties
-
-
-def generated_broker_id(source: random.Random, reserved_max: int = 1000) -> int:
-    """Returns an id above reserved.broker.max.id, for broker.id=-1 and directories without an id, as Kafka does."""
-    return reserved_max + 1 + source.randrange(1_000_000)

@@ -44,6 +44,15 @@ Test = TypeVar("Test", bound=Callable[..., Any])
 FETCHES = "broker/cluster/test_member.py::test_a_follower_fetches_as_the_settings_say"
 LAST_BROKER = "broker/cluster/test_member.py::test_the_last_broker_asks_as_often_as_the_settings_say_and_then_stops"
 ELSEWHERE = {
+    "zookeeper.connect": (
+        "broker/metadata_store/test_factory.py::test_a_broker_with_zookeeper_connect_shares_its_metadata"
+    ),
+    "zookeeper.connection.timeout.ms": (
+        "broker/metadata_store/test_factory.py::test_a_start_waits_for_zookeeper_as_long_as_the_settings_say"
+    ),
+    "zookeeper.max.in.flight.requests": (
+        "broker/metadata_store/test_factory.py::test_as_many_requests_are_in_flight_as_the_settings_say"
+    ),
     "zookeeper.session.timeout.ms": (
         "broker/testing/test_cluster.py"
         "::test_a_broker_that_starts_at_once_after_a_kill_waits_for_the_end_of_its_old_session"
@@ -92,7 +101,7 @@ ELSEWHERE = {
     "broker.id": "broker/test_server.py::test_the_directory_of_another_cluster_or_broker_is_refused",
     "node.id": "broker/settings/test_config.py::test_node_id_and_broker_id_are_synonyms",
     "reserved.broker.max.id": (
-        "broker/settings/test_settings_in_effect.py::test_a_node_without_an_id_chooses_one_above_the_reserved_ids"
+        "broker/settings/test_settings_in_effect.py::test_a_node_without_an_id_gets_the_next_one_above_the_reserved_ids"
     ),
     "broker.id.generation.enable": (
         "broker/settings/test_config.py::test_settings_that_contradict_each_other_are_refused"

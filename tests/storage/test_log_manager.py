@@ -163,7 +163,7 @@ def test_meta_properties_of_both_versions_are_read_and_left_as_they_are(files: F
     manager = LogManager(["/data"], files, ManualClock())
     manager.open()
     assert (manager.broker_id, manager.cluster_id) == expected[1:]
-    assert manager.claim(-1, expected[2]) == expected[1]
+    manager.claim(expected[1], expected[2])
     assert files.read_file("/data/meta.properties") == content
 
 
@@ -185,14 +185,6 @@ def test_invalid_meta_properties_are_refused(files: ForgetfulFiles, content: byt
     files.replace_file("/data/meta.properties", content)
     with pytest.raises(MetaPropertiesError):
         started(files)
-
-
-def test_a_broker_without_an_id_gets_one_above_1000(files: ForgetfulFiles) -> None:
-    manager = started(files, broker_id=-1)
-    assert manager.broker_id is not None
-    assert manager.broker_id > 1000
-    manager.shutdown()
-    assert started(files, broker_id=-1).broker_id == manager.broker_id
 
 
 # ---- partitions

@@ -1,5 +1,5 @@
-"""What every metadata store promises: the same tests for the embedded store and for sessions with a shared one, in this
-process and in another one.
+"""What every metadata store promises: the same tests for the embedded store, for sessions with a shared one, in this
+process and in another one, and for sessions with ZooKeeper, the model of the tests and Apache's.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ from odradek.broker.metadata_store.shared.shared_store import SharedStore
 from tests.broker.controller.harness import DIRECTORY, store_disk
 from tests.cluster.socket_store import SocketStore
 from tests.cluster.store_server import serving
+from tests.zookeeper.model import ZooKeeperModel
+from tests.zookeeper.stores import new_chroot, store_at
 
 
 def closed_store(kind: str) -> MetadataStore:
@@ -45,13 +47,28 @@ def closed_store(kind: str) -> MetadataStore:
     return SharedStore(session_timeout_ms=60_000, delay=lambda _: source.uniform(0, 0.002)).session("1")
 
 
-@pytest.fixture(params=["embedded", "shared", "shared with delays", "over a socket"])
+STORES = [
+    "embedded",
+    "shared",
+    "shared with delays",
+    "over a socket",
+    "ZooKeeper model",
+    pytest.param("ZooKeeper", marks=pytest.mark.programs),
+]
+
+
+@pytest.fixture(params=STORES)
 async def unopened(request: pytest.FixtureRequest) -> AsyncIterator[MetadataStore]:
-    if request.param != "over a socket":
+    if request.param == "ZooKeeper":
+        yield store_at(request.getfixturevalue("zookeeper") + new_chroot())
+    elif request.param == "ZooKeeper model":
+        async with ZooKeeperModel().served() as address:
+            yield store_at(address + new_chroot())
+    elif request.param == "over a socket":
+        async with serving(SharedStore(session_timeout_ms=60_000)) as address:
+            yield SocketStore(address, 60_000)
+    else:
         yield closed_store(request.param)
-        return
-    async with serving(SharedStore(session_timeout_ms=60_000)) as address:
-        yield SocketStore(address, 60_000)
 
 
 @pytest.fixture
@@ -134,17 +151,22 @@ async def test_calls_that_do_not_wait_for_each_other_are_applied_in_order(store:
 
 
 async def test_sequential_entries_are_numbered_without_repetition(store: MetadataStore) -> None:
-    first = await store.create("/n_", sequential=True)
-    await store.delete(first)
-    second = await store.create("/n_", b"x", sequential=True)
-    assert (first, second) == ("/n_0000000000", "/n_0000000002")
+    """By the children ever created below the parent, whatever was deleted."""
+    await store.create("/p")
+    names = [await store.create("/p/n_", sequential=True) for _ in range(3)]
+    assert names == ["/p/n_0000000000", "/p/n_0000000001", "/p/n_0000000002"]
+    await store.multi([Delete(name) for name in names[:2]])
+    assert (await store.get("/p")).children_version == 5
+    created = await store.multi([Create("/p/x"), Create("/p/n_", b"x", sequential=True), Delete("/p/x")])
+    assert created[1] == "/p/n_0000000004"
 
 
 async def test_transactions_are_numbered_in_order(store: MetadataStore) -> None:
     await store.pipeline([[Create("/a")], [Create("/b"), Create("/b/c")], [Create("/b")], [Create("/d")]])
     entries = [entry for entry in await store.entries(["/a", "/b", "/b/c", "/d"]) if entry is not None]
     first = entries[0].created
-    assert [entry.created - first for entry in entries] == [0, 1, 1, 2]
+    assert entries[1].created == entries[2].created
+    assert first < entries[1].created < entries[3].created
 
 
 async def test_an_entry_has_the_number_of_the_transaction_that_last_replaced_its_data(store: MetadataStore) -> None:

@@ -92,7 +92,7 @@ def test_sequential_entries_are_numbered_by_the_parents_counter_without_repetiti
     first, second = run(tree, Create("/changes/c_", sequential=True), Create("/changes/c_", sequential=True))
     assert (first, second) == ("/changes/c_0000000000", "/changes/c_0000000001")
     run(tree, Delete("/changes/c_0000000001"))
-    assert run(tree, Create("/changes/c_", sequential=True)) == ["/changes/c_0000000003"]
+    assert run(tree, Create("/changes/c_", sequential=True)) == ["/changes/c_0000000002"]
 
 
 def test_events_name_changed_entries_and_parents_with_changed_children() -> None:

@@ -1,0 +1,10 @@
+"""The metadata store of a cluster: a session with ZooKeeper, on the event loop.
+
+    codec.py             our operations as ZooKeeper's requests, and back; the bytes are kazoo's
+    watches.py           the watches that a session has set, to be set again on a new connection
+    connection.py        one connection: the handshake, requests in order, pings
+    zookeeper_store.py   the session over one connection after the other: a MetadataStore
+
+Callers: `metadata_store/factory.py`, if zookeeper.connect is set. Needs the extra `zookeeper`
+(docs/decisions/zookeeper-on-the-event-loop.md).
+"""

@@ -1,0 +1,425 @@
+"""A session with ZooKeeper: a MetadataStore over one connection after the other.
+
+    state       calls                       leaves it
+    ----------  --------------------------  ------------------------------------------------------------------------
+    closed      StoreUnavailable            `open`
+    connected   sent, answered in order     the connection ends: all open calls raise ConnectionLost; SUSPENDED
+    suspended   ConnectionLost              a server continues the session: CONNECTED; or it says that the session has
+                                            ended: LOST, then a new session begins: `session_epoch` grows, CONNECTED
+
+    (A) While there is no connection, the servers are tried one after the other, in an order drawn at random. After each
+        round of all of them there is a pause, which doubles up to a second. Names are resolved at each attempt.
+    (B) Only a server ends a session. Without a verdict the session stays suspended, however long that lasts.
+    (C) On a new connection of a session, the watches are set again first, with the last transaction that the session
+        has seen: changes that were missed are called then. Then the server catches up with the others (`sync`), so that
+        nothing is read that is older than what another server has shown.
+    (D) A change above ZooKeeper's limit fails with TooLarge before it is sent: ZooKeeper would end the connection.
+    (E) `close` ends the session at the server, if it answers within CLOSE_S; else its time-out does.
+
+Source: ZooKeeper's `ClientCnxn`; Kafka's `ZooKeeperClient`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any
+
+import structlog
+
+from odradek.broker.background.stepwise import others_between
+from odradek.broker.background.tasks import Spawn
+from odradek.broker.metadata_store.interface import (
+    Create,
+    Entry,
+    EntryExists,
+    MetadataStore,
+    MetadataStoreError,
+    NoEntry,
+    Operation,
+    Outcome,
+    SessionState,
+    StoreUnavailable,
+    TooLarge,
+    Watch,
+    WatchEvent,
+    listed,
+)
+from odradek.broker.metadata_store.read_back import retry_until_connected
+from odradek.broker.metadata_store.zookeeper import codec
+from odradek.broker.metadata_store.zookeeper.codec import Chroot, Granted, Request
+from odradek.broker.metadata_store.zookeeper.connection import ZooKeeperConnection, connection_lost
+from odradek.broker.metadata_store.zookeeper.watches import Kind, Watches
+from odradek.broker.settings.connect_string import Address, ConnectString
+
+NO_PASSWORD = bytes(16)
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 1.0
+CLOSE_S = 1.0
+"""How long `close` waits for an answer."""
+
+log = structlog.get_logger("controller.store")
+
+
+def _no_latency(_seconds: float) -> None:
+    pass
+
+
+class ZooKeeperStore(MetadataStore):
+    """`session_timeout_ms` is asked for; the servers may grant another. `open` waits for a connection for at most
+    `connection_timeout_ms`. `spawn` runs the task that connects. `on_latency` receives the seconds that each request
+    took.
+    """
+
+    is_shared = True
+
+    def __init__(
+        self,
+        servers: ConnectString,
+        *,
+        session_timeout_ms: int,
+        connection_timeout_ms: int,
+        max_in_flight: int,
+        spawn: Spawn,
+        source: random.Random,
+        on_latency: Callable[[float], object] = _no_latency,
+    ) -> None:
+        super().__init__()
+        self._servers = servers
+        self._chroot = Chroot(servers.chroot)
+        self._session_timeout_ms = session_timeout_ms
+        self._connection_timeout_ms = connection_timeout_ms
+        self._max_in_flight = max_in_flight
+        self._spawn = spawn
+        self._source = source
+        self._on_latency = on_latency
+        self._is_open = False
+        self._is_connected = False
+        self._password = NO_PASSWORD
+        self._last_zxid = 0
+        self._watches = Watches()
+        self._connection: ZooKeeperConnection | None = None
+        self._verdict: asyncio.Future[Granted | None] | None = None
+        """What the server says to the handshake under way; None if the connection ends first."""
+        self._lost_at = 0.0
+        """When the last connection of the session ended."""
+        self._connecting: asyncio.Task[None] | None = None
+        self._lost = asyncio.Event()
+        self._waiting: list[asyncio.Future[None]] = []
+        self._sending = asyncio.Lock()
+        """Held while a long call is sent, in steps."""
+        self._unreachable: dict[Address, str] = {}
+        """Why the servers could not be reached in this outage."""
+
+    # Life
+
+    async def open(self) -> None:
+        """See MetadataStore. Creates the chroot if it is missing. Has no effect if the session is open."""
+        if self._is_open:
+            return
+        self._is_open = True
+        self._connecting = self._spawn(self._connect_again_and_again(), "ZooKeeper session")
+        try:
+            async with asyncio.timeout(self._connection_timeout_ms / 1000):
+                await self.connected()
+                await retry_until_connected(self, self._create_chroot)
+        except TimeoutError as error:
+            await self._end("not open")
+            addresses = ", ".join(map(str, self._servers.servers))
+            raise StoreUnavailable(
+                "", f"no connection to ZooKeeper at {addresses} in {self._connection_timeout_ms} ms"
+            ) from error
+        except BaseException:
+            await self._end("not open")
+            raise
+
+    async def close(self) -> None:
+        """See MetadataStore (E)."""
+        if not self._is_open:
+            return
+        if self._is_connected and self._connection is not None:
+            ended = asyncio.get_running_loop().create_future()
+            self._connection.send(codec.close_session(), partial(_settle, ended))
+            self._is_open = False
+            await asyncio.wait([ended], timeout=CLOSE_S)
+        await self._end("closed")
+
+    async def connected(self) -> None:
+        """See MetadataStore."""
+        while not self._is_connected:
+            self._check_open()
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiting.append(waiter)
+            await waiter
+
+    # Calls
+
+    async def get(self, path: str, watch: Watch | None = None) -> Entry:
+        """See MetadataStore."""
+        entry: Entry = await self._read(
+            codec.get_data(path, self._chroot, watched=watch is not None), watch, found=Kind.DATA
+        )
+        return entry
+
+    async def exists(self, path: str, watch: Watch | None = None) -> Entry | None:
+        """See MetadataStore. ZooKeeper's `exists` returns no data, but sets a watch where nothing is."""
+        while True:
+            try:
+                return await self.get(path, watch)
+            except NoEntry:
+                if watch is None:
+                    return None
+            request = codec.exists(path, self._chroot, watched=True)
+            try:
+                await self._read(request, watch, found=None, missing=Kind.MISSING)
+            except NoEntry:
+                return None
+            # It has been created meanwhile: the watch at the server is one of its data, and is set again by `get`.
+
+    async def entries(self, paths: Sequence[str]) -> list[Entry | None]:
+        """See MetadataStore."""
+        async with self._sending:
+            answers = [self._send(codec.get_data(path, self._chroot)) async for path in others_between(paths)]
+        found = [await answer for answer in answers]
+        for each in found:
+            if isinstance(each, MetadataStoreError) and not isinstance(each, NoEntry):
+                raise each
+        return [None if isinstance(each, NoEntry) else each for each in found]
+
+    async def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        """See MetadataStore."""
+        names: list[str] = await self._read(
+            codec.get_children(path, self._chroot, watched=watch is not None), watch, found=Kind.CHILDREN
+        )
+        return names
+
+    async def pipeline(self, groups: Sequence[Iterable[Operation]]) -> list[Outcome]:
+        """See MetadataStore. A group above ZooKeeper's limit is TooLarge (D)."""
+        async with self._sending:
+            answers = [self._multi(operations) async for operations in others_between(await listed(groups))]
+        return [await answer for answer in answers]
+
+    def _multi(self, operations: Sequence[Operation]) -> asyncio.Future[Any]:
+        request = codec.multi(operations, self._chroot) if operations else None
+        if isinstance(request, Request):
+            return self._send(request)
+        answer = asyncio.get_running_loop().create_future()
+        answer.set_result(request if self._is_open and request is not None else [] if self._is_open else _not_open())
+        return answer
+
+    async def _read(
+        self, request: Request, watch: Watch | None, *, found: Kind | None, missing: Kind | None = None
+    ) -> Any:
+        """Raises the answer if it is an error. The watch is set with the reply: as a watch of an entry that was `found`
+        or is `missing`. If the caller has gone by then, the watch is never called.
+        """
+        if self._sending.locked():
+            async with self._sending:
+                pass  # calls are sent in the order in which they were made
+        answer = asyncio.get_running_loop().create_future()
+
+        def answered(result: Any) -> None:
+            kind = missing if isinstance(result, NoEntry) else None if isinstance(result, Exception) else found
+            if watch is not None and kind is not None and not answer.done():
+                self._watches.add(kind, request.path, watch)
+            _settle(answer, result)
+
+        self._begin(request, answered)
+        result = await answer
+        if isinstance(result, MetadataStoreError):
+            raise result
+        return result
+
+    def _send(self, request: Request) -> asyncio.Future[Any]:
+        """Returns a future for the answer. Errors are values: nobody need wait for the future."""
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._begin(request, partial(_settle, answer))
+        return answer
+
+    def _begin(self, request: Request, answered: Callable[[Any], None]) -> None:
+        if not self._is_open:
+            answered(_not_open())
+        elif not self._is_connected or self._connection is None:
+            asyncio.get_running_loop().call_soon(answered, connection_lost())
+        else:
+            self._connection.send(request, answered)
+
+    def _check_open(self) -> None:
+        if not self._is_open:
+            raise _not_open()
+
+    # Connections
+
+    async def _connect_again_and_again(self) -> None:
+        pause_s = FIRST_PAUSE_S
+        while self._is_open:
+            servers = list(self._servers.servers)
+            self._source.shuffle(servers)
+            for server in servers:
+                if await self._is_attached(server):
+                    pause_s = FIRST_PAUSE_S
+                    await self._lost.wait()
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+    async def _is_attached(self, server: Address) -> bool:
+        """Connects to one server. Returns whether the session has a connection now."""
+        loop = asyncio.get_running_loop()
+        self._lost.clear()
+        self._verdict = loop.create_future()
+        hello = codec.connect_frame(self.session_id, self._password, self._session_timeout_ms, self._newest_seen())
+        connection = self._connection = ZooKeeperConnection(
+            str(server), self, hello, self._chroot, self._max_in_flight, self._on_latency
+        )
+        try:
+            async with asyncio.timeout(self._attempt_s()):
+                await loop.create_connection(lambda: connection, server.host, server.port)
+                granted = await self._verdict
+        except (OSError, TimeoutError) as error:
+            connection.abort(str(error) or "it takes too long")
+            granted = None
+        except BaseException:
+            connection.abort("canceled")
+            raise
+        if granted is None:
+            self._note_failure(server, connection.reason)
+            return False
+        if granted.timeout_ms <= 0:
+            self._expired()
+            connection.abort("the session has ended")
+            return False
+        return True
+
+    def _note_failure(self, server: Address, reason: str) -> None:
+        """Logs the first failure of an outage, and others when the reason changes."""
+        if self._unreachable.get(server) != reason:
+            self._unreachable[server] = reason
+            log.warning("no connection to ZooKeeper", server=str(server), reason=reason)
+
+    def _newest_seen(self) -> int:
+        """The last transaction that the session has seen: a server that lags behind it refuses the connection (C). Not
+        when the session must have ended: servers that have lost all data would refuse for ever, and never say so.
+        """
+        is_over = asyncio.get_running_loop().time() - self._lost_at > self.granted_timeout_ms / 1000
+        return 0 if is_over else self._last_zxid
+
+    def _attempt_s(self) -> float:
+        """How long one server may take: all of them are tried within two thirds of a session time-out."""
+        return self._session_timeout_ms / 1000 * 2 / 3 / len(self._servers.servers)
+
+    def _expired(self) -> None:
+        log.warning("ZooKeeper session ended", session=f"0x{self.session_id:x}")
+        self._forget_session()
+        self._notify(SessionState.LOST)
+
+    def _forget_session(self) -> None:
+        self.session_id, self._password, self._last_zxid = 0, NO_PASSWORD, 0
+        self._watches.clear()
+
+    def granted(self, granted: Granted) -> None:
+        """See Session: the server's word on the session."""
+        assert self._verdict is not None
+        assert self._connection is not None
+        if not self._verdict.done():
+            self._verdict.set_result(granted)
+        if granted.timeout_ms > 0:
+            self._attach(self._connection, granted)
+
+    def _attach(self, connection: ZooKeeperConnection, granted: Granted) -> None:
+        self.granted_timeout_ms = granted.timeout_ms
+        if granted.session_id != self.session_id:
+            self.session_id, self._password = granted.session_id, granted.password
+            self.session_epoch += 1
+        for request in self._set_watches():
+            connection.send_set_watches(request)
+        connection.send(codec.sync(self._chroot), lambda _result: None)
+        self._is_connected = True
+        self._unreachable.clear()
+        log.info(
+            "connected to ZooKeeper",
+            server=connection.server,
+            session=f"0x{granted.session_id:x}",
+            timeout_ms=granted.timeout_ms,
+        )
+        self._notify(SessionState.CONNECTED)
+        self._wake()
+
+    def _set_watches(self) -> list[Request]:
+        paths = self._watches.paths
+        return codec.set_watches(
+            self._last_zxid, self._chroot, paths(Kind.DATA), paths(Kind.MISSING), paths(Kind.CHILDREN)
+        )
+
+    def event(self, event: WatchEvent) -> None:
+        """See Session: calls the watches."""
+        if not self._is_open:
+            return
+        for watch in self._watches.take(event):
+            try:
+                watch(event)
+            except Exception:
+                log.exception("watch failed", path=event.path)
+
+    def lost(self, connection: ZooKeeperConnection, reason: str) -> None:
+        """See Session: the connection has ended."""
+        self._last_zxid = max(self._last_zxid, connection.last_zxid)
+        if self._verdict is not None and not self._verdict.done():
+            self._verdict.set_result(None)
+        if connection is not self._connection:
+            return
+        self._connection = None
+        was_connected, self._is_connected = self._is_connected, False
+        if was_connected:
+            self._lost_at = asyncio.get_running_loop().time()
+        self._lost.set()
+        if was_connected and self._is_open:
+            log.warning("connection to ZooKeeper lost", server=connection.server, reason=reason)
+            self._notify(SessionState.SUSPENDED)
+
+    async def _end(self, reason: str) -> None:
+        """Forgets the session; ZooKeeper has ended it or will."""
+        self._is_open = self._is_connected = False
+        connection, self._connection = self._connection, None
+        if self._connecting is not None:
+            self._connecting.cancel()
+            await asyncio.wait([self._connecting])
+            self._connecting = None
+        had_session = self.session_id != 0
+        self._forget_session()
+        if connection is not None:
+            connection.abort(reason)
+            await connection.over.wait()
+        self._wake()
+        if had_session:
+            self._notify(SessionState.LOST)
+
+    def _wake(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for waiter in waiting:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    # The chroot
+
+    async def _create_chroot(self) -> None:
+        """Creates the path of the chroot, as Kafka does at the start."""
+        chroot, root = self._servers.chroot, Chroot("")
+        position = 0
+        while position < len(chroot):
+            end = chroot.find("/", position + 1)
+            position = len(chroot) if end < 0 else end
+            request = codec.multi([Create(chroot[:position])], root)
+            assert not isinstance(request, TooLarge), "a path is short"
+            result = await self._send(request)
+            if isinstance(result, MetadataStoreError) and not isinstance(result, EntryExists):
+                raise result
+
+
+def _settle(answer: asyncio.Future[Any], result: Any) -> None:
+    if not answer.done():
+        answer.set_result(result)
+
+
+def _not_open() -> StoreUnavailable:
+    return StoreUnavailable("", "the metadata store is unavailable: the session is not open")

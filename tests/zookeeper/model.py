@@ -1,0 +1,399 @@
+"""A ZooKeeper in memory that speaks the protocol, for tests.
+
+    (A) Requests of a session are carried out in the order of their arrival, each at once. The events of a change are
+        sent before its reply.
+    (B) A session lives for the time-out that was asked for, but at least two ticks and at most twenty. It is counted
+        from the last frame of the session, and ends at the next tick. Then its entries go, and its connection is closed
+        without a word; a client learns of it when it tries to continue the session.
+    (C) A client that has seen a later transaction than the server is closed without a word; so is one that sends a
+        frame above jute.maxbuffer.
+    (D) Watches belong to a connection. SetWatches sets them again, and sends the events that were missed.
+    (E) A change that fails has a transaction number, too.
+    (F) A server may lag behind the others: then it answers reads from an older tree, until it is asked to `sync`.
+
+Source: ZooKeeper's `ZooKeeperServer`, `PrepRequestProcessor`, `FinalRequestProcessor`, `DataTree`,
+`SessionTrackerImpl`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import random
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from typing import cast
+
+from odradek.broker.background.stepwise import finished
+from odradek.broker.metadata_store.interface import (
+    BadArguments,
+    BadVersion,
+    Change,
+    Check,
+    Create,
+    Delete,
+    Entry,
+    EntryExists,
+    HasChildren,
+    MetadataStoreError,
+    NoEntry,
+    Operation,
+    Set,
+    WatchEvent,
+)
+from odradek.broker.metadata_store.tree import MetadataTree, Transaction
+from odradek.protocol.framing import BadFrame, FrameSplitter
+from tests.zookeeper import wire
+from tests.zookeeper.wire import Reader
+
+LONGEST_FRAME = 0xFFFFF
+EVENT_KINDS = {Change.CREATED: 1, Change.DELETED: 2, Change.CHANGED: 3, Change.CHILDREN: 4}
+CODES: dict[type[MetadataStoreError], int] = {
+    BadArguments: -8,
+    NoEntry: -101,
+    BadVersion: -103,
+    EntryExists: -110,
+    HasChildren: -111,
+}
+NO_CHILDREN_FOR_EPHEMERALS = -108
+UNIMPLEMENTED = -6
+
+
+class Session:
+    """What the server knows of a session. `last_heard` is a time of the loop."""
+
+    def __init__(self, session_id: int, password: bytes, timeout_s: float) -> None:
+        self.session_id = session_id
+        self.password = password
+        self.timeout_s = timeout_s
+        self.last_heard = 0.0
+        self.connection: ServedConnection | None = None
+
+
+class ZooKeeperModel:
+    """`source` draws session ids and passwords. The tick is ZooKeeper's tickTime; `longest_s`: maxSessionTimeout."""
+
+    def __init__(
+        self, *, tick_s: float = 0.05, shortest_s: float | None = None, source: random.Random | None = None
+    ) -> None:
+        self.tick_s = tick_s
+        self.shortest_s = 2 * tick_s if shortest_s is None else shortest_s
+        self.longest_s = max(20 * tick_s, 60.0)
+        self.tree = MetadataTree()
+        self.sessions: dict[int, Session] = {}
+        self.connections: set[ServedConnection] = set()
+        self.refuses = False
+        """Whether new connections are closed at once: the server is not there."""
+        self._older: MetadataTree | None = None
+        """What reads find while the server lags (F)."""
+        self._source = source or random.Random(1)
+        self._children_zxid: dict[str, int] = {}
+        self._ticking: asyncio.TimerHandle | None = None
+
+    # For those who start it and break it
+
+    @asynccontextmanager
+    async def served(self, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
+        """Listens; yields HOST:PORT."""
+        server = await asyncio.get_running_loop().create_server(lambda: ServedConnection(self), host, port)
+        try:
+            yield f"{host}:{server.sockets[0].getsockname()[1]}"
+        finally:
+            server.close()
+            self.drop_connections()
+            await server.wait_closed()
+            if self._ticking is not None:
+                self._ticking.cancel()
+                self._ticking = None
+
+    def drop_connections(self, session_id: int | None = None) -> None:
+        """Breaks the connections, or that of one session."""
+        for connection in list(self.connections):
+            if session_id is None or connection.session_id == session_id:
+                connection.abort()
+
+    def has(self, session_id: int) -> bool:
+        """Whether a session is connected to this server."""
+        return any(connection.session_id == session_id for connection in self.connections)
+
+    def expire(self, session_id: int) -> None:
+        """Ends a session at once."""
+        session = self.sessions.get(session_id)
+        if session is not None:
+            self.end(session)
+
+    def lag(self) -> None:
+        """From now on the server does not learn of changes (F)."""
+        self._older = copy.deepcopy(self.tree)
+
+    def catch_up(self) -> None:
+        """It learns of all changes."""
+        self._older = None
+
+    def wipe(self) -> None:
+        """Loses everything, as with an empty disk after a restart."""
+        self.drop_connections()
+        self.tree = MetadataTree()
+        self.sessions.clear()
+        self._children_zxid.clear()
+
+    # Sessions
+
+    def begin(self, timeout_ms: int) -> Session:
+        timeout_s = min(max(timeout_ms / 1000, self.shortest_s), self.longest_s)
+        session = Session(self._source.getrandbits(62) + 1, self._source.randbytes(16), timeout_s)
+        self.sessions[session.session_id] = session
+        self._tick_on()
+        return session
+
+    def end(self, session: Session) -> None:
+        """Deletes the session's entries and closes its connection."""
+        if self.sessions.pop(session.session_id, None) is None:
+            return
+        paths = self.tree.ephemeral_paths(session.session_id)
+        if paths:
+            self.apply(finished(self.tree.stage([Delete(path) for path in paths], session.session_id)))
+        if session.connection is not None:
+            session.connection.close()
+
+    def _tick_on(self) -> None:
+        if self._ticking is None:
+            self._ticking = asyncio.get_running_loop().call_later(self.tick_s, self._tick)
+
+    def _tick(self) -> None:
+        self._ticking = None
+        now = asyncio.get_running_loop().time()
+        for session in list(self.sessions.values()):
+            if now - session.last_heard >= session.timeout_s:
+                self.end(session)
+        if self.sessions:
+            self._tick_on()
+
+    # Entries
+
+    def apply(self, transaction: Transaction) -> None:
+        """Applies a change and sends its events (A)."""
+        self.tree.apply(transaction.number, transaction.entries)
+        for path, entry in transaction.entries.items():
+            if entry is None:
+                self._children_zxid.pop(path, None)
+        for event in transaction.events:
+            if event.change is Change.CHILDREN and self.tree.get(event.path) is not None:
+                self._children_zxid[event.path] = transaction.number
+        for event in dict.fromkeys(transaction.events):
+            for connection in list(self.connections):
+                connection.watches_see(event)
+
+    def children_zxid(self, path: str) -> int:
+        """The last transaction that created or deleted a child (pzxid)."""
+        entry = self.tree.get(path)
+        assert entry is not None
+        return self._children_zxid.get(path, entry.created)
+
+    @property
+    def readable(self) -> MetadataTree:
+        """What reads find."""
+        return self.tree if self._older is None else self._older
+
+    def stat(self, path: str) -> bytes:
+        """Raises NoEntry."""
+        entry = self.readable.get(path)
+        if entry is None:
+            raise NoEntry(path, "no such entry")
+        return wire.stat(entry, self.readable.child_count(path), self._children_zxid.get(path, entry.created))
+
+
+class ServedConnection(asyncio.Protocol):
+    """The server's end of a connection."""
+
+    def __init__(self, model: ZooKeeperModel) -> None:
+        self._model = model
+        self._frames = FrameSplitter(LONGEST_FRAME)
+        self._transport: asyncio.Transport | None = None
+        self._session: Session | None = None
+        self._data: set[str] = set()
+        self._children: set[str] = set()
+
+    @property
+    def session_id(self) -> int:
+        return 0 if self._session is None else self._session.session_id
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        if self._model.refuses:
+            self._transport.abort()
+        else:
+            self._model.connections.add(self)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._model.connections.discard(self)
+        if self._session is not None and self._session.connection is self:
+            self._session.connection = None
+
+    def abort(self) -> None:
+        """Breaks the connection; nothing more is sent."""
+        self._model.connections.discard(self)
+        if self._transport is not None:
+            self._transport.abort()
+
+    def close(self) -> None:
+        """Closes the connection once everything is sent."""
+        self._model.connections.discard(self)
+        if self._transport is not None:
+            self._transport.close()
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for frame in self._frames.feed(data):
+                if self in self._model.connections:
+                    self._received(frame)
+        except BadFrame:
+            self.abort()
+
+    def _received(self, frame: bytes) -> None:
+        if self._session is None:
+            self._greet(wire.read_hello(frame))
+            return
+        if self._session.session_id not in self._model.sessions:
+            self.close()
+            return
+        self._session.last_heard = asyncio.get_running_loop().time()
+        reader = Reader(frame)
+        xid, code = reader.take("ii")
+        try:
+            error, body = 0, self._carry_out(xid, code, reader)
+        except MetadataStoreError as failure:
+            error, body = code_of(failure), b""
+        if body is not None:
+            self.send(wire.reply(xid, self._model.tree.number, error, body))
+        if code == wire.CLOSE:
+            self._model.end(self._session)
+
+    def send(self, data: bytes) -> None:
+        """Sends a frame."""
+        assert self._transport is not None
+        self._transport.write(data)
+
+    def _greet(self, hello: wire.Hello) -> None:
+        model = self._model
+        if hello.last_zxid > model.tree.number:
+            self.close()
+            return
+        session = model.sessions.get(hello.session_id)
+        if hello.session_id == 0:
+            session = model.begin(hello.timeout_ms)
+        elif session is None or session.password != hello.password:
+            self.send(wire.welcome(0, 0, bytes(16)))
+            self.close()
+            return
+        if session.connection is not None:
+            session.connection.abort()
+        session.connection, self._session = self, session
+        session.last_heard = asyncio.get_running_loop().time()
+        self.send(wire.welcome(round(session.timeout_s * 1000), session.session_id, session.password))
+
+    # Requests
+
+    def _carry_out(self, xid: int, code: int, reader: Reader) -> bytes | None:
+        """Returns the body of the reply. Raises MetadataStoreError."""
+        if code in (wire.PING, wire.CLOSE):
+            return b""
+        if code == wire.SYNC:
+            self._model.catch_up()
+            return wire.text(reader.text())
+        if code == wire.MULTI:
+            return self._multi(wire.read_multi(reader))
+        if code == wire.SET_WATCHES:
+            self._set_watches(reader.take("q"), reader.texts(), reader.texts(), reader.texts())
+            return b""
+        if code in (wire.CREATE, wire.SET_DATA, wire.DELETE):
+            return self._change([(code, wire.read_operation(code, reader))])[0][1]
+        return self._read(code, reader.text(), bool(reader.take("B")))
+
+    def _read(self, code: int, path: str, watched: bool) -> bytes:
+        model = self._model
+        if code == wire.EXISTS and watched:
+            self._data.add(path)
+        stat = model.stat(path)
+        if code == wire.EXISTS:
+            return stat
+        entry = model.readable.get(path)
+        assert entry is not None
+        if code == wire.GET_DATA:
+            if watched:
+                self._data.add(path)
+            return wire.buffer(entry.data) + stat
+        assert code in (wire.GET_CHILDREN, wire.GET_CHILDREN2), code
+        if watched:
+            self._children.add(path)
+        return wire.names(model.readable.children(path)) + (stat if code == wire.GET_CHILDREN2 else b"")
+
+    def _multi(self, operations: list[tuple[int, Operation]]) -> bytes:
+        try:
+            return wire.multi_results(self._change(operations))
+        except MetadataStoreError as failure:
+            codes = [0] * failure.index + [code_of(failure)]
+            return wire.multi_errors(codes + [-2] * (len(operations) - len(codes)))
+
+    def _change(self, operations: list[tuple[int, Operation]]) -> list[tuple[int, bytes]]:
+        model = self._model
+        try:
+            transaction = finished(model.tree.stage([each for _, each in operations], self.session_id))
+        except MetadataStoreError:
+            model.tree.number += 1
+            raise
+        model.apply(transaction)
+        results = []
+        for (code, operation), result in zip(operations, transaction.results, strict=True):
+            if isinstance(operation, Create):
+                results.append((code, wire.text(str(result))))
+            elif isinstance(operation, Set):
+                assert isinstance(result, int)
+                results.append((code, wire.stat(Entry(operation.data, result, 0, 0, 0, transaction.number), 0, 0)))
+            else:
+                assert isinstance(operation, Delete | Check)
+                results.append((code, b""))
+        return results
+
+    # Watches
+
+    def watches_see(self, event: WatchEvent) -> None:
+        """Sends an event if it is watched; one for a deletion, whatever is watched."""
+        watched = False
+        if event.change is not Change.CHILDREN and event.path in self._data:
+            self._data.remove(event.path)
+            watched = True
+        if event.change in (Change.CHILDREN, Change.DELETED) and event.path in self._children:
+            self._children.remove(event.path)
+            watched = True
+        if watched:
+            self.send(wire.event(EVENT_KINDS[event.change], event.path))
+
+    def _set_watches(self, since: int, data: Iterable[str], missing: Iterable[str], children: Iterable[str]) -> None:
+        """See (D)."""
+        tree = self._model.tree
+        for path in data:
+            entry = tree.get(path)
+            change = Change.DELETED if entry is None else Change.CHANGED if entry.modified > since else None
+            self._watch_again(path, change, self._data)
+        for path in missing:
+            self._watch_again(path, None if tree.get(path) is None else Change.CREATED, self._data)
+        for path in children:
+            if tree.get(path) is None:
+                change = Change.DELETED
+            else:
+                change = Change.CHILDREN if self._model.children_zxid(path) > since else None
+            self._watch_again(path, change, self._children)
+
+    def _watch_again(self, path: str, missed: Change | None, watched: set[str]) -> None:
+        if missed is None:
+            watched.add(path)
+        else:
+            self.send(wire.event(EVENT_KINDS[missed], path))
+
+
+def code_of(error: MetadataStoreError) -> int:
+    """ZooKeeper's code."""
+    if isinstance(error, BadArguments) and "ephemeral" in error.reason:
+        return NO_CHILDREN_FOR_EPHEMERALS
+    return CODES[type(error)]

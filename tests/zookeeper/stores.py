@@ -1,0 +1,36 @@
+"""Sessions with a ZooKeeper, the model or a real one, as tests open them."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import random
+from collections.abc import Coroutine
+from typing import Any
+
+from odradek.broker.metadata_store.zookeeper.zookeeper_store import ZooKeeperStore
+from odradek.broker.settings.connect_string import parse_connect_string
+
+_numbers = itertools.count(1)
+
+
+def spawn(coroutine: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+    return asyncio.get_running_loop().create_task(coroutine, name=name)
+
+
+def new_chroot() -> str:
+    """A path that no other test uses."""
+    return f"/test-{os.getpid()}-{next(_numbers)}"
+
+
+def store_at(connect: str, *, session_timeout_ms: int = 60_000, connection_timeout_ms: int = 20_000) -> ZooKeeperStore:
+    """`connect` as in zookeeper.connect."""
+    return ZooKeeperStore(
+        parse_connect_string(connect),
+        session_timeout_ms=session_timeout_ms,
+        connection_timeout_ms=connection_timeout_ms,
+        max_in_flight=10,
+        spawn=spawn,
+        source=random.Random(1),
+    )
