@@ -173,6 +173,7 @@ class Broker:
             topic_purgatory=self.links.waits.topics,
             election_purgatory=self.links.waits.elections,
             controller=self.controller,
+            store_session=self.metadata_store.session_metrics,
             fetchers=self.cluster.fetchers,
             timer=self.timer,
             reaper=self.reaper,

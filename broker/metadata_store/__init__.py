@@ -5,6 +5,7 @@
     read_back.py        calls and changes whose answer was lost with the connection
     factory.py          chooses the store by the settings, and makes it
     start_up.py         the first steps of a broker: fixed entries, cluster id
+    session_metrics.py  what a session with a shared store counts
     tree.py             entries in memory; operations are checked, then applied
     watch_table.py      who is notified of which change
     embedded_store.py   the store of a broker alone: the tree, with a journal and a snapshot on disk

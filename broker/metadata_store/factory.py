@@ -28,13 +28,14 @@ runs the store's threads and tasks; the random source is the broker's.
 
 def metadata_store_of(config: BrokerConfig, files: Files, background: Threads, source: random.Random) -> MetadataStore:
     """Returns the store that the settings name. A broker imports only the kind of store that it uses. Raises StartError
-    if a package is missing.
+    if a package is missing, and ConfigError if a file that the settings name cannot be used.
     """
     if config.zookeeper_connect is None:
         from odradek.broker.metadata_store.embedded_store import EmbeddedMetadataStore
 
         return EmbeddedMetadataStore(config.log_dirs[0], files, run_blocking=background.run_in_thread)
     try:
+        from odradek.broker.metadata_store.zookeeper.session_security import session_security_of
         from odradek.broker.metadata_store.zookeeper.zookeeper_store import ZooKeeperStore
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "kazoo":
@@ -52,4 +53,5 @@ def metadata_store_of(config: BrokerConfig, files: Files, background: Threads, s
         max_in_flight=config.zookeeper_max_in_flight_requests,
         spawn=background.spawn,
         source=source,
+        security=session_security_of(config, files),
     )

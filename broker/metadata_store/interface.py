@@ -35,6 +35,7 @@ from typing import ClassVar, NamedTuple
 import structlog
 
 from odradek.broker.background.stepwise import Pace
+from odradek.broker.metadata_store.session_metrics import SessionMetrics
 
 ANY_VERSION = -1
 
@@ -210,6 +211,8 @@ class MetadataStore(ABC):
         """The owner of this session's ephemeral entries, which no other session ever has; 0 while there is none."""
         self.granted_timeout_ms = 0
         """How long a session lives without a connection, as the store has granted it; 0 if it has not said so."""
+        self.session_metrics: SessionMetrics | None = None
+        """What the session counts; None if it is within this process."""
         self._session_listeners: list[SessionListener] = []
 
     def add_session_listener(self, listener: SessionListener) -> None:

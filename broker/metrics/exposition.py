@@ -8,12 +8,14 @@ them.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, GCCollector, Metric, PlatformCollector, ProcessCollector
 from prometheus_client.exposition import generate_latest
 
-from odradek.broker.metrics.families import COUNTER, FAMILIES, TOTAL, Family, Row
+from odradek.broker.metadata_store.session_metrics import SessionMetrics
+from odradek.broker.metrics.families import COUNTER, FAMILIES, STORE_LATENCY, TOTAL, Family, Row
 from odradek.broker.metrics.sources import BrokerStatus, MetricSources
 from odradek.broker.requests.request_metrics import TIME_BUCKETS, BrokerMetrics, bucket_time_ms
 from odradek.timer import Clock
@@ -28,7 +30,9 @@ class Exposition:
     """Generates the text for one broker. Keeps the request times of earlier texts to compute recent quantiles."""
 
     def __init__(self, clock: Clock, requests: BrokerMetrics) -> None:
-        self._times = RequestTimes(clock, requests)
+        self._requests = requests
+        self._request_times = RecentTimes(clock)
+        self._store_times = RecentTimes(clock)
         self._process = CollectorRegistry()
         ProcessCollector(registry=self._process)
         PlatformCollector(registry=self._process)
@@ -48,7 +52,11 @@ class Exposition:
 
     def _family(self, family: Family, sources: MetricSources) -> Iterator[bytes]:
         if family.name == TOTAL:
-            yield generate_latest(OneMetric(self._times.metric(family)))
+            yield generate_latest(OneMetric(self._request_times.metric(family, request_times(self._requests))))
+            return
+        if family.name == STORE_LATENCY:
+            times = store_times(sources.store_session)
+            yield generate_latest(OneMetric(self._store_times.metric(family, times)))
             return
         name = f"{family.name}_total" if family.kind == COUNTER else family.name
         headed = False
@@ -72,39 +80,58 @@ class OneMetric(CollectorRegistry):
         yield self._metric
 
 
-class RequestTimes:
-    """The summary of request times: count and sum since the start, and quantiles over the last one to two WINDOW_MS."""
+class Times(NamedTuple):
+    """Times since the start: their counts by `time_bucket`, and their sum."""
 
-    def __init__(self, clock: Clock, requests: BrokerMetrics) -> None:
+    counts: list[int]
+    total_ms: float
+
+
+class RecentTimes:
+    """Makes a summary of times by their labels: count and sum since the start, and quantiles over the last one to two
+    WINDOW_MS.
+    """
+
+    def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._requests = requests
-        self._newer: dict[str, list[int]] = {}
-        self._older: dict[str, list[int]] = {}
+        self._newer: dict[tuple[str, ...], list[int]] = {}
+        self._older: dict[tuple[str, ...], list[int]] = {}
         self._taken_ms = clock.now_ms()
 
-    def metric(self, family: Family) -> Metric:
-        counts: dict[str, list[int]] = {}
-        sums: dict[str, int] = {}
-        for row in list(self._requests.requests.values()):
-            known = counts.get(row.api)
-            counts[row.api] = [a + b for a, b in zip(known, row.times, strict=True)] if known else list(row.times)
-            sums[row.api] = sums.get(row.api, 0) + row.total_time_ms
+    def metric(self, family: Family, times: Mapping[tuple[str, ...], Times]) -> Metric:
+        """`times` by the values of the family's labels. Nobody may change their counts afterwards."""
         metric = Metric(family.name, family.documentation, family.kind)
-        for api, times in counts.items():
-            before = self._older.get(api) or [0] * TIME_BUCKETS
-            recent = [now - then for now, then in zip(times, before, strict=True)]
+        for values, (counts, total_ms) in times.items():
+            labels = labels_of(family, values)
+            before = self._older.get(values) or [0] * TIME_BUCKETS
+            recent = [now - then for now, then in zip(counts, before, strict=True)]
             for quantile in QUANTILES:
-                value = quantile_ms(recent, float(quantile))
-                metric.add_sample(family.name, {"request": api, "quantile": quantile}, value)
-            metric.add_sample(f"{family.name}_count", {"request": api}, sum(times))
-            metric.add_sample(f"{family.name}_sum", {"request": api}, sums[api])
-        self._keep(counts)
+                metric.add_sample(family.name, {**labels, "quantile": quantile}, quantile_ms(recent, float(quantile)))
+            metric.add_sample(f"{family.name}_count", labels, sum(counts))
+            metric.add_sample(f"{family.name}_sum", labels, total_ms)
+        self._keep(times)
         return metric
 
-    def _keep(self, counts: dict[str, list[int]]) -> None:
+    def _keep(self, times: Mapping[tuple[str, ...], Times]) -> None:
         now_ms = self._clock.now_ms()
         if now_ms - self._taken_ms >= WINDOW_MS:
-            self._older, self._newer, self._taken_ms = self._newer, counts, now_ms
+            self._older, self._newer = self._newer, {values: each.counts for values, each in times.items()}
+            self._taken_ms = now_ms
+
+
+def request_times(requests: BrokerMetrics) -> dict[tuple[str, ...], Times]:
+    """The times of all requests, by API."""
+    found: dict[tuple[str, ...], Times] = {}
+    for row in list(requests.requests.values()):
+        known = found.get((row.api,))
+        counts = [a + b for a, b in zip(known.counts, row.times, strict=True)] if known else list(row.times)
+        found[(row.api,)] = Times(counts, (known.total_ms if known else 0) + row.total_time_ms)
+    return found
+
+
+def store_times(session: SessionMetrics | None) -> dict[tuple[str, ...], Times]:
+    """The times of all requests to the metadata store, without labels."""
+    return {} if session is None else {(): Times(list(session.times), session.total_time_ms)}
 
 
 def quantile_ms(counts: list[int], quantile: float) -> float:

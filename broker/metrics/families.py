@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from odradek.broker.coordinator.group.group_state import GroupState
 from odradek.broker.coordinator.transaction.transaction_state import TransactionState
+from odradek.broker.metadata_store.session_metrics import STATES, SessionMetrics
 from odradek.broker.replica.partition.topic_stats import TopicStats
 from odradek.broker.requests.request_metrics import error_name
 
@@ -30,7 +31,8 @@ Row = tuple[Sequence[str], float]
 Reader = Callable[["MetricSources"], Iterable[Row]]
 
 TOTAL = "kafka_network_requestmetrics_totaltimems"
-"""The only family with more than one number per row; see `exposition.RequestTimes`."""
+STORE_LATENCY = "kafka_server_zookeeperclientmetrics_zookeeperrequestlatencyms"
+"""The two families with more than one number per row: summaries. See `exposition.RecentTimes`."""
 LATE_TRANSACTION_BUFFER_MS = 300_000
 
 
@@ -149,6 +151,16 @@ def uncleanable(value: Callable[[LogCleaner, Sequence[Log]], float]) -> Reader:
         return [((path,), value(cleaner, logs)) for path, logs in cleaner.manager.uncleanable().items()]
 
     return read
+
+
+def store_session(value: Callable[[SessionMetrics], float]) -> Reader:
+    """Returns a reader of one row; of none if the metadata store is within this process."""
+    return lambda sources: [] if sources.store_session is None else [((), value(sources.store_session))]
+
+
+def store_session_states(sources: MetricSources) -> list[Row]:
+    session = sources.store_session
+    return [] if session is None else [((state,), state == session.state) for state in STATES]
 
 
 def transactional_ids(sources: MetricSources) -> list[Row]:
@@ -357,6 +369,27 @@ FAMILIES = (
     Family("kafka_controller_kafkacontroller_activebrokercount", GAUGE,
            "Live brokers.",
            _NONE, single(lambda s: s.controller.tenure.numbers().active_brokers)),
+    Family("kafka_server_sessionexpirelistener_sessionstate", GAUGE,
+           "1 for the state of the session with ZooKeeper, 0 for the other states.",
+           ("state",), store_session_states),
+    Family("kafka_server_sessionexpirelistener_zookeepersyncconnects", COUNTER,
+           "Connections to ZooKeeper that began or continued a session.",
+           _NONE, store_session(lambda s: s.connects)),
+    Family("kafka_server_sessionexpirelistener_zookeeperdisconnects", COUNTER,
+           "Connections to ZooKeeper that were lost.",
+           _NONE, store_session(lambda s: s.disconnects)),
+    Family("kafka_server_sessionexpirelistener_zookeeperexpires", COUNTER,
+           "Sessions that ZooKeeper has ended.",
+           _NONE, store_session(lambda s: s.expirations)),
+    Family("kafka_server_sessionexpirelistener_zookeepersaslauthentications", COUNTER,
+           "Logins to ZooKeeper that succeeded.",
+           _NONE, store_session(lambda s: s.logins)),
+    Family("kafka_server_sessionexpirelistener_zookeeperauthfailures", COUNTER,
+           "Logins to ZooKeeper that failed.",
+           _NONE, store_session(lambda s: s.failed_logins)),
+    Family(STORE_LATENCY, SUMMARY,
+           "Milliseconds from a request to ZooKeeper to its answer; quantiles over the last one to two minutes.",
+           _NONE, store_session(lambda s: sum(s.times))),
     Family("kafka_server_socket_server_metrics_connection_count", GAUGE,
            "Open connections.",
            ("listener",), connections),

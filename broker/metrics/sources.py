@@ -10,6 +10,7 @@ from odradek.broker.controller.controller import Controller
 from odradek.broker.coordinator.group.coordinator import GroupCoordinator
 from odradek.broker.coordinator.transaction.coordinator import TransactionCoordinator
 from odradek.broker.metadata.metadata_cache import MetadataCache
+from odradek.broker.metadata_store.session_metrics import SessionMetrics
 from odradek.broker.network.socket_server import SocketServer
 from odradek.broker.replica.fetch.fetch_session_cache import FetchSessionCache
 from odradek.broker.replica.follower.fetcher_manager import FetcherManager
@@ -23,7 +24,8 @@ from odradek.timer import ExpirationReaper, SystemTimer
 class MetricSources(NamedTuple):
     """`late_transactions_before_ms()` returns the wall time before which no open transaction may have begun.
 
-    `log_cleaner` is None if log.cleaner.enable is false."""
+    `log_cleaner` is None if log.cleaner.enable is false, `store_session` if the metadata store is within this process.
+    """
 
     requests: BrokerMetrics
     endpoints: Sequence[Endpoint]
@@ -34,6 +36,7 @@ class MetricSources(NamedTuple):
     group_coordinator: GroupCoordinator
     transaction_coordinator: TransactionCoordinator
     controller: Controller
+    store_session: SessionMetrics | None
     fetchers: FetcherManager
     topic_purgatory: DelayedOperationPurgatory
     election_purgatory: DelayedOperationPurgatory

@@ -6,7 +6,8 @@ DescribeConfigs, AlterConfigs and the page docs/settings.md.
     groups.py, transactions.py, zookeeper.py, kraft.py and odradek.py for brokers, topic.py for topics. Code reads each
     as an attribute with its type: `config.num_partitions`.
 3.  without_effect.py: all other rows.
-4.  checks.py, listeners.py, connect_string.py: what rows must fulfil together, and texts with a form of their own.
+4.  checks.py, zookeeper_checks.py, listeners.py, connect_string.py: what rows must fulfil together, and texts with a
+    form of their own.
 5.  properties.py, config.py: from a file and flags to `BrokerConfig`, which the whole broker reads.
 6.  config_changes.py, config_description.py: the settings as clients change and see them.
 

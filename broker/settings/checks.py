@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from odradek.broker.settings import BrokerSettings, ConfigError, TopicSettings
-from odradek.broker.settings.connect_string import parse_connect_string
+from odradek.broker.settings.zookeeper_checks import check_zookeeper
 from odradek.protocol.batch_header import Compression
 
 CODECS = tuple(int(codec) for codec in Compression)
@@ -18,7 +18,7 @@ def check_broker_values(values: BrokerSettings, topic_defaults: TopicSettings) -
     for check in (
         _check_identity,
         _check_roles,
-        _check_zookeeper,
+        check_zookeeper,
         _check_connections,
         _check_replication,
         _check_offsets_topic,
@@ -68,21 +68,6 @@ def _check_roles(values: BrokerSettings) -> None:
         "controller.listener.names",
         "controller.listener.names can be set only together with process.roles",
     )
-
-
-def _check_zookeeper(values: BrokerSettings) -> None:
-    servers = values.zookeeper_connect
-    if servers is None:
-        return
-    _require(
-        not values.process_roles,
-        "zookeeper.connect",
-        "zookeeper.connect and process.roles cannot both be set: the metadata of a cluster are in one place",
-    )
-    try:
-        parse_connect_string(servers)
-    except ValueError as error:
-        raise ConfigError("zookeeper.connect", f"zookeeper.connect={servers}: {error}") from error
 
 
 def _check_connections(values: BrokerSettings) -> None:

@@ -36,6 +36,9 @@ class OdradekSettings(SettingValues):
         doc="The address that serves /metrics and /health; empty means all interfaces.")
     odradek_metrics_port = Setting(INT, -1, LOW, valid=Between(-1, 65535),
         doc="The port that serves /metrics and /health; 0 means any free port, -1 disables both.")
+    odradek_security_auth_login_config = Setting(STRING, None, MEDIUM,
+        doc="The JAAS file with the login to ZooKeeper in its section Client; in place of Java's system property "
+            "java.security.auth.login.config.")
     odradek_timer_tick_ms = Setting(INT, 1, LOW, valid=AtLeast(1),
         doc="The tick of the timing wheel behind the purgatories.")
     odradek_timer_wheel_size = Setting(INT, 20, LOW, valid=AtLeast(2),

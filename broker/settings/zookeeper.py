@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 from odradek.broker.settings.rules import AtLeast
-from odradek.broker.settings.setting import HIGH, INT, STRING, Setting, SettingValues
+from odradek.broker.settings.setting import (
+    BOOLEAN,
+    HIGH,
+    INT,
+    LIST,
+    LOW,
+    MEDIUM,
+    PASSWORD,
+    STRING,
+    Setting,
+    SettingValues,
+)
 
 
 # fmt: off
 class ZooKeeperSettings(SettingValues):
+    zookeeper_clientCnxnSocket = Setting(STRING, None, MEDIUM,  # noqa: N815 - Kafka's name
+        doc="The Java class of the connection to ZooKeeper; TLS requires "
+            "org.apache.zookeeper.ClientCnxnSocketNetty, as in Kafka.")
     zookeeper_connect = Setting(STRING, None, HIGH,
         doc="The ZooKeeper servers of the cluster as a list of host:port, followed by an optional path; if not set, "
             "this node is a cluster of its own.")
@@ -17,3 +31,28 @@ class ZooKeeperSettings(SettingValues):
         doc="The maximum number of unanswered requests to ZooKeeper.")
     zookeeper_session_timeout_ms = Setting(INT, 18000, HIGH,
         doc="How long this node may be silent before the metadata store considers it dead.")
+    zookeeper_set_acl = Setting(BOOLEAN, False, HIGH,
+        doc="Whether only this node's user may change the entries that it creates in ZooKeeper; needs a login or a "
+            "certificate, which say who that is.")
+    zookeeper_ssl_cipher_suites = Setting(LIST, None, LOW,
+        doc="The cipher suites for TLS to ZooKeeper, by Java's names; if not set, all that OpenSSL enables.")
+    zookeeper_ssl_client_enable = Setting(BOOLEAN, False, MEDIUM,
+        doc="Whether connections to ZooKeeper use TLS; needs zookeeper.clientCnxnSocket.")
+    zookeeper_ssl_enabled_protocols = Setting(LIST, None, LOW,
+        doc="The TLS versions allowed for connections to ZooKeeper; if not set, zookeeper.ssl.protocol.")
+    zookeeper_ssl_endpoint_identification_algorithm = Setting(STRING, "HTTPS", LOW,
+        doc="Whether ZooKeeper's host name is verified against its certificate: HTTPS, or empty for no.")
+    zookeeper_ssl_keystore_location = Setting(STRING, None, MEDIUM,
+        doc="The file with the key and certificates presented to ZooKeeper.")
+    zookeeper_ssl_keystore_password = Setting(PASSWORD, None, MEDIUM,
+        doc="The password of the keystore for ZooKeeper.")
+    zookeeper_ssl_keystore_type = Setting(STRING, None, MEDIUM,
+        doc="The format of the keystore for ZooKeeper: PEM, PKCS12 or JKS; if not set, that of its content.")
+    zookeeper_ssl_protocol = Setting(STRING, "TLSv1.2", LOW,
+        doc="The TLS version of connections to ZooKeeper, unless zookeeper.ssl.enabled.protocols is set.")
+    zookeeper_ssl_truststore_location = Setting(STRING, None, MEDIUM,
+        doc="The file with the certificates trusted for ZooKeeper; if not set, the system's authorities.")
+    zookeeper_ssl_truststore_password = Setting(PASSWORD, None, MEDIUM,
+        doc="The password of the truststore for ZooKeeper.")
+    zookeeper_ssl_truststore_type = Setting(STRING, None, MEDIUM,
+        doc="The format of the truststore for ZooKeeper: PEM, PKCS12 or JKS; if not set, that of its content.")

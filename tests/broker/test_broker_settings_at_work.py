@@ -57,6 +57,35 @@ ELSEWHERE = {
         "broker/testing/test_cluster.py"
         "::test_a_broker_that_starts_at_once_after_a_kill_waits_for_the_end_of_its_old_session"
     ),
+    **dict.fromkeys(
+        ("odradek.security.auth.login.config", "zookeeper.set.acl"),
+        "broker/metadata_store/test_session_security.py::test_a_broker_logs_in_as_its_jaas_file_says",
+    ),
+    **dict.fromkeys(
+        (
+            "zookeeper.clientCnxnSocket",
+            "zookeeper.ssl.client.enable",
+            "zookeeper.ssl.keystore.location",
+            "zookeeper.ssl.keystore.password",
+            "zookeeper.ssl.truststore.location",
+            "zookeeper.ssl.truststore.password",
+        ),
+        "broker/metadata_store/test_zookeeper_tls.py::test_both_sides_show_certificates",
+    ),
+    **dict.fromkeys(
+        ("zookeeper.ssl.keystore.type", "zookeeper.ssl.truststore.type"),
+        "broker/metadata_store/test_zookeeper_tls.py::test_a_type_that_fits_is_accepted",
+    ),
+    **dict.fromkeys(
+        ("zookeeper.ssl.enabled.protocols", "zookeeper.ssl.protocol"),
+        "broker/metadata_store/test_zookeeper_tls.py::test_the_versions_are_those_of_the_settings",
+    ),
+    "zookeeper.ssl.cipher.suites": (
+        "broker/metadata_store/test_zookeeper_tls.py::test_the_cipher_suites_are_those_of_the_settings"
+    ),
+    "zookeeper.ssl.endpoint.identification.algorithm": (
+        "broker/metadata_store/test_zookeeper_tls.py::test_the_name_of_the_server_is_verified_unless_the_setting_is_empty"
+    ),
     "inter.broker.protocol.version": "broker/settings/test_settings_table.py::test_a_value_is_parsed_as_in_java",
     "replica.fetch.wait.max.ms": FETCHES,
     "replica.fetch.min.bytes": FETCHES,

@@ -10,6 +10,10 @@
     (D) Watches belong to a connection. SetWatches sets them again, and sends the events that were missed.
     (E) A change that fails has a transaction number, too.
     (F) A server may lag behind the others: then it answers reads from an older tree, until it is asked to `sync`.
+    (G) With `users`, a connection may log in by DIGEST-MD5 (sasl.py). A failed login is answered with AUTHFAILED, and
+        the connection is closed; the session lives on. If `requires_login`, nothing else is answered before it.
+    (H) Entries keep the ACLs that they were created with. The scheme auth stands for who is logged in. Nobody is kept
+        from anything.
 
 Source: ZooKeeper's `ZooKeeperServer`, `PrepRequestProcessor`, `FinalRequestProcessor`, `DataTree`,
 `SessionTrackerImpl`.
@@ -20,9 +24,10 @@ from __future__ import annotations
 import asyncio
 import copy
 import random
+import ssl
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from typing import cast
+from typing import Any, cast
 
 from odradek.broker.background.stepwise import finished
 from odradek.broker.metadata_store.interface import (
@@ -44,7 +49,13 @@ from odradek.broker.metadata_store.interface import (
 from odradek.broker.metadata_store.tree import MetadataTree, Transaction
 from odradek.protocol.framing import BadFrame, FrameSplitter
 from tests.zookeeper import wire
-from tests.zookeeper.wire import Reader
+from tests.zookeeper.sasl import DigestMd5Server, LoginFailed
+from tests.zookeeper.wire import Acl, AclCreate, Reader
+
+
+class InvalidAcl(MetadataStoreError):
+    """The scheme auth, and nobody is logged in."""
+
 
 LONGEST_FRAME = 0xFFFFF
 EVENT_KINDS = {Change.CREATED: 1, Change.DELETED: 2, Change.CHANGED: 3, Change.CHILDREN: 4}
@@ -54,8 +65,10 @@ CODES: dict[type[MetadataStoreError], int] = {
     BadVersion: -103,
     EntryExists: -110,
     HasChildren: -111,
+    InvalidAcl: -114,
 }
 NO_CHILDREN_FOR_EPHEMERALS = -108
+AUTH_FAILED, LOGIN_REQUIRED = -115, -124
 UNIMPLEMENTED = -6
 
 
@@ -86,6 +99,11 @@ class ZooKeeperModel:
         """Whether new connections are closed at once: the server is not there."""
         self._older: MetadataTree | None = None
         """What reads find while the server lags (F)."""
+        self.users: dict[str, str] = {}
+        """The passwords of those who may log in (G)."""
+        self.requires_login = False
+        self.acls: dict[str, list[Acl]] = {}
+        self.failed_logins = 0
         self._source = source or random.Random(1)
         self._children_zxid: dict[str, int] = {}
         self._ticking: asyncio.TimerHandle | None = None
@@ -93,9 +111,13 @@ class ZooKeeperModel:
     # For those who start it and break it
 
     @asynccontextmanager
-    async def served(self, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
+    async def served(
+        self, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None
+    ) -> AsyncIterator[str]:
         """Listens; yields HOST:PORT."""
-        server = await asyncio.get_running_loop().create_server(lambda: ServedConnection(self), host, port)
+        loop = asyncio.get_running_loop()
+        more: dict[str, Any] = {} if tls is None else {"ssl": tls}
+        server = await loop.create_server(lambda: ServedConnection(self), host, port, **more)
         try:
             yield f"{host}:{server.sockets[0].getsockname()[1]}"
         finally:
@@ -136,6 +158,7 @@ class ZooKeeperModel:
         self.tree = MetadataTree()
         self.sessions.clear()
         self._children_zxid.clear()
+        self.acls.clear()
 
     # Sessions
 
@@ -177,6 +200,7 @@ class ZooKeeperModel:
         for path, entry in transaction.entries.items():
             if entry is None:
                 self._children_zxid.pop(path, None)
+                self.acls.pop(path, None)
         for event in transaction.events:
             if event.change is Change.CHILDREN and self.tree.get(event.path) is not None:
                 self._children_zxid[event.path] = transaction.number
@@ -211,6 +235,8 @@ class ServedConnection(asyncio.Protocol):
         self._frames = FrameSplitter(LONGEST_FRAME)
         self._transport: asyncio.Transport | None = None
         self._session: Session | None = None
+        self._login: DigestMd5Server | None = None
+        self.user: str | None = None
         self._data: set[str] = set()
         self._children: set[str] = set()
 
@@ -260,6 +286,13 @@ class ServedConnection(asyncio.Protocol):
         self._session.last_heard = asyncio.get_running_loop().time()
         reader = Reader(frame)
         xid, code = reader.take("ii")
+        if code == wire.SASL:
+            self._log_in(xid, reader.buffer() or b"")
+            return
+        if self._model.requires_login and self.user is None:
+            self.send(wire.reply(xid, 0, LOGIN_REQUIRED))
+            self.close()
+            return
         try:
             error, body = 0, self._carry_out(xid, code, reader)
         except MetadataStoreError as failure:
@@ -268,6 +301,24 @@ class ServedConnection(asyncio.Protocol):
             self.send(wire.reply(xid, self._model.tree.number, error, body))
         if code == wire.CLOSE:
             self._model.end(self._session)
+
+    def _log_in(self, xid: int, token: bytes) -> None:
+        """See (G). A server without users answers with nothing, as ZooKeeper does."""
+        model = self._model
+        if not model.users:
+            self.send(wire.reply(xid, 0, 0, wire.buffer(None)))
+            return
+        if self._login is None:
+            self._login = DigestMd5Server(model.users)
+        try:
+            answer = self._login.evaluate(token)
+        except LoginFailed:
+            model.failed_logins += 1
+            self.send(wire.reply(xid, 0, AUTH_FAILED))
+            self.close()
+            return
+        self.user = self._login.user
+        self.send(wire.reply(xid, 0, 0, wire.buffer(answer)))
 
     def send(self, data: bytes) -> None:
         """Sends a frame."""
@@ -306,6 +357,9 @@ class ServedConnection(asyncio.Protocol):
         if code == wire.SET_WATCHES:
             self._set_watches(reader.take("q"), reader.texts(), reader.texts(), reader.texts())
             return b""
+        if code == wire.GET_ACL:
+            path = reader.text()
+            return wire.acls(self._model.acls.get(path, [])) + self._model.stat(path)
         if code in (wire.CREATE, wire.SET_DATA, wire.DELETE):
             return self._change([(code, wire.read_operation(code, reader))])[0][1]
         return self._read(code, reader.text(), bool(reader.take("B")))
@@ -328,24 +382,27 @@ class ServedConnection(asyncio.Protocol):
             self._children.add(path)
         return wire.names(model.readable.children(path)) + (stat if code == wire.GET_CHILDREN2 else b"")
 
-    def _multi(self, operations: list[tuple[int, Operation]]) -> bytes:
+    def _multi(self, operations: list[tuple[int, Operation | AclCreate]]) -> bytes:
         try:
             return wire.multi_results(self._change(operations))
         except MetadataStoreError as failure:
             codes = [0] * failure.index + [code_of(failure)]
             return wire.multi_errors(codes + [-2] * (len(operations) - len(codes)))
 
-    def _change(self, operations: list[tuple[int, Operation]]) -> list[tuple[int, bytes]]:
+    def _change(self, operations: list[tuple[int, Operation | AclCreate]]) -> list[tuple[int, bytes]]:
         model = self._model
+        plain = [each.create if isinstance(each, AclCreate) else each for _, each in operations]
         try:
-            transaction = finished(model.tree.stage([each for _, each in operations], self.session_id))
+            acls = [self._acls(each) if isinstance(each, AclCreate) else [] for _, each in operations]
+            transaction = finished(model.tree.stage(plain, self.session_id))
         except MetadataStoreError:
             model.tree.number += 1
             raise
         model.apply(transaction)
         results = []
-        for (code, operation), result in zip(operations, transaction.results, strict=True):
+        for (code, _), operation, acl, result in zip(operations, plain, acls, transaction.results, strict=True):
             if isinstance(operation, Create):
+                model.acls[str(result)] = acl
                 results.append((code, wire.text(str(result))))
             elif isinstance(operation, Set):
                 assert isinstance(result, int)
@@ -354,6 +411,15 @@ class ServedConnection(asyncio.Protocol):
                 assert isinstance(operation, Delete | Check)
                 results.append((code, b""))
         return results
+
+    def _acls(self, wanted: AclCreate) -> list[Acl]:
+        """See (H)."""
+        user = self.user
+        if user is not None:
+            return [acl._replace(scheme="sasl", id=user) if acl.scheme == "auth" else acl for acl in wanted.acls]
+        if any(acl.scheme == "auth" for acl in wanted.acls):
+            raise InvalidAcl(wanted.create.path, "nobody is logged in")
+        return wanted.acls
 
     # Watches
 

@@ -9,6 +9,11 @@ import random
 from collections.abc import Coroutine
 from typing import Any
 
+from kazoo.protocol import serialization as kazoo
+
+from odradek.broker.metadata_store.interface import MetadataStoreError
+from odradek.broker.metadata_store.zookeeper import codec
+from odradek.broker.metadata_store.zookeeper.session_security import INSECURE, SessionSecurity
 from odradek.broker.metadata_store.zookeeper.zookeeper_store import ZooKeeperStore
 from odradek.broker.settings.connect_string import parse_connect_string
 
@@ -24,7 +29,13 @@ def new_chroot() -> str:
     return f"/test-{os.getpid()}-{next(_numbers)}"
 
 
-def store_at(connect: str, *, session_timeout_ms: int = 60_000, connection_timeout_ms: int = 20_000) -> ZooKeeperStore:
+def store_at(
+    connect: str,
+    *,
+    session_timeout_ms: int = 60_000,
+    connection_timeout_ms: int = 20_000,
+    security: SessionSecurity = INSECURE,
+) -> ZooKeeperStore:
     """`connect` as in zookeeper.connect."""
     return ZooKeeperStore(
         parse_connect_string(connect),
@@ -33,4 +44,19 @@ def store_at(connect: str, *, session_timeout_ms: int = 60_000, connection_timeo
         max_in_flight=10,
         spawn=spawn,
         source=random.Random(1),
+        security=security,
     )
+
+
+async def acls_of(store: ZooKeeperStore, path: str) -> list[tuple[int, str, str]]:
+    """The ACLs of an entry: permissions, scheme, id. Raises MetadataStoreError."""
+    request = codec.Request(
+        kazoo.GetACL.type,
+        bytes(kazoo.GetACL(store._chroot.full(path)).serialize()),
+        path,
+        lambda frame, position: kazoo.GetACL.deserialize(frame, position)[0],
+    )
+    found = await store._send(request)
+    if isinstance(found, MetadataStoreError):
+        raise found
+    return [(acl.perms, acl.id.scheme, acl.id.id) for acl in found]

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from odradek.broker.metadata_store.interface import Check, Create, Delete, Entry, Operation, Set
 
-CREATE, DELETE, EXISTS, GET_DATA, SET_DATA, GET_CHILDREN, SYNC, PING, GET_CHILDREN2, CHECK, MULTI = (
-    1, 2, 3, 4, 5, 8, 9, 11, 12, 13, 14,
+CREATE, DELETE, EXISTS, GET_DATA, SET_DATA, GET_ACL, GET_CHILDREN, SYNC, PING, GET_CHILDREN2, CHECK, MULTI = (
+    1, 2, 3, 4, 5, 6, 8, 9, 11, 12, 13, 14,
 )  # fmt: skip
 CLOSE, SET_WATCHES, AUTH, SASL = -11, 101, 100, 102
 EVENT_XID, PING_XID, AUTH_XID, SET_WATCHES_XID = -1, -2, -4, -8
@@ -47,6 +47,19 @@ class Reader:
         return [self.text() for _ in range(self.take("i"))]
 
 
+class Acl(NamedTuple):
+    permissions: int
+    scheme: str
+    id: str
+
+
+class AclCreate(NamedTuple):
+    """A Create with the ACLs that the client wants."""
+
+    create: Create
+    acls: list[Acl]
+
+
 class Hello(NamedTuple):
     last_zxid: int
     timeout_ms: int
@@ -60,15 +73,14 @@ def read_hello(frame: bytes) -> Hello:
     return Hello(last_zxid, timeout_ms, session_id, reader.buffer() or b"")
 
 
-def read_operation(code: int, reader: Reader) -> Operation:
+def read_operation(code: int, reader: Reader) -> Operation | AclCreate:
     """Of a multi, or alone."""
     path = reader.text()
     if code == CREATE:
         data = reader.buffer()
-        for _ in range(reader.take("i")):
-            reader.take("i"), reader.text(), reader.text()
+        acls = [Acl(reader.take("i"), reader.text(), reader.text()) for _ in range(reader.take("i"))]
         flags = reader.take("i")
-        return Create(path, data, bool(flags & EPHEMERAL), bool(flags & SEQUENTIAL))
+        return AclCreate(Create(path, data, bool(flags & EPHEMERAL), bool(flags & SEQUENTIAL)), acls)
     if code == SET_DATA:
         data = reader.buffer()
         return Set(path, data, reader.take("i"))
@@ -77,8 +89,8 @@ def read_operation(code: int, reader: Reader) -> Operation:
     return Delete(path, version) if code == DELETE else Check(path, version)
 
 
-def read_multi(reader: Reader) -> list[tuple[int, Operation]]:
-    operations: list[tuple[int, Operation]] = []
+def read_multi(reader: Reader) -> list[tuple[int, Operation | AclCreate]]:
+    operations: list[tuple[int, Operation | AclCreate]] = []
     while True:
         code, done, _ = reader.take("iBi")
         if done:
@@ -118,6 +130,11 @@ def stat(entry: Entry, children: int, children_zxid: int) -> bytes:
         entry.created, entry.modified, 0, 0, entry.version, entry.children_version, 0, entry.owner, size, children,
         children_zxid,
     )  # fmt: skip
+
+
+def acls(entries: list[Acl]) -> bytes:
+    each = [struct.pack(">i", acl.permissions) + text(acl.scheme) + text(acl.id) for acl in entries]
+    return struct.pack(">i", len(entries)) + b"".join(each)
 
 
 def names(children: list[str]) -> bytes:

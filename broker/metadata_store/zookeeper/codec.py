@@ -15,7 +15,6 @@ from typing import Any, Final, NamedTuple
 
 from kazoo.exceptions import EXCEPTIONS, RolledBackError, RuntimeInconsistency
 from kazoo.protocol import serialization as kazoo
-from kazoo.security import ACL, Id
 
 from odradek.broker.metadata_store.interface import (
     BadArguments,
@@ -36,6 +35,7 @@ from odradek.broker.metadata_store.interface import (
     TooLarge,
     WatchEvent,
 )
+from odradek.broker.metadata_store.zookeeper.acls import AclsOf
 
 EVENT_XID: Final = -1
 PING_XID: Final = -2
@@ -46,8 +46,6 @@ LONGEST_REQUEST: Final = 0xFFFFF - 1024
 LONGEST_SET_WATCHES: Final = 128 * 1024
 LONGEST_REPLY: Final = 64 << 20
 EPHEMERAL, SEQUENTIAL = 1, 2
-EVERYBODY = (ACL(31, Id("world", "anyone")),)
-"""ZooKeeper's OPEN_ACL_UNSAFE: all permissions to all."""
 
 _HEADER = struct.Struct(">ii")
 _INT = struct.Struct(">i")
@@ -57,6 +55,7 @@ OK: Final = 0
 SESSION_EXPIRED: Final = -112
 SESSION_MOVED: Final = -118
 AUTH_FAILED: Final = -115
+LOGIN_REQUIRED: Final = -124
 
 _ERRORS: dict[int, Callable[[str], MetadataStoreError]] = {
     -8: lambda path: BadArguments(path, "not a valid path"),
@@ -66,6 +65,9 @@ _ERRORS: dict[int, Callable[[str], MetadataStoreError]] = {
     -108: lambda path: BadArguments(path, "an ephemeral entry cannot have children"),
     -110: lambda path: EntryExists(path, "already exists"),
     -111: lambda path: HasChildren(path, "has children"),
+    -114: lambda path: StoreUnavailable(path, "ZooKeeper does not accept its ACL: nobody is logged in (InvalidACL)"),
+    AUTH_FAILED: lambda path: StoreUnavailable(path, "ZooKeeper does not accept the login (AuthFailed)"),
+    LOGIN_REQUIRED: lambda path: StoreUnavailable(path, "ZooKeeper requires the login, and does not accept it"),
     SESSION_EXPIRED: lambda path: StoreUnavailable(path, "the session has ended"),
 }
 
@@ -199,9 +201,9 @@ def sync(chroot: Chroot) -> Request:
     return _request(kazoo.Sync(chroot.full("/")), "/", lambda _frame, _position: None)
 
 
-def multi(operations: Sequence[Operation], chroot: Chroot, acl: Sequence[ACL] = EVERYBODY) -> Request | TooLarge:
-    """Read as the results or the error of the first operation that failed."""
-    body = bytes(kazoo.Transaction([_operation(each, chroot, acl) for each in operations]).serialize())
+def multi(operations: Sequence[Operation], chroot: Chroot, acls_of: AclsOf) -> Request | TooLarge:
+    """Read as the results or the error of the first operation that failed. New entries have the ACLs of `acls_of`."""
+    body = bytes(kazoo.Transaction([_operation(each, chroot, acls_of) for each in operations]).serialize())
     if len(body) > LONGEST_REQUEST:
         longest = max(operations, key=_size)
         return TooLarge(
@@ -212,6 +214,11 @@ def multi(operations: Sequence[Operation], chroot: Chroot, acl: Sequence[ACL] = 
     return Request(
         kazoo.Transaction.type, body, operations[0].path, lambda frame, at: _outcome(operations, frame, at, chroot)
     )
+
+
+def login(token: bytes) -> Request:
+    """One message of a SASL login. Read as the server's answer, empty if it has none."""
+    return _request(kazoo.SASL(token), "", lambda frame, at: kazoo.SASL.deserialize(frame, at)[0] or b"")
 
 
 def ping() -> Request:
@@ -261,11 +268,11 @@ def _request(message: Any, path: str, read: Callable[[bytes, int], Any]) -> Requ
     return Request(message.type, bytes(message.serialize()), path, read)
 
 
-def _operation(operation: Operation, chroot: Chroot, acl: Sequence[ACL]) -> Any:
+def _operation(operation: Operation, chroot: Chroot, acls_of: AclsOf) -> Any:
     path = chroot.full(operation.path)
     if isinstance(operation, Create):
         flags = EPHEMERAL * operation.ephemeral | SEQUENTIAL * operation.sequential
-        return kazoo.Create(path, operation.data, acl, flags)
+        return kazoo.Create(path, operation.data, acls_of(operation.path), flags)
     if isinstance(operation, Set):
         return kazoo.SetData(path, operation.data, operation.version)
     if isinstance(operation, Delete):

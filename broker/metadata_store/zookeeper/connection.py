@@ -1,7 +1,8 @@
 """One connection to a ZooKeeper server: the handshake, then requests and replies in order, events, and pings.
 
-    (A) The first frame asks for a session or continues one. When the server has granted it, `granted` is called; what
-        is sent before fails.
+    (A) The first frame asks for a session or continues one. When the server has granted it, the login follows, if there
+        is one; then `granted` is called. What is sent before fails. A login that the server does not accept, or a
+        server that does not prove that it knows the password, ends the connection: `failed_login` says why.
     (B) At most `max_in_flight` requests are unanswered; the others wait here, in order. Replies arrive in the order of
         the requests. A reply to another request, or one that cannot be read, ends the connection.
     (C) Nothing was sent for a third of the session time-out: a ping is. Nothing was heard for two thirds of it: the
@@ -21,9 +22,10 @@ from typing import Any, NamedTuple, Protocol, cast
 
 import structlog
 
-from odradek.broker.metadata_store.interface import ConnectionLost, WatchEvent
+from odradek.broker.metadata_store.interface import ConnectionLost, MetadataStoreError, WatchEvent
 from odradek.broker.metadata_store.zookeeper import codec
 from odradek.broker.metadata_store.zookeeper.codec import BadReply, Chroot, Granted, Request
+from odradek.broker.security.digest_md5 import BadChallenge, DigestMd5Client
 from odradek.protocol.framing import BadFrame, FrameSplitter
 
 CHECKS = 6
@@ -58,13 +60,16 @@ class _Sent(NamedTuple):
 
 
 class ZooKeeperConnection(asyncio.BufferedProtocol):
-    """`hello` is the first frame. `on_latency` receives the seconds that each request took."""
+    """`hello` is the first frame; `login` is what follows it, None for nothing. `on_latency` receives the seconds that
+    each request took.
+    """
 
     def __init__(
         self,
         server: str,
         session: Session,
         hello: bytes,
+        login: DigestMd5Client | None,
         chroot: Chroot,
         max_in_flight: int,
         on_latency: Callable[[float], object],
@@ -74,12 +79,17 @@ class ZooKeeperConnection(asyncio.BufferedProtocol):
         """The last transaction that the server has told of."""
         self._session = session
         self._hello = hello
+        self._login = login
+        self.failed_login = ""
+        """Why the server or this side did not accept the login (A)."""
         self._chroot = chroot
         self._max_in_flight = max_in_flight
         self._on_latency = on_latency
         self._frames = FrameSplitter(codec.LONGEST_REPLY)
         self._transport: asyncio.Transport | None = None
-        self._is_granted = False
+        self._granted: Granted | None = None
+        self._is_ready = False
+        """Whether requests may be sent (A)."""
         self._is_lost = False
         self.reason = "the server has closed the connection"
         self._waiting: deque[tuple[Request, OnAnswer]] = deque()
@@ -94,7 +104,7 @@ class ZooKeeperConnection(asyncio.BufferedProtocol):
 
     def send(self, request: Request, answered: OnAnswer) -> None:
         """Sends a request in its turn (B)."""
-        if self._is_lost or not self._is_granted:
+        if self._is_lost or not self._is_ready:
             answered(connection_lost())
             return
         self._waiting.append((request, answered))
@@ -149,13 +159,11 @@ class ZooKeeperConnection(asyncio.BufferedProtocol):
     # Requests and replies
 
     def _received(self, frame: bytes) -> None:
-        if not self._is_granted:
-            granted = codec.read_granted(frame)
-            self._is_granted = True
-            if granted.timeout_ms > 0:
-                self._check_s = granted.timeout_ms / 1000 / CHECKS
-                self._next_check = asyncio.get_running_loop().call_later(self._check_s, self._check)
-            self._session.granted(granted)
+        if self._granted is None:
+            self._greeted(codec.read_granted(frame))
+            return
+        if not self._is_ready:
+            self._challenged(frame, self._granted)
             return
         header, position = codec.read_header(frame)
         self.last_zxid = max(self.last_zxid, header.zxid)
@@ -166,12 +174,49 @@ class ZooKeeperConnection(asyncio.BufferedProtocol):
         elif header.xid not in (codec.PING_XID, codec.SET_WATCHES_XID):
             self._answer(header, frame, position)
 
+    def _greeted(self, granted: Granted) -> None:
+        self._granted = granted
+        if self._login is None or granted.timeout_ms <= 0:
+            self._begin(granted)
+        else:
+            self._write(codec.login(b""), self._new_xid())
+
+    def _challenged(self, frame: bytes, granted: Granted) -> None:
+        """Goes on with the login (A)."""
+        assert self._login is not None
+        header, position = codec.read_header(frame)
+        if header.xid != self._next_xid - 1:
+            raise BadReply(f"a reply to request {header.xid} during the login")
+        token = codec.read_body(codec.login(b""), header, frame, position)
+        try:
+            if isinstance(token, MetadataStoreError):
+                raise BadChallenge(token.reason)
+            answer = self._login.respond(token)
+        except BadChallenge as error:
+            self.failed_login = f"the login of {self._login.username} failed: {error}"
+            self.abort(self.failed_login)
+            return
+        if answer is None:
+            self._begin(granted)
+        else:
+            self._write(codec.login(answer), self._new_xid())
+
+    def _begin(self, granted: Granted) -> None:
+        self._is_ready = True
+        if granted.timeout_ms > 0:
+            self._check_s = granted.timeout_ms / 1000 / CHECKS
+            self._next_check = asyncio.get_running_loop().call_later(self._check_s, self._check)
+        self._session.granted(granted)
+
     def _answer(self, header: codec.Header, frame: bytes, position: int) -> None:
         if not self._sent or self._sent[0].xid != header.xid:
             expected = self._sent[0].xid if self._sent else "none"
             raise BadReply(f"a reply to request {header.xid}, where {expected} was to be answered")
         if header.error in (codec.SESSION_EXPIRED, codec.SESSION_MOVED):
             self.abort("the server does not have the session")
+            return
+        if header.error == codec.LOGIN_REQUIRED:
+            self.abort("the server requires a SASL login")
             return
         sent = self._sent[0]
         result = codec.read_body(sent.request, header, frame, position)
@@ -183,10 +228,14 @@ class ZooKeeperConnection(asyncio.BufferedProtocol):
     def _send_waiting(self) -> None:
         while self._waiting and len(self._sent) < self._max_in_flight:
             request, answered = self._waiting.popleft()
-            xid = self._next_xid
-            self._next_xid = xid + 1 if xid < LONGEST_XID else 1
+            xid = self._new_xid()
             self._sent.append(_Sent(request, xid, answered, _now()))
             self._write(request, xid)
+
+    def _new_xid(self) -> int:
+        xid = self._next_xid
+        self._next_xid = xid + 1 if xid < LONGEST_XID else 1
+        return xid
 
     def _write(self, request: Request, xid: int) -> None:
         assert self._transport is not None

@@ -15,6 +15,8 @@
         nothing is read that is older than what another server has shown.
     (D) A change above ZooKeeper's limit fails with TooLarge before it is sent: ZooKeeper would end the connection.
     (E) `close` ends the session at the server, if it answers within CLOSE_S; else its time-out does.
+    (F) With a login, each connection begins with it. A server that does not accept it is logged as an error, and tried
+        again like one that cannot be reached: the session goes on when the login succeeds.
 
 Source: ZooKeeper's `ClientCnxn`; Kafka's `ZooKeeperClient`.
 """
@@ -32,9 +34,7 @@ import structlog
 from odradek.broker.background.stepwise import others_between
 from odradek.broker.background.tasks import Spawn
 from odradek.broker.metadata_store.interface import (
-    Create,
     Entry,
-    EntryExists,
     MetadataStore,
     MetadataStoreError,
     NoEntry,
@@ -42,15 +42,17 @@ from odradek.broker.metadata_store.interface import (
     Outcome,
     SessionState,
     StoreUnavailable,
-    TooLarge,
     Watch,
     WatchEvent,
     listed,
 )
 from odradek.broker.metadata_store.read_back import retry_until_connected
+from odradek.broker.metadata_store.session_metrics import SessionMetrics
 from odradek.broker.metadata_store.zookeeper import codec
+from odradek.broker.metadata_store.zookeeper.chroot_creation import create_chroot
 from odradek.broker.metadata_store.zookeeper.codec import Chroot, Granted, Request
 from odradek.broker.metadata_store.zookeeper.connection import ZooKeeperConnection, connection_lost
+from odradek.broker.metadata_store.zookeeper.session_security import INSECURE, SessionSecurity
 from odradek.broker.metadata_store.zookeeper.watches import Kind, Watches
 from odradek.broker.settings.connect_string import Address, ConnectString
 
@@ -62,14 +64,9 @@ CLOSE_S = 1.0
 log = structlog.get_logger("controller.store")
 
 
-def _no_latency(_seconds: float) -> None:
-    pass
-
-
 class ZooKeeperStore(MetadataStore):
     """`session_timeout_ms` is asked for; the servers may grant another. `open` waits for a connection for at most
-    `connection_timeout_ms`. `spawn` runs the task that connects. `on_latency` receives the seconds that each request
-    took.
+    `connection_timeout_ms`. `spawn` runs the task that connects. `source` draws the order of the servers, and nonces.
     """
 
     is_shared = True
@@ -83,9 +80,10 @@ class ZooKeeperStore(MetadataStore):
         max_in_flight: int,
         spawn: Spawn,
         source: random.Random,
-        on_latency: Callable[[float], object] = _no_latency,
+        security: SessionSecurity = INSECURE,
     ) -> None:
         super().__init__()
+        self.session_metrics: SessionMetrics = SessionMetrics()
         self._servers = servers
         self._chroot = Chroot(servers.chroot)
         self._session_timeout_ms = session_timeout_ms
@@ -93,7 +91,7 @@ class ZooKeeperStore(MetadataStore):
         self._max_in_flight = max_in_flight
         self._spawn = spawn
         self._source = source
-        self._on_latency = on_latency
+        self._security = security
         self._is_open = False
         self._is_connected = False
         self._password = NO_PASSWORD
@@ -102,6 +100,8 @@ class ZooKeeperStore(MetadataStore):
         self._connection: ZooKeeperConnection | None = None
         self._verdict: asyncio.Future[Granted | None] | None = None
         """What the server says to the handshake under way; None if the connection ends first."""
+        self._problem = ""
+        """Why the last attempt to connect failed."""
         self._lost_at = 0.0
         """When the last connection of the session ended."""
         self._connecting: asyncio.Task[None] | None = None
@@ -119,16 +119,19 @@ class ZooKeeperStore(MetadataStore):
         if self._is_open:
             return
         self._is_open = True
+        self.session_metrics.opened()
         self._connecting = self._spawn(self._connect_again_and_again(), "ZooKeeper session")
         try:
             async with asyncio.timeout(self._connection_timeout_ms / 1000):
                 await self.connected()
-                await retry_until_connected(self, self._create_chroot)
+                await retry_until_connected(
+                    self, lambda: create_chroot(self._servers.chroot, self._security.acls_of, self._send)
+                )
         except TimeoutError as error:
             await self._end("not open")
             addresses = ", ".join(map(str, self._servers.servers))
             raise StoreUnavailable(
-                "", f"no connection to ZooKeeper at {addresses} in {self._connection_timeout_ms} ms"
+                "", f"no connection to ZooKeeper at {addresses} in {self._connection_timeout_ms} ms{self._problem}"
             ) from error
         except BaseException:
             await self._end("not open")
@@ -201,7 +204,7 @@ class ZooKeeperStore(MetadataStore):
         return [await answer for answer in answers]
 
     def _multi(self, operations: Sequence[Operation]) -> asyncio.Future[Any]:
-        request = codec.multi(operations, self._chroot) if operations else None
+        request = codec.multi(operations, self._chroot, self._security.acls_of) if operations else None
         if isinstance(request, Request):
             return self._send(request)
         answer = asyncio.get_running_loop().create_future()
@@ -270,11 +273,19 @@ class ZooKeeperStore(MetadataStore):
         self._verdict = loop.create_future()
         hello = codec.connect_frame(self.session_id, self._password, self._session_timeout_ms, self._newest_seen())
         connection = self._connection = ZooKeeperConnection(
-            str(server), self, hello, self._chroot, self._max_in_flight, self._on_latency
+            str(server),
+            self,
+            hello,
+            self._security.new_login(self._source),
+            self._chroot,
+            self._max_in_flight,
+            self.session_metrics.answered,
         )
         try:
             async with asyncio.timeout(self._attempt_s()):
-                await loop.create_connection(lambda: connection, server.host, server.port)
+                await loop.create_connection(
+                    lambda: connection, server.host, server.port, **self._security.tls_options(server.host)
+                )
                 granted = await self._verdict
         except (OSError, TimeoutError) as error:
             connection.abort(str(error) or "it takes too long")
@@ -283,7 +294,7 @@ class ZooKeeperStore(MetadataStore):
             connection.abort("canceled")
             raise
         if granted is None:
-            self._note_failure(server, connection.reason)
+            self._note_failure(server, connection)
             return False
         if granted.timeout_ms <= 0:
             self._expired()
@@ -291,11 +302,15 @@ class ZooKeeperStore(MetadataStore):
             return False
         return True
 
-    def _note_failure(self, server: Address, reason: str) -> None:
+    def _note_failure(self, server: Address, connection: ZooKeeperConnection) -> None:
         """Logs the first failure of an outage, and others when the reason changes."""
-        if self._unreachable.get(server) != reason:
-            self._unreachable[server] = reason
-            log.warning("no connection to ZooKeeper", server=str(server), reason=reason)
+        self._problem = f"; {server}: {connection.reason}"
+        if connection.failed_login:
+            self.session_metrics.login_failed()
+        if self._unreachable.get(server) != connection.reason:
+            self._unreachable[server] = connection.reason
+            report = log.error if connection.failed_login else log.warning
+            report("no connection to ZooKeeper", server=str(server), reason=connection.reason)
 
     def _newest_seen(self) -> int:
         """The last transaction that the session has seen: a server that lags behind it refuses the connection (C). Not
@@ -311,6 +326,7 @@ class ZooKeeperStore(MetadataStore):
     def _expired(self) -> None:
         log.warning("ZooKeeper session ended", session=f"0x{self.session_id:x}")
         self._forget_session()
+        self.session_metrics.expired()
         self._notify(SessionState.LOST)
 
     def _forget_session(self) -> None:
@@ -334,8 +350,9 @@ class ZooKeeperStore(MetadataStore):
         for request in self._set_watches():
             connection.send_set_watches(request)
         connection.send(codec.sync(self._chroot), lambda _result: None)
-        self._is_connected = True
+        self._is_connected, self._problem = True, ""
         self._unreachable.clear()
+        self.session_metrics.connected(logged_in=self._security.credentials is not None)
         log.info(
             "connected to ZooKeeper",
             server=connection.server,
@@ -371,15 +388,18 @@ class ZooKeeperStore(MetadataStore):
         self._connection = None
         was_connected, self._is_connected = self._is_connected, False
         if was_connected:
+            self._problem = f"; {connection.server}: {reason}"
             self._lost_at = asyncio.get_running_loop().time()
         self._lost.set()
         if was_connected and self._is_open:
+            self.session_metrics.disconnected()
             log.warning("connection to ZooKeeper lost", server=connection.server, reason=reason)
             self._notify(SessionState.SUSPENDED)
 
     async def _end(self, reason: str) -> None:
         """Forgets the session; ZooKeeper has ended it or will."""
         self._is_open = self._is_connected = False
+        self.session_metrics.closed()
         connection, self._connection = self._connection, None
         if self._connecting is not None:
             self._connecting.cancel()
@@ -399,21 +419,6 @@ class ZooKeeperStore(MetadataStore):
         for waiter in waiting:
             if not waiter.done():
                 waiter.set_result(None)
-
-    # The chroot
-
-    async def _create_chroot(self) -> None:
-        """Creates the path of the chroot, as Kafka does at the start."""
-        chroot, root = self._servers.chroot, Chroot("")
-        position = 0
-        while position < len(chroot):
-            end = chroot.find("/", position + 1)
-            position = len(chroot) if end < 0 else end
-            request = codec.multi([Create(chroot[:position])], root)
-            assert not isinstance(request, TooLarge), "a path is short"
-            result = await self._send(request)
-            if isinstance(result, MetadataStoreError) and not isinstance(result, EntryExists):
-                raise result
 
 
 def _settle(answer: asyncio.Future[Any], result: Any) -> None:

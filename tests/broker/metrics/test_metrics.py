@@ -10,7 +10,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from odradek.broker.controller.topic_planner import NewTopic
 from odradek.broker.metadata_store.interface import Operation, Outcome
-from odradek.broker.metrics.exposition import SAMPLES_PER_CHUNK, Exposition, RequestTimes, quantile_ms
+from odradek.broker.metadata_store.session_metrics import STATES
+from odradek.broker.metrics.exposition import SAMPLES_PER_CHUNK, Exposition, RecentTimes, quantile_ms, request_times
 from odradek.broker.metrics.families import FAMILIES, TOTAL
 from odradek.broker.metrics.server import MAX_HEAD_BYTES, MetricsServer
 from odradek.broker.replica.partition.topic_stats import AllTopicStats
@@ -31,6 +32,8 @@ from odradek.protocol.messages.fetch import FetchResponse
 from odradek.protocol.messages.metadata import MetadataResponse
 from odradek.protocol.messages.produce import ProduceResponse
 from odradek.timer import ManualClock
+from tests.patience import until
+from tests.zookeeper.model import ZooKeeperModel
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 Answer = tuple[int, dict[str, str], bytes]
@@ -113,6 +116,38 @@ async def test_client_activity_is_exported_under_the_names_of_kafkas_jmx_exporte
     assert value(samples, "kafka_server_replicamanager_leadercount") == 1
     assert value(samples, "kafka_controller_kafkacontroller_globaltopiccount") == 1
     assert value(samples, "kafka_server_delayedoperationpurgatory_numdelayedoperations", delayedOperation="Fetch") == 0
+
+
+async def test_the_session_with_zookeeper_is_exported_under_kafkas_names() -> None:
+    listener, latency = (
+        "kafka_server_sessionexpirelistener_",
+        "kafka_server_zookeeperclientmetrics_zookeeperrequestlatencyms",
+    )
+    model = ZooKeeperModel(tick_s=0.5)
+    async with model.served() as address:
+        settings = {"odradek.metrics.port": "0", "zookeeper.connect": address}
+        async with in_process_broker(settings) as broker:
+            assert broker.metrics_server is not None
+            store = broker.metadata_store
+            model.drop_connections()
+            await until(lambda: store.session_metrics is not None and store.session_metrics.connects == 2)
+            await store.get("/brokers/ids")
+            samples = samples_of((await ask(broker.metrics_server.port))[2])
+            model.expire(store.session_id)
+            await until(lambda: store.session_epoch == 2)
+            later = samples_of((await ask(broker.metrics_server.port))[2])
+    states = {state: value(samples, f"{listener}sessionstate", state=state) for state in STATES}
+    assert states == {"CONNECTING": 0, "CONNECTED": 1, "AUTH_FAILED": 0, "CLOSED": 0}
+    assert value(samples, f"{listener}zookeepersyncconnects_total") == 2
+    assert value(samples, f"{listener}zookeeperdisconnects_total") == 1
+    assert value(samples, f"{listener}zookeepersaslauthentications_total") == 0
+    assert value(samples, f"{listener}zookeeperauthfailures_total") == 0
+    assert value(samples, f"{listener}zookeeperexpires_total") == 0
+    assert value(later, f"{listener}zookeeperexpires_total") == 1
+    assert value(samples, f"{latency}_count") >= 10
+    assert value(later, f"{latency}_count") > value(samples, f"{latency}_count")
+    assert value(samples, f"{latency}_sum") > 0
+    assert value(samples, latency, quantile="0.99") >= value(samples, latency, quantile="0.50") >= 0
 
 
 async def test_every_family_is_exported_with_help_and_type_before_any_activity() -> None:
@@ -389,12 +424,12 @@ async def test_quantiles_cover_the_last_minute_or_two() -> None:
     clock = ManualClock()
     async with in_process_broker() as running:
         broker = Broker(running.config, clock=clock)
-    times = RequestTimes(clock, broker.metrics)
+    times = RecentTimes(clock)
     family = next(family for family in FAMILIES if family.name == TOTAL)
     row = broker.metrics.of(ApiKey.FETCH, 12)
 
     def median() -> float:
-        samples = times.metric(family).samples
+        samples = times.metric(family, request_times(broker.metrics)).samples
         return next(sample.value for sample in samples if sample.labels.get("quantile") == "0.50")
 
     for _ in range(100):

@@ -1,0 +1,11 @@
+"""Who somebody is: logins and secrets, for the broker as a client and, later, for its own clients.
+
+    jaas.py         JAAS configuration: sections of login modules with their options
+    digest_md5.py   the client's side of SASL's DIGEST-MD5
+    key_stores.py   key stores and trust stores: PEM, PKCS12
+    cipher_suites.py    TLS versions and cipher suites by Java's names
+    tls.py          TLS of a client, as an `ssl.SSLContext`
+
+Everything here is values in, values out: callers read files and send bytes. No text of this room, neither an error nor
+a `repr`, shows a secret. Callers: `metadata_store/zookeeper/`.
+"""
