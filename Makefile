@@ -20,7 +20,7 @@ PYTEST := $(BIN)/python -m pytest --numprocesses=$(JOBS)
 BY_FILE := --dist=loadfile --no-loadscope-reorder
 
 .PHONY: setup setup-spark run test test-all test-programs test-plain test-pipeline test-pipeline-all \
-	test-pipeline-plain test-old-spark test-pythons simulate cluster-demo pipeline-demo check docs bench bench-pipeline soak \
+	test-pipeline-plain test-old-spark test-pythons simulate cluster cluster-demo pipeline-demo check docs bench bench-pipeline soak \
 	image-test dist dist-test clean
 
 setup: $(STAMP)
@@ -96,6 +96,10 @@ test-pythons: setup
 # Simulated brokers, clients and faults: one line for each of the seeds A-B. `python -m tests.simulation --help` says more.
 simulate: setup
 	$(BIN)/python -m tests.simulation --brokers 3 --seeds $(SEEDS)
+
+# A ZooKeeper and three brokers in the foreground, below ./cluster-data; Ctrl-C ends them.
+cluster: setup
+	@exec $(BIN)/python -m odradek.broker.local_cluster
 
 # Three brokers that fail under a producer with acks=all, in the terminal and in ./cluster-demo.svg; 20 seconds.
 cluster-demo: setup
