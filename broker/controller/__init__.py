@@ -9,6 +9,7 @@ How a broker becomes the controller, and stops being it:
     events.py                   its events, one after the other
     loading.py                  what a new controller reads first
     fenced_store.py             its writes, which fail once another controller is elected
+    pieces.py                   writes that are too long for one transaction
     office_watches.py           its watches, which end with it
 
 What it knows, and the decisions that have no side effects:

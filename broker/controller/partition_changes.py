@@ -2,26 +2,34 @@
 
     (A) Each partition is written by itself, all of them together in one pipeline: a conflict of one does not hold up
         the others. Changes of the assignment are written by topic, because all partitions of a topic share its entry.
+        If the states of a topic's partitions with its entry are too long for one transaction, the states are written
+        first, each by itself, and then the entry. Each of those states is valid with the old assignment, too: in sync
+        are only replicas that were in sync before. So after a crash in between, the reassignment has not begun.
     (B) A partition that was changed by someone else (BadVersion) is read again and decided again.
-    (C) If the store cannot write, the partition keeps its state, and the outcome is KAFKA_STORAGE_ERROR.
+    (C) If the store cannot write, the partition keeps its state, and the outcome is KAFKA_STORAGE_ERROR. If only the
+        entry of the topic was not written (A), the partition keeps its replicas, and its state is the new one.
 
 Source: Kafka's `KafkaZkClient.updateLeaderAndIsr`, `PartitionStateMachine.electLeaderForPartitions`.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
 import structlog
 
-from odradek.broker.background.stepwise import others_between
+from odradek.broker.background.stepwise import Pace, others_between
 from odradek.broker.controller.controller_context import ControllerContext
 from odradek.broker.controller.fenced_store import ControllerMoved, FencedStore
 from odradek.broker.controller.partition_states import is_new
+from odradek.broker.controller.pieces import fits
+from odradek.broker.controller.topic_operations import assignment_too_long
 from odradek.broker.metadata.metadata_cache import PartitionState
 from odradek.broker.metadata_store import znodes
 from odradek.broker.metadata_store.interface import (
+    LONGEST_ENTRY,
     BadVersion,
     Create,
     EntryExists,
@@ -47,10 +55,11 @@ log = structlog.get_logger("controller")
 
 
 class _Group(NamedTuple):
-    """What is written together: partitions of one topic."""
+    """What is written together: partitions of one topic. `entry_follows`: their assignment is written later (A)."""
 
     states: dict[TopicPartition, PartitionState]
     operations: list[Operation]
+    entry_follows: bool = False
 
 
 class PartitionChanges:
@@ -70,9 +79,10 @@ class PartitionChanges:
         """Decides and stores. Returns, per partition, its new state, None if it did not change, or the error.
 
         With `assignments`, the topics' entries are written, too (A). A decision may enter a partition there, if the
-        assignment to be stored is not that of its new state.
+        assignment to be stored is not that of its new state. An entry that is too long is refused: POLICY_VIOLATION.
         """
         outcomes: dict[TopicPartition, Outcome] = {}
+        ahead: dict[str, dict[TopicPartition, PartitionState]] = {}
         remaining: Collection[TopicPartition] = list(keys)
         for attempt in range(ATTEMPTS):
             groups = await self._groups(remaining, decide, assignments, outcomes, attempt)
@@ -85,10 +95,12 @@ class PartitionChanges:
                 elif isinstance(result, MetadataStoreError):
                     outcomes.update(dict.fromkeys(group.states, storage_error(result)))
                 else:
-                    self._stored(group, result, outcomes)
+                    self._stored(group, result, outcomes, ahead)
             if not stale:
                 break
             remaining = await self._read_again(stale)
+        if assignments is not None:
+            await self._entries_follow(ahead, assignments, outcomes)
         async for key, outcome in others_between(outcomes.items(), COST):
             if isinstance(outcome, ProtocolError) and outcome.code is ErrorCode.KAFKA_STORAGE_ERROR:
                 log.error("partition not changed", partition=str(key), reason=str(outcome))
@@ -102,7 +114,7 @@ class PartitionChanges:
         outcomes: dict[TopicPartition, Outcome],
         attempt: int,
     ) -> list[_Group]:
-        groups: dict[str | TopicPartition, _Group] = {}
+        groups: list[_Group] = []
         async for key in others_between(keys, COST):
             before = self._context.state(key)
             if before is None:
@@ -117,22 +129,69 @@ class PartitionChanges:
                 continue
             if after is None:
                 continue
-            group = groups.setdefault(key if assignments is None else key.topic, _Group({}, []))
-            group.states[key] = after
             if is_new(before):
-                group.operations.extend(await self._creation(key, after, look=attempt > 0))
+                operations = await self._creation(key, after, look=attempt > 0)
             else:
                 path = znodes.state_path(key.topic, key.partition)
-                group.operations.append(Set(path, znodes.encode_state(after), before.partition_epoch))
-        for name, group in groups.items() if assignments is not None else ():
-            assert assignments is not None
-            states = {state.partition: state for state in self._context.stored_states(str(name))}
-            for key, after in group.states.items():
-                states[key.partition] = assignments.get(key, after)
-            group.operations.append(self.assignment(str(name), states.values()))
-        return list(groups.values())
+                operations = [Set(path, znodes.encode_state(after), before.partition_epoch)]
+            groups.append(_Group({key: after}, operations))
+        return groups if assignments is None else await self._with_entries(groups, assignments, outcomes)
 
-    def assignment(self, name: str, states: Iterable[PartitionState]) -> Operation:
+    async def _with_entries(
+        self,
+        groups: Iterable[_Group],
+        assignments: Mapping[TopicPartition, PartitionState],
+        outcomes: dict[TopicPartition, Outcome],
+    ) -> list[_Group]:
+        """Joins the groups of each topic, and adds its entry, if all of it fits into one transaction (A)."""
+        by_topic: dict[str, list[_Group]] = {}
+        for group in groups:
+            (key,) = group.states
+            by_topic.setdefault(key.topic, []).append(group)
+        joined: list[_Group] = []
+        pace = Pace()
+        for name, some in by_topic.items():
+            if pace.step_ends(len(self._context.partitions_of(name))):
+                await asyncio.sleep(0)
+            states = {key: state for group in some for key, state in group.states.items()}
+            entry = self._entry(name, states, assignments)
+            operations = [*(operation for group in some for operation in group.operations), entry]
+            if entry.data is not None and len(entry.data) > LONGEST_ENTRY:
+                outcomes.update(dict.fromkeys(states, assignment_too_long(name, len(entry.data))))
+            elif fits(operations):
+                joined.append(_Group(states, operations))
+            else:
+                joined += [group._replace(entry_follows=True) for group in some]
+        return joined
+
+    def _entry(
+        self,
+        name: str,
+        after: Mapping[TopicPartition, PartitionState],
+        assignments: Mapping[TopicPartition, PartitionState],
+    ) -> Set:
+        """Stores the assignment of a topic some of whose partitions change."""
+        states = {state.partition: state for state in self._context.stored_states(name)}
+        states.update((key.partition, assignments.get(key, state)) for key, state in after.items())
+        return self.assignment(name, states.values())
+
+    async def _entries_follow(
+        self,
+        ahead: Mapping[str, Mapping[TopicPartition, PartitionState]],
+        assignments: Mapping[TopicPartition, PartitionState],
+        outcomes: dict[TopicPartition, Outcome],
+    ) -> None:
+        """Writes the entries of topics whose partitions' states are written already (A)."""
+        groups = [[self._entry(name, states, assignments)] for name, states in ahead.items()]
+        for states, result in zip(ahead.values(), await self._store.pipeline(groups), strict=True):
+            async for key, state in others_between(states.items(), COST):
+                if isinstance(result, MetadataStoreError):
+                    outcomes[key] = storage_error(result)
+                else:
+                    self._context.put_state(key, state)
+                    outcomes[key] = state
+
+    def assignment(self, name: str, states: Iterable[PartitionState]) -> Set:
         """Stores the replicas of a topic's partitions."""
         topic = self._context.topic(name)
         assert topic is not None, "its partitions are in the context"
@@ -152,13 +211,27 @@ class PartitionChanges:
         path = znodes.state_path(key.topic, key.partition)
         return [*(Create(parent) for parent in missing), Create(path, znodes.encode_state(state))]
 
-    def _stored(self, group: _Group, results: list[str | int | None], outcomes: dict[TopicPartition, Outcome]) -> None:
+    def _stored(
+        self,
+        group: _Group,
+        results: list[str | int | None],
+        outcomes: dict[TopicPartition, Outcome],
+        ahead: dict[str, dict[TopicPartition, PartitionState]],
+    ) -> None:
         by_path = {operation.path: result for operation, result in zip(group.operations, results, strict=True)}
         for key, state in group.states.items():
             version = by_path.get(znodes.state_path(key.topic, key.partition))
             stored = state._replace(partition_epoch=version) if isinstance(version, int) else state
-            self._context.put_state(key, stored)
             outcomes[key] = stored
+            if group.entry_follows:
+                ahead.setdefault(key.topic, {})[key] = stored
+                stored = self._with_old_replicas(key, stored)
+            self._context.put_state(key, stored)
+
+    def _with_old_replicas(self, key: TopicPartition, state: PartitionState) -> PartitionState:
+        before = self._context.state(key)
+        assert before is not None, "it was decided on"
+        return state._replace(replicas=before.replicas, adding=before.adding, removing=before.removing)
 
     async def _read_again(self, keys: list[TopicPartition]) -> list[TopicPartition]:
         """Reads the states of partitions (B). Returns those that could be read."""

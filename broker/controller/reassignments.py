@@ -223,7 +223,9 @@ class Reassignments:
         changed = await self._changes.change(keys, decide, assignments=assignments)
         async for key, outcome in others_between(changed.items(), COST):
             outcomes[key] = outcome if isinstance(outcome, ProtocolError) else None
-            if isinstance(outcome, PartitionState):
+            if isinstance(outcome, ProtocolError):
+                self._carry_out_state(key, before.get(key))
+            elif isinstance(outcome, PartitionState):
                 self._carry_out(key, before[key], assignments.get(key), outcome)
                 (started if reassignment.is_being_reassigned(outcome) else completed).append(key)
         if started:
@@ -255,6 +257,14 @@ class Reassignments:
             adding=after.adding,
             removing=after.removing,
         )
+
+    def _carry_out_state(self, key: TopicPartition, before: PartitionState | None) -> None:
+        """Sends the state of a partition whose assignment could not be stored, if the state itself could."""
+        state = self._context.state(key)
+        if before is not None and state is not None and state != before:
+            self._context.update_phases(key, state)
+            self._requests.lead(state.replicas, key)
+            self._requests.publish(key)
 
     def _remove_replica(self, key: TopicPartition, broker_id: int, *, is_awaited: bool) -> None:
         context = self._context

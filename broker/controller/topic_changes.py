@@ -1,9 +1,8 @@
-"""Creates topics and adds partitions: planned (`topic_planner.py`), stored in one transaction, then announced to the
-brokers.
+"""Creates topics and adds partitions: planned (`topic_planner.py`), stored, then announced to the brokers.
 
-    (A) The settings, the assignment and the states of all partitions of the topics are written in one transaction. If
-        it conflicts (an entry of a topic that is damaged or was created by other tools), each topic is written by
-        itself.
+    (A) The settings, the assignment and the states of all partitions of a topic are written in one transaction, or in
+        pieces if they are too long for that (`pieces.py`). No broker hears of a topic of which a piece is missing. If
+        the controller fails in between, the next one writes the missing states.
     (B) A partition none of whose replicas is alive gets its state when one of them starts.
     (C) A broker that cannot create its log reports the replica as offline. The topic stays, as in Kafka.
 
@@ -14,7 +13,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
 
 import structlog
 
@@ -24,21 +22,15 @@ from odradek.broker.controller.controller_context import ControllerContext
 from odradek.broker.controller.fenced_store import FencedStore
 from odradek.broker.controller.partition_changes import storage_error
 from odradek.broker.controller.partition_states import PartitionPhase, first_state, is_new, unled
+from odradek.broker.controller.pieces import write
 from odradek.broker.controller.replica_states import ReplicaPhase
-from odradek.broker.controller.topic_operations import partition_addition_operations, topic_creation_operations
+from odradek.broker.controller.topic_operations import partition_addition, topic_creation
 from odradek.broker.controller.topic_planner import PARTITIONS_AT_A_TIME, NewPartitions, NewTopic, PlannedTopic, Planner
 from odradek.broker.metadata.kafka_uuid import random_uuid, uuid_text
 from odradek.broker.metadata.metadata_cache import PartitionState, TopicMetadata
 from odradek.broker.metadata.topic_names import unified_name
 from odradek.broker.metadata_store import znodes
-from odradek.broker.metadata_store.interface import (
-    BadVersion,
-    EntryExists,
-    MetadataStoreError,
-    NoEntry,
-    Operation,
-    Set,
-)
+from odradek.broker.metadata_store.interface import EntryExists
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
 
@@ -110,31 +102,19 @@ class TopicChanges:
         return first_state(state, self._context.electable(TopicPartition(name, partition), state), epoch) or state
 
     async def _store_topics(self, created: Sequence[tuple[PlannedTopic, TopicMetadata]]) -> dict[str, ProtocolError]:
-        operations = (topic_creation_operations(metadata, plan.config) for plan, metadata in created)
-        try:
-            await self._store.multi(chain.from_iterable(operations))
-        except (BadVersion, EntryExists, NoEntry):
-            return await self._store_each(created)
-        except MetadataStoreError as error:
-            return {plan.name: storage_error(error) for plan, _ in created}
-        return {}
-
-    async def _store_each(self, created: Sequence[tuple[PlannedTopic, TopicMetadata]]) -> dict[str, ProtocolError]:
-        """Settings that an earlier topic has left behind are replaced (A)."""
+        """Returns the topics that are not stored, and why (A)."""
         left = await self._store.entries([znodes.topic_config_path(plan.name) for plan, _ in created])
-        groups = []
-        for (plan, metadata), entry in zip(created, left, strict=True):
-            settings, *others = topic_creation_operations(metadata, plan.config)
-            if entry is not None:
-                settings = Set(settings.path, znodes.encode_config(plan.config))
-            groups.append([settings, *others])
+        changes = [
+            topic_creation(metadata, plan.config, has_config=entry is not None)
+            async for (plan, metadata), entry in others_between(zip(created, left, strict=True), PLANNING_COST)
+        ]
         failures = {}
-        for (plan, _), outcome in zip(created, await self._store.pipeline(groups), strict=True):
-            if isinstance(outcome, EntryExists):
-                message = f"Topic '{plan.name}' is already in the metadata store: {outcome}"
+        for (plan, _), error in zip(created, await write(self._store, changes), strict=True):
+            if isinstance(error, EntryExists):
+                message = f"Topic '{plan.name}' is already in the metadata store: {error}"
                 failures[plan.name] = ProtocolError(ErrorCode.TOPIC_ALREADY_EXISTS, message)
-            elif isinstance(outcome, MetadataStoreError):
-                failures[plan.name] = storage_error(outcome)
+            elif error is not None:
+                failures[plan.name] = storage_error(error)
         return failures
 
     async def _announce(self, topic: TopicMetadata) -> None:
@@ -190,15 +170,15 @@ class TopicChanges:
 
     async def _add(self, planned: Mapping[str, Mapping[int, PartitionState]]) -> dict[str, ProtocolError]:
         context = self._context
-        groups: list[list[Operation]] = []
+        changes = []
         for name, added in planned.items():
             topic = context.topic(name)
             assert topic is not None, "the planner has checked that the topic exists"
-            groups.append(list(partition_addition_operations(topic, context.stored_states(name), added)))
+            changes.append(partition_addition(topic, context.stored_states(name), added))
         failures = {}
-        for (name, added), outcome in zip(planned.items(), await self._store.pipeline(groups), strict=True):
-            if isinstance(outcome, MetadataStoreError):
-                failures[name] = storage_error(outcome)
+        for (name, added), error in zip(planned.items(), await write(self._store, changes), strict=True):
+            if error is not None:
+                failures[name] = storage_error(error)
                 continue
             for partition, state in added.items():
                 key = TopicPartition(name, partition)

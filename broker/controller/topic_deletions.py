@@ -4,7 +4,8 @@
         completes its deletion.
     (B) All brokers hear that the topic is gone (leader -2), and those with a replica are asked to delete it. When all
         have answered, everything about the topic is removed from the store, and its name is free. Nobody could tell a
-        broker of the deletion later.
+        broker of the deletion later. What is too long for one transaction is removed in pieces (`pieces.py`): first
+        the states, in the end the topic with its mark (A).
     (C) A replica whose broker is dead, or that could not be deleted, halts the deletion. It is tried again when a
         broker with a replica of the topic starts. A topic whose deletion is halted is gone for clients all the same.
     (D) A reassignment of the topic ends with its deletion, which concerns all its replicas, old and new ones. Those
@@ -23,6 +24,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import islice
 
 import structlog
 
@@ -32,8 +34,9 @@ from odradek.broker.controller.controller_context import ControllerContext, Dele
 from odradek.broker.controller.fenced_store import FencedStore
 from odradek.broker.controller.partition_changes import storage_error
 from odradek.broker.controller.partition_states import PartitionPhase, is_new
+from odradek.broker.controller.pieces import Piece, pieces_of
 from odradek.broker.controller.replica_states import ReplicaPhase
-from odradek.broker.controller.topic_operations import topic_removal_operations
+from odradek.broker.controller.topic_operations import topic_removal
 from odradek.broker.metadata.metadata_cache import PartitionState
 from odradek.broker.metadata_store import znodes
 from odradek.broker.metadata_store.interface import (
@@ -43,7 +46,7 @@ from odradek.broker.metadata_store.interface import (
     HasChildren,
     MetadataStoreError,
     NoEntry,
-    Operation,
+    Outcome,
 )
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
@@ -53,6 +56,8 @@ INELIGIBLE, OFFLINE = ReplicaPhase.DELETION_INELIGIBLE, ReplicaPhase.OFFLINE
 
 COST = 5
 """The cost of a partition, in items of a step."""
+READ_AT_A_TIME = 100
+"""How many entries are asked for their children together."""
 
 log = structlog.get_logger("controller")
 
@@ -259,17 +264,16 @@ class TopicDeletions:
     async def _remove(self, names: Sequence[str]) -> None:
         """Removes topics from the store and the context (B). If the store cannot write, they are removed later."""
         configs = await self._store.entries([znodes.topic_config_path(name) for name in names])
-        groups: list[Iterable[Operation]] = []
-        pace = Pace()
-        for name, config in zip(names, configs, strict=True):
+        pieces: dict[str, list[Piece]] = {}
+        async for name, config in others_between(zip(names, configs, strict=True), COST):
             with_state = [state.partition for state in self._context.stored_states(name) if not is_new(state)]
-            if pace.step_ends(1 + len(with_state)):
-                await asyncio.sleep(0)
-            groups.append(topic_removal_operations(name, with_state, has_config=config is not None))
-        for name, outcome in zip(names, await self._store.pipeline(groups), strict=True):
+            pieces[name] = await pieces_of(topic_removal(name, with_state, has_config=config is not None))
+        outcomes = iter(await self._store.pipeline([piece for some in pieces.values() for piece in some]))
+        for name, some in pieces.items():
+            outcome = _first_error(list(islice(outcomes, len(some))))
             if isinstance(outcome, NoEntry | HasChildren):
-                (outcome,) = await self._store.pipeline([await self._all_entries_of(name)])
-            if isinstance(outcome, MetadataStoreError):
+                outcome = _first_error(await self._store.pipeline(await self._all_entries_of(name)))
+            if outcome is not None:
                 log.error("topic deletion postponed", topic=name, reason=str(outcome))
                 self._try_later()
                 continue
@@ -279,13 +283,36 @@ class TopicDeletions:
             self._context.remove_topic(name)
             log.info("topic deleted", topic=name, partitions=partitions)
 
-    async def _all_entries_of(self, name: str) -> list[Operation]:
-        """Deletes whatever the store has of a topic that other tools have changed."""
-        paths = [znodes.topic_path(name)]
-        for path in paths:
-            entry = await self._store.exists(path)
-            if entry is not None:
-                paths += [f"{path}/{child}" for child in await self._store.children(path)]
-        paths = [*reversed(paths), znodes.topic_config_path(name), znodes.deletion_path(name)]
+    async def _all_entries_of(self, name: str) -> list[Piece]:
+        """Deletes whatever the store has of a topic, if it is not what the controller knows: other tools have changed
+        it, or an earlier attempt has failed in the middle.
+        """
+        level = [znodes.topic_path(name)]
+        below: list[str] = []
+        while level:
+            below += level
+            level = await self._children_of(level)
+        last = [znodes.topic_path(name), znodes.topic_config_path(name), znodes.deletion_path(name)]
+        paths = [*reversed(below[1:]), *last]
         found = await self._store.entries(paths)
-        return [Delete(path) for path, entry in zip(paths, found, strict=True) if entry is not None]
+        existing = [path for path, entry in zip(paths, found, strict=True) if entry is not None]
+        end = [Delete(path) for path in existing if path in last]
+        return await pieces_of([*([Delete(path)] for path in existing if path not in last), end])
+
+    async def _children_of(self, paths: Sequence[str]) -> list[str]:
+        children = []
+        for start in range(0, len(paths), READ_AT_A_TIME):
+            some = paths[start : start + READ_AT_A_TIME]
+            for path, names in zip(some, await asyncio.gather(*map(self._names_below, some)), strict=True):
+                children += [f"{path}/{name}" for name in names]
+        return children
+
+    async def _names_below(self, path: str) -> list[str]:
+        try:
+            return await self._store.children(path)
+        except NoEntry:
+            return []
+
+
+def _first_error(outcomes: Iterable[Outcome]) -> MetadataStoreError | None:
+    return next((outcome for outcome in outcomes if isinstance(outcome, MetadataStoreError)), None)

@@ -1,22 +1,32 @@
-"""How topics and settings are stored. Each `..._operations` function turns a plan of `topic_planner.py` into operations
-for the metadata store, which the controller applies in one `multi`.
+"""How topics and settings are stored: turns a plan of `topic_planner.py` into operations for the metadata store.
+
+What one topic takes may be too long for one transaction (`pieces.py`). Its assignment and its settings are an entry
+each, and what cannot be stored is refused with POLICY_VIOLATION, as Kafka's KRaft controller refuses changes that are
+too large. (Its controller with ZooKeeper never answers.)
 
 Source: Kafka's `AdminZkClient` and `KafkaZkClient`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from odradek.broker.controller.partition_states import is_new
+from odradek.broker.controller.pieces import LongChange, Unit
 from odradek.broker.metadata.metadata_cache import PartitionState, TopicMetadata
 from odradek.broker.metadata_store import znodes
-from odradek.broker.metadata_store.interface import Create, Delete, Operation, Set
+from odradek.broker.metadata_store.interface import LONGEST_ENTRY, Create, Delete, Set
 from odradek.protocol.errors import ErrorCode, ProtocolError
 
 MOST_SETTINGS = 30_000
-MOST_CONFIG_BYTES = 1 << 20
-"""The limits on the settings of one topic or broker. The byte limit is ZooKeeper's (jute.maxbuffer)."""
+MOST_CONFIG_BYTES = LONGEST_ENTRY
+"""The limits on the settings of one topic or broker."""
+ENTRY_BYTES = 150
+"""A topic's entry without its partitions takes less."""
+LIST_BYTES = 5
+"""A list of replicas in JSON takes this much more than its partition and its brokers, whose text as a tuple has a space
+after each comma.
+"""
 
 
 def encoded_config(config: Mapping[str, str]) -> bytes:
@@ -31,38 +41,63 @@ def encoded_config(config: Mapping[str, str]) -> bytes:
     return data
 
 
-def topic_creation_operations(topic: TopicMetadata, config: Mapping[str, str]) -> Iterator[Operation]:
-    """Stores a new topic: settings, assignment, and every partition's state."""
-    yield Create(znodes.topic_config_path(topic.name), znodes.encode_config(config))
-    yield Create(znodes.topic_path(topic.name), znodes.encode_topic(topic.topic_id, topic.partitions.values()))
-    yield Create(znodes.partitions_path(topic.name))
-    yield from partition_creation_operations(topic.name, topic.partitions.values())
+def check_assignment(topic: str, replicas: Iterable[tuple[int, tuple[int, ...]]], *, others: int = 0) -> None:
+    """Raises POLICY_VIOLATION if a topic's entry is too long to be stored, together with `others` bytes. `replicas` are
+    those of each partition; a partition that is being reassigned has several lists.
+    """
+    size = ENTRY_BYTES + others
+    for partition, brokers in replicas:
+        size += len(str(partition)) + len(str(brokers)) - len(brokers) + LIST_BYTES
+    if size > LONGEST_ENTRY:
+        raise assignment_too_long(topic, size)
 
 
-def partition_creation_operations(topic: str, states: Collection[PartitionState]) -> Iterator[Operation]:
+def assignment_too_long(topic: str, size: int) -> ProtocolError:
+    """Why a topic's assignment cannot be stored."""
+    return ProtocolError(
+        ErrorCode.POLICY_VIOLATION,
+        f"The replicas of all partitions of topic '{topic}' take {size} bytes in its entry; {LONGEST_ENTRY} can be "
+        "stored",
+    )
+
+
+def topic_creation(topic: TopicMetadata, config: Mapping[str, str], *, has_config: bool) -> LongChange:
+    """Stores a new topic: settings and assignment, then every partition's state. `has_config`: settings that an earlier
+    topic has left behind are replaced.
+    """
+    name, path, settings = topic.name, znodes.topic_config_path(topic.name), znodes.encode_config(config)
+    head = [
+        Set(path, settings) if has_config else Create(path, settings),
+        Create(znodes.topic_path(name), znodes.encode_topic(topic.topic_id, topic.partitions.values())),
+        Create(znodes.partitions_path(name)),
+    ]
+    undo = [Delete(znodes.partitions_path(name)), Delete(znodes.topic_path(name)), Delete(path)]
+    return LongChange(head, partition_creations(name, topic.partitions.values()), undo)
+
+
+def partition_creations(topic: str, states: Collection[PartitionState]) -> Iterator[Unit]:
     """Stores the states of new partitions. A partition without any live replica has none yet."""
     for state in states:
         if not is_new(state):
-            yield Create(znodes.partition_path(topic, state.partition))
-            yield Create(znodes.state_path(topic, state.partition), znodes.encode_state(state))
+            yield (
+                Create(znodes.partition_path(topic, state.partition)),
+                Create(znodes.state_path(topic, state.partition), znodes.encode_state(state)),
+            )
 
 
-def partition_addition_operations(
+def partition_addition(
     topic: TopicMetadata, existing: Collection[PartitionState], added: Mapping[int, PartitionState]
-) -> Iterator[Operation]:
-    """Stores a topic with more partitions."""
-    states = (*existing, *added.values())
-    yield Set(znodes.topic_path(topic.name), znodes.encode_topic(topic.topic_id, states))
-    yield from partition_creation_operations(topic.name, added.values())
+) -> LongChange:
+    """Stores a topic with more partitions: the assignment, then the states of the new ones."""
+    path = znodes.topic_path(topic.name)
+    before, after = (znodes.encode_topic(topic.topic_id, states) for states in (existing, (*existing, *added.values())))
+    return LongChange([Set(path, after)], partition_creations(topic.name, added.values()), [Set(path, before)])
 
 
-def topic_removal_operations(name: str, partitions: Collection[int], *, has_config: bool) -> Iterator[Operation]:
+def topic_removal(name: str, partitions: Collection[int], *, has_config: bool) -> Iterator[Unit]:
     """Removes everything that is stored about a topic, its deletion mark last. `partitions` are those with a state."""
     for partition in partitions:
-        yield Delete(znodes.state_path(name, partition))
-        yield Delete(znodes.partition_path(name, partition))
-    yield Delete(znodes.partitions_path(name))
-    yield Delete(znodes.topic_path(name))
-    if has_config:
-        yield Delete(znodes.topic_config_path(name))
-    yield Delete(znodes.deletion_path(name))
+        yield Delete(znodes.state_path(name, partition)), Delete(znodes.partition_path(name, partition))
+    config = [znodes.topic_config_path(name)] if has_config else []
+    last = (znodes.partitions_path(name), znodes.topic_path(name), *config, znodes.deletion_path(name))
+    yield [Delete(path) for path in last]

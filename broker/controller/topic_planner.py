@@ -5,20 +5,23 @@ The methods of `Planner` read the metadata cache and return the planned state, o
 code; `topic_operations.py` stores it.
 
 If a request has several errors, the first in Kafka's order is reported: existing topic, null setting, counts beside an
-assignment, counts, name, collision, assignment, settings. Source: Kafka's `ZkAdminManager` and `AdminZkClient`; but
-unknown brokers in a manual assignment are refused as its KRaft controller does.
+assignment, counts, name, collision, assignment, settings; and then what is too long to be stored. Source: Kafka's
+`ZkAdminManager` and `AdminZkClient`; but unknown brokers in a manual assignment are refused as its KRaft controller
+does.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from types import MappingProxyType
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from odradek.broker.controller.assignment import assign_replicas
-from odradek.broker.metadata.metadata_cache import MetadataCache, TopicMetadata
+from odradek.broker.controller.topic_operations import check_assignment, encoded_config
+from odradek.broker.metadata.metadata_cache import MetadataCache, PartitionState, TopicMetadata
 from odradek.broker.metadata.topic_names import topic_name_fault, unified_name
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.schema import ZERO_UUID
@@ -108,6 +111,7 @@ class Planner:
         if new.assignments:
             self._check_replicas(replicas, None)
         check_config(config, self._validate_config)
+        self._check_size(new.name, (), replicas, len(encoded_config(config)))
         return PlannedTopic(new.name, replicas, config)
 
     def partitions(self, new: NewPartitions) -> dict[int, tuple[int, ...]]:
@@ -125,15 +129,29 @@ class Planner:
                 f"Topic '{new.topic}' has {count} partitions; {new.total_count} is not more",
             )
         if new.assignments is None:
-            return self._more_replicas(topic, added)
-        if len(new.assignments) != added:
+            replicas = self._more_replicas(topic, added)
+        elif len(new.assignments) != added:
             raise ProtocolError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                 f"{added} partitions would be added, but the assignment has {len(new.assignments)}",
             )
-        replicas = {count + index: tuple(brokers) for index, brokers in enumerate(new.assignments)}
-        self._check_replicas(replicas, topic.replication_factor)
+        else:
+            replicas = {count + index: tuple(brokers) for index, brokers in enumerate(new.assignments)}
+            self._check_replicas(replicas, topic.replication_factor)
+        self._check_size(new.topic, topic.partitions.values(), replicas)
         return replicas
+
+    def _check_size(
+        self, topic: str, existing: Iterable[PartitionState], added: Mapping[int, tuple[int, ...]], others: int = 0
+    ) -> None:
+        """Raises POLICY_VIOLATION for what no store can take: see `check_assignment`."""
+        lists = (
+            (state.partition, replicas)
+            for state in existing
+            for replicas in (state.replicas, state.adding, state.removing)
+            if replicas
+        )
+        check_assignment(topic, chain(lists, added.items()), others=others)
 
     def _settings(self, configs: Mapping[str, str | None]) -> Mapping[str, str]:
         if not configs:

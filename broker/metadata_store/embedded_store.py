@@ -25,7 +25,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 import structlog
 
-from odradek.broker.background.stepwise import in_steps, others_between
+from odradek.broker.background.stepwise import Pace, in_steps, others_between
 from odradek.broker.metadata_store.interface import (
     Delete,
     Entry,
@@ -195,8 +195,11 @@ class EmbeddedMetadataStore(MetadataStore):
         if not transactions:
             return
         written_before = len(self._unwritten)
-        async for transaction in others_between(transactions):
+        pace = Pace()
+        for transaction in transactions:
             self._unwritten.append(encode_transaction(transaction.number, transaction.entries))
+            if pace.step_ends(len(transaction.entries)):
+                await asyncio.sleep(0)
         lines = b"".join(self._unwritten)
         try:
             await self._run_blocking(lambda: self._disk.append(lines))

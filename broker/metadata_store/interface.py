@@ -20,6 +20,8 @@ or deleted.
         connection: the changes that were missed are reported after it.
     H   The calls of a session are applied in the order in which they were made, also those that do not wait for each
         other.
+    I   A `multi` of more than LONGEST_CHANGE, as `size_of` counts its operations, fails with TooLarge. ZooKeeper ends
+        the connection of a client that sends much more, so the limit is the same for all stores.
 
 Paths and values are Apache Kafka's own (`znodes.py`). Source: ZooKeeper's programmer's guide; Kafka's `KafkaZkClient`.
 """
@@ -38,6 +40,13 @@ from odradek.broker.background.stepwise import Pace
 from odradek.broker.metadata_store.session_metrics import SessionMetrics
 
 ANY_VERSION = -1
+LONGEST_CHANGE = 900_000
+"""The most bytes of a `multi` (I). ZooKeeper takes 1,048,575 (jute.maxbuffer), with the path of the chroot before each
+path."""
+LONGEST_ENTRY = 890_000
+"""The most data of an entry. The rest of a change is for paths and for what is written with the entry."""
+OPERATION_BYTES = 64
+"""An operation takes at most this many bytes besides its path and data."""
 
 log = structlog.get_logger("controller.store")
 
@@ -76,6 +85,12 @@ class Check(NamedTuple):
 
 
 Operation = Create | Set | Delete | Check
+
+
+def size_of(operation: Operation) -> int:
+    """How many bytes an operation counts as (I)."""
+    data = operation.data if isinstance(operation, (Create, Set)) else None
+    return OPERATION_BYTES + len(operation.path) + (len(data) if data else 0)
 
 
 class Entry(NamedTuple):
@@ -160,7 +175,17 @@ class BadArguments(MetadataStoreError):
 
 
 class TooLarge(MetadataStoreError):
-    """The change is larger than the store takes at once. Nothing of it was applied; `path` is its longest entry."""
+    """The change is larger than the store takes at once (I). Nothing of it was applied; `path` is the entry that is too
+    much.
+    """
+
+
+def too_large(operation: Operation, size: int) -> TooLarge:
+    """The error of a `multi` that has `size` bytes up to and with this operation."""
+    return TooLarge(
+        operation.path,
+        f"a change of {size} bytes or more, {size_of(operation)} of them here, is above the limit of {LONGEST_CHANGE}",
+    )
 
 
 class StoreUnavailable(MetadataStoreError):

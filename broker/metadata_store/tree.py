@@ -16,6 +16,7 @@ from typing import NamedTuple, Protocol
 from odradek.broker.background.stepwise import Pace, Steps
 from odradek.broker.metadata_store.interface import (
     ANY_VERSION,
+    LONGEST_CHANGE,
     BadArguments,
     BadVersion,
     Change,
@@ -31,6 +32,8 @@ from odradek.broker.metadata_store.interface import (
     Result,
     Set,
     WatchEvent,
+    size_of,
+    too_large,
 )
 
 
@@ -92,13 +95,15 @@ class MetadataTree:
             path for path, entry in self._entries.items() if entry.ephemeral and (owner is None or entry.owner == owner)
         )
 
-    def stage(self, operations: Iterable[Operation], session_id: int) -> Steps[Transaction]:
+    def stage(
+        self, operations: Iterable[Operation], session_id: int, *, most_bytes: int = LONGEST_CHANGE
+    ) -> Steps[Transaction]:
         """Checks `operations` of the session and computes the transaction. Raises the MetadataStoreError of the first
-        invalid operation, with its `index`.
+        invalid operation, or of the first one above `most_bytes`, with its `index`.
 
         No transaction may be applied between the steps.
         """
-        return (yield from _Staging(self, session_id, Pace()).transaction(operations))
+        return (yield from _Staging(self, session_id, Pace(), most_bytes).transaction(operations))
 
     def stage_all(
         self, groups: Sequence[Iterable[Operation]], session_id: int
@@ -154,7 +159,7 @@ class _Entries(Protocol):
 class _Staging:
     """A transaction under construction: the changed entries, layered over the entries below."""
 
-    def __init__(self, below: _Entries, session_id: int, pace: Pace) -> None:
+    def __init__(self, below: _Entries, session_id: int, pace: Pace, most_bytes: int = LONGEST_CHANGE) -> None:
         self.entries: dict[str, Entry | None] = {}
         self.results: list[Result] = []
         self.events: list[WatchEvent] = []
@@ -163,10 +168,15 @@ class _Staging:
         self._number = below.number + 1
         self._session_id = session_id
         self._pace = pace
+        self._most_bytes = most_bytes
 
     def transaction(self, operations: Iterable[Operation]) -> Steps[Transaction]:
+        left = self._most_bytes
         for index, operation in enumerate(operations):
             try:
+                left -= size_of(operation)
+                if left < 0:
+                    raise too_large(operation, self._most_bytes - left)
                 self.stage(operation)
             except MetadataStoreError as error:
                 error.index = index

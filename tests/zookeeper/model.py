@@ -25,6 +25,7 @@ import asyncio
 import copy
 import random
 import ssl
+import sys
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any, cast
@@ -394,7 +395,7 @@ class ServedConnection(asyncio.Protocol):
         plain = [each.create if isinstance(each, AclCreate) else each for _, each in operations]
         try:
             acls = [self._acls(each) if isinstance(each, AclCreate) else [] for _, each in operations]
-            transaction = finished(model.tree.stage(plain, self.session_id))
+            transaction = finished(model.tree.stage(plain, self.session_id, most_bytes=sys.maxsize))
         except MetadataStoreError:
             model.tree.number += 1
             raise

@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
 from odradek.broker.metadata_store.interface import (
+    LONGEST_CHANGE,
     Change,
+    Check,
     ConnectionLost,
     Create,
     Delete,
     NoEntry,
+    Operation,
     SessionState,
     Set,
     StoreUnavailable,
     TooLarge,
     WatchEvent,
+    size_of,
 )
 from odradek.broker.metadata_store.start_up import make_persistent_entries, next_broker_id
-from odradek.broker.metadata_store.zookeeper import codec
+from odradek.broker.metadata_store.zookeeper import codec, zookeeper_store
+from odradek.broker.metadata_store.zookeeper.acls import AclsOf, kafkas_acls, open_to_all
 from odradek.broker.metadata_store.zookeeper.zookeeper_store import ZooKeeperStore
 from tests.patience import until
 from tests.zookeeper.model import ServedConnection, ZooKeeperModel
@@ -228,8 +235,74 @@ async def test_a_change_above_the_limit_is_refused_before_it_is_sent(room: Room)
     assert [type(outcome) for outcome in outcomes] == [list, TooLarge, list]
     assert await room.store.children("/p") == ["a", "b"]
     assert room.states == [CONNECTED]
-    largest = codec.LONGEST_REQUEST - 200
+    largest = LONGEST_CHANGE - size_of(Create("/p/largest"))
     assert await room.store.create("/p/largest", bytes(largest)) == "/p/largest"
+
+
+@pytest.mark.parametrize("acls_of", [open_to_all, kafkas_acls])
+@pytest.mark.parametrize("path", ["/", "/consumers", "/config/users", "/brokers/topics/t"])
+def test_an_operation_takes_no_more_bytes_than_it_counts_as(acls_of: AclsOf, path: str) -> None:
+    operations: list[Operation] = [Create(path, b"x" * 20), Create(path), Set(path, b"x"), Delete(path), Check(path)]
+    for operation in operations:
+        one, two = (codec.multi([operation] * count, codec.Chroot(""), acls_of) for count in (1, 2))
+        assert isinstance(one, codec.Request)
+        assert isinstance(two, codec.Request)
+        assert len(two.body) - len(one.body) <= size_of(operation)
+
+
+async def test_a_change_that_only_the_chroot_makes_too_large_is_refused(room: Room) -> None:
+    """Not with a chroot that anybody has: its length would have to be some hundred bytes."""
+    store = store_at(f"{room.address}/{'c' * 200}")
+    await store.open()
+    with pytest.raises(TooLarge, match="with the chroot"):
+        await store.multi([Create(f"/{number}", bytes(20)) for number in range(9_000)])
+    assert await store.children("/") == []
+    await store.close()
+
+
+async def test_a_long_pipeline_is_encoded_in_steps(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    encode, in_turn = codec.multi, [0]
+
+    def counted(operations: Sequence[Operation], *others: Any) -> codec.Request | TooLarge:
+        in_turn[-1] += len(operations)
+        return encode(operations, *others)
+
+    monkeypatch.setattr(codec, "multi", counted)
+    groups: list[list[Operation]] = [[Create(f"/{number}"), Set(f"/{number}", b"x")] for number in range(1_000)]
+    sending = asyncio.ensure_future(room.store.pipeline(groups))
+    while not sending.done():
+        in_turn.append(0)
+        await asyncio.sleep(0)
+    assert all(isinstance(outcome, list) for outcome in sending.result())
+    assert sum(in_turn) == 2_000
+    assert max(in_turn) <= 200
+
+
+async def test_what_follows_a_lost_group_of_a_pipeline_is_lost_too_although_the_store_is_connected_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Otherwise it would be applied before the groups that are sent again."""
+    monkeypatch.setattr(zookeeper_store, "FIRST_PAUSE_S", 0)
+    model, encode, numbers = ZooKeeperModel(), codec.multi, itertools.count()
+
+    def dropping(operations: Sequence[Operation], *others: Any) -> codec.Request | TooLarge:
+        if next(numbers) == 500:
+            model.drop_connections()
+        return encode(operations, *others)
+
+    async with model.served() as address:
+        store = store_at(address)
+        await store.open()
+        monkeypatch.setattr(codec, "multi", dropping)
+        outcomes = await store.pipeline([[Create(f"/{number:04d}")] for number in range(9_000)])
+        await store.connected()
+        are_known = [isinstance(outcome, list) for outcome in outcomes]
+        assert are_known == sorted(are_known, reverse=True)
+        assert {type(outcome) for outcome in outcomes} == {list, ConnectionLost}
+        names = await store.children("/")
+        assert names == [f"{number:04d}" for number in range(len(names))]
+        assert sum(are_known) <= len(names) < 9_000
+        await store.close()
 
 
 async def test_no_more_requests_are_in_flight_than_allowed(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:

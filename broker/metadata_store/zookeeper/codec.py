@@ -17,6 +17,7 @@ from kazoo.exceptions import EXCEPTIONS, RolledBackError, RuntimeInconsistency
 from kazoo.protocol import serialization as kazoo
 
 from odradek.broker.metadata_store.interface import (
+    LONGEST_CHANGE,
     BadArguments,
     BadVersion,
     Change,
@@ -34,6 +35,8 @@ from odradek.broker.metadata_store.interface import (
     StoreUnavailable,
     TooLarge,
     WatchEvent,
+    size_of,
+    too_large,
 )
 from odradek.broker.metadata_store.zookeeper.acls import AclsOf
 
@@ -203,14 +206,16 @@ def sync(chroot: Chroot) -> Request:
 
 def multi(operations: Sequence[Operation], chroot: Chroot, acls_of: AclsOf) -> Request | TooLarge:
     """Read as the results or the error of the first operation that failed. New entries have the ACLs of `acls_of`."""
+    size = 0
+    for operation in operations:
+        size += size_of(operation)
+        if size > LONGEST_CHANGE:
+            return too_large(operation, size)
     body = bytes(kazoo.Transaction([_operation(each, chroot, acls_of) for each in operations]).serialize())
     if len(body) > LONGEST_REQUEST:
-        longest = max(operations, key=_size)
-        return TooLarge(
-            longest.path,
-            f"a change of {len(body)} bytes is above ZooKeeper's limit of {LONGEST_REQUEST}; its longest entry "
-            f"has {_size(longest)}",
-        )
+        longest = max(operations, key=size_of)
+        reason = f"a change of {len(body)} bytes with the chroot is above ZooKeeper's limit of {LONGEST_REQUEST}"
+        return TooLarge(longest.path, reason)
     return Request(
         kazoo.Transaction.type, body, operations[0].path, lambda frame, at: _outcome(operations, frame, at, chroot)
     )
@@ -278,10 +283,6 @@ def _operation(operation: Operation, chroot: Chroot, acls_of: AclsOf) -> Any:
     if isinstance(operation, Delete):
         return kazoo.Delete(path, operation.version)
     return kazoo.CheckVersion(path, operation.version)
-
-
-def _size(operation: Operation) -> int:
-    return len(operation.path) + (len(operation.data or b"") if isinstance(operation, Create | Set) else 0)
 
 
 # Replies

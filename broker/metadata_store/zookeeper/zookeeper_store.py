@@ -13,10 +13,13 @@
     (C) On a new connection of a session, the watches are set again first, with the last transaction that the session
         has seen: changes that were missed are called then. Then the server catches up with the others (`sync`), so that
         nothing is read that is older than what another server has shown.
-    (D) A change above ZooKeeper's limit fails with TooLarge before it is sent: ZooKeeper would end the connection.
+    (D) A change above the limit fails with TooLarge before it is sent: ZooKeeper would end the connection.
     (E) `close` ends the session at the server, if it answers within CLOSE_S; else its time-out does.
     (F) With a login, each connection begins with it. A server that does not accept it is logged as an error, and tried
         again like one that cannot be reached: the session goes on when the login succeeds.
+    (G) A long pipeline is encoded in steps, between which other tasks run. If the connection is lost in between, so is
+        the rest of the pipeline, even if there is another connection by then: no group is applied before an earlier
+        one that is sent again.
 
 Source: ZooKeeper's `ClientCnxn`; Kafka's `ZooKeeperClient`.
 """
@@ -31,7 +34,7 @@ from typing import Any
 
 import structlog
 
-from odradek.broker.background.stepwise import others_between
+from odradek.broker.background.stepwise import Pace, others_between
 from odradek.broker.background.tasks import Spawn
 from odradek.broker.metadata_store.interface import (
     Entry,
@@ -60,6 +63,8 @@ NO_PASSWORD = bytes(16)
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 1.0
 CLOSE_S = 1.0
 """How long `close` waits for an answer."""
+ENCODING_COST = 3
+"""The cost of encoding an operation, in items of a step."""
 
 log = structlog.get_logger("controller.store")
 
@@ -183,7 +188,9 @@ class ZooKeeperStore(MetadataStore):
     async def entries(self, paths: Sequence[str]) -> list[Entry | None]:
         """See MetadataStore."""
         async with self._sending:
-            answers = [self._send(codec.get_data(path, self._chroot)) async for path in others_between(paths)]
+            answers = [
+                self._send(codec.get_data(path, self._chroot)) async for path in others_between(paths, ENCODING_COST)
+            ]
         found = [await answer for answer in answers]
         for each in found:
             if isinstance(each, MetadataStoreError) and not isinstance(each, NoEntry):
@@ -198,18 +205,26 @@ class ZooKeeperStore(MetadataStore):
         return names
 
     async def pipeline(self, groups: Sequence[Iterable[Operation]]) -> list[Outcome]:
-        """See MetadataStore. A group above ZooKeeper's limit is TooLarge (D)."""
+        """See MetadataStore (D, G)."""
+        answers: list[asyncio.Future[Any]] = []
+        pace = Pace()
         async with self._sending:
-            answers = [self._multi(operations) async for operations in others_between(await listed(groups))]
+            lists, began_on = await listed(groups), self._attached()
+            for operations in lists:
+                answers.append(self._multi(operations) if self._attached() is began_on else _settled(connection_lost()))
+                if pace.step_ends(ENCODING_COST * len(operations)):
+                    await asyncio.sleep(0)
         return [await answer for answer in answers]
+
+    def _attached(self) -> ZooKeeperConnection | None:
+        """The connection of the session, if there is one."""
+        return self._connection if self._is_connected else None
 
     def _multi(self, operations: Sequence[Operation]) -> asyncio.Future[Any]:
         request = codec.multi(operations, self._chroot, self._security.acls_of) if operations else None
         if isinstance(request, Request):
             return self._send(request)
-        answer = asyncio.get_running_loop().create_future()
-        answer.set_result(request if self._is_open and request is not None else [] if self._is_open else _not_open())
-        return answer
+        return _settled(request if self._is_open and request is not None else [] if self._is_open else _not_open())
 
     async def _read(
         self, request: Request, watch: Watch | None, *, found: Kind | None, missing: Kind | None = None
@@ -424,6 +439,12 @@ class ZooKeeperStore(MetadataStore):
 def _settle(answer: asyncio.Future[Any], result: Any) -> None:
     if not answer.done():
         answer.set_result(result)
+
+
+def _settled(result: Any) -> asyncio.Future[Any]:
+    answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    answer.set_result(result)
+    return answer
 
 
 def _not_open() -> StoreUnavailable:

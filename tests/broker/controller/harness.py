@@ -16,6 +16,7 @@ from odradek.broker.controller.controller import Controller
 from odradek.broker.controller.request_waits import RequestWaits
 from odradek.broker.metadata.metadata_cache import BrokerEndpoint, BrokerInfo
 from odradek.broker.metadata_store.embedded_store import EmbeddedMetadataStore
+from odradek.broker.metadata_store.interface import MetadataStore
 from odradek.broker.metadata_store.start_up import open_store
 from odradek.broker.settings.config import BrokerConfig
 from odradek.purgatory import CompletionQueue, DelayedOperationPurgatory
@@ -51,15 +52,20 @@ def at_once(
 
 class ControllerHarness:
     """The controller of a single node and its dependencies. `again()` restarts the node after its process has ended in
-    any way.
+    any way. `store` may replace the store in `files`.
     """
 
-    def __init__(self, files: ForgetfulFiles | None = None, settings: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        files: ForgetfulFiles | None = None,
+        settings: dict[str, str] | None = None,
+        store: MetadataStore | None = None,
+    ) -> None:
         self.files = files or store_disk()
         self.settings = {"broker.id": str(BROKER_ID), "log.dirs": DIRECTORY, **(settings or {})}
         self.config = BrokerConfig.from_mapping(self.settings)
         self.clock = ManualClock()
-        self.store = EmbeddedMetadataStore(DIRECTORY, self.files)
+        self.store: Any = store or EmbeddedMetadataStore(DIRECTORY, self.files)
         self.broker = RecordedBroker(BROKER_ID, {})
         self.own: ControlTarget = self.broker
         self.source = random.Random(5)

@@ -194,6 +194,21 @@ async def test_a_controller_of_ten_thousand_partitions_lets_others_run() -> None
     await harness.stop()
 
 
+async def test_a_topic_of_ten_thousand_partitions_is_created_extended_and_deleted_in_steps() -> None:
+    """Each of these is several transactions."""
+    harness, broker = measured_harness()
+    await harness.start()
+    topics = harness.controller.topics
+    wishes = [NewTopic("t", PARTITIONS, 1)]
+    assert await longest_turn_during(topics.create(wishes, timeout_ms=60_000)) < LONGEST_TURN_S
+    more = [NewPartitions("t", 2 * PARTITIONS)]
+    assert await longest_turn_during(topics.add_partitions(more, timeout_ms=60_000)) < LONGEST_TURN_S
+    assert broker.led == 2 * PARTITIONS
+    assert await longest_turn_during(topics.delete(["t"], timeout_ms=60_000)) < LONGEST_TURN_S
+    assert await harness.store.children(znodes.TOPICS) == []
+    await harness.stop()
+
+
 OTHER_ID = BROKER_ID + 1
 
 

@@ -13,6 +13,7 @@ import pytest
 from odradek.broker.metadata_store.embedded_store import EmbeddedMetadataStore
 from odradek.broker.metadata_store.interface import (
     ANY_VERSION,
+    LONGEST_CHANGE,
     BadArguments,
     BadVersion,
     Change,
@@ -27,7 +28,9 @@ from odradek.broker.metadata_store.interface import (
     SessionState,
     Set,
     StoreUnavailable,
+    TooLarge,
     WatchEvent,
+    size_of,
 )
 from odradek.broker.metadata_store.read_back import multi_or_read_back
 from odradek.broker.metadata_store.shared.shared_store import SharedStore
@@ -142,6 +145,17 @@ async def test_each_group_of_a_pipeline_is_applied_or_fails_alone(store: Metadat
     assert (outcomes[0], outcomes[2], outcomes[4]) == ([1, "/b"], [], [2])
     assert (await store.get("/a")).data == b"4"
     assert await store.pipeline([]) == []
+
+
+async def test_a_change_above_the_limit_is_refused_as_a_whole(store: MetadataStore) -> None:
+    await store.create("/p")
+    data = b"x" * (LONGEST_CHANGE // 2 - size_of(Create("/p/1")))
+    largest, too_large = ([Create(f"/p/{name}", data) for name in names] for names in ("12", "345"))
+    outcomes = await store.pipeline([largest, too_large, [Create("/p/b")]])
+    assert [type(outcome) for outcome in outcomes] == [list, TooLarge, list]
+    with pytest.raises(TooLarge, match="/p/5"):
+        await store.multi(too_large)
+    assert await store.children("/p") == ["1", "2", "b"]
 
 
 async def test_calls_that_do_not_wait_for_each_other_are_applied_in_order(store: MetadataStore) -> None:
