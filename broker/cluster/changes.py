@@ -6,7 +6,8 @@ controller of this very broker, by a call, they are applied here, one at a time 
 (A) A request of an older controller epoch than the last one is refused with STALE_CONTROLLER_EPOCH; a request that was
     meant for this broker before it registered anew, with STALE_BROKER_EPOCH. Neither changes anything. A broker that
     starts accepts connections before it registers, and its address may be that of its predecessor, whose registration
-    is still there: until it knows its own broker epoch, requests wait.
+    is still there: until it knows its own broker epoch, requests wait. So do those that arrive when its session has
+    ended, until it has registered anew.
 (B) LeaderAndIsr changes roles (replica/role_changes.py); each partition has its own error. UpdateMetadata changes the
     metadata cache, which clients' requests read. The controller sends it after the roles, so that clients are sent to
     leaders that know of their leadership.
@@ -19,6 +20,8 @@ controller of this very broker, by a call, they are applied here, one at a time 
     learn of it later than the controller.
 (E) The first LeaderAndIsr of type FULL of a controller has all roles of this broker. Replicas that are not in it, or
     are of earlier topics, are stopped; their logs stay. A later one may be a late copy, and is taken role by role.
+(F) When the session with the metadata store has ended, this broker leads no partition until a LeaderAndIsr for the next
+    registration says so. Roles of a request that was taken before, and is still being applied, are refused.
 
 Source: Kafka's `KafkaApis.handleLeaderAndIsrRequest`, `handleStopReplicaRequest`, `handleUpdateMetadataRequest`,
 `ZkMetadataCache`.
@@ -101,8 +104,8 @@ class ClusterChanges:
     async def send(self, request: ControlRequest) -> Any:
         """See ControlTarget. Applies a request in its turn; refuses an old one (A)."""
         change, response = self._changes[type(request)]
-        await self._registered()
         async with self._applying:
+            await self._registered()
             refusal = self._refusal(request)
             if refusal is not ErrorCode.NONE:
                 return response(error_code=refusal)
@@ -136,13 +139,18 @@ class ClusterChanges:
 
     # Roles
 
+    def session_ended(self) -> None:
+        """The leaderships lapse (F)."""
+        self._roles.lapse()
+
     async def _leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
         """Makes this broker leader or follower of partitions. Responds when the roles have changed."""
+        lapses = self._roles.lapses
         await self._configs.ensure(topic.topic_name for topic in request.topic_states)
         roles = [role async for role in self._roles_of(request)]
         if self._is_full(request):
             await self._roles.stop_others(roles)
-        errors = await self._roles.change(roles)
+        errors = await self._roles.change(roles, lapses)
         topics = others_between(request.topic_states, COST)
         return LeaderAndIsrResponse(topics=[self._topic_errors(topic, errors) async for topic in topics])
 

@@ -2,7 +2,8 @@
 
 (A) A change reads the current settings from the store, passes them through the caller's function, and writes the result
     if nothing else has changed the entry meanwhile; otherwise it starts over. In the same transaction it adds an entry
-    below `/config/changes`, which names what has changed, if other brokers share the store.
+    below `/config/changes`, which names what has changed, if other brokers share the store. While the connection is
+    lost, a change waits. If the answer to the write is lost, the entries tell whether it was applied.
 (B) Every broker watches `/config/changes`. It reads the settings that a new entry names, puts them into the metadata
     cache and applies them. The broker that made the change does so before the change returns.
 (C) Entries of `/config/changes` that this broker has known for 15 minutes are removed.
@@ -31,6 +32,7 @@ from odradek.broker.metadata_store import znodes
 from odradek.broker.metadata_store.interface import (
     BadVersion,
     Check,
+    ConnectionLost,
     Create,
     Entry,
     EntryExists,
@@ -43,7 +45,7 @@ from odradek.broker.metadata_store.interface import (
     StoreDamaged,
     StoreUnavailable,
 )
-from odradek.broker.metadata_store.read_back import retry_until_connected
+from odradek.broker.metadata_store.read_back import multi_or_read_back, retry_until_connected
 from odradek.broker.settings.config import BrokerConfig
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.storage.log_config import LogConfig
@@ -200,23 +202,27 @@ class DynamicConfigs:
         *conditions: Operation,
     ) -> dict[str, str] | None:
         """Returns the new settings, or None if nothing was written."""
+        may_be_written = False
         try:
             while True:
-                entry = await self._store.exists(path)
+                entry = await retry_until_connected(self._store, lambda: self._store.exists(path))
                 before = {} if entry is None else znodes.parse_config(path, entry.data)
                 after = await self._turns.take(change(before))
                 check(after)
                 data = encoded_config(after)
                 if validate_only or after == before:
-                    return None
+                    return after if may_be_written else None
                 write = Create(path, data) if entry is None else Set(path, data, entry.version)
                 notices = [_notice(path)] if self._store.is_shared else []
                 try:
-                    results = await self._store.multi([*conditions, write, *notices])
+                    results = await multi_or_read_back(self._store, [*conditions, write, *notices])
                 except (BadVersion, EntryExists):
                     continue
-                if notices:
-                    self._note_applied(str(results[-1]))
+                except ConnectionLost:  # the session has ended
+                    may_be_written = True
+                    continue
+                if isinstance(results[-1], str) and notices:
+                    self._note_applied(results[-1])
                 return after
         except NoEntry as error:
             raise _unknown(path.rpartition("/")[2]) from error

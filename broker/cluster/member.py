@@ -1,6 +1,12 @@
 """This broker as a member of its cluster: what it carries out for the controller, the settings that it shares with the
 other brokers, and its life from joining the cluster to leaving it.
 
+    (A) A broker that leaves asks the controller to move its leaderships away. It gives up when the metadata store has
+        not answered for STORE_PATIENCE_S: without the store, no controller can move anything. The store is then closed
+        first of all, so that whatever waits for it ends.
+    (B) When the store has ended this broker's session, other brokers may have been elected as leaders. This broker
+        refuses to lead until the controller sends it its roles for a new registration (replica/role_changes.py).
+
 links.py has its ways to the others.
 """
 
@@ -20,6 +26,8 @@ from odradek.broker.cluster.uncreated_logs import UncreatedLogs
 from odradek.broker.controller.active_controller import NoController
 from odradek.broker.metadata.metadata_cache import BrokerInfo, MetadataCache
 from odradek.broker.metadata_store import znodes
+from odradek.broker.metadata_store.interface import Entry, MetadataStoreError, SessionState
+from odradek.broker.metadata_store.read_back import retry_until_connected
 from odradek.broker.replica.follower.fetcher_manager import FetcherManager
 from odradek.broker.replica.follower.fetcher_settings import FetcherSettings
 from odradek.broker.replica.replica_manager import ReplicaManager
@@ -28,6 +36,11 @@ from odradek.broker.settings.config import BrokerConfig
 from odradek.protocol.errors import ProtocolError
 from odradek.storage.log_config import LogConfig
 from odradek.timer import Clock
+
+STORE_PATIENCE_S = 2.5
+"""How long the store may be silent before a broker leaves without more ado (A)."""
+LOOK_AT_STORE_S = 0.5
+"""How long a broker that leaves waits before each look whether the store answers."""
 
 log = structlog.get_logger("broker.cluster")
 
@@ -52,6 +65,8 @@ class ClusterMember:
         self._replica_manager = replica_manager
         self._spawn = background.spawn
         self._num_replica_fetchers: int = config.num_replica_fetchers
+        self._has_left = False
+        self._is_store_silent = False
         self.known_topics = KnownTopics(metadata.broker_id)
         self.configs = DynamicConfigs(
             links.store,
@@ -74,6 +89,7 @@ class ClusterMember:
             topic_deleted=topic_deleted,
             brokers_changed=self._brokers_changed,
         )
+        links.store.add_session_listener(self._session_changed)
 
     def _new_fetchers(self, clock: Clock, background: Background) -> FetcherManager:
         manager = self._replica_manager
@@ -102,10 +118,21 @@ class ClusterMember:
         await self._links.controller.tenure.start(self.changes)
 
     async def leave(self) -> None:
+        """Moves the leaderships to other brokers, if controlled.shutdown.enable is set (A)."""
+        if not self._config.controlled_shutdown_enable:
+            return
+        leaving = self._spawn(self._move_leaderships(), "controlled shutdown")
+        silence = self._spawn(self._silence_of_store(), "silence of the metadata store")
+        await asyncio.wait([leaving, silence], return_when=asyncio.FIRST_COMPLETED)
+        self._is_store_silent = not leaving.done()
+        if self._is_store_silent:
+            log.warning("leaderships not moved", reason="the metadata store does not answer")
+        leaving.cancel()
+        silence.cancel()
+
+    async def _move_leaderships(self) -> None:
         """Tries controlled.shutdown.max.retries times."""
         config = self._config
-        if not config.controlled_shutdown_enable:
-            return
         for attempt in range(config.controlled_shutdown_max_retries):
             if attempt:
                 await asyncio.sleep(config.controlled_shutdown_retry_backoff_ms / 1000)
@@ -118,8 +145,24 @@ class ClusterMember:
                     return
                 log.warning("leaderships not moved", partitions=[str(key) for key in left])
 
+    async def _silence_of_store(self) -> None:
+        """Returns when the store has not answered for STORE_PATIENCE_S."""
+        try:
+            while True:
+                await asyncio.sleep(LOOK_AT_STORE_S)
+                async with asyncio.timeout(STORE_PATIENCE_S):
+                    await retry_until_connected(self._links.store, self._look_at_store)
+        except (MetadataStoreError, TimeoutError):
+            return
+
+    async def _look_at_store(self) -> Entry | None:
+        return await self._links.store.exists(znodes.CONTROLLER)
+
     async def stop(self) -> None:
-        """After this, the broker changes no roles and follows nobody."""
+        """After this, the broker changes no roles and follows nobody. The end of its session does not concern it."""
+        self._has_left = True
+        if self._is_store_silent:
+            await self._links.store.close()
         await self._links.controller.tenure.stop()
         self._links.registration.stop()
         await self.fetchers.stop()
@@ -132,6 +175,10 @@ class ClusterMember:
             self._spawn(self.fetchers.resize(fetchers), "resize the fetchers")
 
     # What changes concern
+
+    def _session_changed(self, state: SessionState) -> None:
+        if state is SessionState.LOST and not self._has_left:
+            self.changes.session_ended()
 
     def _brokers_changed(self) -> None:
         self._links.peers.refresh()

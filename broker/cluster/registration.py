@@ -17,6 +17,7 @@ answer was lost, or which of the steps was:
         least two; so an ended session may stay for half as long again.
     (B) A broker that is registered looks again when its session was lost or somebody has deleted its entry. It then
         gets a new broker epoch. If another broker has taken the id, it waits for that one's end, however long it takes.
+        After any other error of the store it looks again a second later, as long as the broker runs.
 
 Source: Kafka's `KafkaZkClient` (registerBroker, CheckedEphemeral), `KafkaController` (RegisterBrokerAndReelect).
 """
@@ -46,6 +47,8 @@ from odradek.timer.clock import Clock
 
 PATIENCE = 1.5
 """How many session time-outs another session may take to end (A)."""
+RETRY_DELAY_S = 1.0
+"""How long after an error the entry is looked at again (B)."""
 
 log = structlog.get_logger("cluster.registration")
 
@@ -92,7 +95,7 @@ class BrokerRegistration:
         return -1 if self._broker is None else self._broker.epoch
 
     async def registered(self) -> None:
-        """Returns once the broker has been registered for the first time."""
+        """Returns once the broker is registered: for the first time, or in a new session after the last one ended."""
         await self._is_registered.wait()
 
     async def register(self, broker: BrokerInfo) -> BrokerInfo:
@@ -123,6 +126,8 @@ class BrokerRegistration:
                 self._changed.set()
             except MetadataStoreError as error:
                 log.error("broker not registered", reason=str(error))
+                await asyncio.sleep(RETRY_DELAY_S)
+                self._changed.set()
 
     async def _settle(self, broker: BrokerInfo) -> BrokerInfo:
         """Looks and acts until the entry is there, of this session and with the addresses."""
@@ -184,5 +189,7 @@ class BrokerRegistration:
         self._changed.set()
 
     def _session_changed(self, state: SessionState) -> None:
-        if state is SessionState.CONNECTED and self._store.session_epoch != self._session_epoch:
+        if state is SessionState.LOST:
+            self._is_registered.clear()
+        elif state is SessionState.CONNECTED and self._store.session_epoch != self._session_epoch:
             self._changed.set()

@@ -21,7 +21,8 @@ from typing import Any, TypeVar
 from odradek.broker.background.tasks import Spawn
 from odradek.protocol.errors import ErrorCode, ProtocolError
 
-STOP_PATIENCE_S = 5.0
+STOP_PATIENCE_S = 2.0
+"""How long `stop` waits for the event in progress. One that waits for the metadata store may wait for ever."""
 
 T = TypeVar("T")
 
@@ -46,8 +47,8 @@ class Events:
         self._running = self._spawn(self._run(), "controller")
 
     async def stop(self) -> None:
-        """Waits for the event in progress, for a while: it may wait for the metadata store. Those that wait are
-        dropped; their askers get NOT_CONTROLLER.
+        """Waits for the event in progress for STOP_PATIENCE_S, and then cancels it. Those that wait are dropped. The
+        askers of all of these get NOT_CONTROLLER.
         """
         self._is_stopping = True
         for handle in self._postponed.values():
@@ -104,6 +105,10 @@ class Events:
             self._announced.discard(name)
             try:
                 result = await work()
+            except asyncio.CancelledError:
+                if answer is not None and not answer.done():
+                    answer.set_exception(stopped())
+                raise
             except Exception as error:
                 if answer is None or answer.done():
                     self._failed(name, error)

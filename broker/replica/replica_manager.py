@@ -232,6 +232,17 @@ class ReplicaManager:
             self._end_leadership(partition)
         return partition
 
+    def lapse_leaderships(self) -> None:
+        """Refuses to lead and to be read from, in all partitions that this broker leads, until they get a role again.
+        Operations that wait for them are completed with an error.
+        """
+        led = [partition for partition in self.partitions if partition.is_leader]
+        for partition in led:
+            partition.lapse()
+            self._end_leadership(partition)
+        if led:
+            log.warning("leaderships lapsed", partitions=len(led), reason="the session has ended")
+
     def _hosted(self, topic_partition: TopicPartition, topic_id: UUID, log_config: LogConfig) -> Partition:
         partition = self.partitions.get(topic_partition)
         if partition is None:

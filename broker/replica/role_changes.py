@@ -12,6 +12,8 @@ starts to fetch from the new leaders. `stop` ends serving, and with `delete` rem
     changes nothing. But a request with all roles of this broker ends those of topics that were deleted while it was
     away. A log that is left of such a topic is moved aside (`-stray`).
 (D) The failure of one partition does not hold up the others.
+(E) `lapse` ends all leaderships, because other brokers may have been elected unnoticed. Each partition is led again
+    when a role says so. Roles that were decided before are refused with STALE_BROKER_EPOCH.
 
 Calls must not overlap; `cluster/changes.py` has the queue. Source: Kafka's `ReplicaManager.becomeLeaderOrFollower`,
 `makeLeaders`, `makeFollowers`, `stopReplicas`.
@@ -83,9 +85,18 @@ class RoleChanges:
         self._manager = manager
         self._fetchers = fetchers
         self._on_disk_full = on_disk_full
+        self.lapses = 0
+        """How often all leaderships have lapsed (E)."""
 
-    async def change(self, roles: Sequence[Role]) -> Errors:
-        """Makes this broker leader or follower of partitions. Returns the outcome of each, in order."""
+    def lapse(self) -> None:
+        """Refuses to lead any partition until it has a new role (E). May be called at any time."""
+        self.lapses += 1
+        self._manager.lapse_leaderships()
+
+    async def change(self, roles: Sequence[Role], lapses: int) -> Errors:
+        """Makes this broker leader or follower of partitions. Returns the outcome of each, in order. `lapses` is the
+        number of those that had been when the roles were accepted (E).
+        """
         manager = self._manager
         errors = {role.topic_partition: self._refusal(role) async for role in others_between(roles)}
         changed = [role for role in roles if errors[role.topic_partition] is ErrorCode.NONE]
@@ -101,7 +112,8 @@ class RoleChanges:
                 await asyncio.sleep(0)
             failure = failures.get(role.topic_partition)
             if failure is None:
-                errors[role.topic_partition] = self._take(role)
+                is_stale = lapses != self.lapses
+                errors[role.topic_partition] = ErrorCode.STALE_BROKER_EPOCH if is_stale else self._take(role)
                 continue
             errors[role.topic_partition] = failure.code
             if isinstance(failure.__cause__, OSError) and is_full(failure.__cause__):

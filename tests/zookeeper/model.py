@@ -98,6 +98,8 @@ class ZooKeeperModel:
         self.connections: set[ServedConnection] = set()
         self.refuses = False
         """Whether new connections are closed at once: the server is not there."""
+        self.hangs = False
+        """Whether everything that arrives is ignored: the process stands still."""
         self._older: MetadataTree | None = None
         """What reads find while the server lags (F)."""
         self.users: dict[str, str] = {}
@@ -138,6 +140,10 @@ class ZooKeeperModel:
     def has(self, session_id: int) -> bool:
         """Whether a session is connected to this server."""
         return any(connection.session_id == session_id for connection in self.connections)
+
+    def connection_of(self, session_id: int) -> ServedConnection:
+        """The connection of a session that has one."""
+        return next(connection for connection in self.connections if connection.session_id == session_id)
 
     def expire(self, session_id: int) -> None:
         """Ends a session at once."""
@@ -240,6 +246,7 @@ class ServedConnection(asyncio.Protocol):
         self.user: str | None = None
         self._data: set[str] = set()
         self._children: set[str] = set()
+        self._late: list[bytes] | None = None
 
     @property
     def session_id(self) -> int:
@@ -269,7 +276,31 @@ class ServedConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
+    def hold(self) -> None:
+        """From now on nothing gets through in either direction, and neither side notices."""
+        self._late = []
+        self._model.connections.discard(self)
+        if self._session is not None:
+            self._session.connection = None
+
+    @property
+    def holds(self) -> bool:
+        """Whether something of the client is on its way."""
+        return bool(self._late)
+
+    def deliver(self) -> None:
+        """What the client has sent arrives."""
+        late, self._late = self._late or [], None
+        self._model.connections.add(self)
+        for data in late:
+            self.data_received(data)
+
     def data_received(self, data: bytes) -> None:
+        if self._model.hangs:
+            return
+        if self._late is not None:
+            self._late.append(data)
+            return
         try:
             for frame in self._frames.feed(data):
                 if self in self._model.connections:

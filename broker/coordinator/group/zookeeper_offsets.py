@@ -9,14 +9,16 @@ Source: Kafka's `KafkaZkClient` (setOrCreateConsumerOffset, getConsumerOffset), 
 from __future__ import annotations
 
 from odradek.broker.metadata_store.interface import BadArguments, EntryExists, MetadataStore, NoEntry, StoreUnavailable
+from odradek.broker.metadata_store.read_back import retry_until_connected
 from odradek.protocol.errors import ErrorCode, ProtocolError
 
 CONSUMERS = "/consumers"
 
 
 class ZooKeeperOffsets:
-    """All methods raise COORDINATOR_NOT_AVAILABLE while the store is unavailable, and INVALID_GROUP_ID if the group id
-    cannot be part of a path."""
+    """All methods wait while the connection to the store is lost. They raise COORDINATOR_NOT_AVAILABLE if the store is
+    unavailable, and INVALID_GROUP_ID if the group id cannot be part of a path.
+    """
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
@@ -24,7 +26,8 @@ class ZooKeeperOffsets:
     async def commit(self, group_id: str, topic: str, partition: int, offset: int) -> None:
         """Returns once the offset is durable."""
         try:
-            await self._set(_path(group_id, topic, partition), str(offset).encode("ascii"))
+            path, data = _path(group_id, topic, partition), str(offset).encode("ascii")
+            await retry_until_connected(self._store, lambda: self._set(path, data))
         except StoreUnavailable as error:
             raise ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
         except BadArguments as error:
@@ -33,7 +36,8 @@ class ZooKeeperOffsets:
     async def committed(self, group_id: str, topic: str, partition: int) -> int | None:
         """Returns the committed offset, or None."""
         try:
-            entry = await self._store.get(_path(group_id, topic, partition))
+            path = _path(group_id, topic, partition)
+            entry = await retry_until_connected(self._store, lambda: self._store.get(path))
         except NoEntry:
             return None
         except StoreUnavailable as error:
@@ -43,6 +47,7 @@ class ZooKeeperOffsets:
         return None if entry.data is None else int(entry.data)
 
     async def _set(self, path: str, data: bytes) -> None:
+        """Has the same effect if it is called again after a call whose answer was lost."""
         try:
             await self._store.set(path, data)
         except NoEntry:

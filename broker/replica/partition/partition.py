@@ -17,6 +17,8 @@ The log manages offsets; the partition manages replicas. It decides:
     has not been caught up for `replica.lag.time.max.ms`. The partition proposes, the controller decides.
 (F) Which assignments apply. One with an older leader epoch or partition epoch changes nothing. A leader that becomes a
     follower keeps nothing of what it knew of the replicas.
+(G) Whether the leadership has lapsed: another broker may lead, unknown to this one. Until the next assignment, appends
+    and reads are refused with NOT_LEADER_OR_FOLLOWER, also reads that a follower may answer.
 
 Everything here is synchronous and sends nothing; the replica manager notifies waiting operations.
 
@@ -62,6 +64,7 @@ class Partition:
         "_replication",
         "adding",
         "epoch_start_offset",
+        "has_lapsed",
         "is_leader",
         "isr",
         "leader_epoch",
@@ -89,6 +92,7 @@ class Partition:
         self.leader_epoch = NO_LEADER_EPOCH
         self.partition_epoch = NO_PARTITION_EPOCH
         self.is_leader = False
+        self.has_lapsed = False
         self.leadership = 0
         """Which time that this broker leads a partition; another one after each time that it did not."""
         self.replicas: tuple[int, ...] = ()
@@ -162,6 +166,7 @@ class Partition:
         return is_new_epoch
 
     def _assign(self, state: PartitionState) -> None:
+        self.has_lapsed = False
         self.leader_id = state.leader
         self.leader_epoch = state.leader_epoch
         self.partition_epoch = state.partition_epoch
@@ -179,6 +184,11 @@ class Partition:
         self.leader_id = NO_LEADER
         self._forget_replicas()
 
+    def lapse(self) -> None:
+        """Ends this broker's leadership until the next assignment (G). The epochs stay."""
+        self.has_lapsed = True
+        self._forget_replicas()
+
     @property
     def has_failed(self) -> bool:
         """Whether a flush failed (fsync): the log refuses appends until it is reopened. Reads continue."""
@@ -194,11 +204,11 @@ class Partition:
 
     def local_log(self, current_leader_epoch: int = NO_LEADER_EPOCH, *, require_leader: bool = True) -> Log:
         """Returns the log after checking the epoch. Also raises NOT_LEADER_OR_FOLLOWER if the leader is required and is
-        another broker.
+        another broker, or if this broker's leadership has lapsed (G).
         """
         if current_leader_epoch != NO_LEADER_EPOCH and current_leader_epoch != self.leader_epoch:
             self.check_leader_epoch(current_leader_epoch)
-        if require_leader and not self.is_leader:
+        if not self.is_leader and (require_leader or self.has_lapsed):
             raise ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return self.log
 

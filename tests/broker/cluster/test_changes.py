@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from random import Random
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -14,11 +15,12 @@ from odradek.broker.background.background import Background
 from odradek.broker.cluster.registration import BrokerRegistration
 from odradek.broker.metadata.metadata_cache import BrokerInfo, PartitionState
 from odradek.broker.metadata_store import znodes
+from odradek.broker.metadata_store.interface import SessionState
 from odradek.broker.metadata_store.shared.shared_store import SharedStore
 from odradek.broker.metadata_store.start_up import open_store
 from odradek.broker.server import Broker
 from odradek.broker.settings.config import BrokerConfig
-from odradek.protocol.errors import ErrorCode
+from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.replica_control import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
@@ -45,6 +47,8 @@ OTHER = 2
 
 class Controlled:
     """Broker 1, which the test controls as controller 9 of epoch 50. Its own controller is never asked."""
+
+    shared: SharedStore
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
@@ -189,9 +193,12 @@ def broker_on(store: SharedStore, tmp_path_factory: pytest.TempPathFactory) -> B
 
 @pytest.fixture
 async def controlled(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Controlled]:
-    broker = broker_on(SharedStore(session_timeout_ms=6000), tmp_path_factory)
+    shared = SharedStore(session_timeout_ms=6000)
+    broker = broker_on(shared, tmp_path_factory)
     await broker.start()
-    yield Controlled(broker)
+    controlled = Controlled(broker)
+    controlled.shared = shared
+    yield controlled
     await broker.stop()
 
 
@@ -486,3 +493,60 @@ async def test_an_append_that_waits_fails_although_the_broker_leads_again_at_onc
     assert (partition.is_leader, partition.log.state.high_watermark) == (True, 1)
     await until(lambda: answers)
     assert answers == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+
+
+async def test_when_the_session_has_ended_leaderships_lapse_until_a_role_for_the_new_registration(
+    controlled: Controlled,
+) -> None:
+    """Roles for the registration before change nothing, whenever they arrive."""
+    broker, earlier = controlled.broker, controlled.broker_epoch
+    assert await controlled.lead(1, leader_epoch=3, partition_epoch=2) is ErrorCode.NONE
+    partition = broker.replica_manager.partition(T0)
+    late: list[asyncio.Future[ErrorCode]] = []
+
+    def send_late(state: SessionState) -> None:
+        if state is SessionState.LOST:
+            role = controlled.lead(1, leader_epoch=3, partition_epoch=2, broker_epoch=earlier)
+            late.append(asyncio.ensure_future(role))
+
+    broker.metadata_store.add_session_listener(send_late)
+    controlled.shared.expire("1")
+    await until(lambda: late)
+    assert await late[0] is ErrorCode.STALE_BROKER_EPOCH
+    assert controlled.broker_epoch > earlier
+    assert (partition.is_leader, partition.has_lapsed) == (False, True)
+    assert await controlled.lead(1, leader_epoch=2, partition_epoch=9) is ErrorCode.STALE_CONTROLLER_EPOCH
+    assert await controlled.lead(1, leader_epoch=3, partition_epoch=1) is ErrorCode.NONE
+    assert (partition.is_leader, partition.has_lapsed) == (False, True), "an outdated assignment says nothing"
+    assert await controlled.lead(1, leader_epoch=3, partition_epoch=2) is ErrorCode.NONE
+    assert (partition.is_leader, partition.has_lapsed, partition.isr.committed) == (True, False, (1, OTHER))
+
+
+async def test_a_lapsed_leader_that_becomes_a_follower_may_be_read_from(controlled: Controlled) -> None:
+    await controlled.lead(1)
+    partition = controlled.broker.replica_manager.partition(T0)
+    controlled.shared.expire("1")
+    await until(lambda: not partition.is_leader)
+    with pytest.raises(ProtocolError) as refused:
+        partition.local_log(require_leader=False)
+    assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert await controlled.lead(OTHER, leader_epoch=1, partition_epoch=1) is ErrorCode.NONE
+    assert partition.local_log(require_leader=False) is partition.log
+
+
+async def test_roles_that_are_being_taken_when_the_session_ends_are_refused(
+    controlled: Controlled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker, earlier = controlled.broker, controlled.broker_epoch
+    make_logs = broker.replica_manager.make_logs
+
+    async def ending(new_logs: Any) -> Any:
+        monkeypatch.undo()
+        controlled.shared.expire("1")
+        await until(lambda: controlled.broker_epoch > earlier)
+        return await make_logs(new_logs)
+
+    monkeypatch.setattr(broker.replica_manager, "make_logs", ending)
+    assert await controlled.lead(1) is ErrorCode.STALE_BROKER_EPOCH
+    assert controlled.partition is None
+    assert await controlled.lead(1) is ErrorCode.NONE

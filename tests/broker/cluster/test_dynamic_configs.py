@@ -18,12 +18,14 @@ from odradek.broker.metadata_store.start_up import make_persistent_entries
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.timer import ManualClock
 from tests.broker.cluster.configs_harness import TOPIC, ConfigsHarness, SingleNode, to
+from tests.broker.controller.virtual_time import run_in_virtual_time
 
 
 class TwoBrokers:
     def __init__(self) -> None:
         self.clock = ManualClock()
-        self.store = SharedStore(session_timeout_ms=6000).session("both")
+        self.shared = SharedStore(session_timeout_ms=6000)
+        self.store = self.shared.session("both")
         self.one, self.two = (ConfigsHarness(number, self.store, self.clock) for number in (1, 2))
 
     async def start(self) -> TwoBrokers:
@@ -92,6 +94,53 @@ async def test_changes_of_two_brokers_to_one_topic_are_both_kept(brokers: TwoBro
     await brokers.settle()
     both = {"segment.bytes": "1000", "retention.ms": "5"}
     assert brokers.one.cache.topic_config("t") == brokers.two.cache.topic_config("t") == both
+
+
+CALL_S = 1.0
+"""How long messages take, so that each of the four of a change can be lost."""
+SESSION_TIMEOUT_MS = 60_000
+
+
+@pytest.mark.parametrize("lost_after_s", [0.5, 1.5, 2.5, 3.5])
+@pytest.mark.parametrize("healed_after_s", [1, SESSION_TIMEOUT_MS / 1000 + 1])
+def test_a_change_waits_for_the_connection_and_is_made_once(lost_after_s: float, healed_after_s: float) -> None:
+    """Also in another session, and whether the change or its answer was lost."""
+
+    async def test() -> None:
+        shared = SharedStore(
+            session_timeout_ms=SESSION_TIMEOUT_MS, delay=lambda name: CALL_S if name == "slow" else 0.0
+        )
+        slow, other = shared.session("slow"), shared.session("other")
+        await slow.open()
+        await other.open()
+        await other.multi(Create(path) for path in znodes.PERSISTENT_PATHS)
+        await other.create(znodes.topic_path("t"), b"{}")
+        one = await ConfigsHarness(1, slow, ManualClock()).load()
+        two = await ConfigsHarness(2, other, ManualClock()).load()
+        loop = asyncio.get_running_loop()
+        loop.call_later(lost_after_s, shared.cut, "slow")
+        loop.call_later(lost_after_s + healed_after_s, shared.heal, "slow")
+        await one.configs.alter_topic_config("t", to({"segment.bytes": "1000"}))
+        assert one.cache.topic_config("t") == {"segment.bytes": "1000"}
+        assert one.applied["t"].segment_bytes == 1000
+        await two.settle()
+        assert two.applied["t"].segment_bytes == 1000
+        assert (await other.get(znodes.topic_config_path("t"))).version == 0
+        assert len(await other.children(znodes.CONFIG_CHANGES)) == 1
+        await one.settle()
+
+    run_in_virtual_time(test())
+
+
+async def test_a_change_that_waits_ends_with_the_store(brokers: TwoBrokers) -> None:
+    brokers.shared.cut("both")
+    change = asyncio.ensure_future(brokers.one.configs.alter_broker_config(None, to({"log.segment.bytes": "2000"})))
+    await asyncio.sleep(0.01)
+    assert not change.done()
+    await brokers.store.close()
+    with pytest.raises(ProtocolError) as caught:
+        await change
+    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
 
 
 async def test_a_broker_reads_a_topics_settings_before_it_serves_the_topic(brokers: TwoBrokers) -> None:

@@ -12,7 +12,7 @@ from odradek.broker.cluster.registration import BrokerIdInUse, BrokerRegistratio
 from odradek.broker.metadata.metadata_cache import BrokerEndpoint, BrokerInfo
 from odradek.broker.metadata_store import znodes
 from odradek.broker.metadata_store.embedded_store import EmbeddedMetadataStore
-from odradek.broker.metadata_store.interface import ConnectionLost, Create, Entry, MetadataStore
+from odradek.broker.metadata_store.interface import ConnectionLost, Create, Delete, Entry, MetadataStore
 from odradek.broker.metadata_store.shared.shared_store import SharedStore, no_delay
 from odradek.timer import ManualClock
 from tests.broker.controller.harness import DIRECTORY, store_disk
@@ -231,6 +231,45 @@ async def test_an_entry_that_somebody_deleted_comes_back() -> None:
         assert len(process.epochs) == count
         assert process.epochs[-1] == entry.created
     await process.background.stop()
+
+
+@in_virtual_time
+async def test_a_registration_that_the_store_refuses_is_tried_again_until_it_does_not() -> None:
+    cluster = await Cluster().opened()
+    process = await cluster.process()
+    await process.registration.register(broker())
+    await cluster.observer.multi([Delete(PATH), Delete(znodes.BROKER_IDS)])
+    await asyncio.sleep(10 * TIMEOUT_S)
+    assert len(process.epochs) == 1
+    await cluster.observer.create(znodes.BROKER_IDS)
+    await asyncio.sleep(TIMEOUT_S)
+    entry = await cluster.entry()
+    assert entry is not None
+    assert len(process.epochs) == 2
+    assert process.epochs[-1] == entry.created
+    await process.background.stop()
+
+
+@in_virtual_time
+async def test_a_broker_is_not_registered_between_two_sessions() -> None:
+    cluster = await Cluster().opened()
+    process, other = await cluster.process(), await cluster.process("other")
+    await process.registration.register(broker())
+    await process.registration.registered()
+    cluster.shared.cut("1")
+    await other.registration.register(broker(9093))
+    await process.registration.registered()  # there is no verdict yet
+    cluster.shared.heal("1")
+    await settled()
+    waiting = asyncio.ensure_future(process.registration.registered())
+    await asyncio.sleep(TIMEOUT_S)
+    assert not waiting.done()
+    other.registration.stop()
+    await other.store.close()
+    await waiting
+    assert len(process.epochs) == 2
+    await process.background.stop()
+    await other.background.stop()
 
 
 @in_virtual_time

@@ -307,3 +307,17 @@ async def test_stopping_finishes_the_event_in_progress_and_refuses_the_others() 
             await refused
         assert caught.value.code is ErrorCode.NOT_CONTROLLER
     assert scene.done == ["a"]
+
+
+@in_virtual_time
+async def test_stopping_gives_up_an_event_that_does_not_end_and_answers_its_asker() -> None:
+    scene = Scene()
+    asked = asyncio.ensure_future(scene.events.ask("a", scene.work("a", 1_000_000)))
+    await turns()
+    await scene.events.stop()
+    assert asyncio.get_running_loop().time() < 10
+    async with asyncio.timeout(1):
+        with pytest.raises(ProtocolError) as caught:
+            await asked
+    assert caught.value.code is ErrorCode.NOT_CONTROLLER
+    assert scene.done == []
