@@ -5,11 +5,12 @@
     below `/config/changes`, which names what has changed, if other brokers share the store. While the connection is
     lost, a change waits. If the answer to the write is lost, the entries tell whether it was applied.
 (B) Every broker watches `/config/changes`. It reads the settings that a new entry names, puts them into the metadata
-    cache and applies them. The broker that made the change does so before the change returns.
+    cache and applies them. The broker that made the change does so before the change returns. Settings of users,
+    clients and ips, which have no effect, are not read. An entry that cannot be read or applied is logged.
 (C) Entries of `/config/changes` that this broker has known for 15 minutes are removed.
 (D) Settings of a topic are read before the topic is served (`load`, `ensure`). `load` waits while the connection is
     lost; if the store is unavailable to `ensure`, they are read when it is back. After a lost session, changes may have
-    been missed: everything known is read again. Damaged settings of a topic are logged, and the defaults apply.
+    been missed: everything known is read again. Damaged settings are logged, and the defaults apply.
 
 Source: Kafka's `DynamicConfigManager`, `ZkConfigManager`, `ZkNodeChangeNotificationListener`, `ZkAdminManager`.
 """
@@ -28,6 +29,7 @@ from odradek.broker.background.turns import Turns
 from odradek.broker.controller.topic_operations import encoded_config
 from odradek.broker.controller.topic_planner import check_config
 from odradek.broker.metadata.metadata_cache import MetadataCache
+from odradek.broker.metadata.topic_names import topic_name_fault
 from odradek.broker.metadata_store import znodes
 from odradek.broker.metadata_store.interface import (
     BadVersion,
@@ -155,11 +157,14 @@ class DynamicConfigs:
                 self._unread_topics.pop(name, None)
 
     async def _read_broker(self, broker_id: int | None) -> None:
-        self._cache.put_broker_config(broker_id, await self._read(znodes.broker_config_path(broker_id)))
-
-    async def _read(self, path: str) -> dict[str, str]:
+        path = znodes.broker_config_path(broker_id)
         entry = await self._store.exists(path)
-        return {} if entry is None else znodes.parse_config(path, entry.data)
+        try:
+            config = {} if entry is None else znodes.parse_config(path, entry.data)
+        except StoreDamaged as error:
+            log.error("stored broker settings ignored", broker=_shown(broker_id), reason=str(error))
+            config = {}
+        self._cache.put_broker_config(broker_id, config)
 
     # Changing
 
@@ -191,7 +196,7 @@ class DynamicConfigs:
             if after is not None:
                 self._cache.put_broker_config(broker_id, after)
                 await self._apply_everywhere()
-                log.info("broker settings changed", broker=znodes.DEFAULT_BROKER if broker_id is None else broker_id)
+                log.info("broker settings changed", broker=_shown(broker_id))
 
     async def _alter(
         self,
@@ -285,17 +290,26 @@ class DynamicConfigs:
         if entry is None:
             return
         try:
-            changed = znodes.parse_config_change(path, entry.data)
-            if changed.kind == znodes.TOPIC_ENTITY:
-                await self._read_topics([changed.name])
-                self._apply_topic(changed.name, self.log_config(changed.name))
-            elif changed.kind == znodes.BROKER_ENTITY:
-                broker_id = None if changed.name == znodes.DEFAULT_BROKER else int(changed.name)
-                if broker_id in (None, self._cache.broker_id):
-                    await self._read_broker(broker_id)
-                    await self._apply_everywhere()
-        except (StoreDamaged, ValueError) as error:
-            log.error("change of settings ignored", change=name, reason=str(error))
+            await self._apply_settings_of(znodes.parse_config_change(path, entry.data))
+        except StoreUnavailable:
+            raise
+        except (MetadataStoreError, ValueError) as error:
+            log.error("change of settings ignored", change=path, reason=str(error))
+
+    async def _apply_settings_of(self, changed: znodes.ConfigEntity) -> None:
+        """Raises MetadataStoreError, and ValueError for an entity that cannot be."""
+        if changed.kind == znodes.TOPIC_ENTITY:
+            if (fault := topic_name_fault(changed.name)) is not None:
+                raise ValueError(fault)
+            await self._read_topics([changed.name])
+            self._apply_topic(changed.name, self.log_config(changed.name))
+        elif changed.kind == znodes.BROKER_ENTITY:
+            broker_id = None if changed.name == znodes.DEFAULT_BROKER else int(changed.name)
+            if broker_id in (None, self._cache.broker_id):
+                await self._read_broker(broker_id)
+                await self._apply_everywhere()
+        elif changed.kind not in znodes.ENTITIES_WITHOUT_EFFECT:
+            raise ValueError(f"{changed.kind!r} is not a kind of settings")
 
     # Applying
 
@@ -307,6 +321,10 @@ class DynamicConfigs:
         self._apply_broker_config()
         async for topic in others_between(self._cache.topic_names(), COST):
             self._apply_topic(topic, self.log_config(topic))
+
+
+def _shown(broker_id: int | None) -> int | str:
+    return znodes.DEFAULT_BROKER if broker_id is None else broker_id
 
 
 def _notice(path: str) -> Create:

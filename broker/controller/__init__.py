@@ -32,6 +32,8 @@ What changes the cluster:
     isr_changes.py                         AlterPartition
     elections.py, reassignments.py         on request, or to balance the leaders
     stored_requests.py                     requests that tools put into the store
+    stored_topics.py                       topics and partitions that tools put into the store
+    features.py                            the finalized features of the cluster
     producer_id_blocks.py                  blocks of producer ids
     partition_changes.py                   writes the new states
 

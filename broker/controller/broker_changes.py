@@ -95,8 +95,9 @@ class BrokerChanges:
             if entry is None:
                 continue
             try:
-                found[int(name)] = znodes.parse_broker(int(name), entry.data, entry.created)
-            except (StoreDamaged, ValueError) as error:
+                broker = znodes.parse_broker(znodes.parse_broker_id(path), entry.data, entry.created)
+                found[broker.broker_id] = broker
+            except StoreDamaged as error:
                 log.error("registration of a broker ignored", broker=name, reason=str(error))
         return dict(sorted(found.items()))
 

@@ -96,7 +96,7 @@ class Candidacy:
             epoch_entry = await self._store.exists(znodes.CONTROLLER_EPOCH)
             epoch = 1
             if epoch_entry is not None:
-                epoch = znodes.parse_number(znodes.CONTROLLER_EPOCH, epoch_entry.data) + 1
+                epoch = znodes.parse_epoch(znodes.CONTROLLER_EPOCH, epoch_entry.data) + 1
             try:
                 return Won(epoch, await self._take(entry, epoch_entry, epoch))
             except LOSSES as loss:

@@ -12,6 +12,7 @@ Source: Kafka's `KafkaZkClient` (`wrapRequestWithControllerEpochCheck`, `retryRe
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeVar
 
@@ -55,6 +56,10 @@ class FencedStore:
         """See MetadataStore."""
         return await self._connected(lambda: self._store.entries(paths)) if paths else []
 
+    async def watched(self, paths: Sequence[str], watch_of: Callable[[str], Watch | None]) -> list[Entry | None]:
+        """Returns the entries as `entries` does, and sets a watch of each."""
+        return list(await asyncio.gather(*(self.exists(path, watch_of(path)) for path in paths)))
+
     async def exists(self, path: str, watch: Watch | None = None) -> Entry | None:
         """See MetadataStore."""
         return await self._connected(lambda: self._store.exists(path, watch))
@@ -62,6 +67,10 @@ class FencedStore:
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
         """See MetadataStore."""
         return await self._connected(lambda: self._store.children(path, watch))
+
+    async def check_epoch(self) -> None:
+        """Raises ControllerMoved if another controller was elected, and MetadataStoreError."""
+        await self.multi([])
 
     async def multi(self, operations: Iterable[Operation]) -> list[Result]:
         """Applies all operations or none, and returns their results. Raises ControllerMoved and MetadataStoreError."""

@@ -1,29 +1,46 @@
-"""Loads what a new controller must know from the metadata store.
+"""Loads what a controller must know from the metadata store: everything when it is elected, and later the topics that
+tools create there (`stored_topics.py`).
 
-    (A) A topic whose entry or one of whose partitions' states is damaged, or that has no id, is left alone: it is
-        logged, and nothing about it is sent or changed. All other topics are served.
-    (B) A partition without a state was created by a controller that stopped before it chose a leader.
+    (A) A topic whose entry or one of whose partitions' states is damaged is left alone: it is logged, and nothing about
+        it is sent or changed. All other topics are served.
+    (B) A partition without a state was created by a controller that stopped before it chose a leader, or by a tool.
     (C) If a broker is registered since the state of a partition was stored, it has restarted: its predecessor was what
         the state knows, and no controller has seen it go.
     (D) A mark of deletion without a topic is removed. If delete.topic.enable is false, all marks are.
+    (E) A topic without an id, as Kafka before 2.8 and its tools write it, gets one.
 
-Source: Kafka's `KafkaController.initializeControllerContext`, `fetchTopicDeletionsInProgress`.
+Source: Kafka's `KafkaController.initializeControllerContext`, `processTopicIds`, `fetchTopicDeletionsInProgress`.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterable
+import random
+from collections.abc import Mapping
+from uuid import UUID
 
 import structlog
 
-from odradek.broker.background.stepwise import Pace, others_between
+from odradek.broker.background.stepwise import others_between
 from odradek.broker.controller.controller_context import ControllerContext
-from odradek.broker.controller.fenced_store import ControllerMoved, FencedStore
+from odradek.broker.controller.fenced_store import FencedStore
+from odradek.broker.controller.partition_changes import check_author
 from odradek.broker.controller.partition_states import is_new, unled
+from odradek.broker.metadata.kafka_uuid import random_uuid, uuid_text
 from odradek.broker.metadata.metadata_cache import PartitionState, TopicMetadata
+from odradek.broker.metadata.topic_names import topic_name_fault
 from odradek.broker.metadata_store import znodes
-from odradek.broker.metadata_store.interface import Delete, Entry, StoreDamaged, Watch
+from odradek.broker.metadata_store.interface import (
+    BadVersion,
+    Delete,
+    Entry,
+    MetadataStoreError,
+    NoEntry,
+    Operation,
+    Set,
+    StoreDamaged,
+    StoreUnavailable,
+    Watch,
+)
 from odradek.broker.metadata_store.znodes import TopicAssignment
 from odradek.protocol.topic_partition import TopicPartition
 
@@ -35,47 +52,59 @@ log = structlog.get_logger("controller")
 
 
 Restarted = dict[TopicPartition, tuple[int, ...]]
+States = dict[TopicPartition, PartitionState | StoreDamaged]
 
 
-async def load_topics(store: FencedStore, context: ControllerContext) -> Restarted:
-    """Loads all topics with the states of their partitions. Returns the partitions with several replicas of which some
-    are on brokers that have restarted (C).
+async def load_topics(
+    store: FencedStore, context: ControllerContext, entries: Mapping[str, Entry | None], source: random.Random
+) -> Restarted:
+    """Loads topics, given their entries, with the states of their partitions. Returns the partitions with several
+    replicas of which some are on brokers that have restarted (C).
+
+    A topic whose entry changes meanwhile is not loaded. Raises ControllerMoved and StoreUnavailable.
     """
-    names = await store.children(znodes.TOPICS)
     assignments: dict[str, TopicAssignment] = {}
-    entries = await _read(store, [znodes.topic_path(name) for name in names])
-    pace = Pace()
-    for name, entry in zip(names, entries, strict=True):
+    async for name, entry in others_between(entries.items(), COST):
         try:
             if entry is not None:
-                assignments[name] = _assignment(name, entry)
-                if pace.step_ends(COST + len(assignments[name].replicas)):
-                    await asyncio.sleep(0)
+                assignments[name] = parse_assignment(name, entry)
         except StoreDamaged as error:
-            _leave_alone(context, name, error)
-    keys = [TopicPartition(name, number) for name, topic in assignments.items() for number in topic.replicas]
-    states: dict[str, dict[int, PartitionState]] = {name: {} for name in assignments}
+            leave_alone(context, name, error)
+    ids = await _ids(store, context, entries, assignments, source)
+    keys = {TopicPartition(name, number): assignments[name] for name in ids for number in assignments[name].replicas}
+    states: dict[str, dict[int, PartitionState]] = {name: {} for name in ids}
+    outcomes, restarted = await load_states(store, context, keys)
+    for key, outcome in outcomes.items():
+        if isinstance(outcome, StoreDamaged):
+            leave_alone(context, key.topic, outcome)
+        else:
+            states[key.topic][key.partition] = outcome
+    for name, topic_id in ids.items():
+        if name not in context.damaged:
+            context.put_topic(TopicMetadata(name, topic_id, states[name]))
+    return {key: brokers for key, brokers in restarted.items() if key.topic not in context.damaged}
+
+
+async def load_states(
+    store: FencedStore, context: ControllerContext, keys: Mapping[TopicPartition, TopicAssignment]
+) -> tuple[States, Restarted]:
+    """Returns the states of partitions, given their topics' assignments, or the damage; and those of (C)."""
+    states: States = {}
     restarted: Restarted = {}
-    entries = await _read(store, [znodes.state_path(key.topic, key.partition) for key in keys])
-    async for key, entry in others_between(zip(keys, entries, strict=True), COST):
+    found = await read_entries(store, [znodes.state_path(key.topic, key.partition) for key in keys])
+    async for key, entry in others_between(zip(keys, found, strict=True), COST):
         try:
-            state = _state(key, assignments[key.topic], entry)
+            state = assigned(key, keys[key], entry)
+            await check_author(store, key, state, context.epoch)
         except StoreDamaged as error:
-            _leave_alone(context, key.topic, error)
+            states[key] = error
             continue
-        if state.controller_epoch > context.epoch:
-            raise ControllerMoved(f"{key} was changed by the controller of epoch {state.controller_epoch}")
         if is_new(state):
             state = state._replace(controller_epoch=context.epoch)
-        states[key.topic][key.partition] = state
+        states[key] = state
         if entry is not None and len(state.replicas) > 1 and (since := _registered_since(entry, state, context)):
             restarted[key] = since
-    for name, assignment in assignments.items():
-        if name not in context.damaged:
-            assert assignment.topic_id is not None, "checked with the topic's entry"
-            context.put_topic(TopicMetadata(name, assignment.topic_id, states[name]))
-    log.info("metadata loaded", topics=len(assignments) - len(context.damaged), partitions=len(keys))
-    return {key: brokers for key, brokers in restarted.items() if key.topic not in context.damaged}
+    return states, restarted
 
 
 async def load_deletions(
@@ -91,28 +120,29 @@ async def load_deletions(
     return found
 
 
-async def _read(store: FencedStore, paths: list[str]) -> list[Entry | None]:
+async def read_entries(store: FencedStore, paths: list[str]) -> list[Entry | None]:
+    """Returns the entries at very many paths."""
     entries: list[Entry | None] = []
     for start in range(0, len(paths), ENTRIES_AT_A_TIME):
         entries += await store.entries(paths[start : start + ENTRIES_AT_A_TIME])
     return entries
 
 
-def _assignment(name: str, entry: Entry) -> TopicAssignment:
+def parse_assignment(name: str, entry: Entry) -> TopicAssignment:
+    """Parses the entry of a topic. Raises StoreDamaged, also for a name and for replicas that no topic can have."""
+    path = znodes.topic_path(name)
+    if (fault := topic_name_fault(name)) is not None:
+        raise StoreDamaged(path, fault)
     assignment = znodes.parse_topic(name, entry.data)
-    if assignment.topic_id is None:
-        path = znodes.topic_path(name)
-        raise StoreDamaged(path, "has no topic id: this release does not read metadata of Kafka before 2.8")
-    _check_replicas(name, assignment.replicas.values())
+    if not assignment.replicas:
+        raise StoreDamaged(path, "has no partitions")
+    if not all(assignment.replicas.values()):
+        raise StoreDamaged(path, "has a partition without replicas")
     return assignment
 
 
-def _check_replicas(name: str, replicas: Iterable[tuple[int, ...]]) -> None:
-    if not all(replicas):
-        raise StoreDamaged(znodes.topic_path(name), "has a partition without replicas")
-
-
-def _state(key: TopicPartition, assignment: TopicAssignment, entry: Entry | None) -> PartitionState:
+def assigned(key: TopicPartition, assignment: TopicAssignment, entry: Entry | None) -> PartitionState:
+    """Returns the stored state of a partition (B), with its assigned replicas. Raises StoreDamaged."""
     replicas = assignment.replicas[key.partition]
     if entry is None:
         state = unled(key.partition, replicas, 0)
@@ -122,12 +152,48 @@ def _state(key: TopicPartition, assignment: TopicAssignment, entry: Entry | None
     return state._replace(adding=adding, removing=removing)
 
 
-def _registered_since(entry: Entry, state: PartitionState, context: ControllerContext) -> tuple[int, ...]:
-    brokers = context.brokers
-    return tuple(broker for broker in state.replicas if broker in brokers and brokers[broker].epoch > entry.modified)
+def with_id(name: str, assignment: TopicAssignment, topic_id: UUID, version: int) -> Operation:
+    """Writes the id into an entry that has none (E)."""
+    keys = (TopicPartition(name, number) for number in assignment.replicas)
+    states = [assigned(key, assignment, None) for key in keys]
+    return Set(znodes.topic_path(name), znodes.encode_topic(topic_id, states), version)
 
 
-def _leave_alone(context: ControllerContext, name: str, error: StoreDamaged) -> None:
+def leave_alone(context: ControllerContext, name: str, error: Exception) -> None:
+    """Notes that a topic is damaged (A)."""
     if name not in context.damaged:
         context.damaged[name] = None
         log.error("topic left alone, its metadata is damaged", topic=name, reason=str(error))
+
+
+async def _ids(
+    store: FencedStore,
+    context: ControllerContext,
+    entries: Mapping[str, Entry | None],
+    assignments: Mapping[str, TopicAssignment],
+    source: random.Random,
+) -> dict[str, UUID]:
+    """Returns the topics' ids, of which those that were missing are stored (E)."""
+    ids = {name: assignment.topic_id for name, assignment in assignments.items()}
+    new = {name: random_uuid(source) for name, topic_id in ids.items() if topic_id is None}
+    groups = []
+    async for name, topic_id in others_between(new.items(), COST):
+        entry = entries[name]
+        assert entry is not None, "it has an assignment"
+        groups.append([with_id(name, assignments[name], topic_id, entry.version)])
+    for (name, topic_id), outcome in zip(new.items(), await store.pipeline(groups), strict=True):
+        if isinstance(outcome, StoreUnavailable):
+            raise outcome
+        if isinstance(outcome, BadVersion | NoEntry):
+            log.warning("topic not loaded, it changes", topic=name, reason=str(outcome))
+        elif isinstance(outcome, MetadataStoreError):
+            leave_alone(context, name, outcome)
+        else:
+            ids[name] = topic_id
+            log.info("topic id assigned", topic=name, topic_id=uuid_text(topic_id))
+    return {name: topic_id for name, topic_id in ids.items() if topic_id is not None}
+
+
+def _registered_since(entry: Entry, state: PartitionState, context: ControllerContext) -> tuple[int, ...]:
+    brokers = context.brokers
+    return tuple(broker for broker in state.replicas if broker in brokers and brokers[broker].epoch > entry.modified)

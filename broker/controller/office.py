@@ -26,14 +26,15 @@ from odradek.broker.controller.control_channels import ControlChannels, ControlT
 from odradek.broker.controller.control_requests import ControlRequest, ControlRequests
 from odradek.broker.controller.controller_context import ControllerContext
 from odradek.broker.controller.elections import Elections
+from odradek.broker.controller.features import enable_features
 from odradek.broker.controller.fenced_store import FencedStore
 from odradek.broker.controller.isr_changes import IsrChanges
-from odradek.broker.controller.loading import load_topics
 from odradek.broker.controller.partition_changes import PartitionChanges
 from odradek.broker.controller.producer_id_blocks import ProducerIdBlocks
 from odradek.broker.controller.reassignments import Reassignments
 from odradek.broker.controller.responses import deleted_partitions, deletion_errors, leadership_errors
 from odradek.broker.controller.stored_requests import StoredRequests
+from odradek.broker.controller.stored_topics import StoredTopics
 from odradek.broker.controller.topic_changes import TopicChanges
 from odradek.broker.controller.topic_deletions import TopicDeletions
 from odradek.broker.controller.topic_planner import Planner
@@ -119,6 +120,15 @@ class Office:
             on_change=self._stored_events,
             try_later=self._settle_later,
         )
+        self.stored_topics = StoredTopics(
+            self.store,
+            context,
+            requests,
+            self.brokers,
+            around.source,
+            is_watched=around.store.is_shared,
+            on_change=lambda: self._schedule.once("topics in the store", self._read_stored_topics),
+        )
         self.stored_requests = StoredRequests(
             self.store,
             context,
@@ -132,12 +142,13 @@ class Office:
     async def begin(self) -> None:
         """Takes over (A). Raises ControllerMoved and MetadataStoreError."""
         context = self.context
+        await enable_features(self.store)
         for broker in (await self.brokers.read()).values():
             context.put_broker(broker)
         for parent in (znodes.LOG_DIR_EVENTS, znodes.ISR_CHANGES):
             names = await self.store.children(parent)
             await self.brokers.forget_notifications(f"{parent}/{name}" for name in names)
-        restarted = await load_topics(self.store, context)
+        restarted = await self.stored_topics.load()
         await self.deletions.enqueue(await self.stored_requests.topics_to_delete())
         for name in context.metadata.topic_names():
             async for key in others_between(context.partitions_of(name)):
@@ -183,6 +194,11 @@ class Office:
 
     def _stored_events(self) -> None:
         self._schedule.once("brokers or log directories", self._read_stored_events)
+
+    async def _read_stored_topics(self) -> None:
+        """A request may have waited for a topic whose entry was damaged."""
+        if await self.stored_topics.changed():
+            await self.stored_requests.changed()
 
     async def _read_stored_events(self) -> None:
         await self.brokers.changed()

@@ -1,6 +1,7 @@
 """The watches of one office on entries of the metadata store. Each path has at most one, as a watch is called once.
 
 entry = await store.exists(path, watches.of(path))      reads, and watches the path until its next change
+watches.has(path)                                       False: the path has changed since, or was never read
 """
 
 from __future__ import annotations
@@ -16,6 +17,10 @@ class Watches:
     def __init__(self, on_change: Callable[[], object]) -> None:
         self._on_change = on_change
         self._watched: set[str] = set()
+
+    def has(self, path: str) -> bool:
+        """Whether the path is watched."""
+        return path in self._watched
 
     def of(self, path: str) -> Watch | None:
         """Returns the watch of a path, or None if it is watched already."""

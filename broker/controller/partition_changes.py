@@ -22,7 +22,7 @@ import structlog
 
 from odradek.broker.background.stepwise import Pace, others_between
 from odradek.broker.controller.controller_context import ControllerContext
-from odradek.broker.controller.fenced_store import ControllerMoved, FencedStore
+from odradek.broker.controller.fenced_store import FencedStore
 from odradek.broker.controller.partition_states import is_new
 from odradek.broker.controller.pieces import fits
 from odradek.broker.controller.topic_operations import assignment_too_long
@@ -247,14 +247,23 @@ class PartitionChanges:
             if entry is not None:
                 try:
                     state = znodes.parse_state(key.topic, key.partition, known.replicas, entry.data, entry.version)
-                except StoreDamaged as error:
+                    await check_author(self._store, key, state, self._context.epoch)
+                except MetadataStoreError as error:
                     log.error("partition left alone", partition=str(key), reason=str(error))
                     continue
-                if state.controller_epoch > self._context.epoch:
-                    raise ControllerMoved(f"{key} was changed by the controller of epoch {state.controller_epoch}")
                 self._context.put_state(key, state._replace(adding=known.adding, removing=known.removing))
             found.append(key)
         return found
+
+
+async def check_author(store: FencedStore, key: TopicPartition, state: PartitionState, epoch: int) -> None:
+    """Raises ControllerMoved if the state was written by the successor of the controller of this epoch. If there is no
+    successor, the state is damaged: StoreDamaged.
+    """
+    if state.controller_epoch > epoch:
+        await store.check_epoch()
+        path = znodes.state_path(key.topic, key.partition)
+        raise StoreDamaged(path, f"has the controller epoch {state.controller_epoch}, which is yet to come")
 
 
 def storage_error(error: Exception) -> ProtocolError:

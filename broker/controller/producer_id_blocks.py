@@ -68,5 +68,6 @@ class ProducerIdBlocks:
         except (BadVersion, NoEntry):
             return None
         except MetadataStoreError as error:
+            log.error("producer ids not allocated", broker=broker_id, reason=str(error))
             raise storage_error(error) from error
         return ProducerIdBlock(first, BLOCK_SIZE)

@@ -5,7 +5,7 @@
     /admin/preferred_replica_election   elects the preferred leaders of the partitions that it has; deleted then
 
 The controller writes the first two itself, and finds nothing new in them then. Topics and partitions that tools create
-in the store are found by the next controller only.
+are found by `stored_topics.py`.
 
 Source: Kafka's `KafkaController` (`processTopicDeletion`, `processZkPartitionReassignment`,
 `processZkPreferredReplicaElection`).

@@ -164,8 +164,8 @@ class Tenure:
     async def _follow(self) -> None:
         """Finds out who is the controller, and stands for election if nobody is. Raises MetadataStoreError."""
         if self.office is not None:
-            entry, _ = await self._candidacy.leader()
-            if entry is not None and entry.owner == self._store.session_id:
+            entry, controller_id = await self._candidacy.leader()
+            if entry is not None and entry.owner == self._store.session_id and controller_id == self._broker_id:
                 return
             self._leave(self.office, "the entry of the controller has changed")
         if not await self._is_registered():

@@ -45,7 +45,9 @@ from odradek.broker.requests.request_context import (
 )
 from odradek.broker.requests.request_metrics import BrokerMetrics
 from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.compiler import read
 from odradek.protocol.errors import ErrorCode, MalformedMessage, ProtocolError
+from odradek.protocol.headers import RequestHeader
 from odradek.protocol.primitives import NO_LIMIT
 from odradek.timer import Clock
 
@@ -90,7 +92,7 @@ class Dispatcher:
         key_and_version = _KEY_AND_VERSION(frame)
         route = self._routes.get(key_and_version)
         if route is None:
-            route = self._other_route(key_and_version[0], key_and_version[1], connection)
+            route = self._other_route(frame, key_and_version[0], key_and_version[1], connection)
         request: Any = None
         reading: Steps[tuple[Any, int]] | None = None
         try:
@@ -257,8 +259,10 @@ class Dispatcher:
         )
         return ErrorCode.UNKNOWN_SERVER_ERROR, None
 
-    def _other_route(self, api_key: int, api_version: int, connection: ConnectionInfo) -> Route:
-        """Returns a route that is new, or that only the inter-broker listener has. Raises CloseConnection."""
+    def _other_route(self, frame: bytes, api_key: int, api_version: int, connection: ConnectionInfo) -> Route:
+        """Returns a route that is new, or that only the inter-broker listener has. Raises CloseConnection, which names
+        the client: a broker of another protocol version has its id in its client id.
+        """
         row = self._table.row(api_key)
         if row is None:
             raise CloseConnection("API not served", api_key=api_key, api_version=api_version)
@@ -268,7 +272,9 @@ class Dispatcher:
                 raise CloseConnection("API between brokers only", api=row.key.name, api_version=api_version)
             routes = self._routes_between_brokers
         elif not row.serves(api_version) and row.key != ApiKey.API_VERSIONS:
-            raise CloseConnection("API version not served", api=row.key.name, api_version=api_version)
+            raise CloseConnection(
+                "API version not served", api=row.key.name, api_version=api_version, client_id=_client_id(frame)
+            )
         route = routes.get((api_key, api_version))
         if route is None:
             route = self._new_route(row, api_version)
@@ -281,3 +287,13 @@ class Dispatcher:
         most_bytes = NO_LIMIT if row.bounds_its_answer else self._max_response_bytes
         metrics = self._metrics.of(int(row.key), counted_version)
         return Route(row, row.handler(self._handlers), api_version, metrics, most_bytes)
+
+
+def _client_id(frame: bytes) -> str | None:
+    """Returns the client id of a request of any API and version: headers begin in the same way from version 1 on."""
+    try:
+        header, _ = read(RequestHeader, 1, frame)
+    except MalformedMessage:
+        return None
+    client_id: str | None = header.client_id
+    return client_id

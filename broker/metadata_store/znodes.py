@@ -21,23 +21,33 @@
     /log_dir_event_notification/log_dir_event_SEQUENCE
                                 {"version":1,"broker":N,"event":1}: a disk of broker N has failed
     /latest_producer_id_block   {"version":1,"broker":N,"block_start":"N","block_end":"N"}
+    /feature                    {"features":{},"version":1,"status":1}: the finalized features of the cluster
 
-Parsing raises StoreDamaged, naming the path, for any other value. Source: Kafka's `ZkData.scala`.
+Parsing raises StoreDamaged, naming the path, for any other value. What it returns can be sent in requests: ids, epochs,
+ports and texts are within their limits. Source: Kafka's `ZkData.scala`.
 """
 
 from __future__ import annotations
 
-import json
+import re
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from odradek.broker.metadata.kafka_uuid import parse_uuid, uuid_text
-from odradek.broker.metadata.metadata_cache import BrokerEndpoint, BrokerInfo, PartitionState
+from odradek.broker.metadata.metadata_cache import NO_LEADER, BrokerEndpoint, BrokerInfo, PartitionState
 from odradek.broker.metadata_store.interface import StoreDamaged
+from odradek.broker.metadata_store.znode_values import (
+    LARGEST_ID,
+    encoded,
+    parsed,
+    valid_broker_id,
+    valid_epoch,
+    valid_port,
+    valid_text,
+)
 from odradek.protocol.topic_partition import TopicPartition
-
-T = TypeVar("T")
+from odradek.protocol.wire_codes import SecurityProtocol
 
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
@@ -54,13 +64,15 @@ CONFIG_CHANGES = "/config/changes"
 CONFIG_CHANGE_PREFIX = "/config/changes/config_change_"
 TOPIC_ENTITY = "topics"
 BROKER_ENTITY = "brokers"
+ENTITIES_WITHOUT_EFFECT = ("users", "clients", "ips")
+"""Quotas and credentials, which a broker without security does not have."""
 LOG_DIR_EVENTS = "/log_dir_event_notification"
 LOG_DIR_EVENT = "/log_dir_event_notification/log_dir_event_"
 ISR_CHANGES = "/isr_change_notification"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
+FEATURE = "/feature"
 DEFAULT_BROKER = "<default>"
-
-_JSON = json.JSONEncoder(separators=(",", ":"))
+FEATURES_ENABLED = 1
 
 PERSISTENT_PATHS = (
     "/admin",
@@ -160,7 +172,7 @@ def encode_broker(broker: BrokerInfo, timestamp_ms: int) -> bytes:
         value["rack"] = broker.rack
     value.update(jmx_port=-1, port=plain.port if plain else -1, host=plain.host if plain else None, version=5)
     value["timestamp"] = str(timestamp_ms)
-    return _encode(value)
+    return encoded(value)
 
 
 def parse_broker(broker_id: int, data: bytes | None, epoch: int) -> BrokerInfo:
@@ -172,30 +184,42 @@ def parse_broker(broker_id: int, data: bytes | None, epoch: int) -> BrokerInfo:
         for text in value["endpoints"]:
             listener, address = text.split("://", 1)
             host, port = address.rsplit(":", 1)
-            endpoints[listener] = BrokerEndpoint(listener, host.strip("[]"), int(port), protocols[listener])
-        return BrokerInfo(broker_id, endpoints, value.get("rack"), epoch)
+            protocol = SecurityProtocol[protocols[listener]].name
+            endpoints[listener] = BrokerEndpoint(
+                valid_text(listener), valid_text(host.strip("[]")), valid_port(port), protocol
+            )
+        rack = value.get("rack")
+        return BrokerInfo(broker_id, endpoints, None if rack is None else valid_text(rack), epoch)
 
-    return _parse(broker_path(broker_id), data, read)
+    return parsed(broker_path(broker_id), data, read)
+
+
+def parse_broker_id(path: str) -> int:
+    """Parses the path of a registration into the broker's id."""
+    name = path.removeprefix(f"{BROKER_IDS}/")
+    if re.fullmatch("0|[1-9][0-9]{0,9}", name) is None or int(name) > LARGEST_ID:
+        raise StoreDamaged(path, "is not the path of a broker")
+    return int(name)
 
 
 def encode_controller(broker_id: int, timestamp_ms: int) -> bytes:
     """Encodes the controller's entry."""
-    return _encode({"version": 2, "brokerid": broker_id, "timestamp": str(timestamp_ms), "kraftControllerEpoch": -1})
+    return encoded({"version": 2, "brokerid": broker_id, "timestamp": str(timestamp_ms), "kraftControllerEpoch": -1})
 
 
 def parse_controller(data: bytes | None) -> int:
     """Parses the controller's entry into the controller's broker id."""
-    return _parse(CONTROLLER, data, lambda value: int(value["brokerid"]))
+    return parsed(CONTROLLER, data, lambda value: valid_broker_id(value["brokerid"]))
 
 
 def encode_log_dir_event(broker_id: int) -> bytes:
     """Encodes the notification that a log directory of a broker has failed."""
-    return _encode({"version": 1, "broker": broker_id, "event": 1})
+    return encoded({"version": 1, "broker": broker_id, "event": 1})
 
 
 def parse_log_dir_event(path: str, data: bytes | None) -> int:
     """Parses the notification of a failed log directory into the broker id."""
-    return _parse(path, data, lambda value: int(value["broker"]))
+    return parsed(path, data, lambda value: valid_broker_id(value["broker"]))
 
 
 def encode_number(number: int) -> bytes:
@@ -203,25 +227,25 @@ def encode_number(number: int) -> bytes:
     return b"%d" % number
 
 
-def parse_number(path: str, data: bytes | None) -> int:
-    """Parses an entry whose data is a number."""
-    return _parse(path, data, int)
+def parse_epoch(path: str, data: bytes | None) -> int:
+    """Parses the controller epoch."""
+    return parsed(path, data, valid_epoch)
 
 
 def encode_cluster_id(cluster_id: str) -> bytes:
     """Encodes the cluster id."""
-    return _encode({"version": "1", "id": cluster_id})
+    return encoded({"version": "1", "id": cluster_id})
 
 
 def parse_cluster_id(data: bytes | None) -> str:
     """Parses the cluster id."""
-    return _parse(CLUSTER_ID, data, lambda value: str(value["id"]))
+    return parsed(CLUSTER_ID, data, lambda value: valid_text(value["id"]))
 
 
 def encode_topic(topic_id: uuid.UUID, partitions: Iterable[PartitionState]) -> bytes:
     """Encodes a topic's entry."""
     states = list(partitions)
-    return _encode(
+    return encoded(
         {
             "partitions": {str(state.partition): list(state.replicas) for state in states},
             "topic_id": uuid_text(topic_id),
@@ -243,11 +267,11 @@ def parse_topic(topic: str, data: bytes | None) -> TopicAssignment:
         adding, removing = (_replicas(value.get(name, {})) for name in ("adding_replicas", "removing_replicas"))
         return TopicAssignment(None if text is None else parse_uuid(text), replicas, adding, removing)
 
-    return _parse(topic_path(topic), data, read)
+    return parsed(topic_path(topic), data, read)
 
 
 def _replicas(value: Any) -> dict[int, tuple[int, ...]]:
-    found = {int(partition): tuple(map(int, brokers)) for partition, brokers in value.items()}
+    found = {int(partition): tuple(map(valid_broker_id, brokers)) for partition, brokers in value.items()}
     return dict(sorted(found.items()))
 
 
@@ -257,7 +281,7 @@ def encode_reassignments(targets: Mapping[TopicPartition, Sequence[int]]) -> byt
         {"topic": key.topic, "partition": key.partition, "replicas": list(replicas)}
         for key, replicas in targets.items()
     ]
-    return _encode({"version": 1, "partitions": partitions})
+    return encoded({"version": 1, "partitions": partitions})
 
 
 def parse_reassignments(data: bytes | None) -> dict[TopicPartition, tuple[int, ...]]:
@@ -269,7 +293,7 @@ def parse_reassignments(data: bytes | None) -> dict[TopicPartition, tuple[int, .
             for item in value["partitions"]
         }
 
-    return _parse(REASSIGN_PARTITIONS, data, read)
+    return parsed(REASSIGN_PARTITIONS, data, read)
 
 
 def parse_preferred_election(data: bytes | None) -> list[TopicPartition]:
@@ -278,12 +302,12 @@ def parse_preferred_election(data: bytes | None) -> list[TopicPartition]:
     def read(value: Any) -> list[TopicPartition]:
         return [TopicPartition(str(item["topic"]), int(item["partition"])) for item in value["partitions"]]
 
-    return _parse(PREFERRED_ELECTION, data, read)
+    return parsed(PREFERRED_ELECTION, data, read)
 
 
 def encode_state(state: PartitionState) -> bytes:
     """Encodes a partition's state."""
-    return _encode(
+    return encoded(
         {
             "controller_epoch": state.controller_epoch,
             "leader": state.leader,
@@ -300,30 +324,33 @@ def parse_state(
     """Parses a partition's state; the entry's version becomes the partition epoch."""
 
     def read(value: Any) -> PartitionState:
-        isr = tuple(map(int, value["isr"]))
-        controller_epoch, leader_epoch = int(value["controller_epoch"]), int(value["leader_epoch"])
-        return PartitionState(partition, int(value["leader"]), leader_epoch, replicas, isr, controller_epoch, version)
+        isr = tuple(map(valid_broker_id, value["isr"]))
+        controller_epoch, leader_epoch = valid_epoch(value["controller_epoch"]), valid_epoch(value["leader_epoch"])
+        leader = int(value["leader"])
+        if leader != NO_LEADER:
+            leader = valid_broker_id(leader)
+        return PartitionState(partition, leader, leader_epoch, replicas, isr, controller_epoch, version)
 
-    return _parse(state_path(topic, partition), data, read)
+    return parsed(state_path(topic, partition), data, read)
 
 
 def encode_config(config: Mapping[str, str]) -> bytes:
     """Encodes the settings of a topic or broker."""
-    return _encode({"version": 1, "config": dict(config)})
+    return encoded({"version": 1, "config": dict(config)})
 
 
 def parse_config(path: str, data: bytes | None) -> dict[str, str]:
     """Parses the settings of a topic or broker."""
 
     def read(value: Any) -> dict[str, str]:
-        return {str(name): str(setting) for name, setting in value["config"].items()}
+        return {valid_text(name): valid_text(str(setting)) for name, setting in value["config"].items()}
 
-    return _parse(path, data, read)
+    return parsed(path, data, read)
 
 
 def encode_config_change(config_path: str) -> bytes:
     """Encodes the notice that the settings at this path, below `/config`, have changed."""
-    return _encode({"version": 2, "entity_path": config_path.removeprefix("/config/")})
+    return encoded({"version": 2, "entity_path": config_path.removeprefix("/config/")})
 
 
 def parse_config_change(path: str, data: bytes | None) -> ConfigEntity:
@@ -335,28 +362,45 @@ def parse_config_change(path: str, data: bytes | None) -> ConfigEntity:
         kind, _, name = str(value["entity_path"]).partition("/")
         return ConfigEntity(kind, name)
 
-    return _parse(path, data, read)
+    return parsed(path, data, read)
 
 
 def encode_producer_id_block(broker_id: int, first: int, last: int) -> bytes:
     """Encodes the last allocated block of producer ids; both ends are inclusive."""
-    return _encode({"version": 1, "broker": broker_id, "block_start": str(first), "block_end": str(last)})
+    return encoded({"version": 1, "broker": broker_id, "block_start": str(first), "block_end": str(last)})
 
 
 def parse_producer_id_block(data: bytes) -> tuple[int, int]:
     """Parses the last allocated block into (first, last)."""
-    return _parse(PRODUCER_ID_BLOCK, data, lambda value: (int(value["block_start"]), int(value["block_end"])))
+
+    def read(value: Any) -> tuple[int, int]:
+        first, last = int(value["block_start"]), int(value["block_end"])
+        if not 0 <= first <= last:
+            raise ValueError(f"the block from {first} to {last} is none")
+        return first, last
+
+    return parsed(PRODUCER_ID_BLOCK, data, read)
 
 
-def _encode(value: Any) -> bytes:
-    return _JSON.encode(value).encode("ascii")
+def encode_features(features: Mapping[str, int]) -> bytes:
+    """Encodes the finalized features and their levels, as enabled ones of version 1: that of Kafka 2.7 to 3.2."""
+    ranges = {name: {"min_version_level": 0, "max_version_level": level} for name, level in features.items()}
+    return encoded({"features": ranges, "version": 1, "status": FEATURES_ENABLED})
 
 
-def _parse(path: str, data: bytes | None, read: Callable[[Any], T]) -> T:
-    try:
-        return read(json.loads((data or b"").decode()))
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise StoreDamaged(path, f"contains an invalid value: {error!r}") from error
+def parse_features(data: bytes | None) -> dict[str, int]:
+    """Parses the finalized features, of version 1 or 2. There are none while they are disabled."""
+
+    def read(value: Any) -> dict[str, int]:
+        version, status = int(value["version"]), int(value["status"])
+        if version not in (1, 2):
+            raise ValueError(f"version {version} is not known")
+        features = value["features"].items() if status == FEATURES_ENABLED else ()
+        return {
+            valid_text(name): int(level["max_version_level"] if version == 1 else level) for name, level in features
+        }
+
+    return parsed(FEATURE, data, read)
 
 
 def _bracketed(host: str) -> str:

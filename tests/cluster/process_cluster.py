@@ -39,16 +39,16 @@ class ProcessCluster(Cluster):
         self._stopped: set[int] = set()
         command = [sys.executable, "-m", "tests.cluster.store_server", str(SESSION_TIMEOUT_MS)]
         with (directory / "store-log").open("ab") as log:
-            self._store = _spawn(command, log)
+            self._store = spawned(command, log)
         self._store_address = ""
 
     def start(self) -> None:
         """Starts all brokers together, and waits until they know each other."""
-        self._store_address = _ready(self._store, self._directory / "store-log")
+        self._store_address = ready(self._store, self._directory / "store-log")
         for broker_id in self.nodes:
             self._processes[broker_id] = self._spawned(broker_id)
         for broker_id, process in self._processes.items():
-            _ready(process, self._log(broker_id))
+            ready(process, self._log(broker_id))
         self.until(lambda view: len(view.brokers) == len(self.nodes) and view.controller in view.brokers)
 
     def _spawned(self, broker_id: int) -> subprocess.Popen[str]:
@@ -59,7 +59,7 @@ class ProcessCluster(Cluster):
         settings = {"broker.id": str(broker_id), **self._settings}
         command += [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
         with self._log(broker_id).open("ab") as log:
-            return _spawn(command, log)
+            return spawned(command, log)
 
     def _log(self, broker_id: int) -> Path:
         return self._directory / f"broker-{broker_id}-log"
@@ -80,7 +80,7 @@ class ProcessCluster(Cluster):
     def launch(self, broker_id: int) -> None:
         assert broker_id not in self._processes, f"broker {broker_id} is up"
         process = self._processes[broker_id] = self._spawned(broker_id)
-        _ready(process, self._log(broker_id))
+        ready(process, self._log(broker_id))
 
     def kill(self, broker_id: int) -> None:
         self._signal(broker_id, signal.SIGKILL)
@@ -106,14 +106,14 @@ class ProcessCluster(Cluster):
 
     def _ended(self, broker_id: int) -> int:
         """Waits for a broker's end; returns the exit status."""
-        return _waited(self._processes.pop(broker_id))
+        return ended(self._processes.pop(broker_id))
 
     def close(self) -> None:
         """Ends all processes."""
         for process in [*self._processes.values(), self._store]:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-            _waited(process)
+            ended(process)
 
 
 @contextlib.contextmanager
@@ -131,7 +131,8 @@ def process_cluster(
             print(f"--- broker {broker_id}\n{cluster.log_tail(broker_id)}")
 
 
-def _spawn(command: Sequence[str], log: IO[bytes]) -> subprocess.Popen[str]:
+def spawned(command: Sequence[str], log: IO[bytes]) -> subprocess.Popen[str]:
+    """A process that leads its group; `log` gets what it writes to stderr."""
     return subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True, cwd=ROOT, env=_environment()
     )
@@ -141,7 +142,7 @@ def _environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT)}
 
 
-def _ready(process: subprocess.Popen[str], log: Path) -> str:
+def ready(process: subprocess.Popen[str], log: Path) -> str:
     """Waits for the ready line; returns its address."""
     assert process.stdout is not None
     words = process.stdout.readline().split()
@@ -152,7 +153,7 @@ def _ready(process: subprocess.Popen[str], log: Path) -> str:
     return words[1]
 
 
-def _waited(process: subprocess.Popen[str]) -> int:
+def ended(process: subprocess.Popen[str]) -> int:
     """Waits for its end; returns the exit status."""
     status = process.wait(END_S)
     assert process.stdout is not None

@@ -263,3 +263,41 @@ async def test_damaged_settings_of_a_topic_are_ignored_for_that_topic_alone(brok
     assert brokers.one.cache.topic_config("damaged") == {}
     assert brokers.one.configs.log_config("whole").retention_ms == 5
     await ConfigsHarness(3, brokers.store, brokers.clock).load()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        None,
+        b"{",
+        b'{"version":2,"entity_path":"topics/"}',
+        b'{"version":2,"entity_path":"topics/.."}',
+        b'{"version":2,"entity_path":"topics/a/b"}',
+        b'{"version":2,"entity_path":"brokers/one"}',
+        b'{"version":2,"entity_path":"teapots/t"}',
+        b'{"version":2,"entity_path":7}',
+        b'{"version":2,"entity_path":"users/alice"}',
+        b'{"version":2,"entity_path":"users/alice/clients/<default>"}',
+        b'{"version":2,"entity_path":"clients/<default>"}',
+        b'{"version":2,"entity_path":"ips/127.0.0.1"}',
+        b'{"version":1,"entity_type":"clients","entity_name":"c"}',
+    ],
+)
+async def test_a_change_that_concerns_no_broker_does_not_stop_later_ones(
+    brokers: TwoBrokers, data: bytes | None
+) -> None:
+    await brokers.store.create(znodes.CONFIG_CHANGE_PREFIX, data, sequential=True)
+    await brokers.settle()
+    await brokers.one.configs.alter_topic_config("t", to({"segment.bytes": "1000"}))
+    await brokers.settle()
+    assert brokers.two.applications == ["t"]
+    assert brokers.two.applied["t"].segment_bytes == 1000
+
+
+@pytest.mark.parametrize("data", [None, b"{", b'{"version":1,"config":[]}'])
+async def test_damaged_settings_of_a_broker_are_ignored(brokers: TwoBrokers, data: bytes | None) -> None:
+    await brokers.store.create(znodes.broker_config_path(2), data)
+    await brokers.one.configs.alter_broker_config(None, to({"log.segment.bytes": "2000"}))
+    again = ConfigsHarness(2, brokers.store, brokers.clock)
+    await again.configs.load()
+    assert again.config.log_segment_bytes == 2000

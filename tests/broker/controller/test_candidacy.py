@@ -20,7 +20,7 @@ KEY = TopicPartition("t", 0)
 
 
 async def controller_epoch(fleet: Fleet) -> int:
-    return znodes.parse_number("", (await fleet.observer.get(znodes.CONTROLLER_EPOCH)).data)
+    return znodes.parse_epoch("", (await fleet.observer.get(znodes.CONTROLLER_EPOCH)).data)
 
 
 def test_the_first_broker_is_the_controller_and_all_others_know_it() -> None:

@@ -7,6 +7,7 @@ import pytest
 from odradek.broker.controller.isr_changes import altered
 from odradek.broker.metadata.metadata_cache import PartitionState
 from odradek.broker.metadata_store import znodes
+from odradek.broker.metadata_store.interface import Set
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.producers import AllocateProducerIdsRequest
 from odradek.protocol.messages.replica_control import AlterPartitionRequest, UpdateMetadataRequest
@@ -138,10 +139,11 @@ def test_a_state_of_a_newer_controller_ends_the_office() -> None:
         await fleet.create("t", {0: [2, 3]})
         state = await fleet.state(KEY)
         newer = znodes.encode_state(state._replace(controller_epoch=2, leader=3, leader_epoch=4))
-        await fleet.observer.set(znodes.state_path("t", 0), newer)
+        epoch = Set(znodes.CONTROLLER_EPOCH, znodes.encode_number(2))
+        await fleet.observer.multi([epoch, Set(znodes.state_path("t", 0), newer)])
         fleet.kill(2)
         await fleet.quiet()
-        assert fleet.active().controller.tenure.epoch == 2
+        assert fleet.active().controller.tenure.epoch == 3
         assert (await fleet.state(KEY)).leader == 3
         await fleet.check_agreement()
 

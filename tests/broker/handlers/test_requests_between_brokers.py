@@ -22,6 +22,7 @@ from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.fetch import FetchRequest
 from odradek.protocol.messages.producers import AllocateProducerIdsRequest
+from odradek.protocol.messages.replica_control import UpdateMetadataRequest
 from odradek.protocol.schema import Versions
 from tests.broker.handlers.test_transactions_api import SMALL
 from tests.patience import until
@@ -71,6 +72,18 @@ async def test_a_request_between_brokers_ends_a_connection_of_another_listener(b
                     await other.send(request, version=0)
             assert (await client.send(request, version=0)).error_code == ErrorCode.STALE_BROKER_EPOCH
     assert [line["api"] for line in logs if line["event"] == "API between brokers only"] == ["ALLOCATE_PRODUCER_IDS"]
+
+
+async def test_a_broker_of_another_protocol_version_is_logged_by_its_client_id(broker: Broker) -> None:
+    """Apache's controllers send their broker id as client id, and UpdateMetadata 8 from Kafka 3.9's protocol on."""
+    endpoint: Endpoint = next(endpoint for endpoint in broker.endpoints if endpoint.name == "BROKERS")
+    request = UpdateMetadataRequest(topic_states=[], live_brokers=[])
+    with capture_logs() as logs:
+        async with await NetworkClient.connect("127.0.0.1", endpoint.port, client_id="5") as client:
+            with pytest.raises(Disconnected):
+                await client.send(request, version=8)
+    (line,) = [line for line in logs if line["event"] == "API version not served"]
+    assert (line["api"], line["api_version"], line["client_id"]) == ("UPDATE_METADATA", 8, "5")
 
 
 @pytest.mark.parametrize("version", [12, 14, 15, 17])

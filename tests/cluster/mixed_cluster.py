@@ -1,0 +1,164 @@
+"""A cluster of one Apache Kafka broker and brokers of ours, on a real ZooKeeper.
+
+$KAFKA_CONTROL writes the server.properties of Apache's broker. Ours run as `odradek serve --config` with the same file,
+in which only the id, the port and the directory are others.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+
+from tests.cluster.cluster import SETTINGS, Cluster, Node
+from tests.cluster.process_cluster import SHOWN_OF_LOGS, ended, ready, spawned
+from tests.spawned_broker import free_port
+
+APACHE = 1
+SESSION_TIMEOUT_MS = 6000
+CONTROL_S = 120
+JVM = "-Xmx256m -XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+OF_THE_CLUSTER = {
+    **SETTINGS,
+    "inter.broker.protocol.version": "3.0",
+    "offsets.topic.num.partitions": "3",
+    "transaction.state.log.num.partitions": "3",
+    "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+}
+
+
+class MixedCluster(Cluster):
+    """Started by `mixed_cluster`. Broker APACHE is Apache's."""
+
+    session_timeout_ms = SESSION_TIMEOUT_MS
+
+    def __init__(self, control: Sequence[str], zookeeper: str, directory: Path, brokers: int) -> None:
+        self.zookeeper = zookeeper
+        self._control = control
+        self._directory = directory
+        self._processes: dict[int, subprocess.Popen[str]] = {}
+        self._apache_runs = False
+        self._stopped: set[int] = set()
+        self.nodes = {
+            broker_id: Node(f"127.0.0.1:{free_port()}", self.place(broker_id) / "data")
+            for broker_id in range(1, brokers + 1)
+        }
+
+    def place(self, broker_id: int) -> Path:
+        """Where a broker's files are."""
+        return self._directory / f"broker-{broker_id}"
+
+    @property
+    def ours(self) -> list[int]:
+        """The brokers of ours."""
+        return [broker_id for broker_id in self.nodes if broker_id != APACHE]
+
+    @property
+    def running(self) -> list[int]:
+        return [one for one in self.nodes if self._is_up(one) and one not in self._stopped]
+
+    @property
+    def stopped(self) -> Collection[int]:
+        return self._stopped
+
+    def _is_up(self, broker_id: int) -> bool:
+        return self._apache_runs if broker_id == APACHE else broker_id in self._processes
+
+    def launch(self, broker_id: int) -> None:
+        assert not self._is_up(broker_id), f"broker {broker_id} is up"
+        if broker_id == APACHE:
+            port = self._port(APACHE)
+            settings = [f"{name}={value}" for name, value in OF_THE_CLUSTER.items()]
+            self._run("zk-broker", str(APACHE), port, self.zookeeper, str(self.place(APACHE)), *settings)
+            self._apache_runs = True
+        else:
+            self._launch_ours(broker_id)
+
+    def _launch_ours(self, broker_id: int) -> None:
+        place = self.place(broker_id)
+        place.mkdir(exist_ok=True)
+        config = (self.place(APACHE) / "server.properties").read_text()
+        config = config.replace(f"broker.id={APACHE}\n", f"broker.id={broker_id}\n")
+        config = config.replace(f":{self._port(APACHE)}\n", f":{self._port(broker_id)}\n")
+        config = config.replace(f"{self.place(APACHE)}/", f"{place}/")
+        (place / "server.properties").write_text(config)
+        with self._log(broker_id).open("ab") as log:
+            command = [sys.executable, "-m", "odradek.broker", "--config", str(place / "server.properties")]
+            process = self._processes[broker_id] = spawned(command, log)
+        ready(process, self._log(broker_id))
+
+    def _port(self, broker_id: int) -> str:
+        return self.nodes[broker_id].address.partition(":")[2]
+
+    def _log(self, broker_id: int) -> Path:
+        return self.place(broker_id) / "log"
+
+    def log_tail(self, broker_id: int) -> str:
+        """The last lines that a broker has logged."""
+        log = self._log(broker_id)
+        return log.read_text()[-SHOWN_OF_LOGS:] if log.exists() else ""
+
+    def kill(self, broker_id: int) -> None:
+        self._signal(broker_id, signal.SIGKILL)
+        self._stopped.discard(broker_id)
+        self._ended(broker_id)
+
+    def terminate(self, broker_id: int) -> None:
+        if broker_id != APACHE:
+            self._signal(broker_id, signal.SIGTERM)
+        assert self._ended(broker_id) == 0, self.log_tail(broker_id)
+
+    def stop(self, broker_id: int) -> None:
+        self._signal(broker_id, signal.SIGSTOP)
+        self._stopped.add(broker_id)
+
+    def go_on(self, broker_id: int) -> None:
+        self._signal(broker_id, signal.SIGCONT)
+        self._stopped.discard(broker_id)
+
+    def _signal(self, broker_id: int, number: int) -> None:
+        is_apache = broker_id == APACHE
+        pid = int((self.place(APACHE) / "pid").read_text()) if is_apache else self._processes[broker_id].pid
+        os.kill(pid, number)
+
+    def _ended(self, broker_id: int) -> int:
+        """Waits for a broker's end; returns the exit status."""
+        if broker_id != APACHE:
+            return ended(self._processes.pop(broker_id))
+        self._apache_runs = False
+        self._run("stop", str(self.place(APACHE)))
+        return 0
+
+    def _run(self, *arguments: str) -> None:
+        command = [*self._control, *arguments]
+        environment = {**os.environ, "KOPTS": JVM}
+        subprocess.run(command, check=True, timeout=CONTROL_S, stdout=subprocess.DEVNULL, env=environment)
+
+    def close(self) -> None:
+        """Ends all processes."""
+        for broker_id in [one for one in self.nodes if self._is_up(one)]:
+            with contextlib.suppress(ProcessLookupError):
+                self.kill(broker_id)
+
+
+@contextlib.contextmanager
+def mixed_cluster(
+    control: Sequence[str], zookeeper: str, directory: Path, *, brokers: int = 3
+) -> Iterator[MixedCluster]:
+    """A running cluster, of which Apache's broker is the controller. Prints the brokers' logs in the end: pytest shows
+    them if the test has failed. `zookeeper`: as in zookeeper.connect.
+    """
+    cluster = MixedCluster(control, zookeeper, directory, brokers)
+    try:
+        for broker_id in cluster.nodes:
+            cluster.launch(broker_id)
+        cluster.until(lambda view: len(view.brokers) == brokers and view.controller == APACHE)
+        yield cluster
+    finally:
+        cluster.close()
+        for broker_id in cluster.nodes:
+            print(f"--- broker {broker_id}\n{cluster.log_tail(broker_id)}")
