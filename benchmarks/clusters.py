@@ -1,8 +1,8 @@
-"""The compared clusters: three brokers, each a process of its own, and the process of their metadata store.
+"""The compared clusters: three brokers, each a process of its own, on a ZooKeeper of their own.
 
-Odradek's store is that of the tests (tests/cluster/store_server.py), Kafka's is ZooKeeper. `$KAFKA_CONTROL zk-start
-PORT DIR` starts a ZooKeeper, `$KAFKA_CONTROL zk-broker ID PORT ZOOKEEPER DIR NAME=VALUE...` a broker, and
-`$KAFKA_CONTROL stop DIR` stops either.
+`$KAFKA_CONTROL zk-start PORT DIR` starts a ZooKeeper, `$KAFKA_CONTROL zk-broker ID PORT ZOOKEEPER DIR NAME=VALUE...` a
+broker of Kafka, and `$KAFKA_CONTROL stop DIR` stops either. Without it, Odradek's brokers use the model of the tests
+(tests/zookeeper/model_server.py).
 """
 
 from __future__ import annotations
@@ -108,27 +108,31 @@ class Cluster(ABC):
 
 
 class OdradekCluster(Cluster):
-    """Brokers of a checkout that has tests/cluster. Raises TakesNoPart."""
+    """Brokers of a checkout that knows ZooKeeper. Raises TakesNoPart."""
 
     def __init__(self, directory: Path, session_timeout_ms: int, checkout: Checkout) -> None:
         super().__init__(directory, session_timeout_ms)
-        if not (checkout.directory / "tests" / "cluster" / "broker_process.py").exists():
-            raise TakesNoPart("this version has no cluster of processes")
+        if not (checkout.directory / "broker" / "metadata_store" / "zookeeper").exists():
+            raise TakesNoPart("this version has no clusters on ZooKeeper")
         self._checkout = checkout
-        self._store = ""
+        self._zookeeper: ZooKeeper | None = None
+        self._connect = ""
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def _start_store(self) -> None:
-        process = self._spawn("store", "tests.cluster.store_server", str(self.session_timeout_ms))
-        assert process.stdout is not None
-        self._store = process.stdout.readline().decode().rpartition(" ")[2].strip()
+        if ApacheKafka.command() is not None:
+            self._zookeeper = ZooKeeper(self.directory / "zookeeper")
+            self._connect = self._zookeeper.start()
+        else:
+            process = self._spawn("zookeeper", "tests.zookeeper.model_server")
+            assert process.stdout is not None
+            self._connect = process.stdout.readline().decode().rpartition(" ")[2].strip()
 
     def _launch(self, broker_id: int) -> None:
-        settings = {"broker.id": str(broker_id), **self.settings}
+        settings = {"broker.id": str(broker_id), "zookeeper.connect": self._connect, **self.settings}
         self._spawn(
             f"broker-{broker_id}",
-            "tests.cluster.broker_process",
-            *("--store", self._store, "--session-timeout-ms", str(self.session_timeout_ms)),
+            "odradek.broker",
             *("--port", str(self.ports[broker_id]), "--data-dir", str(self.directory / f"data-{broker_id}")),
             *(part for name, value in settings.items() for part in ("--set", f"{name}={value}")),
         )
@@ -158,6 +162,8 @@ class OdradekCluster(Cluster):
             process.kill()
         for process in self._processes.values():
             process.communicate()
+        if self._zookeeper is not None:
+            self._zookeeper.stop()
 
 
 class KafkaCluster(Cluster):
@@ -165,23 +171,19 @@ class KafkaCluster(Cluster):
 
     def __init__(self, directory: Path, session_timeout_ms: int) -> None:
         super().__init__(directory, session_timeout_ms)
-        self._zookeeper = free_port()
+        self._zookeeper = ZooKeeper(directory / "zookeeper")
+        self._connect = ""
         self._starting: dict[int, subprocess.Popen[bytes]] = {}
 
     def _start_store(self) -> None:
-        subprocess.run(
-            self._control("zk-start", str(self._zookeeper), str(self._of("store"))),
-            stdout=subprocess.DEVNULL,
-            timeout=START_TIMEOUT_S,
-            check=True,
-        )
+        self._connect = self._zookeeper.start()
 
     def _launch(self, broker_id: int) -> None:
         port, data = str(self.ports[broker_id]), str(self._of(broker_id))
         settings = (f"{name}={value}" for name, value in self.settings.items())
-        arguments = ("zk-broker", str(broker_id), port, f"127.0.0.1:{self._zookeeper}", data, *settings)
+        arguments = ("zk-broker", str(broker_id), port, self._connect, data, *settings)
         with (self.directory / "start.log").open("ab") as log:
-            self._starting[broker_id] = subprocess.Popen(self._control(*arguments), stdout=log, stderr=log)
+            self._starting[broker_id] = subprocess.Popen(_control(*arguments), stdout=log, stderr=log)
 
     def _settle(self, broker_id: int) -> None:
         self._starting.pop(broker_id).wait(STOP_TIMEOUT_S)
@@ -191,20 +193,43 @@ class KafkaCluster(Cluster):
 
     def close(self) -> None:
         """See Cluster."""
-        for name in (*BROKERS, "store"):
-            with contextlib.suppress(subprocess.SubprocessError):
-                stop = self._control("stop", str(self._of(name)))
-                subprocess.run(stop, capture_output=True, timeout=STOP_TIMEOUT_S, check=True)
+        for broker_id in BROKERS:
+            _stop(self._of(broker_id))
+        self._zookeeper.stop()
         for pid in self.pids.values():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
-    def _of(self, name: int | str) -> Path:
-        return self.directory / f"kafka-{name}"
+    def _of(self, broker_id: int) -> Path:
+        return self.directory / f"kafka-{broker_id}"
 
-    @staticmethod
-    def _control(*arguments: str) -> Sequence[str]:
-        return [*(ApacheKafka.command() or []), *arguments]
+
+class ZooKeeper:
+    """A server of Apache's, with its data in `directory`."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def start(self) -> str:
+        """Returns HOST:PORT when it accepts connections."""
+        port = free_port()
+        command = _control("zk-start", str(port), str(self._directory))
+        subprocess.run(command, stdout=subprocess.DEVNULL, timeout=START_TIMEOUT_S, check=True)
+        return f"127.0.0.1:{port}"
+
+    def stop(self) -> None:
+        """Has no effect if it does not run."""
+        _stop(self._directory)
+
+
+def _control(*arguments: str) -> Sequence[str]:
+    return [*(ApacheKafka.command() or []), *arguments]
+
+
+def _stop(directory: Path) -> None:
+    with contextlib.suppress(subprocess.SubprocessError):
+        stop = _control("stop", str(directory))
+        subprocess.run(stop, capture_output=True, timeout=STOP_TIMEOUT_S, check=True)
 
 
 @contextlib.contextmanager

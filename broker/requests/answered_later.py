@@ -49,5 +49,6 @@ def _park(
             else:
                 pending.complete(response)
 
-    spawn(run(), f"{context.api_key} of {context.connection_id}")
+    task = spawn(run(), f"{context.api_key} of {context.connection_id}")
+    task.add_done_callback(lambda _: making.close())  # it has not begun if the task was canceled before its first step
     return pending

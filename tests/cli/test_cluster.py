@@ -68,7 +68,7 @@ def test_describe_shows_the_problems_after_a_failure(cluster: ClusterThread, odr
     cluster.wait_until_stable()
     status, out, _ = odradek("describe", "--json")
     assert status == 0
-    found = json.loads(out)
+    found = json.loads(out[out.index("{\n") :])
     assert (found["controller"], found["offline"], found["under_replicated"], found["reassigned"]) == (3, 1, 2, 0)
     assert [broker["broker_id"] for broker in found["brokers"]] == [3]
     assert found["partitions"][0] == {

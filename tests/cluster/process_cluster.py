@@ -1,4 +1,4 @@
-"""A cluster of brokers that are processes, on a store that is a process too.
+"""A cluster of brokers that are processes, on a ZooKeeper that is one too: the model, or Apache's.
 
 Each broker keeps its port and its data over restarts. Its log goes to a file beside its data.
 """
@@ -26,7 +26,7 @@ SHOWN_OF_LOGS = 20_000
 class ProcessCluster(Cluster):
     """Started by `process_cluster`."""
 
-    def __init__(self, directory: Path, settings: Mapping[str, str], brokers: int) -> None:
+    def __init__(self, directory: Path, settings: Mapping[str, str], brokers: int, zookeeper: str | None) -> None:
         self.session_timeout_ms = SESSION_TIMEOUT_MS
         self.nodes = {
             broker_id: Node(f"127.0.0.1:{free_port()}", directory / f"broker-{broker_id}")
@@ -34,17 +34,18 @@ class ProcessCluster(Cluster):
         }
         self._directory = directory
         self._settings = {**settings, "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS)}
+        self._zookeeper = zookeeper
         self._processes: dict[int, subprocess.Popen[str]] = {}
         """Those of the brokers that are up."""
         self._stopped: set[int] = set()
-        command = [sys.executable, "-m", "tests.cluster.store_server", str(SESSION_TIMEOUT_MS)]
-        with (directory / "store-log").open("ab") as log:
-            self._store = spawned(command, log)
-        self._store_address = ""
+        self._model: subprocess.Popen[str] | None = None
 
     def start(self) -> None:
         """Starts all brokers together, and waits until they know each other."""
-        self._store_address = ready(self._store, self._directory / "store-log")
+        if self._zookeeper is None:
+            with (self._directory / "zookeeper-log").open("ab") as log:
+                self._model = spawned([sys.executable, "-m", "tests.zookeeper.model_server"], log)
+            self._zookeeper = ready(self._model, self._directory / "zookeeper-log")
         for broker_id in self.nodes:
             self._processes[broker_id] = self._spawned(broker_id)
         for broker_id, process in self._processes.items():
@@ -53,10 +54,9 @@ class ProcessCluster(Cluster):
 
     def _spawned(self, broker_id: int) -> subprocess.Popen[str]:
         node = self.nodes[broker_id]
-        command = [sys.executable, "-m", "tests.cluster.broker_process", "--store", self._store_address]
-        command += ["--session-timeout-ms", str(self.session_timeout_ms)]
+        command = [sys.executable, "-m", "odradek.broker"]
         command += ["--port", node.address.partition(":")[2], "--data-dir", str(node.data)]
-        settings = {"broker.id": str(broker_id), **self._settings}
+        settings = {"broker.id": str(broker_id), "zookeeper.connect": str(self._zookeeper), **self._settings}
         command += [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
         with self._log(broker_id).open("ab") as log:
             return spawned(command, log)
@@ -110,7 +110,7 @@ class ProcessCluster(Cluster):
 
     def close(self) -> None:
         """Ends all processes."""
-        for process in [*self._processes.values(), self._store]:
+        for process in [*self._processes.values(), *([] if self._model is None else [self._model])]:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             ended(process)
@@ -118,10 +118,12 @@ class ProcessCluster(Cluster):
 
 @contextlib.contextmanager
 def process_cluster(
-    directory: Path, settings: Mapping[str, str] | None = None, *, brokers: int = 3
+    directory: Path, settings: Mapping[str, str] | None = None, *, brokers: int = 3, zookeeper: str | None = None
 ) -> Iterator[ProcessCluster]:
-    """A running cluster. Prints the brokers' logs in the end: pytest shows them if the test has failed."""
-    cluster = ProcessCluster(directory, {**SETTINGS, **(settings or {})}, brokers)
+    """A running cluster, on the ZooKeeper at `zookeeper` or else on the model. Prints the brokers' logs in the end:
+    pytest shows them if the test has failed.
+    """
+    cluster = ProcessCluster(directory, {**SETTINGS, **(settings or {})}, brokers, zookeeper)
     try:
         cluster.start()
         yield cluster

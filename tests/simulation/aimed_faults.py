@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from odradek.broker.metadata_store import znodes
 from tests.simulation.final_state import Stored
-from tests.simulation.store_links import CUT, StoreLinks
+from tests.simulation.store_links import StoreLinks
 
 if TYPE_CHECKING:
     from tests.simulation.faults import Fault
@@ -117,13 +117,13 @@ async def join_unheard(world: World, fault: Fault) -> None:
         world.network.cut(joiner, leader)
         if links.controller is not None:
             slow.append(links.controller)
-            links.slowness[slow[0]] = VERY_SLOW
+            links.slow_down(slow[0], VERY_SLOW)
 
     if await _at_change(world, lambda: links.expire(joiner), joins, part):
         await asyncio.sleep(0.4 + 0.4 * fault.amount)
         await _at_change(world, lambda: links.expire(leader), _is_election, lambda: None)
     for name in slow:
-        links.slowness.pop(name, None)
+        links.slow_down(name, 1.0)
 
 
 async def lose_parted_leader(world: World, fault: Fault) -> None:
@@ -143,14 +143,14 @@ async def lose_answer(world: World, fault: Fault) -> None:
     def part() -> None:
         if links.controller is not None:
             cut.append(links.controller)
-            links.begin(cut[0], CUT)
+            links.cut(cut[0])
 
     await _move_leaders(world, fault)
     if links.controller is not None:
         await _at_change(world, lambda: world.elect_preferred_leaders(_id(str(links.controller))), _is_election, part)
     await asyncio.sleep(fault.seconds)
     for name in cut:
-        links.end(name, CUT)
+        links.heal(name)
 
 
 async def delay_requests(world: World, fault: Fault) -> None:
@@ -177,12 +177,12 @@ async def depose_controller(world: World, fault: Fault) -> None:
     controller = links.controller
     if controller is None:
         return
-    links.slowness[controller] = SLOW
+    links.slow_down(controller, SLOW)
     world.elect_preferred_leaders(_id(controller))
     await asyncio.sleep(0.01 + 0.02 * fault.amount)
-    await links.delete(znodes.CONTROLLER)
+    links.delete(znodes.CONTROLLER)
     await asyncio.sleep(0.5)
-    links.slowness.pop(controller, None)
+    links.slow_down(controller, 1.0)
 
 
 async def restart_controller(world: World, fault: Fault) -> None:
@@ -204,7 +204,7 @@ async def restart_controller(world: World, fault: Fault) -> None:
     machine.start()
     await asyncio.sleep(0.2 + 0.2 * fault.amount)
     if entry is not None:
-        links.store.expire_session(entry.owner)
+        links.store.expire(entry.owner)
 
 
 async def restart_all(world: World, fault: Fault) -> None:
@@ -227,7 +227,7 @@ async def restart_all(world: World, fault: Fault) -> None:
     await asyncio.sleep(0.3)
     for entry in owners:
         if entry is not None:
-            _links(world).store.expire_session(entry.owner)
+            _links(world).store.expire(entry.owner)
 
 
 async def elect_uncleanly(world: World, fault: Fault) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tests.simulation import aimed_faults
 from tests.simulation.disk import DISK_ERROR
 from tests.simulation.machine import Machine
-from tests.simulation.store_links import CUT
+from tests.simulation.store_links import STORE_HOST
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -100,7 +100,7 @@ def _cut_both(world: World, fault: Fault) -> None:
 def _cut_off(world: World, fault: Fault) -> None:
     name = _machine(world, fault).name
     for host in world.network.hosts:
-        if host != name:
+        if host not in (name, STORE_HOST):
             world.network.cut(name, host)
             world.network.cut(host, name)
 
@@ -108,7 +108,7 @@ def _cut_off(world: World, fault: Fault) -> None:
 def _heal(world: World, fault: Fault) -> None:
     name = _machine(world, fault).name
     for host in [fault.other] if fault.other else world.network.hosts:
-        if host != name:
+        if host not in (name, STORE_HOST):
             world.network.heal(name, host)
             world.network.heal(host, name)
 
@@ -168,12 +168,12 @@ def _restart_gently(world: World, fault: Fault) -> None:
 
 def _cut_from_store(world: World, fault: Fault) -> None:
     assert world.store_links is not None
-    world.store_links.begin(_machine(world, fault).name, CUT, loses_answers=fault.amount < 0.5)
+    world.store_links.cut(_machine(world, fault).name, loses_answers=fault.amount < 0.5)
 
 
 def _connect_to_store(world: World, fault: Fault) -> None:
     assert world.store_links is not None
-    world.store_links.end(_machine(world, fault).name, CUT)
+    world.store_links.heal(_machine(world, fault).name)
 
 
 def _expire_session(world: World, fault: Fault) -> None:

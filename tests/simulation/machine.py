@@ -9,10 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from random import Random
-from typing import Protocol
 
-from odradek.broker.metadata_store.factory import NewMetadataStore, metadata_store_of
-from odradek.broker.metadata_store.interface import MetadataStore
 from odradek.broker.server import Broker
 from odradek.broker.settings.config import BrokerConfig
 from odradek.broker.start_error import StartError
@@ -20,24 +17,10 @@ from tests.simulation.clock import SimulatedClock
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.loop import Node, SimulatedLoop
 from tests.simulation.network import Network
-from tests.simulation.store_links import ENDED, PAUSED
 from tests.simulation.trace import Trace
 
 PORT = 9092
 DATA = "/data"
-
-
-class MetadataLink(Protocol):
-    """The way to a metadata store that several brokers share. `reason`: ENDED or PAUSED."""
-
-    def open(self, node: Node) -> MetadataStore:
-        """Called as the node at each start: its session with the store."""
-
-    def begin(self, name: str, reason: str) -> None:
-        """Cuts a broker off."""
-
-    def end(self, name: str, reason: str) -> None:
-        """Connects it again."""
 
 
 SETTINGS = {
@@ -67,10 +50,9 @@ class Machine:
         settings: Mapping[str, str],
         on_start: Callable[[int], object],
         on_end: Callable[[int], object],
-        link: MetadataLink | None = None,
     ) -> None:
         """`source` seeds everything that is random on this machine. `on_start` and `on_end` get the broker's id at each
-        start and each end of its process. Without `link` the broker stores the metadata itself."""
+        start and each end of its process."""
         self.broker_id = broker_id
         self.name = f"broker-{broker_id}"
         self.address = f"10.0.0.{broker_id}"
@@ -84,7 +66,6 @@ class Machine:
         self._source = source
         self._on_start = on_start
         self._on_end = on_end
-        self._link = link
         self._settings = {
             **SETTINGS,
             "broker.id": str(broker_id),
@@ -116,24 +97,17 @@ class Machine:
         self._trace.note("start", self.name)
         self._network.started(node)
         self._on_start(self.broker_id)
-        self._loop.run_as(node, self._launch, node)
+        self._loop.run_as(node, self._launch)
 
-    def _launch(self, node: Node) -> None:
+    def _launch(self) -> None:
         config = BrokerConfig.single_node(self._settings)
         broker = self.broker = Broker(
             config,
             clock=SimulatedClock(self._loop, up_since_ms=self._up_since_ms, skew_ms=self._skew_ms),
             random=Random(self._source.getrandbits(64)),
             files=self.disk,
-            new_metadata_store=self._new_metadata_store(node),
         )
         self._starting = self._loop.create_task(self._serve(broker), name=f"start {self.name}")
-
-    def _new_metadata_store(self, node: Node) -> NewMetadataStore:
-        if self._link is None:
-            return metadata_store_of
-        session = self._link.open(node)
-        return lambda *_: session
 
     async def _serve(self, broker: Broker) -> None:
         try:
@@ -179,24 +153,18 @@ class Machine:
         if self.node is not None and not self.node.is_paused:
             self._trace.note("pause", self.name)
             self._loop.pause(self.node)
-            if self._link is not None:
-                self._link.begin(self.name, PAUSED)
 
     def resume(self) -> None:
         """Lets a paused process run on."""
         if self.node is not None and self.node.is_paused:
             self._trace.note("resume", self.name)
             self._loop.resume(self.node)
-            if self._link is not None:
-                self._link.end(self.name, PAUSED)
 
     def _end(self, *, silently: bool) -> None:
         assert self.node is not None
         self._loop.kill(self.node)
         self._network.ended(self.node, silently=silently)
         self.disk.end_of_process()
-        if self._link is not None:
-            self._link.begin(self.name, ENDED)
         if self.broker is not None:
             self._ended.append(self.broker)
         self.node = self.broker = None

@@ -1,28 +1,33 @@
-"""The ways between brokers and the shared metadata store: a broker is connected to it while nothing speaks against it.
-
-Reasons not to be: its process has ended, it is paused (it sends no heartbeats), a fault cuts the way.
+"""ZooKeeper in the simulation: the model that speaks its protocol, on a host of its own, and the ways that brokers have
+to it over the simulated network.
 
 A fault may wait for a change of the store: `at_change` calls it when the change is made, before its answer is sent.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 from collections.abc import Callable, Iterable
 from random import Random
 
+from odradek.broker.background.stepwise import finished
 from odradek.broker.metadata_store import znodes
-from odradek.broker.metadata_store.interface import Entry, MetadataStore, NoEntry
-from odradek.broker.metadata_store.shared.shared_store import SharedStore
+from odradek.broker.metadata_store.interface import Delete, Entry, NoEntry
 from odradek.broker.metadata_store.tree import Transaction, parent_of
 from odradek.protocol.topic_partition import TopicPartition
 from tests.simulation.final_state import Stored, StoredMetadata, StoredTopic
-from tests.simulation.loop import Node
+from tests.simulation.loop import Node, SimulatedLoop
+from tests.simulation.network import Network
+from tests.zookeeper.model import ZooKeeperModel
 
-ENDED, PAUSED, CUT = "ended", "paused", "cut"
+STORE_HOST, STORE_ADDRESS, STORE_PORT = "zookeeper", "10.0.3.1", 2181
 SESSION_TIMEOUT_MS = 6000
+TICK_S = 0.5
+SETTINGS = {
+    "zookeeper.connect": f"{STORE_ADDRESS}:{STORE_PORT}",
+    "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+}
 STATE_PATH = re.compile(r"/brokers/topics/([^/]+)/partitions/\d+/state")
 
 
@@ -30,7 +35,7 @@ OnChange = Callable[[Stored, Stored], bool]
 """Gets a partition's state before and after a change; returns whether it was waiting for this one."""
 
 
-class WatchedStore(SharedStore):
+class WatchedModel(ZooKeeperModel):
     """Calls `on_change` with the path and the entries before and after each change of an entry."""
 
     on_change: Callable[[str, Entry, Entry], object]
@@ -39,9 +44,9 @@ class WatchedStore(SharedStore):
     on_election: Callable[[int], object]
     """Gets the id of the new controller."""
 
-    def _apply(self, transaction: Transaction) -> None:
+    def apply(self, transaction: Transaction) -> None:
         before = {path: self.entry(path) for path in transaction.entries}
-        super()._apply(transaction)
+        super().apply(transaction)
         for path, after in transaction.entries.items():
             earlier = before[path]
             if earlier is not None and after is not None:
@@ -57,73 +62,79 @@ class WatchedStore(SharedStore):
         if after is not None and (before is None or after.owner != before.owner):
             self.on_registration(broker_id, True)
 
-    def children(self, path: str) -> list[str]:
-        """The names below a path."""
-        return self._tree.children(path)
+    def entry(self, path: str) -> Entry | None:
+        """What is at a path."""
+        return self.tree.get(path)
 
 
 class StoreLinks:
-    """Create it on the running loop."""
+    """Starts the model on its host. `network` has no such host yet."""
 
     def __init__(
         self,
+        loop: SimulatedLoop,
+        network: Network,
         source: Random,
         note: Callable[[str, str], object],
         on_registration: Callable[[int, bool], object],
         on_election: Callable[[int], object],
     ) -> None:
-        """`note(event, name)`: the trace. The others: see WatchedStore."""
-        self.store = WatchedStore(session_timeout_ms=SESSION_TIMEOUT_MS, delay=self._delay_s)
+        """`note(event, name)`: the trace. The others: see WatchedModel."""
+        self.store = WatchedModel(tick_s=TICK_S, source=source)
         self.store.on_change = self._changed
         self.store.on_registration = on_registration
         self.store.on_election = on_election
-        self.slowness: dict[str, float] = {}
-        """How many times as long the messages of these brokers take."""
+        self._network = network
         self._waiting: list[OnChange] = []
-        self._source = source
         self._note = note
-        self._reasons: dict[str, dict[str, None]] = {}
+        self._cut: set[str] = set()
+        self._node = Node(STORE_HOST)
+        network.add_host(STORE_HOST, STORE_ADDRESS)
+        network.started(self._node)
+        loop.run_as(self._node, loop.create_task, self.store.serve(STORE_ADDRESS, STORE_PORT))
 
-    def _delay_s(self, name: str) -> float:
-        return self.slowness.get(name, 1.0) * (0.0002 + self._source.expovariate(1 / 0.0005))
-
-    def open(self, node: Node) -> MetadataStore:
-        """A session for a starting process. Called as the node."""
-        session = self.store.session(node.name)
-        self._reasons.setdefault(node.name, {}).pop(PAUSED, None)
-        self.end(node.name, ENDED)
-        return session
-
-    def begin(self, name: str, reason: str, *, loses_answers: bool = False) -> None:
-        """Cuts the broker off, unless it is already."""
-        reasons = self._reasons.get(name)
-        if reasons is None or reason in reasons:
+    def cut(self, name: str, *, loses_answers: bool = False) -> None:
+        """Breaks the connection of a broker to the store, and lets nothing pass between them. If it `loses_answers`,
+        what the broker sends arrives all the same, and the connection breaks in the end.
+        """
+        if name in self._cut:
             return
-        reasons[reason] = None
-        if len(reasons) == 1:
-            self._note("cut from the store", name)
-            self.store.cut(name, lost_answers=self._source if loses_answers else None)
+        self._note("cut from the store", name)
+        self._cut.add(name)
+        self._network.cut(STORE_HOST, name)
+        if not loses_answers:
+            self._network.reset(STORE_HOST, name)
+            self._network.cut(name, STORE_HOST)
 
-    def end(self, name: str, reason: str) -> None:
-        """Connects the broker again, unless something else speaks against it."""
-        reasons = self._reasons.get(name)
-        if reasons is not None and reasons.pop(reason, self) is None and not reasons:
-            self._note("connected to the store", name)
-            self.store.heal(name)
+    def heal(self, name: str) -> None:
+        """Ends a cut."""
+        if name not in self._cut:
+            return
+        self._note("connected to the store", name)
+        self._cut.remove(name)
+        self._network.reset(STORE_HOST, name)
+        self._network.heal(STORE_HOST, name)
+        self._network.heal(name, STORE_HOST)
+
+    def slow_down(self, name: str, slowness: float) -> None:
+        """The messages of a broker to and from the store take so many times as long."""
+        self._network.slow_down(name, STORE_HOST, slowness)
+        self._network.slow_down(STORE_HOST, name, slowness)
 
     def expire(self, name: str) -> None:
-        """Ends the session of the broker."""
-        if name in self._reasons:
+        """Ends the latest session of the broker."""
+        address = self._network.hosts[name].address
+        sessions = [session for session in self.store.sessions.values() if session.address == address]
+        if sessions:
             self._note("session expires", name)
-            self.store.expire(name)
+            self.store.end(sessions[-1])
 
-    async def delete(self, path: str) -> None:
+    def delete(self, path: str) -> None:
         """Deletes an entry, as an operator does."""
-        session = self.store.session("operator")
-        await session.open()
-        with contextlib.suppress(NoEntry):
-            await session.delete(path)
-        await session.close()
+        try:
+            self.store.apply(finished(self.store.tree.stage([Delete(path)], 0)))
+        except NoEntry:
+            pass
 
     # --- what the store has -------------------------------------------------------------------------------------
 
@@ -141,12 +152,12 @@ class StoreLinks:
     def metadata(self) -> StoredMetadata:
         """All topics."""
         topics = {}
-        for name in self.store.children(znodes.TOPICS):
+        children = self.store.tree.children
+        for name in children(znodes.TOPICS):
             entry = self.store.entry(znodes.topic_path(name))
             assert entry is not None
             topic = znodes.parse_topic(name, entry.data)
             topics[name] = StoredTopic(topic.topic_id, topic.replicas, sorted({**topic.adding, **topic.removing}))
-        children = self.store.children
         return StoredMetadata(topics, children(znodes.TOPIC_CONFIGS), children(znodes.DELETE_TOPICS))
 
     def at_change(self, is_it: OnChange) -> Callable[[], None]:

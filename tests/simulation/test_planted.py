@@ -21,11 +21,11 @@ FOUND_FROM = {
     "truncate to the high watermark instead of by epoch": 2,
     "never find that logs diverge": 1,
     "a follower acknowledges before its flush": 2,
-    "wait for the committed instead of the maximal ISR": 2,
+    "wait for the committed instead of the maximal ISR": 1,
     "a smaller ISR counts before the controller has it": 1,
     "acknowledge after the leadership is lost": 1,
     "no epoch check in Fetch": 1,
-    "no epoch check in LeaderAndIsr": 1,
+    "no epoch check in LeaderAndIsr": 6,
     "LeaderAndIsr is applied out of order": 1,
     "no epoch check in the store": 6,
     "one's own change is taken for another's": 31,
@@ -36,10 +36,10 @@ FOUND_FROM = {
     "a follower does not note producers": 1,
     "read_committed reads to the high watermark": 1,
     "aborted transactions are not listed": 1,
-    "an unknown partition is treated as deleted": 4,
+    "an unknown partition is treated as deleted": 15,
     "offsets count before their transaction has committed": 1,
     "a coordinator begins without the offsets in its log": 1,
-    "offsets are stored by the leader alone": 3,
+    "offsets are stored by the leader alone": 6,
 }
 """The recorded seed of each bug."""
 SHOWN_IN = {

@@ -33,7 +33,7 @@ from tests.simulation.history import Commit, Elected, History, Operation, Outcom
 from tests.simulation.loop import Node, simulated_loop
 from tests.simulation.machine import PORT, Machine
 from tests.simulation.network import Network
-from tests.simulation.store_links import StoreLinks
+from tests.simulation.store_links import SETTINGS, STORE_HOST, StoreLinks
 from tests.simulation.trace import Trace
 from tests.simulation.violation import Violation
 from tests.simulation.workload import Workload
@@ -111,7 +111,14 @@ class World:
         self.store_links = (
             None
             if scale.brokers == 1
-            else StoreLinks(self.random("store"), self.trace.note, self._registration_changed, self._elected)
+            else StoreLinks(
+                self.loop,
+                self.network,
+                self.random("store"),
+                self.trace.note,
+                self._registration_changed,
+                self._elected,
+            )
         )
         self.machines: dict[int, Machine] = {}
         for broker_id in range(1, scale.brokers + 1):
@@ -124,7 +131,6 @@ class World:
                 settings=self._broker_settings(),
                 on_start=self._broker_starts,
                 on_end=lambda broker_id: self._registration_changed(broker_id, is_there=False),
-                link=self.store_links,
             )
         self.workload = Workload(
             self,
@@ -171,6 +177,8 @@ class World:
             settings |= {"replica.lag.time.max.ms": str(LONGEST_LAG_MS)}
         else:
             settings |= {"transaction.state.log.min.isr": "1"}
+        if self.store_links is not None:
+            settings |= SETTINGS
         if self.is_durable:
             settings |= {"log.flush.interval.messages": "1"}
         return settings
@@ -191,7 +199,7 @@ class World:
             from_s=FIRST_FAULT * self.scale.seconds,
             until_s=LAST_FAULT * self.scale.seconds,
             brokers=list(self.machines),
-            hosts=[host for host in self.network.hosts if host not in ("admin", OPERATOR)],
+            hosts=[host for host in self.network.hosts if host not in ("admin", OPERATOR, STORE_HOST)],
             is_durable=self.is_durable,
         )
 

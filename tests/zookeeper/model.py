@@ -81,6 +81,8 @@ class Session:
         self.password = password
         self.timeout_s = timeout_s
         self.last_heard = 0.0
+        self.address = ""
+        """Where its last connection came from."""
         self.connection: ServedConnection | None = None
 
 
@@ -95,7 +97,7 @@ class ZooKeeperModel:
         self.longest_s = max(20 * tick_s, 60.0)
         self.tree = MetadataTree()
         self.sessions: dict[int, Session] = {}
-        self.connections: set[ServedConnection] = set()
+        self.connections: dict[ServedConnection, None] = {}
         self.refuses = False
         """Whether new connections are closed at once: the server is not there."""
         self.hangs = False
@@ -118,9 +120,7 @@ class ZooKeeperModel:
         self, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None
     ) -> AsyncIterator[str]:
         """Listens; yields HOST:PORT."""
-        loop = asyncio.get_running_loop()
-        more: dict[str, Any] = {} if tls is None else {"ssl": tls}
-        server = await loop.create_server(lambda: ServedConnection(self), host, port, **more)
+        server = await self.serve(host, port, tls)
         try:
             yield f"{host}:{server.sockets[0].getsockname()[1]}"
         finally:
@@ -130,6 +130,11 @@ class ZooKeeperModel:
             if self._ticking is not None:
                 self._ticking.cancel()
                 self._ticking = None
+
+    async def serve(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> asyncio.Server:
+        """Listens."""
+        more: dict[str, Any] = {} if tls is None else {"ssl": tls}
+        return await asyncio.get_running_loop().create_server(lambda: ServedConnection(self), host, port, **more)
 
     def drop_connections(self, session_id: int | None = None) -> None:
         """Breaks the connections, or that of one session."""
@@ -257,29 +262,29 @@ class ServedConnection(asyncio.Protocol):
         if self._model.refuses:
             self._transport.abort()
         else:
-            self._model.connections.add(self)
+            self._model.connections[self] = None
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._model.connections.discard(self)
+        self._model.connections.pop(self, None)
         if self._session is not None and self._session.connection is self:
             self._session.connection = None
 
     def abort(self) -> None:
         """Breaks the connection; nothing more is sent."""
-        self._model.connections.discard(self)
+        self._model.connections.pop(self, None)
         if self._transport is not None:
             self._transport.abort()
 
     def close(self) -> None:
         """Closes the connection once everything is sent."""
-        self._model.connections.discard(self)
+        self._model.connections.pop(self, None)
         if self._transport is not None:
             self._transport.close()
 
     def hold(self) -> None:
         """From now on nothing gets through in either direction, and neither side notices."""
         self._late = []
-        self._model.connections.discard(self)
+        self._model.connections.pop(self, None)
         if self._session is not None:
             self._session.connection = None
 
@@ -291,7 +296,7 @@ class ServedConnection(asyncio.Protocol):
     def deliver(self) -> None:
         """What the client has sent arrives."""
         late, self._late = self._late or [], None
-        self._model.connections.add(self)
+        self._model.connections[self] = None
         for data in late:
             self.data_received(data)
 
@@ -372,6 +377,8 @@ class ServedConnection(asyncio.Protocol):
         if session.connection is not None:
             session.connection.abort()
         session.connection, self._session = self, session
+        assert self._transport is not None
+        session.address = self._transport.get_extra_info("peername")[0]
         session.last_heard = asyncio.get_running_loop().time()
         self.send(wire.welcome(round(session.timeout_s * 1000), session.session_id, session.password))
 

@@ -1,10 +1,14 @@
-"""`python -m tests.zookeeper.model_server ZOO_CFG`: the model as a process, at the clientPort of a zoo.cfg."""
+"""`python -m tests.zookeeper.model_server [ZOO_CFG]`: the model as a process.
+
+It listens at the clientPort of a zoo.cfg, or at a free port, and prints `ready HOST:PORT`.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.zookeeper.model import ZooKeeperModel
@@ -19,6 +23,11 @@ async def serve(port: int) -> None:
         await stopping.wait()
 
 
+def main(arguments: Sequence[str]) -> None:
+    lines = Path(arguments[0]).read_text().splitlines() if arguments else ()
+    settings = dict(line.split("=", 1) for line in lines)
+    asyncio.run(serve(int(settings.get("clientPort", "0"))))
+
+
 if __name__ == "__main__":
-    lines = dict(line.split("=", 1) for line in Path(sys.argv[1]).read_text().splitlines())
-    asyncio.run(serve(int(lines["clientPort"])))
+    main(sys.argv[1:])

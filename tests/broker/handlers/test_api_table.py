@@ -1,8 +1,11 @@
 """The API table: the served APIs, and the response of each API to a request that fails as a whole."""
 
+import asyncio
+import inspect
 import json
+from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from kafka.protocol.broker_version_data import infer_broker_version_from_api_versions
@@ -20,6 +23,9 @@ from odradek.protocol.compiler import decode, encode
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.registry import codec_versions
 from odradek.protocol.schema import NEVER, Message
+from tests.patience import until
+
+T = TypeVar("T")
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "messages"
 ROWS = api_table().rows()
@@ -138,12 +144,18 @@ def test_too_many_new_partitions_are_refused_whatever_the_request_size() -> None
             create.check_bound(request)
 
 
-class Spawns:
-    def __init__(self) -> None:
-        self.coroutines: list[Any] = []
+def spawn(coroutine: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
+    return asyncio.get_running_loop().create_task(coroutine, name=name)
 
-    def spawn(self, coroutine: Any, name: str) -> Any:
-        self.coroutines.append(coroutine)
+
+def spawn_and_cancel(coroutine: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
+    task = spawn(coroutine, name)
+    task.cancel()
+    return task
+
+
+CONNECTION = ConnectionInfo(Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9092, "127.0.0.1", 9092))
+CONTEXT = RequestContext(CONNECTION, 3, 1, 1, None, 0)
 
 
 async def test_an_asynchronous_handler_completes_its_response_with_its_result_or_exception() -> None:
@@ -152,13 +164,23 @@ async def test_an_asynchronous_handler_completes_its_response_with_its_result_or
             raise ProtocolError(ErrorCode.INVALID_REQUEST)
         return f"{request} done"
 
-    spawns = Spawns()
-    connection = ConnectionInfo(Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9092, "127.0.0.1", 9092))
-    context = RequestContext(connection, 3, 1, 1, None, 0)
-    good, bad = (answered_later(handler(text, context), context, spawns.spawn) for text in ("good", "bad"))
+    good, bad = (answered_later(handler(text, CONTEXT), CONTEXT, spawn) for text in ("good", "bad"))
     assert not good.settled
-    for coroutine in spawns.coroutines:
-        await coroutine
+    await until(lambda: all(pending.settled for pending in (good, bad)))
     assert good.result() == "good done"
     with pytest.raises(ProtocolError):
         bad.result()
+
+
+async def test_a_handler_whose_task_is_canceled_before_it_begins_leaves_nothing_behind() -> None:
+    """A broker that stops cancels the tasks of the requests that have just come."""
+    begun: list[bool] = []
+
+    async def handler() -> None:
+        begun.append(True)
+
+    handling = handler()
+    pending = answered_later(handling, CONTEXT, spawn_and_cancel)
+    await until(lambda: inspect.getcoroutinestate(handling) == inspect.CORO_CLOSED)
+    assert not begun
+    assert not pending.settled

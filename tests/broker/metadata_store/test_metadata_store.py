@@ -1,5 +1,5 @@
-"""What every metadata store promises: the same tests for the embedded store, for sessions with a shared one, in this
-process and in another one, and for sessions with ZooKeeper, the model of the tests and Apache's.
+"""What every metadata store promises: the same tests for the embedded store, for sessions with a shared one in
+memory, and for sessions with ZooKeeper, the model of the tests and Apache's.
 """
 
 from __future__ import annotations
@@ -35,8 +35,6 @@ from odradek.broker.metadata_store.interface import (
 from odradek.broker.metadata_store.read_back import multi_or_read_back
 from odradek.broker.metadata_store.shared.shared_store import SharedStore
 from tests.broker.controller.harness import DIRECTORY, store_disk
-from tests.cluster.socket_store import SocketStore
-from tests.cluster.store_server import serving
 from tests.zookeeper.model import ZooKeeperModel
 from tests.zookeeper.stores import new_chroot, store_at
 
@@ -54,7 +52,6 @@ STORES = [
     "embedded",
     "shared",
     "shared with delays",
-    "over a socket",
     "ZooKeeper model",
     pytest.param("ZooKeeper", marks=pytest.mark.programs),
 ]
@@ -67,9 +64,6 @@ async def unopened(request: pytest.FixtureRequest) -> AsyncIterator[MetadataStor
     elif request.param == "ZooKeeper model":
         async with ZooKeeperModel().served() as address:
             yield store_at(address + new_chroot())
-    elif request.param == "over a socket":
-        async with serving(SharedStore(session_timeout_ms=60_000)) as address:
-            yield SocketStore(address, 60_000)
     else:
         yield closed_store(request.param)
 

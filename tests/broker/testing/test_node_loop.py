@@ -9,6 +9,7 @@ import socket
 import sys
 import threading
 import time
+import warnings
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -523,6 +524,8 @@ async def test_child_processes_end_with_the_node(node: NodeLoop) -> None:
             return True
 
     await until(has_ended)
+    with warnings.catch_warnings(action="ignore", category=ResourceWarning):
+        gc.collect()  # nobody waits for the process any more
 
 
 async def test_asynchronous_generators_that_are_dropped_are_closed_by_the_node_unless_it_has_ended(
