@@ -21,11 +21,10 @@ from odradek.protocol.batch_header import (
     CorruptBatch,
     TimestampType,
 )
-from odradek.protocol.compression import compress, decompress, decompressed_pieces
+from odradek.protocol.compression import NO_LIMIT, compress, decompress, decompressed_pieces
 from odradek.protocol.compression_errors import CompressionFailed, TooLarge
 from odradek.protocol.control_records import ControlType, control_key, end_transaction_value
 from odradek.protocol.errors import ErrorCode, ProtocolError
-from odradek.protocol.primitives import NO_LIMIT
 from odradek.protocol.record import MalformedRecord, Record, read_each, record_bytes, wrap_int64
 
 # The limit to which one batch may inflate.

@@ -27,10 +27,12 @@ from typing import TYPE_CHECKING
 
 from odradek.protocol.batch_header import Compression
 from odradek.protocol.compression_errors import CompressionFailed, too_large
-from odradek.protocol.primitives import NO_LIMIT
 
 if TYPE_CHECKING:
     from odradek.protocol.codecs import Decompressors
+
+NO_LIMIT = 1 << 62
+"""Not that of primitives.py: a worker of Spark, which reads segments, imports as little as it can."""
 
 
 def decompress(codec: int, data: memoryview, limit: int, *, is_sent: bool = False) -> bytes:

@@ -45,10 +45,9 @@ from odradek.protocol.batch_header import (
     next_batch_size,
     read_batch_header,
 )
-from odradek.protocol.compression import compress, compress_pieces
+from odradek.protocol.compression import NO_LIMIT, compress, compress_pieces
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.leader_assignment import Renumbering, ValidatedBatch, keep_records, replace_records
-from odradek.protocol.primitives import NO_LIMIT
 from odradek.protocol.record_rules import MAX_INT64, InvalidRecord, RecordRules, UnfitRecords
 from odradek.protocol.record_walk import (
     BAD_HEADER_COUNT,
