@@ -1,4 +1,4 @@
-"""A metadata store in memory that several brokers of one process share: for `odradek.testing` and the simulation.
+"""A metadata store in memory that several brokers of one process share: for `odradek.testing`.
 
     shared_store.py   the store, and what a test can do to its sessions
     session.py        a broker's session: a MetadataStore over a connection that can break

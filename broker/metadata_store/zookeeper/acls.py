@@ -1,8 +1,8 @@
 """Who may do what with the entries that a broker creates: ZooKeeper's access control lists.
 
 With zookeeper.set.acl only the broker's own user may change its entries, and everybody may read them, except those
-below SENSITIVE. The scheme `auth` stands for whoever is logged in on the connection: ZooKeeper stores his name, of the
-scheme sasl or x509, and refuses the entry if nobody is.
+below SENSITIVE. The scheme `auth` stands for the user who is logged in on the connection. ZooKeeper stores the name of
+this user with the scheme sasl or x509. It refuses the entry if nobody is logged in.
 
 Source: Kafka's `ZkData.defaultAcls`.
 """

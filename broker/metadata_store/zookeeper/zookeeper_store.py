@@ -146,9 +146,10 @@ class ZooKeeperStore(MetadataStore):
         """See MetadataStore (E)."""
         if not self._is_open:
             return
-        if self._is_connected and self._connection is not None:
+        connection = self._attached()
+        if connection is not None:
             ended = asyncio.get_running_loop().create_future()
-            self._connection.send(codec.close_session(), partial(_settle, ended))
+            connection.send(codec.close_session(), partial(_settle, ended))
             self._is_open = False
             await asyncio.wait([ended], timeout=CLOSE_S)
         await self._end("closed")
@@ -221,10 +222,12 @@ class ZooKeeperStore(MetadataStore):
         return self._connection if self._is_connected else None
 
     def _multi(self, operations: Sequence[Operation]) -> asyncio.Future[Any]:
-        request = codec.multi(operations, self._chroot, self._security.acls_of) if operations else None
-        if isinstance(request, Request):
-            return self._send(request)
-        return _settled(request if self._is_open and request is not None else [] if self._is_open else _not_open())
+        if not self._is_open:
+            return _settled(_not_open())
+        if not operations:
+            return _settled([])
+        request = codec.multi(operations, self._chroot, self._security.acls_of)
+        return self._send(request) if isinstance(request, Request) else _settled(request)
 
     async def _read(
         self, request: Request, watch: Watch | None, *, found: Kind | None, missing: Kind | None = None
@@ -256,12 +259,13 @@ class ZooKeeperStore(MetadataStore):
         return answer
 
     def _begin(self, request: Request, answered: Callable[[Any], None]) -> None:
+        connection = self._attached()
         if not self._is_open:
             answered(_not_open())
-        elif not self._is_connected or self._connection is None:
+        elif connection is None:
             asyncio.get_running_loop().call_soon(answered, connection_lost())
         else:
-            self._connection.send(request, answered)
+            connection.send(request, answered)
 
     def _check_open(self) -> None:
         if not self._is_open:
