@@ -79,7 +79,8 @@ class ReplicatedProduce(Row):
 
     def _load(self, cluster: Cluster, topic: str, records: int, rate: int) -> tuple[dict[str, Reading], float]:
         """Returns readings by their units or percentiles, and the CPU time of the leader."""
-        leader = cluster.pids[leaders(cluster.live_ports[0], topic)[0]]
+        shown = until(cluster, lambda answer: leaders_in(answer).get(0) in cluster.pids, topic)
+        leader = cluster.pids[leaders_in(shown)[0]]
         arguments = (cluster.bootstrap, topic, str(records), str(rate))
         command = [sys.executable, "-m", "benchmarks.acknowledged", *arguments]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as client:
@@ -238,11 +239,11 @@ def leaders_in(answer: MetadataResponse) -> Leaders:
     return {part.partition_index: part.leader_id for part in answer.topics[0].partitions}
 
 
-def until(cluster: Cluster, condition: Callable[[MetadataResponse], bool]) -> MetadataResponse:
-    """Waits until what each live broker shows of the topic meets a condition; returns the last one's answer."""
+def until(cluster: Cluster, condition: Callable[[MetadataResponse], bool], topic: str = TOPIC) -> MetadataResponse:
+    """Waits until what each live broker shows of a topic meets a condition; returns the last one's answer."""
     give_up = time.monotonic() + GIVE_UP_S
     while True:
-        answers = [wire.metadata(port, [TOPIC]) for port in cluster.live_ports]
+        answers = [wire.metadata(port, [topic]) for port in cluster.live_ports]
         if all(map(condition, answers)):
             return answers[-1]
         if time.monotonic() > give_up:
