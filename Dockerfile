@@ -3,6 +3,7 @@
 #   docker build -t odradek .
 #   docker run -p 127.0.0.1:9092:9092 -v odradek-data:/var/lib/odradek odradek
 #
+# Its target `zookeeper` is the ZooKeeper of docker-compose.cluster.yml.
 # BASE must hold Python 3.11 or newer with venv, and the certificates of the package index.
 ARG BASE=python:3.11-slim-bookworm
 
@@ -24,6 +25,24 @@ RUN python3 -m venv /opt/odradek \
     && ODRADEK_BUILD=compiled /opt/odradek/bin/pip install /source[cli,zookeeper] \
     && /opt/odradek/bin/python -m odradek.broker.build_info --require-compiled \
     && /opt/odradek/bin/pip uninstall --yes pip setuptools
+
+# Debian's ZooKeeper without its scripts: the package `zookeeper` brings a desktop's Java.
+FROM ${BASE} AS zookeeper
+RUN mkdir -p /usr/share/man/man1 && apt-get update \
+    && apt-get install --yes --no-install-recommends libzookeeper-java openjdk-17-jre-headless \
+    && rm -rf /var/lib/apt/lists/* \
+    && useradd --system --uid 1002 --home-dir /var/lib/zookeeper --shell /usr/sbin/nologin zookeeper \
+    && mkdir -p /var/lib/zookeeper && chown zookeeper:zookeeper /var/lib/zookeeper
+COPY config/zoo.cfg /etc/zookeeper/zoo.cfg
+USER zookeeper
+WORKDIR /var/lib/zookeeper
+VOLUME /var/lib/zookeeper
+EXPOSE 2181
+HEALTHCHECK --interval=10s --timeout=5s --start-period=10s \
+    CMD ["bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/2181 && printf ruok >&3 && grep -q imok <&3"]
+ENTRYPOINT ["java", "-Xmx512m", "-cp", "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar", \
+            "org.apache.zookeeper.server.quorum.QuorumPeerMain"]
+CMD ["/etc/zookeeper/zoo.cfg"]
 
 FROM ${BASE}
 COPY --from=build /opt/odradek /opt/odradek
