@@ -70,13 +70,15 @@ class SharedSession(MetadataStore):
         self.is_open = False
         self._is_connected = False
         self._unanswered: dict[asyncio.Future[Any], None] = {}
-        self._waiting: list[asyncio.Future[None]] = []
+        self._settled = asyncio.Event()
+        """Set while the session is connected or closed: nobody who waits for a connection need wait then."""
 
     async def open(self) -> None:
         """See MetadataStore. Has no effect if the session is open."""
         self.context = copy_context()
         self.loop = asyncio.get_running_loop()
         self.is_open = True
+        self._settled = asyncio.Event()
         self.connect()
         try:
             async with asyncio.timeout(self._timeout_ms / 1000):
@@ -101,9 +103,7 @@ class SharedSession(MetadataStore):
         """See MetadataStore."""
         while not self._is_connected:
             self._check_open()
-            waiter = asyncio.get_running_loop().create_future()
-            self._waiting.append(waiter)
-            await waiter
+            await self._settled.wait()
 
     # Calls
 
@@ -203,6 +203,7 @@ class SharedSession(MetadataStore):
         for answer in list(self._unanswered):
             self._answer(answer, _connection_lost())
         if was_connected:
+            self._settled.clear()
             self._notify(SessionState.SUSPENDED)
         self.connect()
 
@@ -222,7 +223,7 @@ class SharedSession(MetadataStore):
             self.session_epoch += 1
         self._is_connected = True
         self._notify(SessionState.CONNECTED)
-        self._wake()
+        self._settled.set()
 
     def _end(self, reason: str) -> None:
         """Forgets the session; the store has ended it or will."""
@@ -233,15 +234,9 @@ class SharedSession(MetadataStore):
         had_session, self.session_id = self.session_id != 0, 0
         for answer in list(self._unanswered):
             self._answer(answer, StoreUnavailable("", f"the metadata store is unavailable: {reason}"))
-        self._wake()
+        self._settled.set()
         if had_session:
             self._notify(SessionState.LOST)
-
-    def _wake(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        for waiter in waiting:
-            if not waiter.done():
-                waiter.set_result(None)
 
 
 def _connection_lost() -> ConnectionLost:

@@ -7,17 +7,14 @@
     suspended   ConnectionLost              a server continues the session: CONNECTED; or it says that the session has
                                             ended: LOST, then a new session begins: `session_epoch` grows, CONNECTED
 
-    (A) While there is no connection, the servers are tried one after the other, in an order drawn at random. After each
-        round of all of them there is a pause, which doubles up to a second. Names are resolved at each attempt.
+    (A) While there is no connection, the servers are tried again and again (`connector.py`).
     (B) Only a server ends a session. Without a verdict the session stays suspended, however long that lasts.
     (C) On a new connection of a session, the watches are set again first, with the last transaction that the session
         has seen: changes that were missed are called then. Then the server catches up with the others (`sync`), so that
         nothing is read that is older than what another server has shown.
     (D) A change above the limit fails with TooLarge before it is sent: ZooKeeper would end the connection.
     (E) `close` ends the session at the server, if it answers within CLOSE_S; else its time-out does.
-    (F) With a login, each connection begins with it. A server that does not accept it is logged as an error, and tried
-        again like one that cannot be reached: the session goes on when the login succeeds.
-    (G) A long pipeline is encoded in steps, between which other tasks run. If the connection is lost in between, so is
+    (F) A long pipeline is encoded in steps, between which other tasks run. If the connection is lost in between, so is
         the rest of the pipeline, even if there is another connection by then: no group is applied before an earlier
         one that is sent again.
 
@@ -55,12 +52,12 @@ from odradek.broker.metadata_store.zookeeper import codec
 from odradek.broker.metadata_store.zookeeper.chroot_creation import create_chroot
 from odradek.broker.metadata_store.zookeeper.codec import Chroot, Granted, Request
 from odradek.broker.metadata_store.zookeeper.connection import ZooKeeperConnection, connection_lost
+from odradek.broker.metadata_store.zookeeper.connector import Connector
 from odradek.broker.metadata_store.zookeeper.session_security import INSECURE, SessionSecurity
 from odradek.broker.metadata_store.zookeeper.watches import Kind, Watches
 from odradek.broker.settings.connect_string import Address, ConnectString
 
 NO_PASSWORD = bytes(16)
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 1.0
 CLOSE_S = 1.0
 """How long `close` waits for an answer."""
 ENCODING_COST = 3
@@ -103,19 +100,16 @@ class ZooKeeperStore(MetadataStore):
         self._last_zxid = 0
         self._watches = Watches()
         self._connection: ZooKeeperConnection | None = None
-        self._verdict: asyncio.Future[Granted | None] | None = None
-        """What the server says to the handshake under way; None if the connection ends first."""
-        self._problem = ""
-        """Why the last attempt to connect failed."""
         self._lost_at = 0.0
         """When the last connection of the session ended."""
+        self._connector = Connector(
+            servers.servers, session_timeout_ms, security, source, self.session_metrics, self._new_connection
+        )
         self._connecting: asyncio.Task[None] | None = None
-        self._lost = asyncio.Event()
-        self._waiting: list[asyncio.Future[None]] = []
+        self._settled = asyncio.Event()
+        """Set while the session is connected or closed: nobody who waits for a connection need wait then."""
         self._sending = asyncio.Lock()
         """Held while a long call is sent, in steps."""
-        self._unreachable: dict[Address, str] = {}
-        """Why the servers could not be reached in this outage."""
 
     # Life
 
@@ -124,8 +118,9 @@ class ZooKeeperStore(MetadataStore):
         if self._is_open:
             return
         self._is_open = True
+        self._settled = asyncio.Event()
         self.session_metrics.opened()
-        self._connecting = self._spawn(self._connect_again_and_again(), "ZooKeeper session")
+        self._connecting = self._spawn(self._connector.run(self._expired), "ZooKeeper session")
         try:
             async with asyncio.timeout(self._connection_timeout_ms / 1000):
                 await self.connected()
@@ -134,10 +129,9 @@ class ZooKeeperStore(MetadataStore):
                 )
         except TimeoutError as error:
             await self._end("not open")
-            addresses = ", ".join(map(str, self._servers.servers))
-            raise StoreUnavailable(
-                "", f"no connection to ZooKeeper at {addresses} in {self._connection_timeout_ms} ms{self._problem}"
-            ) from error
+            addresses, waited = ", ".join(map(str, self._servers.servers)), f"{self._connection_timeout_ms} ms"
+            reason = f"no connection to ZooKeeper at {addresses} in {waited}{self._connector.problem}"
+            raise StoreUnavailable("", reason) from error
         except BaseException:
             await self._end("not open")
             raise
@@ -158,9 +152,7 @@ class ZooKeeperStore(MetadataStore):
         """See MetadataStore."""
         while not self._is_connected:
             self._check_open()
-            waiter = asyncio.get_running_loop().create_future()
-            self._waiting.append(waiter)
-            await waiter
+            await self._settled.wait()
 
     # Calls
 
@@ -206,7 +198,7 @@ class ZooKeeperStore(MetadataStore):
         return names
 
     async def pipeline(self, groups: Sequence[Iterable[Operation]]) -> list[Outcome]:
-        """See MetadataStore (D, G)."""
+        """See MetadataStore (D, F)."""
         answers: list[asyncio.Future[Any]] = []
         pace = Pace()
         async with self._sending:
@@ -273,25 +265,9 @@ class ZooKeeperStore(MetadataStore):
 
     # Connections
 
-    async def _connect_again_and_again(self) -> None:
-        pause_s = FIRST_PAUSE_S
-        while self._is_open:
-            servers = list(self._servers.servers)
-            self._source.shuffle(servers)
-            for server in servers:
-                if await self._is_attached(server):
-                    pause_s = FIRST_PAUSE_S
-                    await self._lost.wait()
-            await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
-
-    async def _is_attached(self, server: Address) -> bool:
-        """Connects to one server. Returns whether the session has a connection now."""
-        loop = asyncio.get_running_loop()
-        self._lost.clear()
-        self._verdict = loop.create_future()
+    def _new_connection(self, server: Address) -> ZooKeeperConnection:
         hello = codec.connect_frame(self.session_id, self._password, self._session_timeout_ms, self._newest_seen())
-        connection = self._connection = ZooKeeperConnection(
+        self._connection = ZooKeeperConnection(
             str(server),
             self,
             hello,
@@ -300,36 +276,7 @@ class ZooKeeperStore(MetadataStore):
             self._max_in_flight,
             self.session_metrics.answered,
         )
-        try:
-            async with asyncio.timeout(self._attempt_s()):
-                await loop.create_connection(
-                    lambda: connection, server.host, server.port, **self._security.tls_options(server.host)
-                )
-                granted = await self._verdict
-        except (OSError, TimeoutError) as error:
-            connection.abort(str(error) or "it takes too long")
-            granted = None
-        except BaseException:
-            connection.abort("canceled")
-            raise
-        if granted is None:
-            self._note_failure(server, connection)
-            return False
-        if granted.timeout_ms <= 0:
-            self._expired()
-            connection.abort("the session has ended")
-            return False
-        return True
-
-    def _note_failure(self, server: Address, connection: ZooKeeperConnection) -> None:
-        """Logs the first failure of an outage, and others when the reason changes."""
-        self._problem = f"; {server}: {connection.reason}"
-        if connection.failed_login:
-            self.session_metrics.login_failed()
-        if self._unreachable.get(server) != connection.reason:
-            self._unreachable[server] = connection.reason
-            report = log.error if connection.failed_login else log.warning
-            report("no connection to ZooKeeper", server=str(server), reason=connection.reason)
+        return self._connection
 
     def _newest_seen(self) -> int:
         """The last transaction that the session has seen: a server that lags behind it refuses the connection (C). Not
@@ -337,10 +284,6 @@ class ZooKeeperStore(MetadataStore):
         """
         is_over = asyncio.get_running_loop().time() - self._lost_at > self.granted_timeout_ms / 1000
         return 0 if is_over else self._last_zxid
-
-    def _attempt_s(self) -> float:
-        """How long one server may take: all of them are tried within two thirds of a session time-out."""
-        return self._session_timeout_ms / 1000 * 2 / 3 / len(self._servers.servers)
 
     def _expired(self) -> None:
         log.warning("ZooKeeper session ended", session=f"0x{self.session_id:x}")
@@ -354,10 +297,8 @@ class ZooKeeperStore(MetadataStore):
 
     def granted(self, granted: Granted) -> None:
         """See Session: the server's word on the session."""
-        assert self._verdict is not None
         assert self._connection is not None
-        if not self._verdict.done():
-            self._verdict.set_result(granted)
+        self._connector.granted(granted)
         if granted.timeout_ms > 0:
             self._attach(self._connection, granted)
 
@@ -369,8 +310,7 @@ class ZooKeeperStore(MetadataStore):
         for request in self._set_watches():
             connection.send_set_watches(request)
         connection.send(codec.sync(self._chroot), lambda _result: None)
-        self._is_connected, self._problem = True, ""
-        self._unreachable.clear()
+        self._is_connected = True
         self.session_metrics.connected(logged_in=self._security.credentials is not None)
         log.info(
             "connected to ZooKeeper",
@@ -379,7 +319,7 @@ class ZooKeeperStore(MetadataStore):
             timeout_ms=granted.timeout_ms,
         )
         self._notify(SessionState.CONNECTED)
-        self._wake()
+        self._settled.set()
 
     def _set_watches(self) -> list[Request]:
         paths = self._watches.paths
@@ -400,17 +340,15 @@ class ZooKeeperStore(MetadataStore):
     def lost(self, connection: ZooKeeperConnection, reason: str) -> None:
         """See Session: the connection has ended."""
         self._last_zxid = max(self._last_zxid, connection.last_zxid)
-        if self._verdict is not None and not self._verdict.done():
-            self._verdict.set_result(None)
         if connection is not self._connection:
             return
         self._connection = None
         was_connected, self._is_connected = self._is_connected, False
         if was_connected:
-            self._problem = f"; {connection.server}: {reason}"
             self._lost_at = asyncio.get_running_loop().time()
-        self._lost.set()
+        self._connector.lost(connection)
         if was_connected and self._is_open:
+            self._settled.clear()
             self.session_metrics.disconnected()
             log.warning("connection to ZooKeeper lost", server=connection.server, reason=reason)
             self._notify(SessionState.SUSPENDED)
@@ -429,15 +367,9 @@ class ZooKeeperStore(MetadataStore):
         if connection is not None:
             connection.abort(reason)
             await connection.over.wait()
-        self._wake()
+        self._settled.set()
         if had_session:
             self._notify(SessionState.LOST)
-
-    def _wake(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        for waiter in waiting:
-            if not waiter.done():
-                waiter.set_result(None)
 
 
 def _settle(answer: asyncio.Future[Any], result: Any) -> None:
