@@ -1,8 +1,8 @@
 """Rows of three brokers: acks=all, a thousand partitions of three replicas, failover, a follower's visits.
 
-The brokers are processes (benchmarks.clusters), and the session time-out of their metadata store is six seconds. After
-a kill, nothing happens before the session has expired. ZooKeeper counts from the last ping, in ticks of two seconds;
-the store of Odradek's tests counts from the end of the connection.
+The brokers are processes (benchmarks.clusters) on a ZooKeeper with a session time-out of six seconds. After a kill,
+nothing happens before the session has ended, which ZooKeeper counts from the last ping, in ticks: so the time until the
+broker's entry has vanished is taken off.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from functools import partial
 from benchmarks import wire
 from benchmarks.clusters import BROKERS, SESSION_TIMEOUT_MS, Cluster, cluster_like
 from benchmarks.contestants import Contestant, Odradek
+from benchmarks.departure import departure_of
 from benchmarks.measurement import LESS, MORE, Metric, Reading, Row, TakesNoPart
-from benchmarks.processes import cpu_seconds
+from benchmarks.processes import cpu_seconds, resident_bytes
 from odradek.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from odradek.protocol.messages.metadata import MetadataResponse
 from odradek.protocol.messages.topics import CreateTopicsRequest, CreateTopicsResponse
@@ -31,6 +32,8 @@ LATEST = -1
 GIVE_UP_S = 180
 PAUSE_S = 0.02
 SETTLE_S = 5
+WARM_S = 60
+WARM_PARTITIONS = 50
 
 Leaders = dict[int, int]
 """The leader of each partition."""
@@ -48,10 +51,11 @@ class ReplicatedProduce(Row):
     rate = 1000
     """Records per second when the latency is measured."""
 
-    def __init__(self, records: int, paced: int) -> None:
-        """`paced`: how many records measure the latency."""
+    def __init__(self, records: int, paced: int, warm_s: float = 0) -> None:
+        """`paced`: how many records measure the latency. `warm_s`: how long the brokers are loaded before."""
         self.records = records
         self.paced = paced
+        self.warm_s = warm_s
         self.metrics = (
             Metric("3 brokers, 1 KB acks=all", "MB/s", MORE),
             Metric("3 brokers, 1 KB acks=all: CPU of the leader", "us/record", LESS),
@@ -65,6 +69,9 @@ class ReplicatedProduce(Row):
             cluster.start()
             create_topic(cluster, TOPIC, 1)
             create_topic(cluster, "single", 1, replicas=1)
+            warm = time.perf_counter() + self.warm_s
+            while time.perf_counter() < warm:
+                self._load(cluster, TOPIC, self.records, 0)
             fast, leader_s = self._load(cluster, TOPIC, self.records, 0)
             paced, _ = self._load(cluster, TOPIC, self.paced, self.rate)
             single, _ = self._load(cluster, "single", self.records, 0)
@@ -111,30 +118,38 @@ class ThousandPartitions(Row):
     needs_fresh_broker = True
 
     def __init__(
-        self, partitions: int = 1000, idle_s: float = 20, session_timeout_ms: int = SESSION_TIMEOUT_MS
+        self,
+        partitions: int = 1000,
+        idle_s: float = 20,
+        session_timeout_ms: int = SESSION_TIMEOUT_MS,
+        warm_s: float = 0,
     ) -> None:
+        """`warm_s`: how long topics are created and deleted before."""
         self.partitions = partitions
         self.idle_s = idle_s
         self.session_timeout_ms = session_timeout_ms
+        self.warm_s = warm_s
         beginning = f"3 brokers, {partitions:,d} partitions"
         self.metrics = (
             Metric(f"{beginning}: create them", "s", LESS),
             Metric(f"{beginning}: CPU of a broker while idle", "ms/s", LESS),
-            Metric(f"{beginning}: kill a broker, until all are led", "s", LESS),
-            Metric(f"{beginning}: kill a broker, until all are served", "s", LESS),
-            Metric(f"{beginning}: all are served, after the session time-out", "s", LESS, None),
+            Metric(f"{beginning}: memory of a broker while idle", "MB", LESS),
+            Metric(f"{beginning}: kill a broker, until its entry has vanished", "s", LESS, None),
+            Metric(f"{beginning}: from then until all are led", "s", LESS),
+            Metric(f"{beginning}: from then until all are served", "s", LESS),
             Metric(f"{beginning}: start it again, until all are in sync", "s", LESS),
-            Metric(f"{beginning}: kill the controller, until a topic is created", "s", LESS),
-            Metric(f"{beginning}: a topic is created, after the session time-out", "s", LESS, None),
+            Metric(f"{beginning}: kill the controller, until its entry has vanished", "s", LESS, None),
+            Metric(f"{beginning}: from then until a topic is created", "s", LESS),
             Metric(f"{beginning}: start all brokers, until all are in sync", "s", LESS),
         )
 
     def measure(self, contestant: Contestant) -> dict[str, Reading]:
         with cluster_like(contestant, self.session_timeout_ms) as cluster:
             cluster.start()
+            self._warm_up(cluster)
             readings = [
                 Reading(self._created(cluster)),
-                self._idle(cluster),
+                *self._idle(cluster),
                 *map(Reading, self._failover(cluster)),
                 *map(Reading, self._controller_failover(cluster)),
                 Reading(self._started(cluster)),
@@ -147,43 +162,50 @@ class ThousandPartitions(Row):
         until_in_sync(cluster, self.partitions)
         return time.perf_counter() - begin
 
-    def _idle(self, cluster: Cluster) -> Reading:
-        """The broker that uses most."""
+    def _warm_up(self, cluster: Cluster) -> None:
+        end = time.perf_counter() + self.warm_s
+        while time.perf_counter() < end:
+            create_topic(cluster, "warm", WARM_PARTITIONS)
+            wire.delete_topic(cluster.ports[controller(cluster)], "warm")
+
+    def _idle(self, cluster: Cluster) -> tuple[Reading, Reading]:
+        """CPU and memory of the brokers that use most."""
         time.sleep(SETTLE_S)
         before = {pid: cpu_seconds(pid) for pid in cluster.pids.values()}
         time.sleep(self.idle_s)
-        return Reading(max(cpu_seconds(pid) - used for pid, used in before.items()) * 1000 / self.idle_s)
+        used_s = max(cpu_seconds(pid) - used for pid, used in before.items())
+        return Reading(used_s * 1000 / self.idle_s), Reading(max(map(resident_bytes, before)) / MEGABYTE)
 
     def _failover(self, cluster: Cluster) -> tuple[float, float, float, float]:
-        """Kills a broker that is not the controller."""
+        """Kills a broker that is not the controller. Returns when its entry vanishes, all are led, served, in sync."""
         victim = next(broker_id for broker_id in BROKERS if broker_id != controller(cluster))
-        begin = time.perf_counter()
-        cluster.kill(victim)
-        until(cluster, lambda answer: not {victim, -1} & set(leaders_in(answer).values()))
-        led = time.perf_counter() - begin
-        until_served(cluster)
-        served = time.perf_counter() - begin
-        begin = time.perf_counter()
+        with departure_of(victim, cluster.zookeeper) as departure:
+            begin = time.perf_counter()
+            cluster.kill(victim)
+            until(cluster, lambda answer: not {victim, -1} & set(leaders_in(answer).values()))
+            led = time.perf_counter()
+            until_served(cluster)
+            served, vanished = time.perf_counter(), departure.at()
+        begin_again = time.perf_counter()
         cluster.launch(victim)
         until_in_sync(cluster, self.partitions)
-        return led, served, self._after_the_time_out(served), time.perf_counter() - begin
+        return vanished - begin, led - vanished, served - vanished, time.perf_counter() - begin_again
 
     def _controller_failover(self, cluster: Cluster) -> tuple[float, float]:
+        """Returns when its entry vanishes, and when its successor creates a topic."""
         victim = controller(cluster)
-        begin = time.perf_counter()
-        cluster.kill(victim)
         topic = CreateTopicsRequest.CreatableTopic(name="afterwards", num_partitions=1, replication_factor=1)
         request = CreateTopicsRequest(topics=[topic], timeout_ms=GIVE_UP_S * 1000)
-        until_accepted(
-            lambda: cluster.ports[controller(cluster)], request, CreateTopicsResponse, wire.CREATE_TOPICS_VERSION
-        )
-        seconds = time.perf_counter() - begin
+        with departure_of(victim, cluster.zookeeper) as departure:
+            begin = time.perf_counter()
+            cluster.kill(victim)
+            until_accepted(
+                lambda: cluster.ports[controller(cluster)], request, CreateTopicsResponse, wire.CREATE_TOPICS_VERSION
+            )
+            created, vanished = time.perf_counter(), departure.at()
         cluster.launch(victim)
         until_in_sync(cluster, self.partitions)
-        return seconds, self._after_the_time_out(seconds)
-
-    def _after_the_time_out(self, seconds: float) -> float:
-        return max(seconds - self.session_timeout_ms / 1000, 0)
+        return vanished - begin, created - vanished
 
     def _started(self, cluster: Cluster) -> float:
         for broker_id in BROKERS:
@@ -286,8 +308,9 @@ def until_accepted(port: Callable[[], int], request: Message, response: type[Mes
 
 def cluster_rows(scale: float) -> list[Row]:
     """Returns the rows in the order of the table. `scale` is the fraction of the full number of records."""
+    warm_s = WARM_S if scale >= 1 else 0
     return [
-        ReplicatedProduce(max(int(200_000 * scale), 1000), max(int(10_000 * scale), 1000)),
-        ThousandPartitions(),
+        ReplicatedProduce(max(int(200_000 * scale), 1000), max(int(10_000 * scale), 1000), warm_s),
+        ThousandPartitions(warm_s=warm_s),
         VisitsPerFetch(),
     ]

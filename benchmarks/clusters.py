@@ -50,6 +50,8 @@ class Cluster(ABC):
         self.ports = {broker_id: free_port() for broker_id in BROKERS}
         self.pids: dict[int, int] = {}
         """The running brokers."""
+        self.zookeeper = ""
+        """HOST:PORT, once it is started."""
 
     @property
     def bootstrap(self) -> str:
@@ -116,20 +118,19 @@ class OdradekCluster(Cluster):
             raise TakesNoPart("this version has no clusters on ZooKeeper")
         self._checkout = checkout
         self._zookeeper: ZooKeeper | None = None
-        self._connect = ""
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def _start_store(self) -> None:
         if ApacheKafka.command() is not None:
             self._zookeeper = ZooKeeper(self.directory / "zookeeper")
-            self._connect = self._zookeeper.start()
+            self.zookeeper = self._zookeeper.start()
         else:
             process = self._spawn("zookeeper", "tests.zookeeper.model_server")
             assert process.stdout is not None
-            self._connect = process.stdout.readline().decode().rpartition(" ")[2].strip()
+            self.zookeeper = process.stdout.readline().decode().rpartition(" ")[2].strip()
 
     def _launch(self, broker_id: int) -> None:
-        settings = {"broker.id": str(broker_id), "zookeeper.connect": self._connect, **self.settings}
+        settings = {"broker.id": str(broker_id), "zookeeper.connect": self.zookeeper, **self.settings}
         self._spawn(
             f"broker-{broker_id}",
             "odradek.broker",
@@ -172,16 +173,15 @@ class KafkaCluster(Cluster):
     def __init__(self, directory: Path, session_timeout_ms: int) -> None:
         super().__init__(directory, session_timeout_ms)
         self._zookeeper = ZooKeeper(directory / "zookeeper")
-        self._connect = ""
         self._starting: dict[int, subprocess.Popen[bytes]] = {}
 
     def _start_store(self) -> None:
-        self._connect = self._zookeeper.start()
+        self.zookeeper = self._zookeeper.start()
 
     def _launch(self, broker_id: int) -> None:
         port, data = str(self.ports[broker_id]), str(self._of(broker_id))
         settings = (f"{name}={value}" for name, value in self.settings.items())
-        arguments = ("zk-broker", str(broker_id), port, self._connect, data, *settings)
+        arguments = ("zk-broker", str(broker_id), port, self.zookeeper, data, *settings)
         with (self.directory / "start.log").open("ab") as log:
             self._starting[broker_id] = subprocess.Popen(_control(*arguments), stdout=log, stderr=log)
 
