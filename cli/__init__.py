@@ -5,6 +5,7 @@
     serve.py           runs a broker
     topics.py, configs.py, groups.py, group_reset.py, transactions.py    administer a cluster
     cluster.py, cluster_lines.py, cluster_watch.py                       show it
+    cluster_reassign.py                                                  moves replicas
     cluster_init.py                                                      writes the configuration of a new one
     produce.py, consume.py                                               write and read records
     dump_log.py                                                          prints log files

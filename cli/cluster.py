@@ -1,5 +1,6 @@
-"""`odradek cluster`: show brokers, controller, leaders, in-sync replicas and reassignments, once or as they change; and
-write the configuration of a new one (cluster_init.py).
+"""`odradek cluster`: show brokers, controller, leaders, in-sync replicas and reassignments, once or as they change.
+
+Other files have the actions that move replicas (cluster_reassign.py) and configure a new cluster (cluster_init.py).
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
-from odradek.cli import cluster_init
+from odradek.cli import cluster_init, cluster_reassign
 from odradek.cli.cluster_lines import cluster_lines
 from odradek.cli.errors import CommandError
 from odradek.cli.options import add_bootstrap_server, command, positive, with_admin
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 EXAMPLES = """  odradek cluster describe
   odradek cluster describe --problems
   odradek cluster watch
+  odradek cluster reassign orders --brokers 2,3,4
   odradek cluster init --nodes node1,node2,node3
 """
 PATIENCE_S = 2.0
@@ -30,18 +32,19 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser = command(
         subparsers,
         "cluster",
-        "show brokers, leaders and in-sync replicas, or configure a cluster",
+        "show brokers, leaders and in-sync replicas, move replicas, configure a cluster",
         _help,
         examples=EXAMPLES,
     )
     actions = parser.add_subparsers(dest="action", metavar="ACTION", title="actions", required=True)
     _add_describe(actions)
     _add_watch(actions)
+    cluster_reassign.add_parser(actions)
     cluster_init.add_parser(actions)
 
 
 def _help(arguments: argparse.Namespace) -> int:
-    raise CommandError("cluster needs an action: describe, watch or init")
+    raise CommandError("cluster needs an action: describe, watch, reassign or init")
 
 
 def _add_describe(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -11,7 +11,7 @@ NetworkError.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -30,6 +30,8 @@ from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from odradek.protocol.messages.reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
@@ -247,6 +249,34 @@ class AdminClient:
         request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only)
         (result,) = (await self._ask_about(kind, name, request)).responses
         check(result.error_code, result.error_message)
+
+    async def alter_reassignments(
+        self, targets: Mapping[TopicPartition, Sequence[int] | None]
+    ) -> dict[TopicPartition, ProtocolError]:
+        """Gives partitions new replicas; None cancels what is under way. Returns the errors of those that failed."""
+        topics: dict[str, list[AlterPartitionReassignmentsRequest.ReassignablePartition]] = {}
+        for key, replicas in targets.items():
+            asked = AlterPartitionReassignmentsRequest.ReassignablePartition(
+                partition_index=key.partition, replicas=None if replicas is None else list(replicas)
+            )
+            topics.setdefault(key.topic, []).append(asked)
+        request = AlterPartitionReassignmentsRequest(
+            timeout_ms=self._timeout_ms,
+            topics=[
+                AlterPartitionReassignmentsRequest.ReassignableTopic(name=name, partitions=partitions)
+                for name, partitions in topics.items()
+            ],
+        )
+        response: AlterPartitionReassignmentsResponse = await self._ask_controller(request)
+        check(response.error_code, response.error_message)
+        return {
+            TopicPartition(topic.name, one.partition_index): ProtocolError(
+                ErrorCode.of(one.error_code), one.error_message
+            )
+            for topic in response.responses
+            for one in topic.partitions
+            if one.error_code != ErrorCode.NONE
+        }
 
     async def _ask_about(self, kind: ConfigResourceType, name: str, request: Message) -> Any:
         """Sends a request about the settings of a topic to any broker, about those of one broker to that one."""
