@@ -7,6 +7,7 @@
     cluster.py, cluster_lines.py, cluster_watch.py                       show it
     cluster_reassign.py                                                  moves replicas
     cluster_init.py                                                      writes the configuration of a new one
+    cluster_migrate.py                                                   makes one of a single node
     produce.py, consume.py                                               write and read records
     dump_log.py                                                          prints log files
     pipeline.py                                                          runs a job of the pipeline

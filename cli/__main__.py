@@ -104,6 +104,9 @@ FORESEEN = frozenset(
     {
         "ConfigError",
         "Disconnected",
+        "MetaPropertiesError",
+        "MetadataStoreError",
+        "MigrationError",
         "NodeUnreachable",
         "PipelineError",
         "ProtocolError",

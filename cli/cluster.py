@@ -1,6 +1,7 @@
 """`odradek cluster`: show brokers, controller, leaders, in-sync replicas and reassignments, once or as they change.
 
-Other files have the actions that move replicas (cluster_reassign.py) and configure a new cluster (cluster_init.py).
+Other files have the actions that move replicas (cluster_reassign.py), configure a new cluster (cluster_init.py), and
+make one of a single node (cluster_migrate.py).
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
-from odradek.cli import cluster_init, cluster_reassign
+from odradek.cli import cluster_init, cluster_migrate, cluster_reassign
 from odradek.cli.cluster_lines import cluster_lines
 from odradek.cli.errors import CommandError
 from odradek.cli.options import add_bootstrap_server, command, positive, with_admin
@@ -22,6 +23,7 @@ EXAMPLES = """  odradek cluster describe
   odradek cluster watch
   odradek cluster reassign orders --brokers 2,3,4
   odradek cluster init --nodes node1,node2,node3
+  odradek cluster migrate --config server.properties
 """
 PATIENCE_S = 2.0
 """How long `describe` waits for a controller that reports reassignments."""
@@ -41,10 +43,11 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     _add_watch(actions)
     cluster_reassign.add_parser(actions)
     cluster_init.add_parser(actions)
+    cluster_migrate.add_parser(actions)
 
 
 def _help(arguments: argparse.Namespace) -> int:
-    raise CommandError("cluster needs an action: describe, watch, reassign or init")
+    raise CommandError("cluster needs an action: describe, watch, reassign, init or migrate")
 
 
 def _add_describe(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

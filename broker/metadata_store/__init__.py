@@ -12,7 +12,9 @@
     embedded_store.py   the store of a broker alone: the tree, with a journal and a snapshot on disk
     journal.py          the format of the two files
     journal_disk.py     writes them
+    migration_note.py   a third file: the content of the two was copied to ZooKeeper
 
 `shared/` serves several brokers in one process. Callers: `controller` (by interface.py, znodes.py and read_back.py
-only), `cluster`, offsets of version 0, and `server.py`.
+only), `cluster`, offsets of version 0, `migration`,
+and `server.py`.
 """

@@ -16,12 +16,14 @@ answered.
         beside the old one, synced and renamed, then an empty journal likewise. A crash between the two renames leaves
         transactions in the journal that the snapshot already contains; they are skipped.
     (D) A torn tail (the journal's cases A and B) is logged and removed, because opening then compacts the journal.
+    (E) Files that were copied to ZooKeeper are not opened again (`migration_note.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import NamedTuple
 
 import structlog
 
@@ -50,6 +52,7 @@ from odradek.broker.metadata_store.journal import (
     read_snapshot,
 )
 from odradek.broker.metadata_store.journal_disk import JournalDisk
+from odradek.broker.metadata_store.migration_note import read_note, why_not_without_zookeeper
 from odradek.broker.metadata_store.tree import MetadataTree, Transaction
 from odradek.broker.metadata_store.watch_table import WatchTable
 from odradek.storage.files import Files, is_full
@@ -64,6 +67,28 @@ log = structlog.get_logger("controller.store")
 async def run_inline(work: Callable[[], None]) -> None:
     """The default `run_blocking`: runs the work synchronously."""
     work()
+
+
+class Content(NamedTuple):
+    """What the files contain. `journal` is None if there is no journal, as before the first start."""
+
+    tree: MetadataTree
+    snapshot_bytes: int
+    journal: JournalContent | None
+
+
+def read_files(disk: JournalDisk) -> Content:
+    """Reads the files, and changes nothing. Raises StoreDamaged and OSError."""
+    tree = MetadataTree()
+    snapshot, journal = disk.read(SNAPSHOT_NAME), disk.read(JOURNAL_NAME)
+    if snapshot is not None:
+        read_snapshot(SNAPSHOT_NAME, snapshot, tree)
+    if journal is None:
+        if snapshot is not None:
+            reason = f"metadata store damaged: {SNAPSHOT_NAME} without {JOURNAL_NAME} in {disk.directory}"
+            raise StoreDamaged("", reason)
+        return Content(tree, 0, None)
+    return Content(tree, len(snapshot or b""), read_journal(JOURNAL_NAME, journal, tree))
 
 
 class EmbeddedMetadataStore(MetadataStore):
@@ -84,6 +109,7 @@ class EmbeddedMetadataStore(MetadataStore):
         compact_bytes: int = DEFAULT_COMPACT_BYTES,
     ) -> None:
         super().__init__()
+        self._files = files
         self._disk = JournalDisk(directory, files)
         self._run_blocking = run_blocking
         self._compact_bytes = compact_bytes
@@ -95,8 +121,9 @@ class EmbeddedMetadataStore(MetadataStore):
         self._watches: WatchTable[Watch] = WatchTable()
 
     async def open(self) -> None:
-        """Loads the files from disk. Raises StoreDamaged, or StoreUnavailable if the disk cannot be read or written."""
-        self._tree = MetadataTree()
+        """Loads the files from disk. Raises StoreDamaged, or StoreUnavailable if the disk cannot be read or written, or
+        if the content has moved to ZooKeeper (E).
+        """
         self._unwritten.clear()
         try:
             await self._run_blocking(self._load)
@@ -252,25 +279,17 @@ class EmbeddedMetadataStore(MetadataStore):
         self._unwritten.clear()
 
     def _load(self) -> None:
-        snapshot = self._disk.read(SNAPSHOT_NAME)
-        journal = self._disk.read(JOURNAL_NAME)
-        if snapshot is not None:
-            read_snapshot(SNAPSHOT_NAME, snapshot, self._tree)
-            self._snapshot_bytes = len(snapshot)
+        note = read_note(self._files, self._disk.directory)
+        if note is not None:
+            raise StoreUnavailable("", why_not_without_zookeeper(note, self._disk.directory))
+        self._tree, self._snapshot_bytes, journal = read_files(self._disk)
         if journal is None:
-            if snapshot is not None:
-                raise StoreDamaged(
-                    "",
-                    f"metadata store damaged: {SNAPSHOT_NAME} without {JOURNAL_NAME} in {self._disk.directory}",
-                )
             self._disk.replace_journal(encode_journal_header())
-            return
-        content = read_journal(JOURNAL_NAME, journal, self._tree)
-        if content.torn:
+        elif journal.torn:
             log.warning("unfinished change at journal end dropped", directory=self._disk.directory)
-            self._drop_tail(content)
+            self._drop_tail(journal)
         else:
-            self._disk.open_journal(len(journal))
+            self._disk.open_journal(journal.whole_bytes)
 
     def _drop_tail(self, content: JournalContent) -> None:
         """Removes a torn tail (case D). On a full disk the tail is truncated; a complete change in it is written with

@@ -11,6 +11,7 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from odradek.broker.metadata_store.migration_note import why_not_with_zookeeper
 from odradek.broker.settings.connect_string import parse_connect_string
 from odradek.broker.start_error import StartError
 
@@ -28,12 +29,25 @@ runs the store's threads and tasks; the random source is the broker's.
 
 def metadata_store_of(config: BrokerConfig, files: Files, background: Threads, source: random.Random) -> MetadataStore:
     """Returns the store that the settings name. A broker imports only the kind of store that it uses. Raises StartError
-    if a package is missing, and ConfigError if a file that the settings name cannot be used.
+    if a package is missing, or if metadata that are still in a log directory would be left behind; and ConfigError if a
+    file that the settings name cannot be used.
     """
     if config.zookeeper_connect is None:
         from odradek.broker.metadata_store.embedded_store import EmbeddedMetadataStore
 
         return EmbeddedMetadataStore(config.log_dirs[0], files, run_blocking=background.run_in_thread)
+    for directory in config.log_dirs:
+        reason = why_not_with_zookeeper(files, directory)
+        if reason is not None:
+            raise StartError(reason)
+    return zookeeper_store_of(config, files, background, source)
+
+
+def zookeeper_store_of(
+    config: BrokerConfig, files: Files, background: Threads, source: random.Random, *, creates_chroot: bool = True
+) -> MetadataStore:
+    """Returns a session with the ZooKeeper of zookeeper.connect, not open yet. Raises as `metadata_store_of`."""
+    assert config.zookeeper_connect is not None
     try:
         from odradek.broker.metadata_store.zookeeper.session_security import session_security_of
         from odradek.broker.metadata_store.zookeeper.zookeeper_store import ZooKeeperStore
@@ -54,4 +68,5 @@ def metadata_store_of(config: BrokerConfig, files: Files, background: Threads, s
         spawn=background.spawn,
         source=source,
         security=session_security_of(config, files),
+        creates_chroot=creates_chroot,
     )

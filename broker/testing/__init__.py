@@ -7,7 +7,6 @@
     cluster_thread.py, loop_thread.py    the same for blocking clients
     node_loop.py              an event loop for each broker, which can be paused and ended
     network.py, gates.py      cuts between brokers, and what stands in front of a paused one
-    quiet_logs.py             what the brokers log within a test
     setting_texts.py          settings as keyword arguments
 
 Its public names are exported here. Callers: users' tests, `pytest_plugin.py`, `cluster_demo`.

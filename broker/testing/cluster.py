@@ -38,6 +38,7 @@ from typing import Any, TypeVar
 
 from odradek.broker.admin.client import AdminClient
 from odradek.broker.controller.topic_planner import NewTopic
+from odradek.broker.logging.quiet_logs import LatestWarnings
 from odradek.broker.metadata_store.shared.shared_store import SharedStore
 from odradek.broker.server import Broker
 from odradek.broker.settings.config import BrokerConfig
@@ -45,7 +46,6 @@ from odradek.broker.testing.cluster_view import ENDED, BrokerStatus, ClusterView
 from odradek.broker.testing.conditions import why_no_leader, why_not_in_sync, why_not_stable
 from odradek.broker.testing.network import Network
 from odradek.broker.testing.node_loop import node_loop
-from odradek.broker.testing.quiet_logs import LatestWarnings
 from odradek.broker.testing.setting_texts import setting_texts
 from odradek.timer import Clock
 

@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from random import Random
 
+from odradek.broker.logging.quiet_logs import QUIET_LOGS, no_warnings
 from odradek.broker.network.open_files import open_files_limit
 from odradek.broker.testing.cluster import SESSION_TIMEOUT, Cluster
 from odradek.broker.testing.cluster_view import HOST, Member, no_broker
-from odradek.broker.testing.quiet_logs import QUIET_LOGS, no_warnings
 from odradek.broker.testing.setting_texts import setting_texts
 from odradek.timer import Clock
 

@@ -20,11 +20,11 @@ from random import Random
 from types import TracebackType
 from typing import Any, TypeVar
 
+from odradek.broker.logging.quiet_logs import QUIET_LOGS
 from odradek.broker.network.open_files import open_files_limit
 from odradek.broker.server import Broker
 from odradek.broker.settings.config import BrokerConfig
 from odradek.broker.testing.loop_thread import LoopThread
-from odradek.broker.testing.quiet_logs import QUIET_LOGS
 from odradek.broker.testing.setting_texts import setting_texts
 from odradek.storage.files import Files
 from odradek.timer import Clock

@@ -68,7 +68,8 @@ log = structlog.get_logger("controller.store")
 
 class ZooKeeperStore(MetadataStore):
     """`session_timeout_ms` is asked for; the servers may grant another. `open` waits for a connection for at most
-    `connection_timeout_ms`. `spawn` runs the task that connects. `source` draws the order of the servers, and nonces.
+    `connection_timeout_ms`, and creates the chroot if `creates_chroot`. `spawn` runs the task that connects. `source`
+    draws the order of the servers, and nonces.
     """
 
     is_shared = True
@@ -83,6 +84,7 @@ class ZooKeeperStore(MetadataStore):
         spawn: Spawn,
         source: random.Random,
         security: SessionSecurity = INSECURE,
+        creates_chroot: bool = True,
     ) -> None:
         super().__init__()
         self.session_metrics: SessionMetrics = SessionMetrics()
@@ -94,6 +96,7 @@ class ZooKeeperStore(MetadataStore):
         self._spawn = spawn
         self._source = source
         self._security = security
+        self._made_chroot = servers.chroot if creates_chroot else ""
         self._is_open = False
         self._is_connected = False
         self._password = NO_PASSWORD
@@ -114,7 +117,7 @@ class ZooKeeperStore(MetadataStore):
     # Life
 
     async def open(self) -> None:
-        """See MetadataStore. Creates the chroot if it is missing. Has no effect if the session is open."""
+        """See MetadataStore. Has no effect if the session is open."""
         if self._is_open:
             return
         self._is_open = True
@@ -125,7 +128,7 @@ class ZooKeeperStore(MetadataStore):
             async with asyncio.timeout(self._connection_timeout_ms / 1000):
                 await self.connected()
                 await retry_until_connected(
-                    self, lambda: create_chroot(self._servers.chroot, self._security.acls_of, self._send)
+                    self, lambda: create_chroot(self._made_chroot, self._security.acls_of, self._send)
                 )
         except TimeoutError as error:
             await self._end("not open")

@@ -1,5 +1,6 @@
-"""What brokers within a test log, unless the program has configured structlog: errors and warnings, to stderr. A
-cluster that has started keeps the warnings, and a failed wait shows the latest.
+"""What brokers within a test log, and the metadata store within a command, unless the program has configured structlog:
+errors and warnings, to stderr. A cluster of a test that has started keeps the warnings, and a failed wait shows the
+latest.
 
 structlog's configuration applies to the whole process: every running cluster keeps the warnings of all brokers.
 """
@@ -56,7 +57,7 @@ class _QuietLogs:
 
     @contextlib.contextmanager
     def shown(self) -> Iterator[None]:
-        """While a broker runs: errors and warnings are shown."""
+        """While a broker or a command runs: errors and warnings are shown."""
         self._begin()
         try:
             yield
