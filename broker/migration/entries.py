@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from odradek.broker.controller.pieces import fits
 from odradek.broker.metadata_store import znodes
-from odradek.broker.metadata_store.interface import LONGEST_CHANGE, Create, Entry
+from odradek.broker.metadata_store.interface import Create, Entry
 from odradek.broker.metadata_store.tree import MetadataTree, parent_of
 
 HEAD = (parent_of(znodes.CLUSTER_ID), znodes.CLUSTER_ID, znodes.CONTROLLER_EPOCH)
@@ -58,6 +58,7 @@ def entries_of(tree: MetadataTree) -> Entries:
             copied.setdefault(path, entry)
     for path, entry in copied.items():
         if not fits([Create(path, entry.data)]):
-            size = len(entry.data or b"")
-            raise MigrationError(f"{path} has {size} bytes, and ZooKeeper takes {LONGEST_CHANGE} at once")
+            raise MigrationError(
+                f"{path} has {len(entry.data or b'')} bytes, which is more than ZooKeeper takes at once"
+            )
     return Entries(copied, left_out)
