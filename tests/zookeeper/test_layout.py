@@ -1,11 +1,13 @@
 """What a broker writes to ZooKeeper is what Apache Kafka 3.9.1 writes, byte for byte, null distinct from empty.
 
-The vectors are the entries of Kafka's broker 7 when it is fresh, used, and stopped. Ours does the same. Ids, times and
-the port differ. What we do not write (a quota, a user's credentials), the test writes as Kafka's tools do.
+The vectors are the entries of Kafka's broker 7 when it is fresh, used, and stopped. Ours does the same, or it does so
+alone and is migrated. Ids, times and the port differ. What we do not write (a quota, a user's credentials), the test
+writes as Kafka's tools do.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
@@ -18,6 +20,7 @@ from odradek.broker.metadata_store import znodes
 from odradek.broker.peers.network_client import NetworkClient
 from odradek.broker.server import Broker
 from odradek.broker.testing import in_process_broker
+from odradek.cli.__main__ import main
 from odradek.protocol.messages.configs import IncrementalAlterConfigsRequest
 from odradek.protocol.messages.producers import InitProducerIdRequest
 from odradek.protocol.messages.topics import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
@@ -35,6 +38,8 @@ WRITTEN_BY_TOOLS = (
     "/config/changes/config_change_0000000003",
     "/config/changes/config_change_0000000004",
 )
+NOTICE = "/config/changes/"
+"""They tell running brokers of a change; no broker runs while it is migrated."""
 VERSIONS_DIFFER = {
     "/": "the root of a ZooKeeper counts its children from -1",
     "/brokers/ids/7": "Kafka writes its registration twice",
@@ -158,3 +163,22 @@ async def test_a_broker_leaves_the_entries_that_kafka_leaves(model: tuple[ZooKee
         await use_tools(address)
         assert written(tree, port) == recorded("used")
     assert written(tree, port) == {**recorded("stopped"), "/": written(tree, port)["/"]}
+
+
+async def test_a_migrated_node_leaves_the_entries_that_kafka_leaves(
+    model: tuple[ZooKeeperModel, str], tmp_path: Path
+) -> None:
+    """It was alone when it did the same. Versions begin anew."""
+    tree, address = model
+    async with in_process_broker({"broker.id": 7, "broker.rack": "rack-7"}, data_dir=tmp_path) as broker:
+        port = broker.bootstrap.rpartition(":")[2]
+        await use(broker)
+    command = ["cluster", "migrate", "--data-dir", str(tmp_path), "--zookeeper-connect", address]
+    assert await asyncio.to_thread(main, command) == 0
+    stopped = {
+        path: entry.text
+        for path, entry in recorded("stopped").items()
+        if not path.startswith((*WRITTEN_BY_TOOLS, NOTICE))
+    }
+    assert {path: entry.text for path, entry in written(tree, port).items()} == stopped
+    assert not any(entry.ephemeral for entry in written(tree, port).values())

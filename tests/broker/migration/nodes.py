@@ -1,4 +1,4 @@
-"""Single nodes that are stopped: only what the migration reads of them, in a directory of memory."""
+"""Single nodes that are stopped: only what the migration reads of them. Most are in memory."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ IDS_GIVEN = 2
 NO_SETTINGS: Mapping[str, str] = {}
 
 
-async def stopped_node(files: Files, *more: Operation) -> str:
+async def stopped_node(files: Files, *more: Operation, directory: str = DIRECTORY) -> str:
     """Makes a node with topics, which has given ids to brokers; also an ephemeral entry and notices, as after kill -9.
     Returns the id of its cluster.
     """
-    files.make_directories(DIRECTORY)
-    lock = files.lock(f"{DIRECTORY}/{LOCK}")
+    files.make_directories(directory)
+    lock = files.lock(f"{directory}/{LOCK}")
     assert lock is not None
-    store = EmbeddedMetadataStore(DIRECTORY, files)
+    store = EmbeddedMetadataStore(directory, files)
     cluster_id = await open_store(store, None, random.Random())
     for _ in range(IDS_GIVEN):
         await next_broker_id(store, 1000)
@@ -47,7 +47,7 @@ async def stopped_node(files: Files, *more: Operation) -> str:
         await store.create(path, b"{}", sequential=True)
     await store.multi(more)
     await store.create(znodes.broker_path(BROKER_ID), b"{}", ephemeral=True)
-    write_meta_properties(files, DIRECTORY, BROKER_ID, cluster_id)
+    write_meta_properties(files, directory, BROKER_ID, cluster_id)
     lock.release()
     return cluster_id
 
