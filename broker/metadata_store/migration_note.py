@@ -8,7 +8,8 @@
     complete    are what they were at the migration  starts                             does not start: all later
                                                                                         changes would be gone
 
-The two files stay as they are. Whoever deletes the note goes back to them.
+The two files stay as they are. Deleting the note takes a migration back, as long as the node has not run on ZooKeeper:
+later, its logs have leader epochs and producer ids that the two files do not know.
 """
 
 from __future__ import annotations
@@ -72,8 +73,8 @@ def why_not_without_zookeeper(note: MigrationNote, directory: str) -> str:
         return f"{_unfinished(note, directory)}. To go on without ZooKeeper instead, delete {path}"
     return (
         f"the metadata in {directory} were copied to ZooKeeper at {note.zookeeper_connect} ({note.time}): start this "
-        f"node with zookeeper.connect={note.zookeeper_connect}. To go back to what it had then, delete {path}; all "
-        "later changes of topics and settings are lost to it"
+        f"node with zookeeper.connect={note.zookeeper_connect}. As long as it has not run there, deleting {path} takes "
+        "the migration back"
     )
 
 
