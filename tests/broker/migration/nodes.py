@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from odradek.broker.metadata.metadata_cache import PartitionState
 from odradek.broker.metadata_store import znodes
 from odradek.broker.metadata_store.embedded_store import EmbeddedMetadataStore, read_files
-from odradek.broker.metadata_store.interface import Create, Entry, Operation
+from odradek.broker.metadata_store.interface import Create, Entry, MetadataStoreError, Operation
 from odradek.broker.metadata_store.journal_disk import JournalDisk
 from odradek.broker.metadata_store.start_up import next_broker_id, open_store
 from odradek.broker.migration.migrate import migrate
@@ -42,18 +42,18 @@ async def stopped_node(files: Files, *more: Operation, directory: str = DIRECTOR
     await store.create(znodes.CONTROLLER_EPOCH, znodes.encode_number(CONTROLLER_EPOCH))
     await store.set(znodes.PRODUCER_ID_BLOCK, znodes.encode_producer_id_block(BROKER_ID, 5000, 5999))
     for number in range(TOPICS):
-        await store.multi(_topic(f"topic-{number}"))
+        await store.multi(topic_entries(f"topic-{number}"))
     for path in (znodes.CONFIG_CHANGE_PREFIX, znodes.LOG_DIR_EVENT):
         await store.create(path, b"{}", sequential=True)
-    await store.multi(more)
+    assert not any(isinstance(each, MetadataStoreError) for each in await store.pipeline([[each] for each in more]))
     await store.create(znodes.broker_path(BROKER_ID), b"{}", ephemeral=True)
     write_meta_properties(files, directory, BROKER_ID, cluster_id)
     lock.release()
     return cluster_id
 
 
-def _topic(name: str) -> list[Operation]:
-    states = [PartitionState(number, BROKER_ID, 3, (BROKER_ID,), (BROKER_ID,), 1) for number in range(PARTITIONS)]
+def topic_entries(name: str, partitions: int = PARTITIONS) -> list[Operation]:
+    states = [PartitionState(number, BROKER_ID, 3, (BROKER_ID,), (BROKER_ID,), 1) for number in range(partitions)]
     operations: list[Operation] = [
         Create(znodes.topic_config_path(name), znodes.encode_config({"retention.ms": "1"})),
         Create(znodes.topic_path(name), znodes.encode_topic(znodes.parse_uuid("AAAAAAAAQACAAAAAAAAAAA"), states)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from odradek.broker.background.background import Background
 from odradek.broker.metadata_store import znodes
 from odradek.broker.metadata_store.factory import metadata_store_of
-from odradek.broker.metadata_store.interface import LONGEST_CHANGE, Create, MetadataStore, StoreDamaged
+from odradek.broker.metadata_store.interface import LONGEST_CHANGE, Create, MetadataStore, StoreDamaged, size_of
 from odradek.broker.metadata_store.migration_note import NAME
 from odradek.broker.metadata_store.start_up import next_broker_id, open_store
 from odradek.broker.migration import entries
@@ -29,6 +30,7 @@ from tests.broker.migration.nodes import (
     disk,
     is_copied,
     stopped_node,
+    topic_entries,
 )
 from tests.memory_files import ForgetfulFiles
 from tests.zookeeper.stores import store_at
@@ -69,6 +71,17 @@ async def test_everything_but_ephemeral_entries_and_notices_is_copied(migrations
         f"compared: all {total} entries are in ZooKeeper as they are in {DIRECTORY}",
         f"start broker {BROKER_ID} with zookeeper.connect={migrations.connect} now; it does not start without",
     ]
+
+
+async def test_thousands_of_partitions_are_copied_in_pieces_that_zookeeper_takes(migrations: Migrations) -> None:
+    """The model ends a connection whose frames are too long; all of it in one would be."""
+    files = disk()
+    many = topic_entries("a-topic-with-a-name-that-is-rather-long", 8_000)
+    assert sum(map(size_of, many)) > 2 * LONGEST_CHANGE
+    await stopped_node(files, *many)
+    await migrations.migrate(files)
+    assert migrations.data() == await data_of(files, is_copied)
+    assert re.fullmatch(r"copied: \d+ entries in 1\d pieces", migrations.lines[2]), migrations.lines
 
 
 async def test_ids_of_brokers_go_on_where_the_node_was(migrations: Migrations) -> None:
