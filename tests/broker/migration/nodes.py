@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping
 
+from odradek.broker.metadata.kafka_uuid import parse_uuid
 from odradek.broker.metadata.metadata_cache import PartitionState
 from odradek.broker.metadata_store import znodes
 from odradek.broker.metadata_store.embedded_store import EmbeddedMetadataStore, read_files
@@ -56,7 +57,7 @@ def topic_entries(name: str, partitions: int = PARTITIONS) -> list[Operation]:
     states = [PartitionState(number, BROKER_ID, 3, (BROKER_ID,), (BROKER_ID,), 1) for number in range(partitions)]
     operations: list[Operation] = [
         Create(znodes.topic_config_path(name), znodes.encode_config({"retention.ms": "1"})),
-        Create(znodes.topic_path(name), znodes.encode_topic(znodes.parse_uuid("AAAAAAAAQACAAAAAAAAAAA"), states)),
+        Create(znodes.topic_path(name), znodes.encode_topic(parse_uuid("AAAAAAAAQACAAAAAAAAAAA"), states)),
         Create(znodes.partitions_path(name)),
     ]
     for state in states:

@@ -23,7 +23,7 @@ from odradek.cli.__main__ import main
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.producers import InitProducerIdRequest
 from odradek.protocol.messages.reassignments import AlterPartitionReassignmentsRequest
-from odradek.protocol.wire_codes import ConfigResourceType
+from odradek.protocol.wire_codes import ConfigOperation, ConfigResourceType
 from tests.broker.testing.records import connect
 from tests.patience import until
 from tests.zookeeper.model import ZooKeeperModel
@@ -118,7 +118,7 @@ async def use(broker: Broker) -> None:
     async with AdminClient(broker.bootstrap) as admin:
         for name, setting in (("", "message.max.bytes"), (str(NODE), "log.cleaner.threads")):
             value = "2" if name else "2000000"
-            await admin.alter_configs(ConfigResourceType.BROKER, name, [(setting, 0, value)])
+            await admin.alter_configs(ConfigResourceType.BROKER, name, [(setting, ConfigOperation.SET, value)])
         await admin.delete_topic(DOOMED)
 
 
@@ -205,7 +205,7 @@ def consumed(consumer: confluent_kafka.Consumer, count: int) -> set[str]:
         message = consumer.poll(WAIT_S)
         assert message is not None, f"nothing after {found}"
         assert message.error() is None, message.error()
-        found.append(message.value().decode())
+        found.append((message.value() or b"").decode())
     return set(found)
 
 
