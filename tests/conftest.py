@@ -7,7 +7,7 @@ ODRADEK_NO_SKIP=1     makes a skipped test a failed one
 
 import os
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import module_from_spec, spec_from_file_location
@@ -15,6 +15,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import structlog
 
 ROOT = Path(__file__).resolve().parent.parent
 REBUILD = ".venv/bin/python setup.py build_ext --inplace"
@@ -52,6 +53,15 @@ if PURE:  # at once: the conftest of a package imports the package
 
 _PATHS = [Path(path.removeprefix("odradek/")) for path in SETUP.COMPILED]
 MIRRORS = {ROOT / "tests" / folder for path in _PATHS for folder in (path.parent, path.parts[0])}
+
+
+@pytest.fixture(autouse=True)
+def _structlog_as_before() -> Iterator[None]:
+    """`capture_logs` leaves structlog configured: brokers of later tests would log everything, to stdout."""
+    was_configured = structlog.is_configured()
+    yield
+    if not was_configured:
+        structlog.reset_defaults()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
