@@ -17,7 +17,16 @@ from odradek.broker.coordinator.transaction import transaction_state
 from odradek.broker.handlers.api_row import ApiRow, ApiTable
 from odradek.broker.handlers.api_table import api_table
 from odradek.broker.handlers.version_history import VERSION_HISTORY
-from odradek.broker.settings import AUTHORIZER, BROKER, BROKER_GROUPS, TOPIC, Setting, Value, value_text
+from odradek.broker.settings import (
+    AUTHORIZER,
+    BROKER,
+    BROKER_GROUPS,
+    DYNAMIC_ONLY,
+    TOPIC,
+    Setting,
+    Value,
+    value_text,
+)
 from odradek.broker.settings.setting import UpdateMode
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.messages.registry import codec_versions
@@ -59,6 +68,13 @@ def settings_page() -> str:
     for title, group in BROKER_GROUPS.items():
         lines += ["", f"## {title}", "", *_table(header, map(_broker_row, group.values()))]
     lines += [
+        "",
+        "## Only while the broker runs",
+        "",
+        "These are not read from `server.properties`. `kafka-reassign-partitions --throttle` sets them, and "
+        "`kafka-configs` and `odradek configs alter` change them, for one broker or for all.",
+        "",
+        *_table(header, map(_broker_row, DYNAMIC_ONLY.values())),
         "",
         "## Authorizers",
         "",

@@ -17,7 +17,6 @@ import asyncio
 import errno
 from collections.abc import Awaitable, Callable
 from enum import IntEnum
-from functools import partial
 from random import Random, SystemRandom
 from typing import TYPE_CHECKING
 
@@ -41,7 +40,6 @@ from odradek.broker.network.open_files import NO_LIMIT
 from odradek.broker.network.socket_server import BindError, SocketServer
 from odradek.broker.periodic_work import PeriodicWork
 from odradek.broker.replica.fetch.fetch_session_cache import FetchSessionCache
-from odradek.broker.replica.log_dir_moves import copy_rate
 from odradek.broker.replica.replica_manager import ReplicaManager, ReplicaSettings
 from odradek.broker.replica.surroundings import LiveSettings
 from odradek.broker.requests.endpoint import Endpoint
@@ -335,7 +333,7 @@ class Broker:
             cluster=self.links.for_replicas(),
             live=LiveSettings(
                 verifies_transactions=lambda: config.transaction_partition_verification_enable,
-                move_bytes_per_second=partial(copy_rate, self.metadata),
+                move_bytes_per_second=lambda: config.dynamic_only.replica_alter_log_dirs_io_max_bytes_per_second,
             ),
         )
 

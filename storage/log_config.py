@@ -1,6 +1,6 @@
-"""A topic's settings, as its logs use them.
+"""A topic's settings, as its logs and their replication use them.
 
-`TOPIC_SETTINGS` lists all settings that a log reads: Kafka's topic property name, the attribute, the type of its value,
+`TOPIC_SETTINGS` lists all settings that they read: Kafka's topic property name, the attribute, the type of its value,
 Kafka's default (3.9, LogConfig). Bounds are not checked here: the settings table that parses user input checks them.
 """
 
@@ -51,6 +51,8 @@ TOPIC_SETTINGS = (
     TopicSetting("min.insync.replicas", "min_insync_replicas", int, 1),
     TopicSetting("unclean.leader.election.enable", "unclean_leader_election_enable", bool, False),
     TopicSetting("preallocate", "preallocate", bool, False),
+    TopicSetting("leader.replication.throttled.replicas", "leader_replication_throttled_replicas", list, []),
+    TopicSetting("follower.replication.throttled.replicas", "follower_replication_throttled_replicas", list, []),
 )
 
 
@@ -94,6 +96,8 @@ class LogConfig:
     min_insync_replicas: int
     unclean_leader_election_enable: bool
     preallocate: bool
+    leader_replication_throttled_replicas: list[str]
+    follower_replication_throttled_replicas: list[str]
     compact: bool
     delete: bool
     timestamp_type: TimestampType

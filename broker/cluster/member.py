@@ -99,6 +99,7 @@ class ClusterMember:
             peer=self._links.peers.peer,
             truncation_steps=manager.log_manager.truncation_steps,
             flusher=manager.flusher,
+            quota=manager.follower_quota,
             watermark_moved=manager.wakeups.watermark_moved,
             on_log_failed=manager.log_failed,
             clock=clock,
@@ -169,6 +170,10 @@ class ClusterMember:
 
     def settings_changed(self) -> None:
         """Applies the dynamic settings that the parts keep a copy of."""
+        rates = self._config.dynamic_only
+        self._replica_manager.leader_quota.set_limit(rates.leader_replication_throttled_rate)
+        self._replica_manager.follower_quota.set_limit(rates.follower_replication_throttled_rate)
+        self.fetchers.quota_changed()
         fetchers = self._config.num_replica_fetchers
         if fetchers != self._num_replica_fetchers:
             self._num_replica_fetchers = fetchers
@@ -186,6 +191,7 @@ class ClusterMember:
 
     def _apply_topic(self, name: str, config: LogConfig) -> None:
         self._replica_manager.update_log_config(name, config)
+        self.fetchers.quota_changed()
         office = self._links.controller.tenure.office
         if office is not None and config.unclean_leader_election_enable:
             office.elect_again()

@@ -8,6 +8,7 @@
     log_dir_moves.py          moves replicas between log directories
     leadership_listener.py    how a coordinator hears of the leadership of its partitions
 
-The rooms, from below: `partition/` is the state of one partition, `leader/` appends and proposes in-sync replicas,
-`fetch/` answers Fetch requests, `follower/` follows other leaders. Callers: handlers, coordinators, `cluster`.
+The rooms, from below: `partition/` is the state of one partition, `quota/` limits how fast replicas are copied,
+`leader/` appends and proposes in-sync replicas, `fetch/` answers Fetch requests, `follower/` follows other leaders.
+Callers: handlers, coordinators, `cluster`.
 """

@@ -25,11 +25,9 @@ from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.file_names import has_room_for_a_future
 
 if TYPE_CHECKING:
-    from odradek.broker.metadata.metadata_cache import MetadataCache
     from odradek.storage.directories.future_replica import LogMove, MoveJob
     from odradek.storage.directories.log_manager import LogManager
 
-RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 LONGEST_PAUSE_S = 1.0
 COST_OF_MOVE = 100
 """The cost of starting a move, which creates a folder and files, in items of a step."""
@@ -156,16 +154,7 @@ class LogDirMoves:
         """
         await asyncio.sleep(0)
         left = float(size * self._running)
-        while left > 0 and not move.abandoned and 0 < (rate := self._bytes_per_second()) < UNLIMITED:
-            seconds = min(left / rate, LONGEST_PAUSE_S)
+        while left > 0 and not move.abandoned and (rate := self._bytes_per_second()) < UNLIMITED:
+            seconds = min(left / rate, LONGEST_PAUSE_S) if rate else LONGEST_PAUSE_S
             await asyncio.sleep(seconds)
             left -= seconds * rate
-
-
-def copy_rate(metadata: MetadataCache) -> int:
-    """The dynamic setting of this broker, else of all brokers; unlimited if it is not set or not a number."""
-    for broker_id in (metadata.broker_id, None):
-        value = metadata.broker_config(broker_id).get(RATE)
-        if value is not None:
-            return int(value) if value.isdecimal() else UNLIMITED
-    return UNLIMITED

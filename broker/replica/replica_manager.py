@@ -12,6 +12,7 @@ Source: Kafka's ReplicaManager.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
@@ -39,6 +40,7 @@ from odradek.broker.replica.partition.partition import Partition
 from odradek.broker.replica.partition.replication import Replication
 from odradek.broker.replica.partition.topic_stats import AllTopicStats
 from odradek.broker.replica.partition.wakeups import Wakeups
+from odradek.broker.replica.quota.replication_quota import ReplicationQuota
 from odradek.broker.replica.surroundings import ClusterAccess, LiveSettings
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
@@ -66,6 +68,8 @@ class ReplicaSettings(NamedTuple):
     delete_records_purgatory_purge_interval_requests: int = 1
     fetch_max_bytes: int = 57_671_680
     num_replica_alter_log_dirs_threads: int | None = None
+    replication_quota_window_num: int = 11
+    replication_quota_window_size_seconds: int = 1
     odradek_max_decompressed_request_bytes: int = 256 << 20
 
     @classmethod
@@ -78,6 +82,8 @@ class ReplicaSettings(NamedTuple):
             delete_records_purgatory_purge_interval_requests=config.delete_records_purgatory_purge_interval_requests,
             fetch_max_bytes=config.fetch_max_bytes,
             num_replica_alter_log_dirs_threads=config.num_replica_alter_log_dirs_threads,
+            replication_quota_window_num=config.replication_quota_window_num,
+            replication_quota_window_size_seconds=config.replication_quota_window_size_seconds,
             odradek_max_decompressed_request_bytes=config.odradek_max_decompressed_request_bytes,
         )
 
@@ -139,7 +145,9 @@ class ReplicaManager:
             self.log_failed,
         )
         self.large_appends = LargeAppends(self.appends, self.partitions, background)
-        self.fetches = Fetches(self.partitions, cluster.topic_name, self.wakeups, background)
+        self.leader_quota = self._new_quota("leader_replication_throttled_replicas")
+        self.follower_quota = self._new_quota("follower_replication_throttled_replicas")
+        self.fetches = Fetches(self.partitions, cluster.topic_name, self.wakeups, background, self.leader_quota)
         self.deletions = Deletions(self.partitions, self.wakeups)
         self.log_dir_moves = LogDirMoves(
             log_manager,
@@ -154,6 +162,16 @@ class ReplicaManager:
         ).append
         self.delete_records = self.deletions.delete
         self.partition = self.partitions.find
+
+    def _new_quota(self, listed: str) -> ReplicationQuota:
+        settings = self.settings
+        return ReplicationQuota(
+            self._clock,
+            settings.broker_id,
+            attrgetter(listed),
+            windows=settings.replication_quota_window_num,
+            window_ms=settings.replication_quota_window_size_seconds * 1000,
+        )
 
     # The coordinators of internal topics: they append through the replica manager, and so come after it
 

@@ -5,7 +5,7 @@ DescribeConfigs, AlterConfigs and the page docs/settings.md.
 2.  The rows that take effect, in a class per subject: server.py, network.py, log.py, cleaner.py, replication.py,
     groups.py, transactions.py, zookeeper.py, kraft.py and odradek.py for brokers, topic.py for topics. Code reads each
     as an attribute with its type: `config.num_partitions`.
-3.  without_effect.py: all other rows.
+3.  dynamic_only.py: the rows that no file has. without_effect.py: all other rows.
 4.  checks.py, zookeeper_checks.py, listeners.py, connect_string.py: what rows must fulfil together, and texts with a
     form of their own.
 5.  properties.py, config.py: from a file and flags to `BrokerConfig`, which the whole broker reads.
@@ -17,6 +17,7 @@ A setting that gains an effect moves from without_effect.py to the class of its 
 from __future__ import annotations
 
 from odradek.broker.settings.cleaner import CleanerSettings
+from odradek.broker.settings.dynamic_only import DynamicOnlySettings
 from odradek.broker.settings.groups import GroupsSettings
 from odradek.broker.settings.kraft import KRaftSettings
 from odradek.broker.settings.log import LogSettings
@@ -94,6 +95,9 @@ BROKER_GROUPS = {subject: _by_name(subject, effective) for subject, effective in
 BROKER: dict[str, Setting[Value]] = {name: row for group in BROKER_GROUPS.values() for name, row in group.items()}
 """Broker settings by name, including Odradek's own."""
 
+DYNAMIC_ONLY: dict[str, Setting[Value]] = {row.name: row for row in rows(DynamicOnlySettings)}
+"""Broker settings that can be set only while the broker runs, by name."""
+
 TOPIC = _by_name("Topics", TopicSettings)
 """Topic settings by name."""
 
@@ -106,9 +110,11 @@ __all__ = [
     "AUTHORIZER",
     "BROKER",
     "BROKER_GROUPS",
+    "DYNAMIC_ONLY",
     "TOPIC",
     "BrokerSettings",
     "ConfigError",
+    "DynamicOnlySettings",
     "Setting",
     "SettingType",
     "Synonym",

@@ -10,6 +10,7 @@
         broker from starting. If an older release stored it as a dynamic setting, it is ignored.
     D   Each setting that takes effect is an attribute: `config.num_partitions`. Values are replaced when dynamic
         settings change: a cached value misses later changes.
+    E   A few settings are in the dynamic layers only (`dynamic_only`). Elsewhere their names are unknown ones.
 
 Source: Kafka's `KafkaConfig`, `DynamicBrokerConfig`.
 """
@@ -26,9 +27,11 @@ import structlog
 from odradek.broker.settings import (
     AUTHORIZER,
     BROKER,
+    DYNAMIC_ONLY,
     TOPIC,
     BrokerSettings,
     ConfigError,
+    DynamicOnlySettings,
     Setting,
     TopicSettings,
     Value,
@@ -117,6 +120,12 @@ def check_of_listener(name: str, text: str) -> None:
         parse_value(setting, text)
 
 
+def check_dynamic_only(name: str, text: str) -> None:
+    """Raises ConfigError for an invalid value of a setting that can only be dynamic (E)."""
+    if name in DYNAMIC_ONLY:
+        parse_value(DYNAMIC_ONLY[name], text)
+
+
 class BrokerConfig(BrokerSettings):
     """The settings of a broker. `static`: the settings given at the start, as text, by name."""
 
@@ -139,6 +148,7 @@ class BrokerConfig(BrokerSettings):
         _check_of_listeners(self.static)
         self._texts, values = self._layered(_NOTHING, _NOTHING)
         super().__init__(values)
+        self.dynamic_only = DynamicOnlySettings(_dynamic_only(_NOTHING, _NOTHING))
         self._topic_defaults = _topic_defaults(values)
         self.listeners: list[Listener] = read_listeners(self, self._texts)
 
@@ -202,11 +212,13 @@ class BrokerConfig(BrokerSettings):
         An unusable value (stored by an older release, say) is ignored and logged, because the broker must start.
         """
         cluster_wide, per_broker = self._usable(cluster_wide), self._usable(per_broker)
-        before = self.values
+        before = {**self.values, **self.dynamic_only.values}
         self._texts, self.values = self._layered(cluster_wide, per_broker)
+        self.dynamic_only = DynamicOnlySettings(_dynamic_only(cluster_wide, per_broker))
         self._topic_defaults = _topic_defaults(self.values)
         self.cluster_wide, self.per_broker = MappingProxyType(cluster_wide), MappingProxyType(per_broker)
-        changed = frozenset(name for name, value in self.values.items() if before[name] != value)
+        after = {**self.values, **self.dynamic_only.values}
+        changed = frozenset(name for name, value in after.items() if before[name] != value)
         for listener in self._change_listeners if changed else ():
             listener(changed)
 
@@ -271,6 +283,7 @@ class BrokerConfig(BrokerSettings):
                     raise ConfigError(name, f"{name} promises protection that Odradek does not provide")
                 if name in BROKER:
                     self._layered(_NOTHING, {name: text})
+                check_dynamic_only(name, text)
             except ConfigError as error:
                 log.error("stored setting ignored", name=name, reason=str(error))
             else:
@@ -286,6 +299,14 @@ def is_without_effect(name: str, setting: Setting[Value] | None) -> bool:
 def _check_of_listeners(texts: Mapping[str, str]) -> None:
     for name, text in texts.items():
         check_of_listener(name, text)
+
+
+def _dynamic_only(cluster_wide: Mapping[str, str], per_broker: Mapping[str, str]) -> dict[str, Value]:
+    values: dict[str, Value] = {}
+    for name, setting in DYNAMIC_ONLY.items():
+        text = per_broker.get(name, cluster_wide.get(name))
+        values[name] = setting.default if text is None else parse_value(setting, text)
+    return values
 
 
 def _topic_defaults(values: Mapping[str, Any]) -> dict[str, Value]:

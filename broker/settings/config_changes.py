@@ -26,6 +26,7 @@ from odradek.broker.settings.config import (
     LISTENER_PREFIX,
     BrokerConfig,
     broker_setting,
+    check_dynamic_only,
     check_of_listener,
     promises_missing_protection,
 )
@@ -198,6 +199,7 @@ def _check_change(name: str, text: str, *, per_broker: bool) -> None:
         raise ProtocolError(ErrorCode.INVALID_REQUEST, f"{name} {problem}")
     try:
         check_of_listener(name, text)
+        check_dynamic_only(name, text)
     except ConfigError as error:
         raise ProtocolError(ErrorCode.INVALID_REQUEST, str(error)) from error
 

@@ -9,6 +9,7 @@ from odradek.broker.settings.setting import (
     HIGH,
     INT,
     LONG,
+    LOW,
     MEDIUM,
     STRING,
     Setting,
@@ -53,5 +54,9 @@ class ReplicationSettings(SettingValues):
         doc="How long a follower may lag before it is removed from the in-sync replicas.")
     replica_socket_timeout_ms = Setting(INT, 30000, HIGH,
         doc="How long a follower waits for the response to a fetch.")
+    replication_quota_window_num = Setting(INT, 11, LOW, valid=AtLeast(1),
+        doc="The number of samples over which the rates of throttled replicas are measured.")
+    replication_quota_window_size_seconds = Setting(INT, 1, LOW, valid=AtLeast(1),
+        doc="The length of one sample of the rates of throttled replicas.")
     unclean_leader_election_enable = Setting(BOOLEAN, False, HIGH, update_mode=CLUSTER_WIDE,
         doc="The default of the topic setting unclean.leader.election.enable.")

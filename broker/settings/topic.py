@@ -5,7 +5,7 @@ defaults.
 from __future__ import annotations
 
 from odradek.broker.settings.log import FLUSH, JITTER, RETENTION, ROLL
-from odradek.broker.settings.rules import AtLeast, Between, OneOf, UnlessMinusOne
+from odradek.broker.settings.rules import AtLeast, Between, OneOf, ThrottledReplicas, UnlessMinusOne
 from odradek.broker.settings.setting import (
     BOOLEAN,
     DOUBLE,
@@ -52,6 +52,12 @@ class TopicSettings(SettingValues):
         doc="The maximum time that appended records wait for an fsync.")
     index_interval_bytes = Setting(INT, 4096, MEDIUM, valid=AtLeast(0), synonyms=(Synonym("log.index.interval.bytes"),),
         doc="The number of bytes appended to a segment between two entries of its offset index.")
+    follower_replication_throttled_replicas = Setting(LIST, [], MEDIUM, valid=ThrottledReplicas(),
+        doc="The replicas that are throttled as followers, by follower.replication.throttled.rate of their brokers: "
+            "partition:broker pairs, or `*`.")
+    leader_replication_throttled_replicas = Setting(LIST, [], MEDIUM, valid=ThrottledReplicas(),
+        doc="The replicas that are throttled as leaders, by leader.replication.throttled.rate of their brokers: "
+            "partition:broker pairs, or `*`.")
     max_compaction_lag_ms = Setting(LONG, LONG_MAX, MEDIUM, valid=AtLeast(1),
         synonyms=(Synonym("log.cleaner.max.compaction.lag.ms"),),
         doc="The maximum time that a record may remain uncompacted; segments of compacted topics also roll after this "

@@ -14,7 +14,6 @@ from odradek.broker.settings.rules import (
     OneOf,
     OneOfAnyCase,
     Release,
-    ThrottledReplicas,
     UnlessMinusOne,
 )
 from odradek.broker.settings.setting import (
@@ -200,10 +199,6 @@ WITHOUT_EFFECT: dict[str, dict[str, Setting[Value]]] = {
             doc="The number of samples for client quotas."),
         "quota.window.size.seconds": Setting(INT, 1, LOW, valid=AtLeast(1),
             doc="The length of one sample of client quotas."),
-        "replication.quota.window.num": Setting(INT, 11, LOW, valid=AtLeast(1),
-            doc="The number of samples for the replication quota."),
-        "replication.quota.window.size.seconds": Setting(INT, 1, LOW, valid=AtLeast(1),
-            doc="The length of one sample of the replication quota."),
     },
     "Security": {
         "authorizer.class.name": Setting(STRING, "", LOW, valid=NotNull(), protects=True,
@@ -467,12 +462,6 @@ WITHOUT_EFFECT: dict[str, dict[str, Setting[Value]]] = {
             doc="Whether tiered storage is enabled on this node."),
     },
     "Topics": {
-        "follower.replication.throttled.replicas": Setting(LIST, [], MEDIUM, valid=ThrottledReplicas(),
-            doc="The follower replicas whose fetches count against the replication quota, as partition:broker pairs "
-                "or `*`."),
-        "leader.replication.throttled.replicas": Setting(LIST, [], MEDIUM, valid=ThrottledReplicas(),
-            doc="The leader replicas whose responses count against the replication quota, as partition:broker pairs "
-                "or `*`."),
         "local.retention.bytes": Setting(LONG, -2, MEDIUM, valid=AtLeast(-2),
             synonyms=(Synonym("log.local.retention.bytes"),),
             doc="With tiered storage, the number of bytes of a partition to keep on the local disk; -2 means "

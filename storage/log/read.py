@@ -112,14 +112,16 @@ class RecordReader:
         min_one_message: bool = True,
         may_block: bool = True,
         sendable: bool = False,
+        whole_batches: bool = False,
     ) -> FetchData:
         """Reads records from the batch that contains `offset`, below `upper` (the log's end if None), of one segment.
 
         Returns at most `max_bytes`, but at least the first batch with `min_one_message`. `may_block=False`, `sendable`:
-        see above. Raises OFFSET_OUT_OF_RANGE and KAFKA_STORAGE_ERROR.
+        see above. `whole_batches`: `max_bytes` cuts between two batches, as far as the offset index knows where they
+        are. Raises OFFSET_OUT_OF_RANGE and KAFKA_STORAGE_ERROR.
         """
         try:
-            found = self._find(offset, max_bytes, upper, min_one_message, may_block)
+            found = self._find(offset, max_bytes, upper, min_one_message, may_block, whole_batches)
             if found.segment is None or found.length == 0:
                 return FetchData(b"", found.offset_metadata, found.first_batch_incomplete)
             records = _records(found.segment, found.position, found.length, may_block, sendable)
@@ -130,14 +132,25 @@ class RecordReader:
             raise self._unreadable(error) from error
         return FetchData(records, found.offset_metadata, found.first_batch_incomplete)
 
-    def _find(
-        self, offset: int, max_bytes: int, upper: LogOffsetMetadata | None, min_one_message: bool, may_block: bool
-    ) -> FoundRecords:
-        """Finds the position of the records to read. Raises OFFSET_OUT_OF_RANGE, WouldBlock and OSError."""
-        state, positions = self._state, self._positions
+    def check_range(self, offset: int) -> None:
+        """Raises OFFSET_OUT_OF_RANGE unless the log can be read from the offset."""
+        state = self._state
         if offset < state.log_start_offset or offset > state.log_end_offset:
             bounds = f"{self._folder.topic_partition}: {state.log_start_offset} to {state.log_end_offset}"
             raise ProtocolError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is outside {bounds}")
+
+    def _find(
+        self,
+        offset: int,
+        max_bytes: int,
+        upper: LogOffsetMetadata | None,
+        min_one_message: bool,
+        may_block: bool,
+        whole_batches: bool,
+    ) -> FoundRecords:
+        """Finds the position of the records to read. Raises OFFSET_OUT_OF_RANGE, WouldBlock and OSError."""
+        positions = self._positions
+        self.check_range(offset)
         if upper is None:
             upper = positions.log_end
         elif upper.segment_base_offset < 0:
@@ -161,6 +174,10 @@ class RecordReader:
         length = end - position
         if length > max_bytes:
             length = max_bytes
+            if whole_batches:
+                whole = segment.offset_index.last_start(position + length) - position
+                if whole > 0:
+                    length = whole
         return FoundRecords(segment, position, length if length > 0 else 0, where, batch_size > max_bytes)
 
     def aborted_transactions(self, data: FetchData) -> list[AbortedTransaction]:

@@ -314,6 +314,12 @@ class OffsetIndex(SparseIndex):
         slot = bisect_left(self._values, position)
         return self.base_offset + offsets[slot] if slot < len(offsets) else None
 
+    def last_start(self, position: int) -> int:
+        """Returns the last indexed position, at or before `position`, where a batch starts; 0 if there is none."""
+        self._entries()
+        slot = bisect_right(self._values, position)
+        return self._values[slot - 1] if slot else 0
+
     def append(self, offset: int, position: int) -> None:
         self._append(offset - self.base_offset, position)
 

@@ -250,6 +250,10 @@ ELSEWHERE = {
     "num.replica.alter.log.dirs.threads": (
         "broker/handlers/test_log_dirs_api.py::test_at_most_the_configured_number_of_replicas_moves_at_a_time"
     ),
+    **dict.fromkeys(
+        ("replication.quota.window.num", "replication.quota.window.size.seconds"),
+        "broker/test_throttled_reassignments.py::test_the_windows_of_the_quotas_are_settings",
+    ),
     "replica.lag.time.max.ms": (
         "broker/test_in_sync_replicas.py::test_isrs_shrink_and_expand_at_the_configured_lag_and_are_counted"
     ),

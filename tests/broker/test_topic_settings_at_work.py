@@ -266,9 +266,14 @@ CASES = [
     Case("preallocate", "true", file_has_its_full_size, ways=NEXT_SEGMENT, beside={"log.segment.bytes": "20000"}),
 ]  # fmt: skip
 LEVELS = [("gzip", "1", "9"), ("lz4", "1", "12"), ("zstd", "-100", "3")]
-ELSEWHERE = {"min.insync.replicas", "unclean.leader.election.enable"}
-"""Settings that need several replicas: tests/broker/replica/test_partition.py and
-tests/broker/controller/test_broker_changes.py test them.
+ELSEWHERE = {
+    "follower.replication.throttled.replicas",
+    "leader.replication.throttled.replicas",
+    "min.insync.replicas",
+    "unclean.leader.election.enable",
+}
+"""Settings that need several replicas: tests/broker/test_throttled_reassignments.py,
+tests/broker/replica/test_partition.py and tests/broker/controller/test_broker_changes.py test them.
 """
 
 RUNS = [(case, way) for case in CASES for way in case.ways]

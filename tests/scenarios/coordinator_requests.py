@@ -46,6 +46,8 @@ VERSIONS = {
     "DeleteTopicsRequest": 3,
     "ElectLeadersRequest": 1,
     "MetadataRequest": 8,
+    "AlterPartitionReassignmentsRequest": 0,
+    "IncrementalAlterConfigsRequest": 1,
 }
 LONG_MS = 1_800_000
 """The longest session timeout: these members send no heartbeats."""

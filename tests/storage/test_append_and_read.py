@@ -48,6 +48,19 @@ def test_a_read_returns_the_batch_that_contains_the_offset(files: ForgetfulFiles
     assert data.offset_metadata == LogOffsetMetadata(2, 0, 0)
 
 
+def test_a_read_of_whole_batches_is_cut_between_two_of_them(files: ForgetfulFiles) -> None:
+    log = open_small(files, index_interval_bytes=0)
+    for _ in range(5):
+        append(log, batch(b"v" * 1000))
+    size = headers_of(log)[0].size_in_bytes
+    assert len(log.reader.read(0, 3 * size + 10).records) == 3 * size + 10
+    whole = log.reader.read(0, 3 * size + 10, whole_batches=True)
+    assert bytes_of(whole) == bytes_of(log.reader.read(0, 3 * size))
+    assert len(log.reader.read(1, 3 * size, whole_batches=True).records) == 3 * size
+    assert len(log.reader.read(0, 10, whole_batches=True).records) == size
+    assert len(log.reader.read(3, 1 << 20, whole_batches=True).records) == 2 * size
+
+
 def test_the_leader_epoch_is_in_every_batch_and_after_a_flush_in_the_checkpoint(files: ForgetfulFiles) -> None:
     log = open_small(files)
     append(log, epoch=3)

@@ -270,12 +270,14 @@ class FetchSession(Attended):
         return len(self.targets.keys() | wanted) > max_partitions
 
     def settle(self) -> None:
-        """Moves the pending targets that have nothing new to the watchers of their partitions."""
+        """Moves the pending targets that have nothing new to the watchers of their partitions. While a fetch waits, the
+        others are watched, too, unless a quota holds them back: a change would not let them go.
+        """
         for target in list(self.pending):
             if target.has_nothing_new(self.isolation):
                 del self.pending[target]
                 target.idle()
-            elif self.parked and target.hosted is not None:
+            elif self.parked and target.hosted is not None and target.start is not None:
                 target.hosted.watchers[target] = None
 
     def awaken(self, target: FetchTarget) -> bool:

@@ -9,6 +9,7 @@ from uuid import UUID
 from odradek.broker.replica.fetch.log_reader import LogReader
 from odradek.broker.replica.partition.hosted_partitions import HostedPartitions
 from odradek.broker.replica.partition.wakeups import Wakeups
+from odradek.broker.replica.quota.replication_quota import ReplicationQuota
 from odradek.purgatory import FetchExpirations
 
 if TYPE_CHECKING:
@@ -22,10 +23,12 @@ class Fetches:
         topic_name: Callable[[UUID], str | None],
         wakeups: Wakeups,
         background: ThreadsAndTurns,
+        leader_quota: ReplicationQuota,
     ) -> None:
         self.reader = LogReader(partitions.find, topic_name, wakeups.watermark_moved)
         self.wakeups = wakeups
         self.background = background
+        self.leader_quota = leader_quota
         self.expirations = FetchExpirations()
         self.cold_reads = 0
         """The number of times that a fetch was read from the disk."""

@@ -3,7 +3,7 @@
 Partitions fail independently: a failed partition's response carries the error, the others are still read. The limits:
 
 (A) Each partition returns at most its own max_bytes and what is left of the request's; if its first batch does not fit,
-    it returns nothing.
+    it returns nothing. A follower gets whole batches, as it could not use a part of one.
 (B) The first partition that has data returns at least one complete batch, however large, so that a consumer always
     makes progress. (KIP-74)
 (C) A partition returns nothing beyond its isolation level's bound: the high watermark, the last stable offset, or a
@@ -12,6 +12,8 @@ Partitions fail independently: a failed partition's response carries the error, 
     records. (KIP-595)
 (E) A topic id is resolved by the first read that can: UNKNOWN_TOPIC_ID until then. If the partition with that name
     belongs to another topic later, because the topic was deleted and created again, INCONSISTENT_TOPIC_ID. (KIP-516)
+(F) A throttled partition (quota/replication_quota.py) whose follower is not in sync returns nothing while the limit is
+    exceeded, and all of them together at most a share of it. What they hold back does not count for min_bytes. (KIP-73)
 
 Source: Kafka's ReplicaManager.readFromLog, Partition.readRecords and DelayedFetch.
 """
@@ -33,8 +35,10 @@ if TYPE_CHECKING:
     from odradek.broker.replica.fetch.fetch_session import FetchResult
     from odradek.broker.replica.partition.partition import Partition
     from odradek.broker.replica.partition.remote_replica import RemoteReplica
+    from odradek.broker.replica.quota.replication_quota import ReplicationQuota
     from odradek.storage.log.log import Log
     from odradek.storage.log.read import ColdRead, FetchData
+    from odradek.storage.log_offsets import LogOffsetMetadata
 
 FIRST_VERSION_WITH_ZSTD = 10
 FIRST_VERSION_WITH_STORAGE_ERROR = 6
@@ -47,6 +51,7 @@ class FetchRead:
     """One pass over a fetch's targets, and its result. `answer_now`: there is an error or a diverging epoch, which does
     not wait for min_bytes. `cold`: reads that must come from the disk first; the pass is then repeated.
 
+    `quota` is the limit of followers, if there is one. `is_throttled`: it holds a partition's records back (F).
     `again`: a repeated pass of a waiting fetch, whose partitions were already counted and whose follower's position was
     already recorded. `may_block`: wait for the disk rather than return cold reads.
     """
@@ -55,17 +60,30 @@ class FetchRead:
         "again",
         "answer_now",
         "cold",
+        "is_throttled",
         "may_block",
         "min_one",
         "names",
         "params",
+        "quota",
+        "quota_left",
         "remaining",
         "results",
         "size",
     )
 
-    def __init__(self, params: FetchParams, again: bool = False, may_block: bool = False) -> None:
+    def __init__(
+        self,
+        params: FetchParams,
+        again: bool = False,
+        may_block: bool = False,
+        quota: ReplicationQuota | None = None,
+    ) -> None:
         self.params = params
+        self.quota = quota
+        self.quota_left: int = 0 if quota is None or quota.is_exceeded else quota.share
+        """How many bytes the next throttled partitions may return (F)."""
+        self.is_throttled = False
         self.again = again
         self.may_block = may_block
         self.results: list[FetchResult] = []
@@ -171,29 +189,57 @@ class LogReader:
         if target.last_fetched_epoch != NO_EPOCH and self._diverges(partition, target, data):
             target.start = target.follower = None
             return data, None
-        cold = None
+        cold: ColdRead | None = None
         upper = upper_bound(log, params.isolation)
         if target.fetch_offset == upper.message_offset:
             target.start = upper
+        elif found.quota is not None and self._is_throttled(found.quota, partition, params.replica_id):
+            cold = self._read_throttled(found, target, log, upper, data)
         else:
-            limit = min(found.remaining, target.max_bytes)
-            fetched = log.reader.read(
-                target.fetch_offset,
-                limit,
-                upper=upper,
-                min_one_message=found.min_one,
-                may_block=found.may_block,
-                sendable=True,
-            )
-            target.start = fetched.offset_metadata
-            if not fetched.first_batch_incomplete:
-                data.records = fetched.records
-            cold = fetched.cold
-            if params.isolation is FetchIsolation.COMMITTED and data.records:
-                data.aborted_transactions = _aborted(log, fetched)
+            cold = self._read_records(found, target, log, upper, data, min(found.remaining, target.max_bytes))
         if follower is not None and not found.again:
             self._note_follower(partition, follower, target)
         return data, cold
+
+    @staticmethod
+    def _is_throttled(quota: ReplicationQuota, partition: Partition, replica_id: int) -> bool:
+        return replica_id not in partition.isr.committed and quota.is_throttled(partition)
+
+    def _read_throttled(
+        self, found: FetchRead, target: FetchTarget, log: Log, upper: LogOffsetMetadata, data: PartitionData
+    ) -> ColdRead | None:
+        """Reads what the limit allows (F). If that is nothing, the target has no `start`, so that a waiting fetch does
+        not look at it.
+        """
+        if found.quota_left <= 0:
+            log.reader.check_range(target.fetch_offset)
+            target.start = None
+            found.is_throttled = True
+            return None
+        limit = min(found.remaining, target.max_bytes, found.quota_left)
+        cold = self._read_records(found, target, log, upper, data, limit)
+        found.quota_left -= len(data.records or b"") if cold is None else cold.length
+        return cold
+
+    @staticmethod
+    def _read_records(
+        found: FetchRead, target: FetchTarget, log: Log, upper: LogOffsetMetadata, data: PartitionData, limit: int
+    ) -> ColdRead | None:
+        fetched = log.reader.read(
+            target.fetch_offset,
+            limit,
+            upper=upper,
+            min_one_message=found.min_one,
+            may_block=found.may_block,
+            sendable=True,
+            whole_batches=found.params.is_from_follower,
+        )
+        target.start = fetched.offset_metadata
+        if not fetched.first_batch_incomplete:
+            data.records = fetched.records
+        if found.params.isolation is FetchIsolation.COMMITTED and data.records:
+            data.aborted_transactions = _aborted(log, fetched)
+        return fetched.cold
 
     def _resolve(self, target: FetchTarget, names: dict[int, str]) -> None:
         """Finds the target's topic (E), once for each topic of a pass."""

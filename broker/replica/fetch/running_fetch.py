@@ -8,7 +8,9 @@
 (C) If the page cache does not have the records, a thread reads them from the disk, so that one consumer that lags far
     behind does not block the others. Then the fetch reads again, and goes on with (A).
 (D) Very many targets, as a follower may have, are read in steps.
-(E) If the client disconnects, the fetch leaves the purgatory, and nothing more is read.
+(E) A follower's fetch is limited by the leader's quota (log_reader.py, F). If that holds partitions back, the fetch is
+    parked no longer than until the quota may let them go. What the response contains of throttled partitions counts.
+(F) If the client disconnects, the fetch leaves the purgatory, and nothing more is read.
 
 Source: Kafka's ReplicaManager.fetchMessages.
 """
@@ -28,6 +30,7 @@ from odradek.broker.replica.fetch.fetch_params import FetchParams
 from odradek.broker.replica.fetch.fetch_session import FetchResult, FetchTarget
 from odradek.broker.replica.fetch.fetches import Fetches
 from odradek.broker.replica.fetch.log_reader import FetchRead
+from odradek.broker.replica.quota.replication_quota import ReplicationQuota
 from odradek.broker.requests.pending_response import Holds, PendingResponse
 from odradek.broker.requests.request_context import RequestContext
 from odradek.protocol.messages.fetch import FetchResponse
@@ -53,10 +56,15 @@ class ParkedFetch(DelayedFetch[FetchTarget]):
     """The wait for min_bytes (B). A session's fetch checks the targets that are pending at the time."""
 
     def __init__(
-        self, fetches: Fetches, params: FetchParams, context: FetchContext, on_response: Callable[[], None]
+        self,
+        fetches: Fetches,
+        params: FetchParams,
+        context: FetchContext,
+        on_response: Callable[[], None],
+        max_wait_ms: int,
     ) -> None:
         super().__init__(
-            params.max_wait_ms,
+            max_wait_ms,
             params.min_bytes,
             () if context.session is not None else tuple(context.wanted.values()),
             partial(fetches.reader.progress, params),
@@ -146,8 +154,14 @@ class RunningFetch:
             self._was_read(read)
         return pending
 
+    def _new_read(self) -> FetchRead:
+        quota: ReplicationQuota | None = None
+        if self._params.is_from_follower and self._fetches.leader_quota.is_limited:
+            quota = self._fetches.leader_quota
+        return FetchRead(self._params, self._again, self._may_block, quota)
+
     def _read(self, targets: Collection[FetchTarget]) -> FetchRead:
-        read = FetchRead(self._params, self._again, self._may_block)
+        read = self._new_read()
         self._fetches.reader.read(read, targets)
         return read
 
@@ -159,7 +173,7 @@ class RunningFetch:
 
     def _steps(self, targets: Collection[FetchTarget]) -> Steps[FetchRead]:
         """Reads each target in one piece; the others may change meanwhile."""
-        read = FetchRead(self._params, self._again, self._may_block)
+        read = self._new_read()
         rest = iter(targets)
         while some := list(islice(rest, TARGETS_PER_STEP)):
             self._fetches.reader.read(read, some)
@@ -178,7 +192,18 @@ class RunningFetch:
         for target, data in read.results:
             if data.records and target.hosted is not None:
                 target.hosted.stats.bytes_out += len(data.records)
+        if read.quota is not None:
+            self._count_throttled(read.quota, read.results)
         return self._responder.respond(self._context, read.results, self._request)
+
+    @staticmethod
+    def _count_throttled(quota: ReplicationQuota, results: list[FetchResult]) -> None:
+        size = 0
+        for target, data in results:
+            if data.records and target.hosted is not None and quota.is_throttled(target.hosted):
+                size += len(data.records)
+        if size:
+            quota.record(size)
 
     def _was_read(self, read: FetchRead) -> None:
         pending = self._pending
@@ -192,11 +217,14 @@ class RunningFetch:
             background = self._fetches.background
             background.spawn(read_from_disk(read.cold, background, self._on_disk_read), "cold read")
         else:
-            self._park(pending)
+            self._park(pending, read)
 
-    def _park(self, pending: PendingResponse) -> None:
+    def _park(self, pending: PendingResponse, read: FetchRead) -> None:
         fetches = self._fetches
-        operation = ParkedFetch(fetches, self._params, self._context, self._woken)
+        max_wait_ms = self._params.max_wait_ms
+        if read.is_throttled and read.quota is not None:
+            max_wait_ms = min(max_wait_ms, read.quota.wait_ms)
+        operation = ParkedFetch(fetches, self._params, self._context, self._woken, max_wait_ms)
         fetches.wakeups.fetch.try_complete_else_watch(operation, operation.keys())
         pending.when_abandoned(operation.abandon)
 

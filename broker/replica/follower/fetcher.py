@@ -10,7 +10,9 @@ the action names. In this order:
 (D) Request the leader's offsets for partitions that are out of its range: first where its logs end. A follower that is
     longer than the leader (after an unclean election) truncates its log to the leader's. Otherwise, where the leader's
     log starts. If that is beyond the follower's end, the follower starts over there; if not, it keeps what it has.
-(E) Fetch, in a session (fetch_session_client.py).
+(E) Fetch, in a session (fetch_session_client.py). While the followers' quota (quota/replication_quota.py) is exceeded,
+    throttled partitions that lag are left out, and the fetcher waits if nothing else is left. Otherwise a fetch with
+    such partitions takes at most a share of the quota.
 
 A response is applied in bounded steps, each partition in one piece: its records are appended, and the high watermark
 and the log start offset follow the leader's; or the partition changes its state (fetcher_state.py) by its error code.
@@ -46,7 +48,7 @@ from odradek.broker.replica.follower.fetcher_actions import (
     TruncateLogs,
     Wait,
 )
-from odradek.broker.replica.follower.fetcher_settings import FetcherSettings
+from odradek.broker.replica.follower.fetcher_settings import FetcherSettings, FetchLimits
 from odradek.broker.replica.follower.fetcher_state import (
     NO_OFFSET,
     UNKNOWN_LAG,
@@ -57,6 +59,7 @@ from odradek.broker.replica.follower.fetcher_state import (
 )
 from odradek.broker.replica.follower.follower_requests import fetch_request, list_offsets_request
 from odradek.broker.replica.partition.partition_offsets import EARLIEST, LATEST
+from odradek.broker.replica.quota.replication_quota import ReplicationQuota
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.fetch import FetchResponse
 from odradek.protocol.messages.list_offsets import ListOffsetsResponse
@@ -88,12 +91,18 @@ class Fetcher:
     """See the head of this file. `followed` has every partition, in whatever state."""
 
     def __init__(
-        self, leader_id: int, settings: FetcherSettings, events: FollowerEvents, stats: FetcherStats | None = None
+        self,
+        leader_id: int,
+        settings: FetcherSettings,
+        events: FollowerEvents,
+        quota: ReplicationQuota,
+        stats: FetcherStats | None = None,
     ) -> None:
         self.leader_id = leader_id
         self.stats = stats or FetcherStats()
         self.followed: dict[TopicPartition, Followed] = {}
         self._settings = settings
+        self._limits = settings.limits
         self._events = events
         self._session = FetchSessionClient()
         self._delayed: list[tuple[int, int, Followed]] = []  # a heap by time; may have entries that no longer count
@@ -101,6 +110,9 @@ class Fetcher:
         self._out_of_range: dict[TopicPartition, Followed] = {}
         self._truncations: dict[TopicPartition, Target] = {}
         self._unflushed: dict[TopicPartition, Followed] = {}
+        self._quota = quota
+        self._held: dict[TopicPartition, Followed] = {}
+        """Those that the quota leaves out of the fetches (E)."""
         self._resume_ms = 0
         self._failures = 0
 
@@ -137,6 +149,7 @@ class Fetcher:
             self._out_of_range.pop(key, None)
             self._truncations.pop(key, None)
             self._unflushed.pop(key, None)
+            self._held.pop(key, None)
             self._session.drop(key)
 
     # Decisions
@@ -154,10 +167,42 @@ class Fetcher:
             return Wait(self._resume_ms)
         if self._out_of_range:
             return self._list_offsets()
+        limits = self._throttle() if self._quota.is_limited or self._held else self._limits
         if self._session.is_empty:
-            first = self._first_delayed()
-            return Wait(None if first is None else first.delayed_until_ms)
-        return self._fetch()
+            return self._wait(now_ms)
+        return self._fetch(limits)
+
+    def _wait(self, now_ms: int) -> Wait:
+        first = self._first_delayed()
+        until_ms = None if first is None else first.delayed_until_ms
+        if self._held:
+            held_until_ms = now_ms + self._quota.wait_ms
+            until_ms = held_until_ms if until_ms is None else min(until_ms, held_until_ms)
+        return Wait(until_ms)
+
+    # The quota (E)
+
+    def _throttle(self) -> FetchLimits:
+        """Leaves out what the quota does not allow now, or fetches it on. Returns the limits of the next fetch."""
+        max_bytes, max_wait_ms = self._limits
+        lagging = [each for each in self.followed.values() if each.lag != 0 and self._is_throttled(each)]
+        if lagging and self._quota.is_exceeded:
+            for followed in lagging:
+                self._held[followed.key] = followed
+                self._session.drop(followed.key)
+            return FetchLimits(max_bytes, min(max_wait_ms, self._quota.wait_ms))
+        held, self._held = self._held, {}
+        for followed in held.values():
+            if followed.state is FollowerState.FETCHING:
+                self._session.want(followed.key, followed.position())
+        return FetchLimits(min(max_bytes, self._quota.share) if lagging else max_bytes, max_wait_ms)
+
+    def _is_throttled(self, followed: Followed) -> bool:
+        return (
+            self._quota.is_limited
+            and followed.state is FollowerState.FETCHING
+            and self._quota.is_throttled(followed.partition)
+        )
 
     def _end_delays(self, now_ms: int) -> None:
         while (followed := self._first_delayed()) is not None and followed.delayed_until_ms <= now_ms:
@@ -173,9 +218,9 @@ class Fetcher:
             heappop(self._delayed)
         return None
 
-    def _fetch(self) -> Fetch:
+    def _fetch(self, limits: FetchLimits) -> Fetch:
         self.stats.requests += 1
-        return Fetch(fetch_request(self._settings, *self._session.next_request()))
+        return Fetch(fetch_request(self._settings, limits, *self._session.next_request()))
 
     def _list_offsets(self) -> ListOffsets:
         """Requests the leader's end offsets first, of all partitions where they are not known yet."""
@@ -278,6 +323,8 @@ class Fetcher:
     def _take(self, followed: Followed, data: FetchResponse.PartitionData) -> None:
         partition = followed.partition
         if data.records:
+            if self._quota.is_limited and self._quota.is_throttled(partition):
+                self._quota.record(len(data.records))
             info = partition.append_as_follower(cast(bytes, data.records))
             if info is not None:
                 self.stats.bytes_in += info.size_in_bytes

@@ -30,11 +30,12 @@ if TYPE_CHECKING:
     from odradek.broker.replica.follower.fetcher_state import FetchFrom
     from odradek.broker.replica.partition.flush_scheduler import FlushScheduler
     from odradek.broker.replica.partition.partition import Partition
+    from odradek.broker.replica.quota.replication_quota import ReplicationQuota
 
 
 class FetcherManager:
-    """`partitions`, `flusher`, `watermark_moved`, `on_log_failed` are the replica manager's, `truncation_steps` the log
-    manager's. `peer(broker_id, purpose)` returns a connection for one purpose (Peers).
+    """`partitions`, `flusher`, `quota`, `watermark_moved`, `on_log_failed` are the replica manager's,
+    `truncation_steps` the log manager's. `peer(broker_id, purpose)` returns a connection for one purpose (Peers).
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class FetcherManager:
         peer: Callable[[int, str], Leader],
         truncation_steps: TruncationSteps,
         flusher: FlushScheduler,
+        quota: ReplicationQuota,
         watermark_moved: Callable[[Partition], object],
         on_log_failed: Callable[[Partition], object],
         clock: Clock,
@@ -56,6 +58,7 @@ class FetcherManager:
         self._peer = peer
         self._truncation_steps = truncation_steps
         self._flusher = flusher
+        self._quota = quota
         self._watermark_moved = watermark_moved
         self._on_log_failed = on_log_failed
         self._clock = clock
@@ -65,6 +68,11 @@ class FetcherManager:
         self._failed: dict[TopicPartition, None] = {}
         self._changing = asyncio.Lock()
         self._is_stopped = False
+
+    def quota_changed(self) -> None:
+        """The followers' quota has another limit, or concerns other replicas: fetchers that wait for it look again."""
+        for loop in self._loops.values():
+            loop.wake()
 
     # Roles (A)
 
@@ -144,7 +152,7 @@ class FetcherManager:
 
             name = f"fetcher-{index}"
             loop = self._loops[leader_id, index] = FetcherLoop(
-                Fetcher(leader_id, self._settings, self, self.stats),
+                Fetcher(leader_id, self._settings, self, self._quota, self.stats),
                 self._peer(leader_id, name),
                 name,
                 truncation_steps=self._truncation_steps,

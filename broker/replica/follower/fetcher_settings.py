@@ -8,6 +8,13 @@ if TYPE_CHECKING:
     from odradek.broker.settings.config import BrokerConfig
 
 
+class FetchLimits(NamedTuple):
+    """How much one fetch may return, and how long it may wait for it."""
+
+    max_bytes: int
+    max_wait_ms: int
+
+
 class FetcherSettings(NamedTuple):
     """`broker_id` is this broker's; the other fields are settings."""
 
@@ -19,6 +26,11 @@ class FetcherSettings(NamedTuple):
     replica_fetch_response_max_bytes: int = 10 << 20
     replica_fetch_wait_max_ms: int = 500
     replica_socket_timeout_ms: int = 30_000
+
+    @property
+    def limits(self) -> FetchLimits:
+        """The limits of a fetch that no quota concerns."""
+        return FetchLimits(self.replica_fetch_response_max_bytes, self.replica_fetch_wait_max_ms)
 
     @classmethod
     def from_config(cls, config: BrokerConfig) -> FetcherSettings:

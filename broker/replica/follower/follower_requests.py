@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from odradek.broker.replica.follower.fetcher_settings import FetcherSettings
+from odradek.broker.replica.follower.fetcher_settings import FetcherSettings, FetchLimits
 from odradek.broker.replica.follower.fetcher_state import Followed, Position
 from odradek.protocol.messages.fetch import FetchRequest
 from odradek.protocol.messages.list_offsets import ListOffsetsRequest
@@ -13,6 +13,7 @@ from odradek.protocol.topic_partition import TopicPartition
 
 def fetch_request(
     settings: FetcherSettings,
+    limits: FetchLimits,
     session_id: int,
     epoch: int,
     named: Mapping[TopicPartition, Position],
@@ -21,9 +22,9 @@ def fetch_request(
     """The next Fetch of a session: names partitions whose position has changed, and those that are fetched no more."""
     return FetchRequest(
         replica_id=settings.broker_id,
-        max_wait_ms=settings.replica_fetch_wait_max_ms,
+        max_wait_ms=limits.max_wait_ms,
         min_bytes=settings.replica_fetch_min_bytes,
-        max_bytes=settings.replica_fetch_response_max_bytes,
+        max_bytes=limits.max_bytes,
         session_id=session_id,
         session_epoch=epoch,
         topics=_named_topics(named, settings.replica_fetch_max_bytes),

@@ -1,6 +1,16 @@
+import json
 import random
+from pathlib import Path
+from typing import Any
+
+import pytest
 
 from odradek.broker.controller.assignment import assign_replicas
+
+KAFKA = json.loads(Path(__file__).with_name("kafka_assignments.json").read_text())
+"""What AdminUtils.assignReplicasToBrokers of Kafka 3.9.1 returned for a start index and a first partition (-1: 0).
+Brokers with the rack "" had none.
+"""
 
 RACKS = {0: "a", 1: "c", 2: "c", 3: "b", 4: "b", 5: "a"}
 
@@ -60,3 +70,18 @@ def test_two_replicas_are_never_in_one_rack_if_there_are_several() -> None:
     for seed in range(20):
         for replicas in assign_replicas(uneven, 8, 2, random.Random(seed)).values():
             assert {uneven[broker] for broker in replicas} == {"a", "b"}
+
+
+@pytest.mark.parametrize(
+    "case", KAFKA, ids=[f"{len(each['racks'])} brokers {number}" for number, each in enumerate(KAFKA)]
+)
+def test_replicas_are_assigned_as_by_kafka(case: dict[str, Any]) -> None:
+    assigned = assign_replicas(
+        {int(broker): rack for broker, rack in case["racks"].items()},
+        case["partitions"],
+        case["factor"],
+        random.Random(0),
+        first_partition=max(case["first"], 0),
+        start_index=case["start"],
+    )
+    assert assigned == {int(partition): tuple(replicas) for partition, replicas in case["replicas"].items()}

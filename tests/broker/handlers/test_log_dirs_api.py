@@ -19,6 +19,7 @@ from odradek.protocol.records import Record, build_batch, iter_batches
 from odradek.protocol.topic_partition import TopicPartition
 from tests.broker.controller.harness import at_once
 from tests.broker.handlers.api_client import Api, api_of_a_broker
+from tests.patience import until
 
 KEY = TopicPartition("t", 0)
 
@@ -221,6 +222,22 @@ async def test_a_move_interrupted_by_a_stop_continues_after_the_start(dirs: list
         log = broker.log_manager.logs[KEY]
         assert (broker.log_manager.directory_of(log), log.state.log_end_offset) == (target, 300)
     assert not [name for name in folders(target) if name.endswith("-future")]
+
+
+async def test_a_rate_of_zero_stops_moves_until_it_is_removed(api: Api, dirs: list[str]) -> None:
+    for number in range(300):
+        await produce(api, number)
+    await throttle(api, "0")
+    target = other(api, dirs)
+    await move(api, target)
+    under_way = api.broker.log_manager.moves.get(KEY)
+    assert under_way is not None
+    await until(lambda: under_way.size > 0)
+    await asyncio.sleep(0.1)
+    assert api.broker.log_manager.moves.get(KEY) is under_way
+    await api.broker.cluster.configs.alter_broker_config(api.broker.broker_id, at_once(lambda config: {}))
+    await ended(api.broker)
+    assert api.broker.log_manager.directory_of(api.broker.log_manager.logs[KEY]) == target
 
 
 @pytest.mark.parametrize(("threads", "moving"), [(1, 1), (2, 2), (None, 3)])

@@ -159,7 +159,10 @@ class Replica:
     def follow(self, leader: Replica, epoch: int, *keys: TopicPartition) -> Fetcher:
         """Follows the leader in this epoch; nothing is fetched before `step`."""
         if self.leader is not leader:
-            self.leader, self.fetcher = leader, Fetcher(leader.broker_id, self.settings, self)
+            self.leader, self.fetcher = (
+                leader,
+                Fetcher(leader.broker_id, self.settings, self, self.manager.follower_quota),
+            )
         assert self.fetcher is not None
         for key in keys or (KEY,):
             state = PartitionState(key.partition, leader.broker_id, epoch, BROKERS, (leader.broker_id,))

@@ -718,6 +718,6 @@ def test_other_moves_than_those_of_the_table_are_refused() -> None:
 
 def test_a_fetcher_follows_no_partition_at_first() -> None:
     replica = Replica(2)
-    fetcher = Fetcher(1, replica.settings, replica)
+    fetcher = Fetcher(1, replica.settings, replica, replica.manager.follower_quota)
     assert fetcher.is_idle
     assert fetcher.next_action(0) == Wait(None)

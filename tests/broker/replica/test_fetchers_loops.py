@@ -105,6 +105,7 @@ class Node(Replica):
             peer=self.connection,
             truncation_steps=self.logs.truncation_steps,
             flusher=self.manager.flusher,
+            quota=self.manager.follower_quota,
             watermark_moved=self.manager.wakeups.watermark_moved,
             on_log_failed=self.failed_logs.append,
             clock=self.clock,

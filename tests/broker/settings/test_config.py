@@ -13,6 +13,7 @@ from odradek.broker.settings.config import (
     load_config,
     read_properties_file,
 )
+from odradek.broker.settings.setting import LONG_MAX
 
 HOUR_MS = 3_600_000
 
@@ -222,6 +223,23 @@ def test_an_invalid_stored_setting_is_ignored_and_logged() -> None:
         read.apply_dynamic({"log.segment.bytes": "3", "message.max.bytes": "4000"}, {})
     assert (read.log_segment_bytes, read.message_max_bytes) == (1073741824, 4000)
     assert [line["name"] for line in lines] == ["log.segment.bytes"]
+
+
+def test_settings_that_are_only_dynamic_are_read_from_the_dynamic_layers_alone() -> None:
+    leaders, followers = "leader.replication.throttled.rate", "follower.replication.throttled.rate"
+    read = BrokerConfig.from_mapping({leaders: "1"})
+    assert read.dynamic_only.leader_replication_throttled_rate == LONG_MAX
+    assert read.unknown_names() == [leaders]
+    changes: list[frozenset[str]] = []
+    read.on_change(changes.append)
+    with capture_logs() as lines:
+        read.apply_dynamic({leaders: "5", followers: "6"}, {leaders: "7", followers: "x"})
+    assert read.dynamic_only.leader_replication_throttled_rate == 7
+    assert read.dynamic_only.follower_replication_throttled_rate == 6
+    assert [line["name"] for line in lines] == [followers]
+    read.apply_dynamic({}, {})
+    assert read.dynamic_only.leader_replication_throttled_rate == LONG_MAX
+    assert changes == [{leaders, followers}] * 2
 
 
 def test_a_change_is_checked_against_all_layers() -> None:

@@ -108,11 +108,6 @@ KNOWN = [
     ),
     Known(
         "(replaced|changed)_broker_settings_are_validated",
-        r"(INCREMENTAL_)?ALTER_CONFIGS of leader\.replication\.throttled\.rate=-5 .*",
-        "there are no replication quotas yet, so that the setting is unknown and stored as it is",
-    ),
-    Known(
-        "(replaced|changed)_broker_settings_are_validated",
         r"(INCREMENTAL_)?ALTER_CONFIGS of .*sasl\.jaas\.config=x .*",
         "passwords cannot be stored yet",
     ),
