@@ -31,6 +31,38 @@ class Inode:
         self.changed_from = len(self.data)
 
 
+class Names(dict[str, Inode | None]):
+    """What is at each path, and which paths are directly in each directory. None: a directory."""
+
+    def __init__(self, found: Iterable[tuple[str, Inode | None]] = ()) -> None:
+        super().__init__()
+        self._inside: dict[str, dict[str, None]] = {}
+        self.add_all(found)
+
+    def __setitem__(self, path: str, inode: Inode | None) -> None:
+        super().__setitem__(path, inode)
+        if path != "/":
+            self._inside.setdefault(os.path.dirname(path), {})[path] = None
+
+    def __delitem__(self, path: str) -> None:
+        super().__delitem__(path)
+        self._inside[os.path.dirname(path)].pop(path, None)
+
+    def remove(self, path: str) -> None:
+        """Removes a path that may not be there."""
+        if path in self:
+            del self[path]
+
+    def add_all(self, found: Iterable[tuple[str, Inode | None]]) -> None:
+        """Adds or replaces paths (`update` would not note where they are)."""
+        for path, inode in found:
+            self[path] = inode
+
+    def inside(self, directory: str) -> list[str]:
+        """The paths directly in a directory."""
+        return list(self._inside.get(directory, ()))
+
+
 class MemoryFile:
     """`write` takes what fits and then raises ENOSPC, as a real disk does."""
 
@@ -142,8 +174,8 @@ class ForgetfulFiles:
     """
 
     def __init__(self, room: int | None = None) -> None:
-        self.names: dict[str, Inode | None] = {"/": None}  # None: a directory
-        self.durable_names: dict[str, Inode | None] = {"/": None}
+        self.names = Names({"/": None}.items())
+        self.durable_names = Names({"/": None}.items())
         self.room = room
         self.cold: set[str] = set()
         self.synced_paths: list[str] = []
@@ -203,8 +235,8 @@ class ForgetfulFiles:
     @_alone
     def _change(self, directory: str, added: dict[str, Inode | None], removed: list[str]) -> None:
         for path in removed:
-            self.names.pop(path, None)
-        self.names.update(added)
+            self.names.remove(path)
+        self.names.add_all(added.items())
         self._pending.append((directory, added, removed))
 
     @_alone
@@ -213,7 +245,7 @@ class ForgetfulFiles:
         for inode in self.names.values():
             if inode is not None:
                 inode.sync()
-        self.durable_names = dict(self.names)
+        self.durable_names = Names(self.names.items())
 
     def end_of_process(self) -> None:
         """Everything stays as it is but the locks, as after kill -9."""
@@ -286,7 +318,7 @@ class ForgetfulFiles:
     def list_directory(self, path: str) -> list[str]:
         if not self.is_directory(path):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-        return sorted(os.path.basename(name) for name in _inside(path, self.names))
+        return sorted(os.path.basename(name) for name in self.names.inside(path))
 
     def make_directories(self, path: str) -> None:
         if path not in self.names:
@@ -323,14 +355,15 @@ class ForgetfulFiles:
 
     @_alone
     def sync_directory(self, path: str) -> None:
-        for source, target in [renamed for renamed in self._renamed if _inside(path, [renamed[1]])]:
+        for source, target in [renamed for renamed in self._renamed if os.path.dirname(renamed[1]) == path]:
             self._renamed.remove((source, target))
             for below in [below for below in self.durable_names if below.startswith(source + "/")]:
-                self.durable_names[target + below[len(source) :]] = self.durable_names.pop(below)
-        for name in [name for name in _inside(path, self.durable_names) if name not in self.names]:
+                self.durable_names[target + below[len(source) :]] = self.durable_names[below]
+                del self.durable_names[below]
+        for name in [name for name in self.durable_names.inside(path) if name not in self.names]:
             for below in [below for below in self.durable_names if below == name or below.startswith(name + "/")]:
                 del self.durable_names[below]
-        for name in _inside(path, self.names):
+        for name in self.names.inside(path):
             self.durable_names[name] = self.names[name]
         self._pending = [change for change in self._pending if change[0] != path]
 
@@ -342,13 +375,6 @@ class ForgetfulFiles:
 
     def space(self, path: str) -> tuple[int, int]:
         return 1 << 40, (1 << 40) if self.room is None else self.room
-
-
-def _inside(directory: str, names: Iterable[str]) -> list[str]:
-    """The names that are directly in the directory."""
-    prefix = directory.rstrip("/") + "/"
-    start = len(prefix)
-    return [name for name in names if name.startswith(prefix) and name != prefix and name.find("/", start) < 0]
 
 
 def _has_parents(path: str, names: dict[str, Inode | None]) -> bool:

@@ -145,12 +145,14 @@ class ClusterChanges:
 
     async def _leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
         """Makes this broker leader or follower of partitions. Responds when the roles have changed."""
-        lapses = self._roles.lapses
+        lapses, changes = self._roles.lapses, self._configs.changes
         await self._configs.ensure(topic.topic_name for topic in request.topic_states)
         roles = [role async for role in self._roles_of(request)]
         if self._is_full(request):
             await self._roles.stop_others(roles)
         errors = await self._roles.change(roles, lapses)
+        if self._configs.changes != changes:
+            await self._configs.apply_again(topic.topic_name for topic in request.topic_states)
         topics = others_between(request.topic_states, COST)
         return LeaderAndIsrResponse(topics=[self._topic_errors(topic, errors) async for topic in topics])
 

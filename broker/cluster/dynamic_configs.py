@@ -11,6 +11,8 @@
 (D) Settings of a topic are read before the topic is served (`load`, `ensure`). `load` waits while the connection is
     lost; if the store is unavailable to `ensure`, they are read when it is back. After a lost session, changes may have
     been missed: everything known is read again. Damaged settings are logged, and the defaults apply.
+(E) A log is opened with the settings that were known when its role came, and gets those that changed meanwhile once it
+    is open.
 
 Source: Kafka's `DynamicConfigManager`, `ZkConfigManager`, `ZkNodeChangeNotificationListener`, `ZkAdminManager`.
 """
@@ -87,6 +89,8 @@ class DynamicConfigs:
         self._clock = clock
         self._spawn = spawn
         self._turns = turns
+        self.changes = 0
+        """How often settings have changed: logs that are opened with earlier ones need `apply_again`."""
         self._known_topics: dict[str, None] = {}
         self._unread_topics: dict[str, None] = {}
         """Those that are served with the defaults, because the store was unavailable."""
@@ -181,7 +185,7 @@ class DynamicConfigs:
             after = await self._alter(path, change, validate_only, self._check_topic, Check(znodes.topic_path(topic)))
             if after is not None:
                 self._cache.put_topic_config(topic, after)
-                self._apply_topic(topic, self.log_config(topic))
+                self._apply_to(topic)
                 log.info("topic settings changed", topic=topic, config=after)
 
     async def alter_broker_config(
@@ -266,7 +270,7 @@ class DynamicConfigs:
         unread = list(self._unread_topics)
         await self._read_topics(unread)
         for name in unread:
-            self._apply_topic(name, self.log_config(name))
+            self._apply_to(name)
 
     async def _apply_new_changes(self) -> None:
         """Applies the changes that this broker has not applied yet (B), and removes old entries (C)."""
@@ -302,7 +306,7 @@ class DynamicConfigs:
             if (fault := topic_name_fault(changed.name)) is not None:
                 raise ValueError(fault)
             await self._read_topics([changed.name])
-            self._apply_topic(changed.name, self.log_config(changed.name))
+            self._apply_to(changed.name)
         elif changed.kind == znodes.BROKER_ENTITY:
             broker_id = None if changed.name == znodes.DEFAULT_BROKER else int(changed.name)
             if broker_id in (None, self._cache.broker_id):
@@ -317,9 +321,19 @@ class DynamicConfigs:
         cache = self._cache
         self._config.apply_dynamic(cache.broker_config(None), cache.broker_config(cache.broker_id))
 
+    def _apply_to(self, topic: str) -> None:
+        self.changes += 1
+        self._apply_topic(topic, self.log_config(topic))
+
     async def _apply_everywhere(self) -> None:
+        """Also to topics that are not in the metadata yet: their logs may be open."""
+        self.changes += 1
         self._apply_broker_config()
-        async for topic in others_between(self._cache.topic_names(), COST):
+        await self.apply_again(self._known_topics | dict.fromkeys(self._cache.topic_names()))
+
+    async def apply_again(self, topics: Iterable[str]) -> None:
+        """Applies the settings of topics to their logs, of which some were opened while the settings changed (E)."""
+        async for topic in others_between(topics, COST):
             self._apply_topic(topic, self.log_config(topic))
 
 

@@ -3,6 +3,7 @@ what happens a moment before or after, and what does not arrive.
 
     the in-sync replicas grow, but the leader learns of it late, and hears nothing of the one that has joined
     the leader is parted from the controller for so long that it proposes other in-sync replicas, and then lost
+    a broker is lost when the controller has no connection to the store for a moment
     an election is stored, but the controller gets no answer
     requests of a controller arrive when another one is in office
     the controller loses its office while a change is on its way to the store
@@ -11,13 +12,13 @@ what happens a moment before or after, and what does not arrive.
     the leader that is alone in sync is lost, and a replica that lacks some of its records leads
 
 In each, a session with the store ends and begins anew at once, so that none takes long. The broker `fault.broker_id` is
-the leader or the one that makes the controller work; `fault.other` is another broker.
+the leader or the one that makes the controller work; `fault.other` is another broker. aimed_at_replicas.py has more.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -36,26 +37,31 @@ SLOW, VERY_SLOW = 200.0, 1000.0
 """How many times as long the messages between a controller and the store take."""
 
 
-def _links(world: World) -> StoreLinks:
+def links_of(world: World) -> StoreLinks:
+    """The ways to the store, which several brokers share."""
     assert world.store_links is not None
     return world.store_links
 
 
-def _name(fault: Fault) -> str:
+def name_of(fault: Fault) -> str:
+    """The broker that the fault hits."""
     return f"broker-{fault.broker_id}"
 
 
-def _id(name: str) -> int:
+def id_of(name: str) -> int:
+    """The id of a broker."""
     return int(name.rpartition("-")[2])
 
 
-def _cut_both(world: World, one: str, other: str) -> None:
+def cut_both(world: World, one: str, other: str) -> None:
+    """Lets nothing pass between two hosts."""
     if one != other:
         world.network.cut(one, other)
         world.network.cut(other, one)
 
 
-def _heal_both(world: World, one: str, other: str) -> None:
+def heal_both(world: World, one: str, other: str) -> None:
+    """Ends a cut."""
     if one != other:
         world.network.heal(one, other)
         world.network.heal(other, one)
@@ -67,7 +73,7 @@ def _other_than(world: World, *names: str | None) -> str:
     return next((name for name in brokers if name not in names), brokers[0])
 
 
-async def _at_change(
+async def at_change(
     world: World,
     trigger: Callable[[], object],
     is_it: Callable[[Stored, Stored], bool],
@@ -85,7 +91,7 @@ async def _at_change(
         changed.set_result(None)
         return True
 
-    stop = _links(world).at_change(look)
+    stop = links_of(world).at_change(look)
     trigger()
     await asyncio.wait([changed], timeout=patience_s)
     stop()
@@ -95,8 +101,8 @@ async def _at_change(
 
 async def _move_leaders(world: World, fault: Fault) -> None:
     """Takes the leaderships from a broker that is not the controller, which is back in sync at once."""
-    links = _links(world)
-    links.expire(fault.other if links.controller == _name(fault) else _name(fault))
+    links = links_of(world)
+    links.expire(fault.other if links.controller == name_of(fault) else name_of(fault))
     await asyncio.sleep(REJOIN_S)
 
 
@@ -107,11 +113,11 @@ def _is_election(before: Stored, after: Stored) -> bool:
 async def join_unheard(world: World, fault: Fault) -> None:
     """The other broker joins the in-sync replicas of a leader, but the store's answer to the controller takes long, and
     no fetch reaches the leader, which is then lost."""
-    links, leader, joiner = _links(world), _name(fault), fault.other
+    links, leader, joiner = links_of(world), name_of(fault), fault.other
     slow: list[str] = []
 
     def joins(before: Stored, after: Stored) -> bool:
-        return after.leader_id == fault.broker_id and _id(joiner) in {*after.in_sync} - {*before.in_sync}
+        return after.leader_id == fault.broker_id and id_of(joiner) in {*after.in_sync} - {*before.in_sync}
 
     def part() -> None:
         world.network.cut(joiner, leader)
@@ -119,25 +125,25 @@ async def join_unheard(world: World, fault: Fault) -> None:
             slow.append(links.controller)
             links.slow_down(slow[0], VERY_SLOW)
 
-    if await _at_change(world, lambda: links.expire(joiner), joins, part):
+    if await at_change(world, lambda: links.expire(joiner), joins, part):
         await asyncio.sleep(0.4 + 0.4 * fault.amount)
-        await _at_change(world, lambda: links.expire(leader), _is_election, lambda: None)
+        await at_change(world, lambda: links.expire(leader), _is_election, lambda: None)
     for name in slow:
         links.slow_down(name, 1.0)
 
 
 async def lose_parted_leader(world: World, fault: Fault) -> None:
     """The leader hears nothing of the controller for so long that it proposes to do without it. Then it is lost."""
-    links, leader = _links(world), _name(fault)
+    links, leader = links_of(world), name_of(fault)
     controller = links.controller or fault.other
-    _cut_both(world, leader, fault.other if controller == leader else controller)
+    cut_both(world, leader, fault.other if controller == leader else controller)
     await asyncio.sleep(3.2 + fault.amount)
     links.expire(leader)
 
 
 async def lose_answer(world: World, fault: Fault) -> None:
     """The controller is cut from the store when an election is stored, before it gets the answer."""
-    links = _links(world)
+    links = links_of(world)
     cut: list[str] = []
 
     def part() -> None:
@@ -147,7 +153,7 @@ async def lose_answer(world: World, fault: Fault) -> None:
 
     await _move_leaders(world, fault)
     if links.controller is not None:
-        await _at_change(world, lambda: world.elect_preferred_leaders(_id(str(links.controller))), _is_election, part)
+        await at_change(world, lambda: world.elect_preferred_leaders(id_of(str(links.controller))), _is_election, part)
     await asyncio.sleep(fault.seconds)
     for name in cut:
         links.heal(name)
@@ -155,30 +161,30 @@ async def lose_answer(world: World, fault: Fault) -> None:
 
 async def delay_requests(world: World, fault: Fault) -> None:
     """What the controller has sent to one broker arrives when another controller is in office and has changed it."""
-    links = _links(world)
+    links = links_of(world)
     controller = links.controller
     if controller is None:
         return
-    target = fault.other if fault.other != controller else _name(fault)
-    stopped = world.machines[_id(_other_than(world, controller, target))]
+    target = fault.other if fault.other != controller else name_of(fault)
+    stopped = world.machines[id_of(_other_than(world, controller, target))]
     world.network.cut(controller, target)
     loses = partial(world.restart_gently, stopped) if fault.amount < 0.7 else partial(links.expire, stopped.name)
-    await _at_change(world, loses, _is_election, lambda: None)
+    await at_change(world, loses, _is_election, lambda: None)
     await asyncio.sleep(0.05)
     links.expire(controller)
     await asyncio.sleep(0.5 + 0.5 * fault.amount)
-    _heal_both(world, controller, target)
+    heal_both(world, controller, target)
 
 
 async def depose_controller(world: World, fault: Fault) -> None:
     """An operator takes the office from the controller, whose messages to the store take long, while it elects."""
-    links = _links(world)
+    links = links_of(world)
     await _move_leaders(world, fault)
     controller = links.controller
     if controller is None:
         return
     links.slow_down(controller, SLOW)
-    world.elect_preferred_leaders(_id(controller))
+    world.elect_preferred_leaders(id_of(controller))
     await asyncio.sleep(0.01 + 0.02 * fault.amount)
     links.delete(znodes.CONTROLLER)
     await asyncio.sleep(0.5)
@@ -188,12 +194,12 @@ async def depose_controller(world: World, fault: Fault) -> None:
 async def restart_controller(world: World, fault: Fault) -> None:
     """The controller is lost, and starts again so soon that no other controller sees it missing. If its power fails,
     its disk was slow before: the followers have records that its own log loses."""
-    links = _links(world)
+    links = links_of(world)
     controller = links.controller
     if controller is None:
         return
-    machine = world.machines[_id(controller)]
-    entry = links.store.entry(znodes.broker_path(_id(controller)))
+    machine = world.machines[id_of(controller)]
+    entry = links.store.entry(znodes.broker_path(id_of(controller)))
     if world.is_durable:
         world.thread_times.slowness[controller] = SLOW
         await asyncio.sleep(0.1 + 0.2 * fault.amount)
@@ -214,7 +220,7 @@ async def restart_all(world: World, fault: Fault) -> None:
     for pair in pairs:
         world.network.slow_down(*pair, SLOW)
     await asyncio.sleep(0.2 + 0.2 * fault.amount)
-    owners = [_links(world).store.entry(znodes.broker_path(machine.broker_id)) for machine in machines]
+    owners = [links_of(world).store.entry(znodes.broker_path(machine.broker_id)) for machine in machines]
     for machine in machines:
         if world.is_durable and fault.amount < 0.5:
             machine.cut_power()
@@ -227,13 +233,13 @@ async def restart_all(world: World, fault: Fault) -> None:
     await asyncio.sleep(0.3)
     for entry in owners:
         if entry is not None:
-            _links(world).store.expire(entry.owner)
+            links_of(world).store.expire(entry.owner)
 
 
 async def elect_uncleanly(world: World, fault: Fault) -> None:
     """A follower hears nothing of the leader until the leader is alone in sync. Then the leader is lost: the follower
     leads, without the records that only the leader had. The leader follows it when it is back."""
-    links = _links(world)
+    links = links_of(world)
     chosen = [
         (state.leader_id, follower)
         for state in links.stored(world.workload.clicks).values()
@@ -248,18 +254,37 @@ async def elect_uncleanly(world: World, fault: Fault) -> None:
     def is_alone(_before: Stored, after: Stored) -> bool:
         return after.leader_id == leader_id and after.in_sync == (leader_id,)
 
-    cut = partial(_cut_both, world, leader.name, follower.name)
-    if await _at_change(world, cut, is_alone, lambda: None, LAG_PATIENCE_S):
+    cut = partial(cut_both, world, leader.name, follower.name)
+    if await at_change(world, cut, is_alone, lambda: None, LAG_PATIENCE_S):
         await asyncio.sleep(0.5)
         leader.kill()
         links.expire(leader.name)
         await asyncio.sleep(fault.seconds)
-    _heal_both(world, leader.name, follower.name)
+    heal_both(world, leader.name, follower.name)
     leader.start()
+
+
+async def miss_a_change(world: World, fault: Fault) -> None:
+    """The controller's connection to the store breaks at the moment when a broker's registration ends, before it hears
+    of it. It connects again at once."""
+    links = links_of(world)
+    controller = links.controller
+    lost = fault.other if controller == name_of(fault) else name_of(fault)
+
+    def is_registration(paths: Collection[str]) -> bool:
+        if controller is None or znodes.broker_path(id_of(lost)) not in paths:
+            return False
+        links.drop(controller)
+        return True
+
+    stop = links.before_change(is_registration)
+    links.expire(lost)
+    stop()
+    await asyncio.sleep(fault.seconds)
 
 
 def heal(world: World, fault: Fault) -> None:
     """Ends what a story leaves behind."""
     names = [machine.name for machine in world.machines.values()]
     for name in names:
-        _heal_both(world, _name(fault), name)
+        heal_both(world, name_of(fault), name)

@@ -12,17 +12,22 @@
     atomic        of a transaction, consumers with read_committed get all records or none, as its end was answered
     offsets       a committed offset is never lost, and no offset appears that was not committed
     groups        every record below the committed offset of a group was read by one of its members
-    replicas      the replicas of a partition have the same batches in the same epochs up to the high watermark
-    watermarks    no high watermark is beyond the end of its log, at any time
-    convergence   all brokers agree in the end, among them and with the metadata store; every partition has a leader,
-                  and all its replicas are in sync
+    replicas, watermarks, in sync, coordinators, convergence
+                  what replicas, coordinators and the cluster have, at all times and in the end: cluster_invariants.py
+    fenced        a producer that was replaced under its transactional id can do nothing more; neither can a
+    generations   commit of an earlier generation: fencing_invariants.py
+    watches, fresh, confirmed, sessions, names, limits, heard
+                  what the sessions with the metadata store promise: store_invariants.py
+    compacted     a compacted log has the last record of each key: compaction_invariants.py
+    settings      the settings that were confirmed last are in force everywhere, and
+    directories   replicas are in the log directories to which they were moved: upkeep_invariants.py
     topics        a created topic exists with all its partitions until somebody deletes it, and a deleted one is nowhere
     reassignments none is under way in the end, and the replicas are those of the last one: topic_invariants.py
     answered      no operation and no parked request waits for ever, and no transaction stays open
     quiet         when there is nothing to do, brokers and consumers wait instead of asking without end
 
 The fault budget is not here: what a run may lose by Kafka's own rules must not be asked for. Each check assumes topics
-without compaction and retention, consumers that read no topic with unclean elections, and groups whose committed
+without retention, consumers that read no topic with unclean elections, and groups whose committed
 offsets never go back.
 """
 
@@ -30,9 +35,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from itertools import pairwise
 
 from odradek.protocol.topic_partition import TopicPartition
+from tests.simulation.cluster_invariants import (
+    coordinators_know_what_is_committed,
+    replicas_agree,
+    the_cluster_converges,
+    watermarks_are_within_logs,
+    who_joins_has_everything,
+)
+from tests.simulation.compaction_invariants import compacted_logs_keep_the_last_of_each_key
+from tests.simulation.fencing_invariants import earlier_generations_are_refused, earlier_producers_are_fenced
 from tests.simulation.final_state import FinalState, ReplicaLog
 from tests.simulation.history import (
     Commit,
@@ -40,14 +53,23 @@ from tests.simulation.history import (
     History,
     Operation,
     Outcome,
-    Overrun,
     Read,
     Send,
     Started,
     Transaction,
     Truncated,
 )
+from tests.simulation.store_invariants import (
+    calls_keep_to_their_session,
+    changes_are_as_confirmed,
+    long_changes_are_refused,
+    names_count_creations,
+    reads_are_fresh,
+    the_controller_hears_of_brokers,
+    watches_are_called_in_time,
+)
 from tests.simulation.topic_invariants import replicas_are_as_reassigned, topics_are_as_confirmed
+from tests.simulation.upkeep_invariants import replicas_are_where_they_were_moved, settings_are_in_force
 from tests.simulation.violation import Check, Violation
 
 OVERDUE_MS = 1000
@@ -68,6 +90,8 @@ def acknowledged_records_are_kept(history: History, final: FinalState) -> Iterat
     """kept"""
     for partition, sends in _sends_by_partition(history).items():
         log = final.logs.get(partition)
+        if log is not None and log.is_compacted:
+            continue
         texts = {record.offset: record.text for record in log.records} if log else {}
         present = set(texts.values())
         for send in sends:
@@ -345,77 +369,7 @@ def groups_skip_nothing(history: History, final: FinalState) -> Iterator[Violati
                     break
 
 
-# --- the cluster ------------------------------------------------------------------------------------------------
-
-
-def replicas_agree(history: History, final: FinalState) -> Iterator[Violation]:
-    """replicas"""
-    by_partition: dict[TopicPartition, list[ReplicaLog]] = defaultdict(list)
-    for replica in final.replicas:
-        by_partition[replica.partition].append(replica)
-    for partition, replicas in by_partition.items():
-        first, *others = sorted(replicas, key=lambda replica: (-replica.high_watermark, replica.broker_id))
-        for other in others:
-            yield from _differences(partition, first, other)
-    for replica in final.replicas:
-        for before, after in pairwise(replica.batches):
-            if after.base_offset <= before.last_offset or after.epoch < before.epoch:
-                text = f"the log of {replica.partition} on broker {replica.broker_id} is out of order at "
-                yield Violation("replicas", f"{text}{after.base_offset}")
-
-
-def _differences(partition: TopicPartition, one: ReplicaLog, other: ReplicaLog) -> Iterator[Violation]:
-    end = min(one.high_watermark, other.high_watermark)
-    start = max(one.log_start_offset, other.log_start_offset)
-    mine = {batch.base_offset: batch for batch in one.batches if start <= batch.base_offset < end}
-    theirs = {batch.base_offset: batch for batch in other.batches if start <= batch.base_offset < end}
-    brokers = f"brokers {one.broker_id} and {other.broker_id}"
-    for offset in sorted(mine.keys() | theirs.keys()):
-        ours, its = mine.get(offset), theirs.get(offset)
-        if ours == its:
-            continue
-        if ours is None or its is None:
-            what = f"a batch that only broker {(one if its is None else other).broker_id} has"
-        elif ours.epoch != its.epoch:
-            what = f"epochs {ours.epoch} and {its.epoch}"
-        else:
-            what = "different contents"
-        yield Violation("replicas", f"{brokers} differ in {partition} at {offset} below the watermark {end}: {what}")
-        return
-
-
-def watermarks_are_within_logs(history: History, final: FinalState) -> Iterator[Violation]:
-    """watermarks"""
-    for overrun in history.of(Overrun):
-        yield Violation("watermarks", f"{overrun.process} {overrun.describe()}", (overrun,))
-
-
-def the_cluster_converges(history: History, final: FinalState) -> Iterator[Violation]:
-    """convergence"""
-    if not final.views:
-        return
-    first, *others = final.views
-    for other in others:
-        brokers = f"brokers {first.broker_id} and {other.broker_id}"
-        if other.controller_id != first.controller_id:
-            yield Violation("convergence", f"{brokers} name {first.controller_id} and {other.controller_id} controller")
-        if sorted(other.live_brokers) != sorted(first.live_brokers):
-            yield Violation("convergence", f"{brokers} know the brokers {first.live_brokers} and {other.live_brokers}")
-        for partition in sorted(first.partitions.keys() | other.partitions.keys()):
-            mine, its = first.partitions.get(partition), other.partitions.get(partition)
-            if mine != its:
-                yield Violation("convergence", f"{brokers} differ about {partition}: {mine} and {its}")
-                break
-    running = {view.broker_id: view for view in final.views}
-    for partition, state in first.partitions.items():
-        stored = final.stored.get(partition)
-        if stored is not None and stored != (state.leader_id, state.leader_epoch, state.in_sync):
-            yield Violation("convergence", f"the store has {stored} of {partition}, the brokers have {state}")
-        leader = running.get(state.leader_id)
-        if leader is None or leader.led.get(partition) != state.leader_epoch:
-            yield Violation("convergence", f"{partition} has no leader in the end: {state}")
-        elif set(state.in_sync) != set(state.replicas):
-            yield Violation("convergence", f"not all replicas of {partition} are in sync in the end: {state}")
+# --- the end ----------------------------------------------------------------------------------------------------
 
 
 def everything_is_answered(history: History, final: FinalState) -> Iterator[Violation]:
@@ -456,9 +410,23 @@ INVARIANTS: Mapping[str, Check] = {
     "atomic": transactions_are_atomic,
     "offsets": committed_offsets_are_kept,
     "groups": groups_skip_nothing,
+    "fenced": earlier_producers_are_fenced,
+    "generations": earlier_generations_are_refused,
+    "in sync": who_joins_has_everything,
+    "coordinators": coordinators_know_what_is_committed,
+    "watches": watches_are_called_in_time,
+    "fresh": reads_are_fresh,
+    "confirmed": changes_are_as_confirmed,
+    "sessions": calls_keep_to_their_session,
+    "names": names_count_creations,
+    "limits": long_changes_are_refused,
+    "heard": the_controller_hears_of_brokers,
     "replicas": replicas_agree,
     "watermarks": watermarks_are_within_logs,
     "convergence": the_cluster_converges,
+    "compacted": compacted_logs_keep_the_last_of_each_key,
+    "settings": settings_are_in_force,
+    "directories": replicas_are_where_they_were_moved,
     "topics": topics_are_as_confirmed,
     "reassignments": replicas_are_as_reassigned,
     "answered": everything_is_answered,

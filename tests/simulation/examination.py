@@ -2,31 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from uuid import UUID
 
-from odradek.broker.metadata.metadata_cache import INTERNAL_TOPICS
+from odradek.broker.coordinator.runtime import CoordinatorRuntime
+from odradek.broker.metadata.metadata_cache import INTERNAL_TOPICS, TRANSACTION_TOPIC
+from odradek.broker.replica.partition.partition import Partition
 from odradek.broker.server import Broker
+from odradek.protocol.batch_header import CorruptBatch
+from odradek.protocol.errors import ProtocolError
 from odradek.protocol.records import iter_batches
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.checkpoint import PARTITION_METADATA, CorruptCheckpoint, read_partition_metadata
-from odradek.storage.file_names import parse_folder
+from odradek.storage.file_names import parse_folder, parse_future_folder
 from odradek.storage.log.log import Log
+from odradek.storage.segment.segment import LogSegment
 from tests.simulation.final_state import (
     BrokerView,
     FinalState,
     Folder,
     Leadership,
     ReplicaLog,
+    SettingInForce,
     StoredBatch,
     Waiting,
 )
-from tests.simulation.history import Overrun
-from tests.simulation.machine import DATA, Machine
+from tests.simulation.history import JoinedBehind, Overrun, ServedEarly
+from tests.simulation.machine import DIRECTORIES, Machine
+from tests.simulation.upkeep_history import Setting
 
 
-def examine(machines: Iterable[Machine]) -> FinalState:
-    """The state of all brokers that serve."""
+def examine(machines: Iterable[Machine], settings: Collection[Setting] = ()) -> FinalState:
+    """The state of all brokers that serve, and what they have of these settings."""
     machines = list(machines)
     brokers = [broker for machine in machines if (broker := machine.running) is not None]
     logs: dict[TopicPartition, ReplicaLog] = {}
@@ -43,6 +50,8 @@ def examine(machines: Iterable[Machine]) -> FinalState:
         views=[view_of(broker) for broker in brokers],
         waiting=[each for broker in brokers for each in waiting_in(broker)],
         folders=[folder for machine in machines for folder in folders_of(machine)],
+        future_folders=[folder for machine in machines for folder in folders_of(machine, parse_future_folder)],
+        settings=[found for broker in brokers for found in settings_in(broker, settings)],
     )
 
 
@@ -61,12 +70,86 @@ def overruns(machines: Iterable[Machine]) -> Iterator[Overrun]:
                 )
 
 
-def folders_of(machine: Machine) -> Iterable[Folder]:
-    """The folders of partitions on a disk; their names say that those moved aside or to be removed are none."""
-    for name in machine.disk.list_directory(DATA):
-        partition = parse_folder(name)
-        if partition is not None:
-            yield Folder(machine.broker_id, partition, _topic_id(machine, f"{DATA}/{name}/{PARTITION_METADATA}"))
+def served_early(machines: Iterable[Machine]) -> Iterator[ServedEarly]:
+    """The coordinators of transactions that serve before what earlier leaders had appended is committed."""
+    for machine in machines:
+        broker = machine.running
+        if broker is None:
+            continue
+        runtime = next(each for each in broker.coordinators.runtimes if each.settings.topic == TRANSACTION_TOPIC)
+        for partition in broker.replica_manager.partitions:
+            key = partition.topic_partition
+            if key.topic != TRANSACTION_TOPIC or not partition.is_leader or not _serves(runtime, key.partition):
+                continue
+            high_watermark = partition.log.state.high_watermark
+            if high_watermark < partition.epoch_start_offset:
+                yield ServedEarly(
+                    process=machine.name,
+                    partition=partition.topic_partition,
+                    high_watermark=high_watermark,
+                    start_offset=partition.epoch_start_offset,
+                )
+
+
+def _serves(runtime: CoordinatorRuntime, number: int) -> bool:
+    try:
+        runtime.shard_of(number)
+    except ProtocolError:
+        return False
+    return True
+
+
+def joined_behind(
+    machines: Mapping[int, Machine], partition: TopicPartition, leader_id: int, joined: Iterable[int]
+) -> Iterator[JoinedBehind]:
+    """The replicas that have joined the in-sync replicas of this leader, and lack something below its watermark."""
+    leader = _replica_of(machines, leader_id, partition)
+    if leader is None or not leader.is_leader:
+        return
+    high_watermark = leader.log.state.high_watermark
+    for broker_id in joined:
+        replica = _replica_of(machines, broker_id, partition)
+        if replica is not None and replica.log.state.log_end_offset < high_watermark:
+            yield JoinedBehind(
+                process="store",
+                partition=partition,
+                broker_id=broker_id,
+                log_end_offset=replica.log.state.log_end_offset,
+                high_watermark=high_watermark,
+            )
+
+
+def _replica_of(machines: Mapping[int, Machine], broker_id: int, partition: TopicPartition) -> Partition | None:
+    machine = machines.get(broker_id)
+    broker = None if machine is None else machine.running
+    return None if broker is None else broker.replica_manager.partitions.get(partition)
+
+
+def folders_of(machine: Machine, parse: Callable[[str], TopicPartition | None] = parse_folder) -> Iterable[Folder]:
+    """The folders of partitions on a disk; their names say that those moved aside or to be removed are none. `parse`:
+    parse_future_folder for those of replicas that are moved."""
+    for directory in DIRECTORIES:
+        for name in machine.disk.list_directory(directory) if machine.disk.exists(directory) else ():
+            partition = parse(name)
+            if partition is not None:
+                topic_id = _topic_id(machine, f"{directory}/{name}/{PARTITION_METADATA}")
+                yield Folder(machine.broker_id, partition, topic_id, directory)
+
+
+def settings_in(broker: Broker, settings: Iterable[Setting]) -> Iterator[SettingInForce]:
+    """What the broker and its logs have of these settings."""
+    where = f"broker {broker.broker_id}"
+    for setting in settings:
+        if setting.topic:
+            yield SettingInForce(where, setting, broker.metadata.topic_config(setting.topic).get(setting.name))
+        elif setting.broker_id in (0, broker.broker_id):
+            known = broker.metadata.broker_config(setting.broker_id or None)
+            yield SettingInForce(where, setting, known.get(setting.name))
+    for partition in broker.replica_manager.partitions:
+        setting = Setting("max.message.bytes", topic=partition.topic_partition.topic)
+        if setting in settings:
+            log = f"the log of {partition.topic_partition} on {where}"
+            yield SettingInForce(log, setting, str(partition.log.config.max_message_bytes))
 
 
 def _topic_id(machine: Machine, path: str) -> UUID | None:
@@ -78,26 +161,28 @@ def _topic_id(machine: Machine, path: str) -> UUID | None:
 
 def replica_log(key: TopicPartition, broker_id: int, log: Log) -> ReplicaLog:
     """All batches of a log."""
-    batches = []
-    for segment in log.segments:
-        content = bytes(log.segments.use(segment).file.read(0, segment.size))
-        for position, header in iter_batches(content):
-            batches.append(
-                StoredBatch(
-                    header.base_offset,
-                    header.last_offset,
-                    header.partition_leader_epoch,
-                    content[position : position + header.size_in_bytes],
-                )
-            )
+    batches, damage = [], ""
+    try:
+        batches = [batch for segment in log.segments for batch in _batches_of(log, segment)]
+    except (CorruptBatch, OSError) as error:
+        damage = str(error)
     return ReplicaLog(
         partition=key,
         broker_id=broker_id,
         high_watermark=log.state.high_watermark,
         last_stable_offset=log.last_stable_offset,
         log_start_offset=log.state.log_start_offset,
+        is_compacted=log.config.compact,
+        damage=damage,
         batches=batches,
     )
+
+
+def _batches_of(log: Log, segment: LogSegment) -> Iterator[StoredBatch]:
+    content = bytes(log.segments.use(segment).file.read(0, segment.size))
+    for position, header in iter_batches(content):
+        whole = content[position : position + header.size_in_bytes]
+        yield StoredBatch(header.base_offset, header.last_offset, header.partition_leader_epoch, whole)
 
 
 def view_of(broker: Broker) -> BrokerView:

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
-from tests.simulation import aimed_faults
+from tests.simulation import aimed_at_replicas, aimed_faults
 from tests.simulation.disk import DISK_ERROR
 from tests.simulation.machine import Machine
 from tests.simulation.store_links import STORE_HOST
@@ -214,6 +214,14 @@ KINDS: Mapping[str, Kind] = {
     "restart the controller": Kind(aimed_faults.restart_controller, _nothing, 1.0, 2, is_store=True, is_aimed=True),
     "restart all, with": Kind(aimed_faults.restart_all, _nothing, 1.0, 1, is_store=True, is_aimed=True),
     "elect uncleanly, with": Kind(aimed_faults.elect_uncleanly, _nothing, 1.0, 2, is_store=True, is_aimed=True),
+    "miss that the store loses": Kind(aimed_faults.miss_a_change, _nothing, 0.3, 2, is_store=True, is_aimed=True),
+    "lose all but who joins": Kind(
+        aimed_at_replicas.lose_all_but_the_joiner, aimed_faults.heal, 0.4, 2, is_store=True, is_aimed=True
+    ),
+    "lose two coordinators, with": Kind(
+        aimed_at_replicas.lose_two_coordinators, _nothing, 0.4, 2, is_store=True, is_aimed=True
+    ),
+    "lose the disk of": Kind(aimed_at_replicas.lose_a_disk, _nothing, 0.4, 3, is_store=True, is_aimed=True),
 }
 """All kinds of faults."""
 

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from odradek.protocol.records import read_batch_header, read_records
 from odradek.protocol.topic_partition import TopicPartition
+from tests.simulation.upkeep_history import Setting
 
 
 class StoredBatch(NamedTuple):
@@ -39,6 +40,9 @@ class ReplicaLog:
     last_stable_offset: int | None = None
     """None: the high watermark."""
     log_start_offset: int = 0
+    is_compacted: bool = False
+    damage: str = ""
+    """Why the log cannot be read to its end."""
     batches: Sequence[StoredBatch] = ()
 
     @cached_property
@@ -60,6 +64,28 @@ def texts_of(content: bytes) -> Sequence[tuple[int, str]]:
         return ()
     return [
         (record.offset, (record.value or b"").split(b" ", 1)[0].decode()) for record in read_records(content, 0, header)
+    ]
+
+
+class KeyedRecord(NamedTuple):
+    """A record of a compacted topic."""
+
+    offset: int
+    key: bytes
+    value: bytes | None
+    is_transactional: bool
+
+
+@lru_cache(maxsize=10_000)
+def keyed_records(content: bytes) -> Sequence[KeyedRecord]:
+    """The records of a batch that have a key; none of a marker."""
+    header = read_batch_header(content)
+    if header.is_control:
+        return ()
+    return [
+        KeyedRecord(record.offset, record.key, record.value, header.is_transactional)
+        for record in read_records(content, 0, header)
+        if record.key is not None
     ]
 
 
@@ -114,6 +140,16 @@ class Folder(NamedTuple):
     broker_id: int
     partition: TopicPartition
     topic_id: UUID | None
+    directory: str = ""
+    """The log directory."""
+
+
+class SettingInForce(NamedTuple):
+    """The value of a setting that a broker, a log or the store has; None: none of its own."""
+
+    where: str
+    setting: Setting
+    value: str | None
 
 
 class Waiting(NamedTuple):
@@ -137,7 +173,7 @@ class Unread(NamedTuple):
 class FinalState:
     """`logs`: of each partition of clients, the leader's replica. `replicas`: all of all partitions. `stored` and
     `metadata`: what the metadata store has, if the brokers share one. `folders`: of partitions on all disks, without
-    those that only wait to be removed."""
+    those that only wait to be removed; `future_folders`: those of replicas that are moved to another directory."""
 
     logs: Mapping[TopicPartition, ReplicaLog] = field(default_factory=dict)
     replicas: Sequence[ReplicaLog] = ()
@@ -146,6 +182,8 @@ class FinalState:
     stored: Mapping[TopicPartition, Stored] = field(default_factory=dict)
     metadata: StoredMetadata | None = None
     folders: Sequence[Folder] = ()
+    future_folders: Sequence[Folder] = ()
+    settings: Sequence[SettingInForce] = ()
     unread: Sequence[Unread] = ()
     messages_per_second: float = 0.0
     """On the whole network, when no client has anything to do but to wait."""

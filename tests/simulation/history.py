@@ -58,10 +58,25 @@ class Transaction(Operation):
     transactional_id: str
     number: int
     commits: bool = True
+    end_asked_us: int = -1
+    """When EndTxn was sent for the first time."""
 
     def describe(self) -> str:
         """See Operation."""
         return f"{'commit' if self.commits else 'abort'} {self.transactional_id} #{self.number}"
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Initialised(Operation):
+    """A transactional producer asks for its producer id and epoch, which ends what was done under its id before."""
+
+    transactional_id: str
+    producer_id: int = -1
+    producer_epoch: int = -1
+
+    def describe(self) -> str:
+        """See Operation."""
+        return f"initialise {self.transactional_id}: producer {self.producer_id} in epoch {self.producer_epoch}"
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -150,16 +165,60 @@ class Overrun(Operation):
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
+class JoinedBehind(Operation):
+    """The store got a replica into the in-sync replicas whose log ended below its leader's high watermark."""
+
+    partition: TopicPartition
+    broker_id: int
+    log_end_offset: int
+    high_watermark: int
+
+    def describe(self) -> str:
+        """See Operation."""
+        where = f"which ends at {self.log_end_offset}, below the high watermark {self.high_watermark}"
+        return f"the replica of {self.partition} on broker {self.broker_id}, {where}, joins the in-sync replicas"
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class ServedEarly(Operation):
+    """A coordinator of transactions was seen to serve before all was committed that earlier leaders had appended."""
+
+    partition: TopicPartition
+    high_watermark: int
+    start_offset: int
+    """Where its own records begin."""
+
+    def describe(self) -> str:
+        """See Operation."""
+        where = f"committed to {self.high_watermark}, of {self.start_offset} that earlier leaders have appended"
+        return f"serves {self.partition}, which is {where}"
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
 class Commit(Operation):
     """A group's offsets, by a member or within a transaction."""
 
     group: str
     offsets: Mapping[TopicPartition, int]
     transaction: Transaction | None = None
+    generation: int = -1
 
     def describe(self) -> str:
         """See Operation."""
-        return f"commit {_offsets(self.offsets)} of {self.group}"
+        within = f" in generation {self.generation}" if self.generation >= 0 else ""
+        return f"commit {_offsets(self.offsets)} of {self.group}{within}"
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Synced(Operation):
+    """A member has got its share of a generation. The generation is in the coordinator's log then."""
+
+    group: str
+    generation: int
+
+    def describe(self) -> str:
+        """See Operation."""
+        return f"takes part in generation {self.generation} of {self.group}"
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

@@ -20,13 +20,16 @@ from tests.simulation.network import Network
 from tests.simulation.trace import Trace
 
 PORT = 9092
-DATA = "/data"
+DIRECTORIES = ("/data", "/more")
+"""The log directories."""
 
 
 SETTINGS = {
-    "log.dirs": DATA,
+    "log.dirs": ",".join(DIRECTORIES),
     "odradek.metrics.port": "-1",
-    "log.cleaner.enable": "false",  # cleaners are processes
+    "log.cleaner.backoff.ms": "4000",
+    "offsets.topic.segment.bytes": "16384",
+    "transaction.state.log.segment.bytes": "16384",
     "offsets.topic.num.partitions": "4",
     "transaction.state.log.num.partitions": "4",
     "group.initial.rebalance.delay.ms": "200",
@@ -86,6 +89,11 @@ class Machine:
         """The broker, if it serves clients."""
         broker = self.broker
         return broker if broker is not None and self.node is not None and broker.is_serving else None
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the process stands still."""
+        return self.node is not None and self.node.is_paused
 
     def start(self) -> None:
         """Starts the broker's process; returns before it serves. Does nothing if it runs already."""
@@ -147,6 +155,12 @@ class Machine:
             self._end(silently=True)
         self.disk = self._watched(self.disk.crash(self._source), self._trace)
         self._up_since_ms = -self._loop.now_us // 1000 + self._source.randrange(2000)
+
+    def lose_disk(self) -> None:
+        """Puts an empty disk into the machine, whose process has ended."""
+        assert self.node is None
+        self._trace.note("empty disk", self.name)
+        self.disk = self._watched(SimulatedDisk(), self._trace)
 
     def pause(self) -> None:
         """Stops the process as SIGSTOP does."""

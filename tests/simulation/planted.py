@@ -18,10 +18,14 @@ from odradek.broker.controller import loading
 from odradek.broker.controller.control_requests import ControlRequests
 from odradek.broker.controller.fenced_store import FencedStore
 from odradek.broker.coordinator.coordinators import Coordinators
+from odradek.broker.coordinator.group import offset_commits
+from odradek.broker.coordinator.group.group import Group
+from odradek.broker.coordinator.group.offset_fencing import check_may_commit
 from odradek.broker.coordinator.group.offsets import GroupOffsets
 from odradek.broker.coordinator.led_partition import LedPartition
 from odradek.broker.coordinator.loading import Loader
 from odradek.broker.coordinator.runtime import RuntimeSettings
+from odradek.broker.coordinator.transaction.transaction import Transaction
 from odradek.broker.metadata.metadata_cache import GROUP_TOPIC
 from odradek.broker.metadata_store import read_back
 from odradek.broker.replica.fetch import fetch_params, fetch_session, log_reader
@@ -30,6 +34,7 @@ from odradek.broker.replica.fetch.log_reader import LogReader
 from odradek.broker.replica.follower.fetcher import Fetcher
 from odradek.broker.replica.partition.isr import Isr
 from odradek.broker.replica.partition.partition import Partition
+from odradek.broker.replica.partition.remote_replica import RemoteReplica
 from odradek.broker.replica.role_changes import Role, RoleChanges
 from odradek.protocol.batch_header import BatchHeader
 from odradek.protocol.errors import ErrorCode
@@ -37,15 +42,16 @@ from odradek.protocol.messages.replica_control import (
     LeaderAndIsrRequest,
     StopReplicaRequest,
 )
+from odradek.storage.cleaner.cleaner import _Cleaner
+from odradek.storage.directories.future_replica import LogMove
 from odradek.storage.log.follow import LogFollower
 from odradek.storage.log.log_state import LogState
 from odradek.storage.log.producers import LogProducers
 from odradek.storage.log.truncation import Truncate
 from odradek.storage.producers import producer_state
 from odradek.storage.producers.producer_state_entry import ProducerStateEntry
-
-Replace = Callable[[Any, str, Any], None]
-"""replace(owner, name, replacement)"""
+from odradek.storage.segment.segment import LogSegment
+from tests.simulation.planted_in_sessions import SESSION_BUGS, Replace
 
 
 def _acknowledge_early(replace: Replace) -> None:
@@ -244,6 +250,59 @@ def _keep_high_watermark(replace: Replace) -> None:
     replace(LogState, "_withdraw_from", withdraw_others)
 
 
+def _join_behind(replace: Replace) -> None:
+    def expand(self: Partition, replica: RemoteReplica) -> None:
+        if self.isr.proposal is None and replica.log_end_offset >= self.log.state.high_watermark - 20:
+            self._propose((*self.isr.committed, replica.broker_id))
+
+    replace(Partition, "_maybe_expand_isr", expand)
+
+
+def _keep_epoch(replace: Replace) -> None:
+    prepare = Transaction.prepare_epoch
+
+    def keep(self: Transaction, epoch: int, last_epoch: int, *times: int) -> Any:
+        return prepare(self, max(epoch - 1, 0), last_epoch, *times)
+
+    replace(Transaction, "prepare_epoch", keep)
+
+
+def _accept_any_generation(replace: Replace) -> None:
+    check = check_may_commit
+
+    def accept(group: Group, generation_id: int, *rest: Any, **options: Any) -> Any:
+        return check(group, generation_id if generation_id < 0 else group.generation_id, *rest, **options)
+
+    replace(offset_commits, "check_may_commit", accept)
+
+
+def _answer_uncommitted(replace: Replace) -> None:
+    settings = RuntimeSettings.for_transactions
+    replace(
+        RuntimeSettings,
+        "for_transactions",
+        staticmethod(lambda config: settings(config)._replace(loads_replicated=False)),
+    )
+
+
+def _compact_too_much(replace: Replace) -> None:
+    put_keys = _Cleaner._put_keys
+
+    def put_later(self: _Cleaner, data: bytes, position: int, header: BatchHeader) -> None:
+        put_keys(self, data, position, header)
+        self._latest.update({key: offset + 1 for key, offset in self._latest.items() if offset >= header.base_offset})
+
+    replace(_Cleaner, "_put_keys", put_later)
+
+
+def _move_without_the_end(replace: Replace) -> None:
+    def copy_indexes(self: LogMove, segment: LogSegment) -> None:
+        segment.write_indexes()
+        self._copy_indexes(segment)
+
+    replace(LogMove, "_copy_now", copy_indexes)
+
+
 BUGS: Mapping[str, Callable[[Replace], None]] = {
     "acknowledge before the ISR has it": _acknowledge_early,
     "truncate to the high watermark instead of by epoch": _truncate_to_high_watermark,
@@ -268,6 +327,13 @@ BUGS: Mapping[str, Callable[[Replace], None]] = {
     "a follower's high watermark is not truncated": _keep_high_watermark,
     "an unknown partition is treated as deleted": _unknown_is_deleted,
     "LeaderAndIsr is applied out of order": _roles_out_of_order,
+    "a follower joins the ISR while it is behind": _join_behind,
+    "InitProducerId does not raise the epoch": _keep_epoch,
+    "commits of an old generation are accepted": _accept_any_generation,
+    "a coordinator answers from uncommitted records": _answer_uncommitted,
+    "compaction removes the last record of a key": _compact_too_much,
+    "a replica moves without the end of its log": _move_without_the_end,
+    **SESSION_BUGS,
 }
 """How to plant each bug."""
 

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from random import Random
+from typing import Protocol
 
 from odradek.broker.background.stepwise import finished
 from odradek.broker.metadata_store import znodes
 from odradek.broker.metadata_store.interface import Delete, Entry, NoEntry
 from odradek.broker.metadata_store.tree import Transaction, parent_of
 from odradek.protocol.topic_partition import TopicPartition
-from tests.simulation.final_state import Stored, StoredMetadata, StoredTopic
+from tests.simulation.final_state import SettingInForce, Stored, StoredMetadata, StoredTopic
 from tests.simulation.loop import Node, SimulatedLoop
 from tests.simulation.network import Network
-from tests.zookeeper.model import ZooKeeperModel
+from tests.simulation.store_history import ROOT
+from tests.simulation.upkeep_history import Setting
+from tests.zookeeper.model import Session, ZooKeeperModel
 
 STORE_HOST, STORE_ADDRESS, STORE_PORT = "zookeeper", "10.0.3.1", 2181
 SESSION_TIMEOUT_MS = 6000
@@ -28,39 +31,61 @@ SETTINGS = {
     "zookeeper.connect": f"{STORE_ADDRESS}:{STORE_PORT}",
     "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
 }
-STATE_PATH = re.compile(r"/brokers/topics/([^/]+)/partitions/\d+/state")
+STATE_PATH = re.compile(r"/brokers/topics/([^/]+)/partitions/(\d+)/state")
 
 
 OnChange = Callable[[Stored, Stored], bool]
 """Gets a partition's state before and after a change; returns whether it was waiting for this one."""
 
 
+BeforeChange = Callable[[Collection[str]], bool]
+"""Gets the paths that are about to change; returns whether it was waiting for this change."""
+
+
+class StoreObserver(Protocol):
+    """What hears of the store's changes."""
+
+    def registration_changed(self, broker_id: int, is_there: bool) -> None:
+        """The registration of a broker begins or ends."""
+
+    def elected(self, broker_id: int) -> None:
+        """A broker becomes the controller."""
+
+    def client_changed(self, path: str, entry: Entry, is_new: bool) -> None:
+        """An entry of the store's own clients is new, or has changed."""
+
+    def joined(self, partition: TopicPartition, leader_id: int, joined: Sequence[int]) -> None:
+        """Replicas have joined the in-sync replicas of this leader."""
+
+
 class WatchedModel(ZooKeeperModel):
     """Calls `on_change` with the path and the entries before and after each change of an entry."""
 
+    observer: StoreObserver
     on_change: Callable[[str, Entry, Entry], object]
-    on_registration: Callable[[int, bool], object]
-    """Gets the id of a broker whose registration begins (True) or ends."""
-    on_election: Callable[[int], object]
-    """Gets the id of the new controller."""
+    before_change: Callable[[Collection[str]], object]
+    """Gets the paths that are about to change."""
 
     def apply(self, transaction: Transaction) -> None:
+        self.before_change(transaction.entries)
         before = {path: self.entry(path) for path in transaction.entries}
         super().apply(transaction)
         for path, after in transaction.entries.items():
             earlier = before[path]
+            if after is not None and path.startswith(ROOT) and after != earlier:
+                self.observer.client_changed(path, after, earlier is None)
             if earlier is not None and after is not None:
                 self.on_change(path, earlier, after)
             if parent_of(path) == znodes.BROKER_IDS:
                 self._registration_changed(int(path.rpartition("/")[2]), earlier, after)
             elif path == znodes.CONTROLLER and after is not None:
-                self.on_election(znodes.parse_controller(after.data))
+                self.observer.elected(znodes.parse_controller(after.data))
 
     def _registration_changed(self, broker_id: int, before: Entry | None, after: Entry | None) -> None:
         if before is not None and (after is None or after.owner != before.owner):
-            self.on_registration(broker_id, False)
+            self.observer.registration_changed(broker_id, False)
         if after is not None and (before is None or after.owner != before.owner):
-            self.on_registration(broker_id, True)
+            self.observer.registration_changed(broker_id, True)
 
     def entry(self, path: str) -> Entry | None:
         """What is at a path."""
@@ -76,16 +101,16 @@ class StoreLinks:
         network: Network,
         source: Random,
         note: Callable[[str, str], object],
-        on_registration: Callable[[int, bool], object],
-        on_election: Callable[[int], object],
+        observer: StoreObserver,
     ) -> None:
-        """`note(event, name)`: the trace. The others: see WatchedModel."""
+        """`note(event, name)`: the trace."""
         self.store = WatchedModel(tick_s=TICK_S, source=source)
         self.store.on_change = self._changed
-        self.store.on_registration = on_registration
-        self.store.on_election = on_election
+        self.store.observer = self._observer = observer
+        self.store.before_change = self._before
         self._network = network
         self._waiting: list[OnChange] = []
+        self._waiting_before: list[BeforeChange] = []
         self._note = note
         self._cut: set[str] = set()
         self._node = Node(STORE_HOST)
@@ -116,6 +141,35 @@ class StoreLinks:
         self._network.heal(STORE_HOST, name)
         self._network.heal(name, STORE_HOST)
 
+    def drop(self, name: str) -> None:
+        """Breaks the connection of a host to the store, which it may make again at once."""
+        session = self._session_of(name)
+        if session is not None:
+            self._note("connection to the store breaks", name)
+            self.store.drop_connections(session.session_id)
+
+    def is_cut(self, name: str) -> bool:
+        """Whether nothing passes between a host and the store."""
+        return name in self._cut
+
+    def lag_at(self, is_it: BeforeChange) -> Callable[[], None]:
+        """From before the next such change on, new connections find a server that has not heard of it. Returns a
+        function that ends this: all servers know everything again."""
+
+        def lag(paths: Collection[str]) -> bool:
+            if not is_it(paths):
+                return False
+            self.store.lag_behind()
+            return True
+
+        stop = self.before_change(lag)
+
+        def end() -> None:
+            stop()
+            self.store.catch_up()
+
+        return end
+
     def slow_down(self, name: str, slowness: float) -> None:
         """The messages of a broker to and from the store take so many times as long."""
         self._network.slow_down(name, STORE_HOST, slowness)
@@ -123,11 +177,16 @@ class StoreLinks:
 
     def expire(self, name: str) -> None:
         """Ends the latest session of the broker."""
+        session = self._session_of(name)
+        if session is not None:
+            self._note("session expires", name)
+            self.store.end(session)
+
+    def _session_of(self, name: str) -> Session | None:
+        """The latest session of a host."""
         address = self._network.hosts[name].address
         sessions = [session for session in self.store.sessions.values() if session.address == address]
-        if sessions:
-            self._note("session expires", name)
-            self.store.end(sessions[-1])
+        return sessions[-1] if sessions else None
 
     def delete(self, path: str) -> None:
         """Deletes an entry, as an operator does."""
@@ -137,6 +196,11 @@ class StoreLinks:
             pass
 
     # --- what the store has -------------------------------------------------------------------------------------
+
+    @property
+    def registered(self) -> list[int]:
+        """The ids of the registered brokers."""
+        return sorted(int(name) for name in self.store.tree.children(znodes.BROKER_IDS))
 
     @property
     def controller(self) -> str | None:
@@ -149,6 +213,12 @@ class StoreLinks:
         entries = {key: self.store.entry(znodes.state_path(key.topic, key.partition)) for key in partitions}
         return {key: _stored(entry) for key, entry in entries.items() if entry is not None}
 
+    def counts_on(self, broker_id: int, spared: Collection[TopicPartition]) -> bool:
+        """Whether a broker is among the in-sync replicas of any partition, but of the spared ones."""
+        topics = self.metadata().topics
+        keys = [TopicPartition(name, number) for name, topic in topics.items() for number in topic.replicas]
+        return any(broker_id in state.in_sync for key, state in self.stored(keys).items() if key not in spared)
+
     def metadata(self) -> StoredMetadata:
         """All topics."""
         topics = {}
@@ -159,6 +229,18 @@ class StoreLinks:
             topic = znodes.parse_topic(name, entry.data)
             topics[name] = StoredTopic(topic.topic_id, topic.replicas, sorted({**topic.adding, **topic.removing}))
         return StoredMetadata(topics, children(znodes.TOPIC_CONFIGS), children(znodes.DELETE_TOPICS))
+
+    def settings(self, settings: Iterable[Setting]) -> list[SettingInForce]:
+        """The values of these settings."""
+        found = []
+        for setting in settings:
+            path = znodes.topic_config_path(setting.topic)
+            if not setting.topic:
+                path = znodes.broker_config_path(setting.broker_id or None)
+            entry = self.store.entry(path)
+            stored = {} if entry is None else znodes.parse_config(path, entry.data)
+            found.append(SettingInForce("the store", setting, stored.get(setting.name)))
+        return found
 
     def at_change(self, is_it: OnChange) -> Callable[[], None]:
         """Calls `is_it` at each change of a partition's leader or in-sync replicas, until it returns True. Returns a
@@ -171,10 +253,28 @@ class StoreLinks:
 
         return stop
 
+    def before_change(self, is_it: BeforeChange) -> Callable[[], None]:
+        """Calls `is_it` before each change, until it returns True. Returns a function that ends this."""
+        self._waiting_before.append(is_it)
+
+        def stop() -> None:
+            if is_it in self._waiting_before:
+                self._waiting_before.remove(is_it)
+
+        return stop
+
+    def _before(self, paths: Collection[str]) -> None:
+        self._waiting_before = [is_it for is_it in self._waiting_before if not is_it(paths)]
+
     def _changed(self, path: str, before: Entry, after: Entry) -> None:
-        if self._waiting and STATE_PATH.fullmatch(path):
-            states = _stored(before), _stored(after)
-            self._waiting = [is_it for is_it in self._waiting if not is_it(*states)]
+        matched = STATE_PATH.fullmatch(path)
+        if matched is None:
+            return
+        earlier, later = _stored(before), _stored(after)
+        joined = [broker_id for broker_id in later.in_sync if broker_id not in earlier.in_sync]
+        if joined and earlier.leader_epoch == later.leader_epoch:
+            self._observer.joined(TopicPartition(matched[1], int(matched[2])), later.leader_id, joined)
+        self._waiting = [is_it for is_it in self._waiting if not is_it(earlier, later)]
 
 
 def _stored(entry: Entry) -> Stored:

@@ -23,6 +23,7 @@ from tests.simulation.history import (
     Commit,
     Committed,
     History,
+    JoinedBehind,
     Operation,
     Outcome,
     Overrun,
@@ -30,6 +31,7 @@ from tests.simulation.history import (
     ReadRecord,
     Request,
     Send,
+    ServedEarly,
     Started,
     Transaction,
     Truncated,
@@ -368,6 +370,11 @@ def test_replicas_that_differ_in_epochs_alone_are_found(scene: Scene) -> None:
     assert scene.violated(replicas=[log("a:1", epochs=[1]), log("a:1", broker=2, epochs=[0])]) == {"replicas"}
 
 
+def test_a_log_that_cannot_be_read_is_found(scene: Scene) -> None:
+    damaged = ReplicaLog(partition=P, broker_id=1, high_watermark=0, damage="zeros")
+    assert scene.violated(replicas=[damaged]) == {"replicas"}
+
+
 def test_epochs_that_go_back_in_a_log_are_found(scene: Scene) -> None:
     assert scene.violated(replicas=[log("a:1", "a:2", epochs=[1, 0])]) == {"replicas"}
 
@@ -379,6 +386,19 @@ def test_a_high_watermark_beyond_the_end_of_its_log_is_found(scene: Scene) -> No
     assert scene.violated() == set()
     scene.add(Overrun(process="broker-1", partition=P, high_watermark=5, log_end_offset=4))
     assert scene.violated() == {"watermarks"}
+
+
+# --- in sync, coordinators
+
+
+def test_a_replica_that_joins_the_in_sync_replicas_too_early_is_found(scene: Scene) -> None:
+    scene.add(JoinedBehind(process="store", partition=P, broker_id=2, log_end_offset=4, high_watermark=5))
+    assert scene.violated() == {"in sync"}
+
+
+def test_a_coordinator_that_serves_too_early_is_found(scene: Scene) -> None:
+    scene.add(ServedEarly(process="broker-1", partition=P, high_watermark=4, start_offset=5))
+    assert scene.violated() == {"coordinators"}
 
 
 # --- convergence

@@ -10,18 +10,24 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import structlog
 
+from odradek.protocol.topic_partition import TopicPartition
 from tests.simulation.faults import Fault
 from tests.simulation.final_state import FinalState
-from tests.simulation.history import History, Outcome, Send
+from tests.simulation.history import Commit, History, Initialised, Outcome, Send, Synced, Transaction
 from tests.simulation.many import report_of
 from tests.simulation.report import quieten
+from tests.simulation.rivals import RIVALS
 from tests.simulation.run import fewest, main, run_all, run_one
+from tests.simulation.store_history import Applied, Named, Owned, StoreChange, StoreRead, TooLong
+from tests.simulation.upkeep_history import Move, SettingChange
 from tests.simulation.violation import Violation
+from tests.simulation.workload import BALANCES, BALANCES_PARTITIONS
 from tests.simulation.world import Result, Scale, World
 
 SMALL = Scale(faults=6, seconds=15.0)
@@ -58,6 +64,39 @@ def test_aimed_faults_hit_their_moments() -> None:
     assert result.violations == []
     moments = [line.split()[1:4] for line in lines.getvalue().splitlines() if " moment " in line]
     assert moments.count(["moment", "came", "0"]) >= len(kinds)
+
+
+def test_faults_aimed_at_replicas_hit_their_moments() -> None:
+    kinds = ["lose all but who joins", "lose two coordinators, with", "lose the disk of", "miss that the store loses"]
+    faults = [
+        Fault(5.0 + 4.0 * number, kind, 1 + number % 3, 0.2, "broker-2", 0.4) for number, kind in enumerate(kinds)
+    ]
+    lines = io.StringIO()
+    result = World(1, scale=replace(CLUSTER, seconds=30.0), faults=faults, lines=lines).run()
+    assert result.violations == []
+    trace = lines.getvalue()
+    assert trace.count(" moment came ") >= 2
+    assert trace.count(" empty disk ") == 1
+    assert " connection to the store breaks broker-" in trace
+
+
+def test_every_client_does_its_work() -> None:
+    """Invariants about what nobody does would always hold."""
+    result = World(2, scale=Scale(brokers=3, faults=12, seconds=40.0)).run()
+    assert result.violations == []
+    history = result.history
+    rivals = {each.process for each in history.of(Initialised) if each.transactional_id == RIVALS}
+    assert len(rivals) > 3
+    assert any(each.outcome is Outcome.FAILED for each in history.of(Transaction) if each.process in rivals)
+    assert any(each.outcome is Outcome.FAILED for each in history.of(Commit) if each.generation >= 0)
+    for kind in (StoreRead, StoreChange, Move, SettingChange):
+        assert sum(each.outcome is Outcome.OK for each in history.of(kind)) > 5, kind
+    for kind in (Applied, Owned, Named, TooLong, Synced):
+        assert any(history.of(kind)), kind
+    for number in range(BALANCES_PARTITIONS):
+        partition = TopicPartition(BALANCES, number)
+        sent = sum(len(send.records) for send in history.of(Send) if send.partition == partition)
+        assert len(result.final.logs[partition].records) < sent / 2, "it was compacted"
 
 
 def digest_in_another_process(hash_seed: str) -> str:

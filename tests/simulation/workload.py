@@ -4,7 +4,9 @@
     payments      the topic of transactional producers, which also commit offsets of the group `copies`
     clicks        the topic of a producer with acks=1. Its leaders may be elected uncleanly, so its records may be lost
     parcels       a topic of idempotent producers, too; an administrator moves its replicas (administration.py)
-    group `g`     members that read orders, join and leave
+    group `g`     members that read orders, join and leave, and are stopped now and then for longer than their session
+    balances      a compacted topic of an idempotent producer, with a few keys
+    rivals        transactional producers under one id: the next one begins while the one before is at work
 
 Every client is a node with a host of its own: it can be cut off from a broker as any other host.
 """
@@ -33,27 +35,40 @@ from tests.simulation.client.cluster import Cluster
 from tests.simulation.client.consumer import Consumer
 from tests.simulation.client.member import Member, committed_offsets
 from tests.simulation.client.producer import Producer
+from tests.simulation.client.store import StoreClient
 from tests.simulation.client.transactions import TransactionalProducer
+from tests.simulation.compaction_invariants import key_of
 from tests.simulation.final_state import Unread
 from tests.simulation.history import Outcome
 from tests.simulation.loop import Node
+from tests.simulation.rivals import RIVALS, Rivals
+from tests.simulation.store_links import SESSION_TIMEOUT_MS, SETTINGS, StoreLinks
+from tests.simulation.store_trouble import StoreTrouble
+from tests.simulation.upkeep import DiskMover, SettingsKeeper
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
-ORDERS, PAYMENTS, CLICKS = "orders", "payments", "clicks"
+ORDERS, PAYMENTS, CLICKS, BALANCES = "orders", "payments", "clicks", "balances"
+COMPACTED = {"cleanup.policy": "compact", "segment.bytes": "4096", "min.cleanable.dirty.ratio": "0.05"}
+BALANCES_PARTITIONS = 2
 UNCLEAN = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
 CLICKS_PARTITIONS, CLICKS_REPLICAS = 3, 2
 GROUP, COPIES = "g", "copies"
 SEND_EVERY_S = 0.12
 TRANSACT_EVERY_S = 0.25
-RECORDS_A_SECOND, REQUESTS_A_SECOND = 112.0, 23.0
+STORE_CLIENTS = ("store-client-1", "store-client-2")
+MEMBER_STOPS_EVERY_S, MEMBER_IS_STOPPED_S = (6.0, 14.0), (4.5, 6.5)
+RECORDS_A_SECOND, REQUESTS_A_SECOND = 100.0, 20.5
 """What the producers aim at, of what is acknowledged. They make up for the time in which nobody can write."""
 CATCH_UP_S = 2.0
 """Producers that are so far behind send twice as often."""
 MOST_WAITING = 3
 """How many batches of a producer may wait in each partition: one without a leader leaves room for the others."""
 ENOUGH_TIME_S = 40.0
+
+
+Administrator = TopicKeeper | ReplicaMover | SettingsKeeper | DiskMover
 
 
 class Workload:
@@ -67,8 +82,10 @@ class Workload:
         "plain-1",
         "leader-1",
         "clicks-1",
+        "keyed-1",
         "transactional-1",
         "transactional-2",
+        "rivals",
         "reader-1",
         "reader-2",
         "member-1",
@@ -76,6 +93,9 @@ class Workload:
         "member-3",
         "topic-keeper",
         "replica-mover",
+        "settings-keeper",
+        "disk-mover",
+        *STORE_CLIENTS,
     )
 
     def __init__(self, world: World, *, partitions: int, payments: int, parcels: int, replicas: int) -> None:
@@ -83,16 +103,20 @@ class Workload:
         self.payments = [TopicPartition(PAYMENTS, number) for number in range(payments)]
         self.clicks = [TopicPartition(CLICKS, number) for number in range(CLICKS_PARTITIONS)]
         self.parcels = [TopicPartition(PARCELS, number) for number in range(parcels)]
+        self.balances = [TopicPartition(BALANCES, number) for number in range(BALANCES_PARTITIONS)]
         self.producers: list[Producer] = []
         self.consumers: list[Consumer] = []
-        self.transactions = 0
+        self.transactional_ids = [RIVALS, *map(_transactional_id, ("transactional-1", "transactional-2"))]
+        self._transactions = 0
+        self._rivals: Rivals | None = None
         self._records_under_way = 0
         self._world = world
         self._replicas = replicas
         self._is_ending = False
         self._ending: asyncio.Future[None] = world.loop.create_future()
         self._applications: list[asyncio.Task[None]] = []
-        self._administrators: list[TopicKeeper | ReplicaMover] = []
+        self._administrators: list[Administrator | Rivals | StoreClient] = []
+        self._members: dict[str, Node] = {}
         for number, name in enumerate(self.hosts, 1):
             world.network.add_host(name, f"10.0.1.{number}")
 
@@ -107,6 +131,8 @@ class Workload:
             await admin.create_topic(ORDERS, len(self.partitions), self._replicas, self._world.topic_settings)
             await admin.create_topic(PAYMENTS, len(self.payments), self._replicas, self._world.topic_settings)
             await admin.create_topic(CLICKS, len(self.clicks), min(self._replicas, CLICKS_REPLICAS), UNCLEAN)
+            compacted = COMPACTED | self._world.topic_settings
+            await admin.create_topic(BALANCES, len(self.balances), self._replicas, compacted)
             if self.parcels:
                 await admin.create_topic(PARCELS, len(self.parcels), PARCELS_REPLICAS, PARCELS_SETTINGS)
 
@@ -118,16 +144,36 @@ class Workload:
         self._start_producer("idempotent-1", of_all, most_batches=4)
         self._start_producer("idempotent-2", of_all)
         self._start_producer("idempotent-3", of_all)
+        self._start_producer("keyed-1", self.balances, key_of=key_of)
         self._start_producer("plain-1", self.partitions, is_idempotent=False, max_in_flight=1)
         self._start_producer("leader-1", self.partitions, is_idempotent=False, max_in_flight=1, acks=1)
         self._start_producer("clicks-1", self.clicks, is_idempotent=False, max_in_flight=1, acks=1)
         for name in ("transactional-1", "transactional-2"):
             self._start_transactions(name)
+        self._start_rivals("rivals")
         self._start_consumer("reader-1", is_committed=False)
         self._start_consumer("reader-2", is_committed=True)
         for name in ("member-1", "member-2", "member-3"):
             self._start_member(name)
+        stopping = self._world.loop.create_task(self._stop_members(self._random("stopped members")))
+        self._applications.append(stopping)
         self._start_administrators()
+        if self._world.store_links is not None:
+            self._start_store_clients(self._world.store_links)
+
+    def _start_store_clients(self, links: StoreLinks) -> None:
+        for name in STORE_CLIENTS:
+            client = StoreClient(
+                self._world.history,
+                self._random(name),
+                name=name,
+                connect=SETTINGS["zookeeper.connect"],
+                session_timeout_ms=SESSION_TIMEOUT_MS,
+            )
+            self._administrators.append(client)
+            self._applications.append(self._start(self._node(name), client.run()))
+        trouble = StoreTrouble(links, self._random("trouble of the store"), STORE_CLIENTS)
+        self._applications.append(self._world.loop.create_task(trouble.run(self._ending)))
 
     async def end(self) -> None:
         """Lets every client finish what it has begun, when all faults are over. Returns when all have, or too late."""
@@ -216,9 +262,14 @@ class Workload:
         """How many Produce requests had a batch acknowledged."""
         return sum(producer.requests for producer in self.producers)
 
+    @property
+    def transactions(self) -> int:
+        """How many transactions have ended."""
+        return self._transactions + (0 if self._rivals is None else self._rivals.transactions)
+
     def _start_transactions(self, name: str) -> None:
         producer = TransactionalProducer(
-            self._cluster(name), self._world.history, name=name, transactional_id=f"id of {name}"
+            self._cluster(name), self._world.history, name=name, transactional_id=_transactional_id(name)
         )
         self.producers.append(producer)
         node = self._node(name)
@@ -239,7 +290,17 @@ class Workload:
                 offsets[partition] += 1
                 further[partition] = offsets[partition]
             await producer.transact(batches, commits=source.random() < 0.75, group=COPIES, offsets=further)
-            self.transactions += 1
+            self._transactions += 1
+
+    def _start_rivals(self, name: str) -> None:
+        def new_producer(name: str) -> TransactionalProducer:
+            return TransactionalProducer(self._cluster(name), self._world.history, name=name, transactional_id=RIVALS)
+
+        rivals = self._rivals = Rivals(
+            new_producer, _texts, self._random(name), self._ending, name=name, partitions=self.payments
+        )
+        self._administrators.append(rivals)
+        self._applications.append(self._start(self._node(name), rivals.run()))
 
     def transactions_share(self, name: str) -> int:
         """Each transactional producer commits offsets of other partitions, so that they only grow."""
@@ -248,37 +309,55 @@ class Workload:
     def _start_consumer(self, name: str, *, is_committed: bool) -> None:
         consumer = Consumer(self._cluster(name), self._world.history, name=name, is_committed=is_committed)
         self.consumers.append(consumer)
-        consumer.assign(dict.fromkeys([*self.partitions, *self.payments, *self.parcels], 0))
+        consumer.assign(dict.fromkeys([*self.partitions, *self.payments, *self.parcels, *self.balances], 0))
         self._start(self._node(name), consumer.run())
 
     def _start_member(self, name: str) -> None:
-        member = Member(self._cluster(name), self._world.history, name=name, group=GROUP, topic=ORDERS)
         source = self._random(name)
-        node = self._node(name)
+        member = Member(self._cluster(name), self._world.history, source, name=name, group=GROUP, topic=ORDERS)
+        node = self._members[name] = self._node(name)
         self._applications.append(self._start(node, self._belong(member, source)))
 
     async def _belong(self, member: Member, source: Random) -> None:
         while not self._is_ending:
             belonging = asyncio.get_running_loop().create_task(member.run())
-            stays_s = source.uniform(8.0, 30.0)
+            stays_s = source.uniform(6.0, 20.0)
             await asyncio.wait([self._ending], timeout=stays_s)
             member.leave()
             await belonging
-            member = Member(member.cluster, self._world.history, name=member.name, group=GROUP, topic=ORDERS)
+            member = Member(member.cluster, self._world.history, source, name=member.name, group=GROUP, topic=ORDERS)
+
+    async def _stop_members(self, source: Random) -> None:
+        """Stops a member as SIGSTOP does, for longer than its session lasts."""
+        while True:
+            await asyncio.wait([self._ending], timeout=source.uniform(*MEMBER_STOPS_EVERY_S))
+            if self._ending.done():
+                return
+            node = self._members[source.choice(sorted(self._members))]
+            self._world.loop.pause(node)
+            await asyncio.wait([self._ending], timeout=source.uniform(*MEMBER_IS_STOPPED_S))
+            self._world.loop.resume(node)
 
     def _start_administrators(self) -> None:
-        for name in ("topic-keeper", "replica-mover") if self.parcels else ("topic-keeper",):
+        names = ["topic-keeper", "settings-keeper", "disk-mover", *(["replica-mover"] if self.parcels else [])]
+        for name in names:
             source = self._random(name)
             pauses = Pauses(source, self._world.fault_coming)
             administrator = self._administrator(name, source, pauses)
             self._administrators.append(administrator)
             self._applications.append(self._start(self._node(name), administrator.run()))
 
-    def _administrator(self, name: str, source: Random, pauses: Pauses) -> TopicKeeper | ReplicaMover:
+    def _administrator(self, name: str, source: Random, pauses: Pauses) -> Administrator:
         cluster, history = self._cluster(name), self._world.history
         brokers = list(self._world.machines)
         if name == "topic-keeper":
             return TopicKeeper(cluster, history, source, pauses, name=name, brokers=brokers)
+        if name == "settings-keeper":
+            topics = [ORDERS, PAYMENTS]
+            return SettingsKeeper(cluster, history, source, pauses, topics=topics, brokers=brokers)
+        if name == "disk-mover":
+            movable = [*self.partitions, *self.payments, *self.balances]
+            return DiskMover(cluster, history, source, pauses, partitions=movable, brokers=brokers)
         return ReplicaMover(cluster, history, source, pauses, name=name, partitions=self.parcels, brokers=brokers)
 
     # --- nodes --------------------------------------------------------------------------------------------------
@@ -296,6 +375,10 @@ class Workload:
 
     def _cluster(self, name: str) -> Cluster:
         return Cluster(name, self._world.bootstrap, self._world.random(f"cluster of {name}"))
+
+
+def _transactional_id(name: str) -> str:
+    return f"id of {name}"
 
 
 def _texts(name: str) -> Iterator[str]:

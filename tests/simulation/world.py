@@ -26,27 +26,32 @@ from tests.simulation.checker import check
 from tests.simulation.client.cluster import Cluster
 from tests.simulation.client.wire import NotSent, Unanswered
 from tests.simulation.disk import ThreadTimes
-from tests.simulation.examination import examine, overruns
+from tests.simulation.examination import examine
 from tests.simulation.faults import KINDS, Fault, schedule
 from tests.simulation.final_state import FinalState
-from tests.simulation.history import Commit, Elected, History, Operation, Outcome, Registered, Send, Started
+from tests.simulation.history import Commit, History, Operation, Outcome, Send
 from tests.simulation.loop import Node, simulated_loop
 from tests.simulation.machine import PORT, Machine
 from tests.simulation.network import Network
+from tests.simulation.observer import Observer
 from tests.simulation.store_links import SETTINGS, STORE_HOST, StoreLinks
 from tests.simulation.trace import Trace
+from tests.simulation.upkeep_history import SettingChange
 from tests.simulation.violation import Violation
 from tests.simulation.workload import Workload
 
 FIRST_FAULT, LAST_FAULT, LAST_WORK = 0.1, 0.8, 0.9
 LONGEST_CONVERGENCE_S = 60.0
 QUIET_S = 2.0
-HEALED_BY_TIME = {"replicas", "convergence", "topics", "reassignments", "answered", "quiet"}
+HEALED_BY_TIME = {"replicas", "convergence", "topics", "reassignments", "answered", "quiet"} | {
+    "settings",
+    "directories",
+    "compacted",
+}
 """Invariants that hold some time after the last fault. While they hold, nothing changes that could heal another one."""
 INCURABLE_LOOKS = 3
 """A high watermark may follow its replicas a moment later, so one look does not decide."""
 ARMED_S = 1.0
-LOOK_EVERY_S = 0.1
 LONGEST_WARNING_S = 0.03
 LONGEST_LAG_MS = 2000
 """A follower that a fault keeps away leaves the in-sync replicas while the fault lasts."""
@@ -108,6 +113,8 @@ class World:
         self.trace = Trace(self.loop, lines)
         self.network: Network = Network(self.loop, self.random("network"), self.trace.note)
         self.history = History(lambda: self.loop.now_us, self._operation_changed)
+        self.machines: dict[int, Machine] = {}
+        self.observer = Observer(self.history, self.loop, self.machines)
         self.store_links = (
             None
             if scale.brokers == 1
@@ -116,11 +123,9 @@ class World:
                 self.network,
                 self.random("store"),
                 self.trace.note,
-                self._registration_changed,
-                self._elected,
+                self.observer,
             )
         )
-        self.machines: dict[int, Machine] = {}
         for broker_id in range(1, scale.brokers + 1):
             self.machines[broker_id] = Machine(
                 broker_id,
@@ -129,8 +134,8 @@ class World:
                 trace=self.trace,
                 source=self.random(f"broker {broker_id}"),
                 settings=self._broker_settings(),
-                on_start=self._broker_starts,
-                on_end=lambda broker_id: self._registration_changed(broker_id, is_there=False),
+                on_start=self.observer.started,
+                on_end=lambda broker_id: self.observer.registration_changed(broker_id, is_there=False),
             )
         self.workload = Workload(
             self,
@@ -183,15 +188,6 @@ class World:
             settings |= {"log.flush.interval.messages": "1"}
         return settings
 
-    def _broker_starts(self, broker_id: int) -> None:
-        self.history.note(Started(process=f"broker-{broker_id}", broker_id=broker_id))
-
-    def _registration_changed(self, broker_id: int, is_there: bool) -> None:
-        self.history.note(Registered(process="store", broker_id=broker_id, is_there=is_there))
-
-    def _elected(self, broker_id: int) -> None:
-        self.history.note(Elected(process="store", broker_id=broker_id))
-
     def _draw(self) -> list[Fault]:
         return schedule(
             self.random("faults"),
@@ -221,7 +217,7 @@ class World:
             machine.start()
         await self.workload.create_topics()
         self.workload.start()
-        looking = self.loop.create_task(self._look_at_watermarks())
+        looking = self.loop.create_task(self.observer.look(self.store_links))
         beginning = [self.loop.create_task(self._inflict(fault)) for fault in self.faults]
         await self._sleep_until(LAST_FAULT * self.scale.seconds)
         await asyncio.gather(*beginning)
@@ -239,8 +235,10 @@ class World:
         while True:
             messages = self.network.messages
             await asyncio.sleep(QUIET_S)
-            final = examine(self.machines.values())
+            settings = {change.setting: None for change in self.history.of(SettingChange)}
+            final = examine(self.machines.values(), settings)
             if self.store_links is not None:
+                final.settings = [*final.settings, *self.store_links.settings(settings)]
                 final.stored = self.store_links.stored({key: None for view in final.views for key in view.partitions})
                 final.metadata = self.store_links.metadata()
             final.unread = self.workload.unread({key: log.high_watermark for key, log in final.logs.items()})
@@ -249,15 +247,6 @@ class World:
             incurable = incurable + 1 if broken.isdisjoint(HEALED_BY_TIME) else 0
             if not broken or incurable == INCURABLE_LOOKS or self.loop.time() > give_up_at:
                 return final
-
-    async def _look_at_watermarks(self) -> None:
-        seen: dict[tuple[str, TopicPartition], None] = {}
-        while True:
-            await asyncio.sleep(LOOK_EVERY_S)
-            for overrun in overruns(self.machines.values()):
-                if (overrun.process, overrun.partition) not in seen:
-                    seen[overrun.process, overrun.partition] = None
-                    self.history.note(overrun)
 
     async def _sleep_until(self, seconds: float) -> None:
         await asyncio.sleep(max(seconds - self.loop.time(), 0.0))

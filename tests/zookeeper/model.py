@@ -9,7 +9,10 @@
         frame above jute.maxbuffer.
     (D) Watches belong to a connection. SetWatches sets them again, and sends the events that were missed.
     (E) A change that fails has a transaction number, too.
-    (F) A server may lag behind the others: then it answers reads from an older tree, until it is asked to `sync`.
+    (F) A server may lag behind the others: then it answers reads from an older tree, until it is asked to `sync`. Or
+        only new connections of known sessions find such a server, as it is since `lag_behind`: it knows the session,
+        and all that the client has seen. It sends no events of what it does not know, until a `sync`, a change on this
+        connection or `catch_up` brings it up to date.
     (G) With `users`, a connection may log in by DIGEST-MD5 (sasl.py). A failed login is answered with AUTHFAILED, and
         the connection is closed; the session lives on. If `requires_login`, nothing else is answered before it.
     (H) Entries keep the ACLs that they were created with. The scheme auth stands for who is logged in. Nobody is kept
@@ -104,6 +107,8 @@ class ZooKeeperModel:
         """Whether everything that arrives is ignored: the process stands still."""
         self._older: MetadataTree | None = None
         """What reads find while the server lags (F)."""
+        self.behind: MetadataTree | None = None
+        """What new connections of known sessions find (F)."""
         self.users: dict[str, str] = {}
         """The passwords of those who may log in (G)."""
         self.requires_login = False
@@ -162,7 +167,18 @@ class ZooKeeperModel:
 
     def catch_up(self) -> None:
         """It learns of all changes."""
+        self._older = self.behind = None
+        for connection in list(self.connections):
+            connection.catch_up()
+
+    def sync(self, connection: ServedConnection) -> None:
+        """The server of a connection learns of all changes."""
         self._older = None
+        connection.catch_up()
+
+    def lag_behind(self) -> None:
+        """What is the newest state now stays what new connections find (F)."""
+        self.behind = copy.deepcopy(self.tree)
 
     def wipe(self) -> None:
         """Loses everything, as with an empty disk after a restart."""
@@ -231,12 +247,13 @@ class ZooKeeperModel:
         """What reads find."""
         return self.tree if self._older is None else self._older
 
-    def stat(self, path: str) -> bytes:
-        """Raises NoEntry."""
-        entry = self.readable.get(path)
+    def stat(self, path: str, tree: MetadataTree | None = None) -> bytes:
+        """Of an entry of this tree; by default of what reads find. Raises NoEntry."""
+        tree = tree or self.readable
+        entry = tree.get(path)
         if entry is None:
             raise NoEntry(path, "no such entry")
-        return wire.stat(entry, self.readable.child_count(path), self._children_zxid.get(path, entry.created))
+        return wire.stat(entry, tree.child_count(path), self._children_zxid.get(path, entry.created))
 
 
 class ServedConnection(asyncio.Protocol):
@@ -252,6 +269,23 @@ class ServedConnection(asyncio.Protocol):
         self._data: set[str] = set()
         self._children: set[str] = set()
         self._late: list[bytes] | None = None
+        self._older: MetadataTree | None = None
+        """What its server knows, if it lags behind (F)."""
+
+    @property
+    def _tree(self) -> MetadataTree:
+        """What reads find."""
+        return self._older or self._model.readable
+
+    def catch_up(self) -> None:
+        """Its server learns of all changes, and sends the events (F)."""
+        older, self._older = self._older, None
+        if older is not None:
+            data, children = self._data, self._children
+            self._data, self._children = set(), set()
+            there = [path for path in sorted(data) if older.get(path) is not None]
+            missing = [path for path in sorted(data) if older.get(path) is None]
+            self._set_watches(older.number, there, missing, sorted(children))
 
     @property
     def session_id(self) -> int:
@@ -376,6 +410,8 @@ class ServedConnection(asyncio.Protocol):
             return
         if session.connection is not None:
             session.connection.abort()
+        if hello.session_id != 0 and model.behind is not None and hello.last_zxid <= model.behind.number:
+            self._older = model.behind
         session.connection, self._session = self, session
         assert self._transport is not None
         session.address = self._transport.get_extra_info("peername")[0]
@@ -389,7 +425,7 @@ class ServedConnection(asyncio.Protocol):
         if code in (wire.PING, wire.CLOSE):
             return b""
         if code == wire.SYNC:
-            self._model.catch_up()
+            self._model.sync(self)
             return wire.text(reader.text())
         if code == wire.MULTI:
             return self._multi(wire.read_multi(reader))
@@ -407,10 +443,11 @@ class ServedConnection(asyncio.Protocol):
         model = self._model
         if code == wire.EXISTS and watched:
             self._data.add(path)
-        stat = model.stat(path)
+        tree = self._tree
+        stat = model.stat(path, tree)
         if code == wire.EXISTS:
             return stat
-        entry = model.readable.get(path)
+        entry = tree.get(path)
         assert entry is not None
         if code == wire.GET_DATA:
             if watched:
@@ -419,7 +456,7 @@ class ServedConnection(asyncio.Protocol):
         assert code in (wire.GET_CHILDREN, wire.GET_CHILDREN2), code
         if watched:
             self._children.add(path)
-        return wire.names(model.readable.children(path)) + (stat if code == wire.GET_CHILDREN2 else b"")
+        return wire.names(tree.children(path)) + (stat if code == wire.GET_CHILDREN2 else b"")
 
     def _multi(self, operations: list[tuple[int, Operation | AclCreate]]) -> bytes:
         try:
@@ -430,6 +467,7 @@ class ServedConnection(asyncio.Protocol):
 
     def _change(self, operations: list[tuple[int, Operation | AclCreate]]) -> list[tuple[int, bytes]]:
         model = self._model
+        self.catch_up()
         plain = [each.create if isinstance(each, AclCreate) else each for _, each in operations]
         try:
             acls = [self._acls(each) if isinstance(each, AclCreate) else [] for _, each in operations]
@@ -464,6 +502,8 @@ class ServedConnection(asyncio.Protocol):
 
     def watches_see(self, event: WatchEvent) -> None:
         """Sends an event if it is watched; one for a deletion, whatever is watched."""
+        if self._older is not None:
+            return
         watched = False
         if event.change is not Change.CHILDREN and event.path in self._data:
             self._data.remove(event.path)
@@ -476,7 +516,7 @@ class ServedConnection(asyncio.Protocol):
 
     def _set_watches(self, since: int, data: Iterable[str], missing: Iterable[str], children: Iterable[str]) -> None:
         """See (D)."""
-        tree = self._model.tree
+        tree = self._older or self._model.tree
         for path in data:
             entry = tree.get(path)
             change = Change.DELETED if entry is None else Change.CHANGED if entry.modified > since else None

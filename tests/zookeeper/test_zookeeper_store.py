@@ -27,6 +27,7 @@ from odradek.broker.metadata_store.interface import (
     WatchEvent,
     size_of,
 )
+from odradek.broker.metadata_store.read_back import retry_until_connected
 from odradek.broker.metadata_store.start_up import make_persistent_entries, next_broker_id
 from odradek.broker.metadata_store.zookeeper import codec, connector
 from odradek.broker.metadata_store.zookeeper.acls import AclsOf, kafkas_acls, open_to_all
@@ -457,4 +458,40 @@ async def test_after_a_reconnection_nothing_is_read_that_is_older_than_a_change_
     (entry,) = await room.store.entries(["/p/new"])
     assert entry is not None
     assert entry.data == b"1"
+    await other.close()
+
+
+async def test_a_watch_set_again_at_a_server_that_lags_is_called_before_the_change_is_read(room: Room) -> None:
+    other = room.other()
+    await other.open()
+    await room.store.create("/p", b"1")
+    called: list[WatchEvent] = []
+    await room.store.get("/p", called.append)
+    room.model.lag_behind()
+    room.model.drop_connections(room.store.session_id)
+    await other.set("/p", b"2")
+    await until(lambda: room.model.has(room.store.session_id))
+    entry = await retry_until_connected(room.store, lambda: room.store.get("/p"))
+    assert (entry.data, called) == (b"2", [WatchEvent(Change.CHANGED, "/p")])
+    await other.close()
+
+
+async def test_a_server_that_lags_shows_what_is_old_and_sends_no_event_until_it_catches_up(
+    room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without `sync`, a broker would read it."""
+    monkeypatch.setattr(codec, "sync", lambda chroot: codec.exists("/", chroot, watched=False))
+    other = room.other()
+    await other.open()
+    await room.store.create("/p", b"1")
+    called: list[WatchEvent] = []
+    await room.store.get("/p", called.append)
+    room.model.lag_behind()
+    room.model.drop_connections(room.store.session_id)
+    await other.set("/p", b"2")
+    assert (await retry_until_connected(room.store, lambda: room.store.get("/p"))).data == b"1"
+    assert called == []
+    room.model.catch_up()
+    await until(lambda: bool(called))
+    assert (await room.store.get("/p")).data == b"2"
     await other.close()

@@ -38,6 +38,7 @@ from odradek.protocol.wire_codes import (
 from odradek.storage.checkpoint import read_partition_metadata
 from odradek.storage.files import OsFiles
 from odradek.timer import SystemClock
+from tests.broker.cluster.configs_harness import to
 from tests.patience import until
 
 ID = UUID(int=77)
@@ -550,3 +551,24 @@ async def test_roles_that_are_being_taken_when_the_session_ends_are_refused(
     assert await controlled.lead(1) is ErrorCode.STALE_BROKER_EPOCH
     assert controlled.partition is None
     assert await controlled.lead(1) is ErrorCode.NONE
+
+
+async def test_settings_that_change_while_a_log_is_opened_apply_to_it(
+    controlled: Controlled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = controlled.broker
+    state = PartitionState(0, 1, 0, (1, OTHER), (1, OTHER))
+    await broker.links.store.create(znodes.topic_path("t"), znodes.encode_topic(ID, [state]))
+    await controlled.publish(1)
+    make_logs = broker.replica_manager.make_logs
+
+    async def slowly(new_logs: Any) -> Any:
+        failures = await make_logs(new_logs)
+        await broker.cluster.configs.alter_topic_config("t", to({"max.message.bytes": "2000000"}))
+        return failures
+
+    monkeypatch.setattr(broker.replica_manager, "make_logs", slowly)
+    assert await controlled.lead() is ErrorCode.NONE
+    partition = broker.replica_manager.partitions.get(T0)
+    assert partition is not None
+    assert partition.log.config.max_message_bytes == 2_000_000

@@ -301,3 +301,14 @@ async def test_damaged_settings_of_a_broker_are_ignored(brokers: TwoBrokers, dat
     again = ConfigsHarness(2, brokers.store, brokers.clock)
     await again.configs.load()
     assert again.config.log_segment_bytes == 2000
+
+
+async def test_a_setting_of_all_brokers_reaches_logs_of_topics_that_are_not_in_the_metadata_yet(
+    brokers: TwoBrokers,
+) -> None:
+    """Apache's controllers send the roles before the metadata."""
+    await brokers.two.configs.ensure(["t"])
+    brokers.two.cache.remove_topic("t")
+    await brokers.one.configs.alter_broker_config(None, to({"log.segment.bytes": "2000"}))
+    await brokers.settle()
+    assert brokers.two.applied["t"].segment_bytes == 2000

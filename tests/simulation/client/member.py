@@ -1,13 +1,17 @@
 """A member of a classic group: it joins, reads its share, commits now and then, and leaves when asked to.
 
-The group is rebalanced eagerly: before a member joins again it commits and gives up its partitions.
+The group is rebalanced eagerly: before a member joins again it commits and gives up its partitions. It does so even if
+it has just learned that the group goes on without it, as a process does that was stopped for a while. And when it has
+got its next share, it sometimes commits once more what it had in the generation before: a commit that was on its way
+for long. The coordinator must refuse both.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any
+from random import Random
+from typing import Any, NamedTuple
 
 from odradek.protocol.compiler import decode_versioned, encode_versioned
 from odradek.protocol.errors import ErrorCode
@@ -25,14 +29,16 @@ from tests.simulation.client.consumer import Consumer
 from tests.simulation.client.requests import by_topic, in_rounds
 from tests.simulation.client.transactions import commit_codes, commit_topics
 from tests.simulation.client.wire import NotSent, Unanswered
-from tests.simulation.history import Commit, Committed, History, Outcome
+from tests.simulation.history import Commit, Committed, History, Outcome, Synced
 
-SESSION_TIMEOUT_MS = 6000
-REBALANCE_TIMEOUT_MS = 8000
+SESSION_TIMEOUT_MS = 4000
+REBALANCE_TIMEOUT_MS = 5000
 HEARTBEAT_S = 1.0
 COMMIT_S = 1.0
 MIN_BYTES = 2000
 HEARTBEATS = "heartbeats"
+LATE_COMMITS = 0.7
+"""How often a member commits again in its earlier generation."""
 MOVED = frozenset(
     {
         ErrorCode.NOT_COORDINATOR,
@@ -44,14 +50,25 @@ MOVED = frozenset(
 NOT_COMMITTED = frozenset({ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS})
 
 
+class Share(NamedTuple):
+    """What a member may commit: how far it has read as this member of this generation."""
+
+    member_id: str
+    generation: int
+    offsets: Mapping[TopicPartition, int]
+
+
 class Member:
     """Start `run` as a task of the client's node; `leave` makes it end."""
 
-    def __init__(self, cluster: Cluster, history: History, *, name: str, group: str, topic: str) -> None:
+    def __init__(
+        self, cluster: Cluster, history: History, source: Random, *, name: str, group: str, topic: str
+    ) -> None:
         self.name = name
         self.cluster = cluster
         self.history = history
         self.consumer = Consumer(cluster, history, name=name, min_bytes=MIN_BYTES)
+        self._source = source
         self._group = group
         self._topic = topic
         self._member_id = ""
@@ -67,6 +84,7 @@ class Member:
         """Takes part in the group until `leave`."""
         loop = asyncio.get_running_loop()
         reading = loop.create_task(self.consumer.run())
+        before: Share | None = None
         while not self._is_leaving:
             assigned = await self._join()
             if assigned is None:
@@ -76,8 +94,12 @@ class Member:
             if offsets is None:
                 continue
             self.consumer.assign({partition: max(offset, 0) for partition, offset in offsets.items()})
+            member_id, generation = self._member_id, self._generation
+            if before is not None and self._source.random() < LATE_COMMITS:
+                await self._commit(before)
             await self._take_part()
-            await self.commit()
+            before = Share(member_id, generation, self._positions())
+            await self._commit(before)
             self.consumer.assign({})
         reading.cancel()
         await self._say_goodbye()
@@ -148,6 +170,7 @@ class Member:
         if code is not ErrorCode.NONE:
             self._note_error(code)
             return None
+        self.history.note(Synced(process=self.name, group=self._group, generation=self._generation))
         _, assignment = decode_versioned(ConsumerProtocolAssignment, synced.assignment)
         return [
             TopicPartition(topic.topic, number)
@@ -172,7 +195,7 @@ class Member:
                 self._note_error(ErrorCode.of(answer.error_code))
                 return
             if loop.time() - self._commits_at >= COMMIT_S:
-                await self.commit()
+                await self._commit(Share(self._member_id, self._generation, self._positions()))
 
     async def _say_goodbye(self) -> None:
         if self._member_id:
@@ -199,18 +222,21 @@ class Member:
 
     # --- offsets ------------------------------------------------------------------------------------------------
 
-    async def commit(self) -> None:
-        """Commits the positions of this generation."""
-        offsets = {partition: position.offset for partition, position in self.consumer.positions.items()}
+    def _positions(self) -> dict[TopicPartition, int]:
+        return {partition: position.offset for partition, position in self.consumer.positions.items()}
+
+    async def _commit(self, share: Share) -> None:
         self._commits_at = asyncio.get_running_loop().time()
-        if not offsets or self._generation < 0:
+        if not share.offsets:
             return
-        commit = self.history.begin(Commit(process=self.name, group=self._group, offsets=offsets))
+        commit = self.history.begin(
+            Commit(process=self.name, group=self._group, offsets=share.offsets, generation=share.generation)
+        )
         request = OffsetCommitRequest(
             group_id=self._group,
-            generation_id_or_member_epoch=self._generation,
-            member_id=self._member_id,
-            topics=commit_topics(offsets),
+            generation_id_or_member_epoch=share.generation,
+            member_id=share.member_id,
+            topics=commit_topics(share.offsets),
         )
         try:
             answer = await self.cluster.ask_coordinator(GROUP, self._group, request)
@@ -226,7 +252,7 @@ class Member:
             return
         if codes[0] in MOVED:
             self.cluster.forget_coordinator(GROUP, self._group)
-        refused = all(code in NOT_COMMITTED for code in codes) and len(codes) == len(offsets)
+        refused = all(code in NOT_COMMITTED for code in codes) and len(codes) == len(share.offsets)
         self.history.end(commit, Outcome.FAILED if refused else Outcome.UNKNOWN, codes[0].name)
 
     async def fetch_offsets(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.producers import InitProducerIdRequest
@@ -37,12 +37,16 @@ class Producer:
         most_batches: int = 1,
         delivery_s: float = DELIVERY_S,
         transactional_id: str | None = None,
+        key_of: Callable[[str], bytes | None] = lambda text: None,
     ) -> None:
         self.name = name
         self.cluster = cluster
         self.history = history
         self.state = ProducerState(
-            is_idempotent=is_idempotent, max_in_flight=max_in_flight, is_transactional=transactional_id is not None
+            is_idempotent=is_idempotent,
+            max_in_flight=max_in_flight,
+            is_transactional=transactional_id is not None,
+            key_of=key_of,
         )
         self.requests = 0
         """How many Produce requests had a batch acknowledged."""

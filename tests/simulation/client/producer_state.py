@@ -15,7 +15,7 @@ The rules are those of Kafka's producer:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from odradek.protocol.errors import ErrorCode
@@ -80,7 +80,15 @@ class Ended:
 class ProducerState:
     """`producer_id` is -1 without idempotence, or until `identify`."""
 
-    def __init__(self, *, is_idempotent: bool, max_in_flight: int, is_transactional: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        is_idempotent: bool,
+        max_in_flight: int,
+        is_transactional: bool = False,
+        key_of: Callable[[str], bytes | None] = lambda text: None,
+    ) -> None:
+        """`key_of` returns the key of a record with this text."""
         self.is_idempotent = is_idempotent
         self.is_transactional = is_transactional
         self.producer_id = -1
@@ -88,6 +96,7 @@ class ProducerState:
         self.must_renew = False
         """Case (D)."""
         self._max_in_flight = max_in_flight
+        self._key_of = key_of
         self._queues: dict[TopicPartition, _Queue] = {}
 
     @property
@@ -152,7 +161,12 @@ class ProducerState:
     def _encoded(self, batch: Batch) -> bytes:
         sent_ms = START_OF_TIME_MS + batch.send.invoked_us // 1000  # older producers would expire
         records = [
-            Record(offset=number, timestamp=sent_ms, value=f"{text} ".encode().ljust(RECORD_BYTES))
+            Record(
+                offset=number,
+                timestamp=sent_ms,
+                key=self._key_of(text),
+                value=f"{text} ".encode().ljust(RECORD_BYTES),
+            )
             for number, text in enumerate(batch.send.records)
         ]
         return build_batch(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from odradek.protocol.messages.configs import IncrementalAlterConfigsRequest
 from odradek.protocol.messages.fetch import FetchRequest
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.groups import (
@@ -14,6 +15,7 @@ from odradek.protocol.messages.groups import (
     SyncGroupRequest,
 )
 from odradek.protocol.messages.list_offsets import ListOffsetsRequest, OffsetForLeaderEpochRequest
+from odradek.protocol.messages.log_dirs import AlterReplicaLogDirsRequest
 from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.protocol.messages.offsets import OffsetCommitRequest, OffsetFetchRequest
 from odradek.protocol.messages.produce import ProduceRequest
@@ -55,6 +57,8 @@ VERSIONS: Mapping[type[Message], int] = {
     AddPartitionsToTxnRequest: 3,
     AddOffsetsToTxnRequest: 3,
     ElectLeadersRequest: 2,
+    IncrementalAlterConfigsRequest: 1,
+    AlterReplicaLogDirsRequest: 2,
     EndTxnRequest: 3,
     TxnOffsetCommitRequest: 3,
 }

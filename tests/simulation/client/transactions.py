@@ -21,7 +21,7 @@ from tests.simulation.client.cluster import GROUP, TRANSACTION, Cluster
 from tests.simulation.client.producer import LOOK_S, Producer
 from tests.simulation.client.requests import by_topic
 from tests.simulation.client.wire import NotSent, Unanswered
-from tests.simulation.history import Commit, History, Outcome, Transaction
+from tests.simulation.history import Commit, History, Initialised, Outcome, Transaction
 
 TRANSACTION_TIMEOUT_MS = 10_000
 PATIENCE_S = 20.0
@@ -57,6 +57,11 @@ class TransactionalProducer(Producer):
         self._transactions = 0
         self._is_initialised = False
 
+    @property
+    def is_initialised(self) -> bool:
+        """Whether it has an epoch that nobody has refused."""
+        return self._is_initialised
+
     async def renew(self) -> None:
         """Within a transaction the epoch stays: `transact` ends it first."""
         self._end(self.state.abandon())
@@ -70,15 +75,21 @@ class TransactionalProducer(Producer):
                 producer_id=-1,
                 producer_epoch=-1,
             )
+            asked = self.history.begin(Initialised(process=self.name, transactional_id=self.transactional_id))
             try:
                 answer = await self.cluster.ask_coordinator(TRANSACTION, self.transactional_id, request)
-            except (NotSent, Unanswered):
+            except (NotSent, Unanswered) as error:
+                self.history.end(asked, Outcome.UNKNOWN, str(error))
                 await self.cluster.back_off()
                 continue
-            if answer.error_code == ErrorCode.NONE:
+            asked.producer_id, asked.producer_epoch = answer.producer_id, answer.producer_epoch
+            code = ErrorCode.of(answer.error_code)
+            if code is ErrorCode.NONE:
+                self.history.end(asked, Outcome.OK)
                 self._end(self.state.identify(answer.producer_id, answer.producer_epoch))
                 self._is_initialised = True
             else:
+                self.history.end(asked, Outcome.UNKNOWN, code.name)
                 self.cluster.forget_coordinator(TRANSACTION, self.transactional_id)
                 await self.cluster.back_off()
 
@@ -131,6 +142,7 @@ class TransactionalProducer(Producer):
             await asyncio.sleep(LOOK_S)
 
     async def _finish(self, transaction: Transaction) -> None:
+        transaction.end_asked_us = round(asyncio.get_running_loop().time() * 1e6)
         request = EndTxnRequest(
             transactional_id=self.transactional_id,
             producer_id=self.state.producer_id,

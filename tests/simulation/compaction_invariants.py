@@ -1,0 +1,108 @@
+"""The invariants of compacted topics.
+
+    compacted     In the log of each replica, the last record of each key is the last that was acknowledged, or a later
+                  one. What is left is where it was acknowledged, and in the order in which it was sent. Replicas of
+                  which nothing is under way have the same last record of each key.
+
+One producer writes a key, in one partition. Source: Kafka's documentation of log compaction ("What guarantees does log
+compaction provide").
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from odradek.protocol.topic_partition import TopicPartition
+from tests.simulation.final_state import FinalState, ReplicaLog, keyed_records
+from tests.simulation.history import History, Outcome, Send
+from tests.simulation.violation import Violation
+
+KEYS, RARE_KEYS, RARELY = 8, 97, 7
+
+
+def key_of(text: str) -> bytes:
+    """The key of a record in a compacted topic of clients: one of a few, or now and then one that is written once in a
+    run, so that its record must stay."""
+    number = int(text.rpartition(":")[2])
+    return b"rare key %d" % (number % RARE_KEYS) if number % RARELY == 0 else b"key %d" % (number % KEYS)
+
+
+class Last(NamedTuple):
+    """The last record of a key."""
+
+    offset: int
+    value: bytes | None
+
+
+def compacted_logs_keep_the_last_of_each_key(history: History, final: FinalState) -> Iterator[Violation]:
+    """compacted"""
+    replicas: dict[TopicPartition, list[ReplicaLog]] = defaultdict(list)
+    for replica in final.replicas:
+        if replica.is_compacted:
+            replicas[replica.partition].append(replica)
+    sends: dict[TopicPartition, list[Send]] = defaultdict(list)
+    for send in history.of(Send):
+        if send.partition in replicas:
+            sends[send.partition].append(send)
+    for partition, logs in replicas.items():
+        for log in logs if partition in sends else ():
+            yield from _kept(log, sends[partition])
+        first, *others = sorted(logs, key=lambda log: (-log.high_watermark, log.broker_id))
+        for other in others:
+            yield from _differences(first, other)
+
+
+def _kept(log: ReplicaLog, sends: Sequence[Send]) -> Iterator[Violation]:
+    """Judges what is left by what was sent, in this order."""
+    where = f"{log.partition} on broker {log.broker_id}"
+    place = {text: number for number, text in enumerate(text for send in sends for text in send.records)}
+    latest: dict[bytes, int] = {}
+    for record in log.records:
+        key, number = key_of(record.text), place.get(record.text, -1)
+        if number < latest.get(key, -1):
+            yield Violation("compacted", f"{record.text} of {where} comes after one that was sent later")
+            return
+        latest[key] = number
+    texts = {record.offset: record.text for record in log.records}
+    for send in sends:
+        if send.outcome is not Outcome.OK:
+            continue
+        for offset, text in enumerate(send.records, send.base_offset):
+            if offset >= log.high_watermark:
+                return
+            if place[text] > latest.get(key_of(text), -1):
+                yield Violation("compacted", f"{text} or a later one of its key is not in {where}", (send,))
+                return
+            if texts.get(offset, text) != text:
+                yield Violation("compacted", f"{where} has {texts[offset]} at {offset}, not {text}", (send,))
+                return
+
+
+def _differences(one: ReplicaLog, other: ReplicaLog) -> Iterator[Violation]:
+    if one.high_watermark != other.high_watermark:
+        return
+    mine, its = _last_of_each_key(one), _last_of_each_key(other)
+    for key in sorted(mine.keys() | its.keys()):
+        if mine.get(key) != its.get(key):
+            brokers = f"brokers {one.broker_id} and {other.broker_id}"
+            offsets = " and ".join(str(last.offset) if last else "none" for last in (mine.get(key), its.get(key)))
+            yield Violation(
+                "compacted", f"{brokers} differ in the last record of {key!r} of {one.partition}: {offsets}"
+            )
+            return
+
+
+def _last_of_each_key(log: ReplicaLog) -> Mapping[bytes, Last]:
+    """Without the keys of transactions: the records of aborted ones go with the next compaction."""
+    found: dict[bytes, Last] = {}
+    in_transactions: set[bytes] = set()
+    for batch in log.batches:
+        if batch.base_offset >= log.high_watermark:
+            break
+        for record in keyed_records(batch.content):
+            found[record.key] = Last(record.offset, record.value)
+            if record.is_transactional:
+                in_transactions.add(record.key)
+    return {key: last for key, last in found.items() if key not in in_transactions}

@@ -1,0 +1,171 @@
+"""The invariants of settings, log directories and compaction: each finds a history that breaks it, and accepts the
+nearest one that does not."""
+
+from __future__ import annotations
+
+import pytest
+
+from odradek.protocol.records import Record, build_batch
+from odradek.protocol.topic_partition import TopicPartition
+from tests.simulation.checker import check
+from tests.simulation.compaction_invariants import key_of
+from tests.simulation.final_state import FinalState, Folder, ReplicaLog, SettingInForce, StoredBatch
+from tests.simulation.history import History, Operation, Outcome, Send, Started
+from tests.simulation.topic_invariants import LATE_US
+from tests.simulation.upkeep_history import Move, Setting, SettingChange
+
+OK, FAILED, UNKNOWN = Outcome.OK, Outcome.FAILED, Outcome.UNKNOWN
+P = TopicPartition("balances", 0)
+SETTING = Setting("max.message.bytes", topic="balances")
+
+
+class Scene:
+    """A history; each operation takes one microsecond."""
+
+    def __init__(self) -> None:
+        self.now_us = 0
+        self.history = History(lambda: self.now_us)
+
+    def add(self, operation: Operation, outcome: Outcome = OK) -> None:
+        self.now_us += 1
+        self.history.begin(operation)
+        self.now_us += 1
+        self.history.end(operation, outcome)
+
+    def set(self, value: str, outcome: Outcome = OK) -> None:
+        self.add(SettingChange(process="admin", setting=SETTING, value=value), outcome)
+
+    def settings(self, *values: str | None) -> list[str]:
+        found = [SettingInForce(f"broker {number}", SETTING, value) for number, value in enumerate(values, 1)]
+        return self.violated(FinalState(settings=found))
+
+    def move(self, directory: str, outcome: Outcome = OK) -> None:
+        self.add(Move(process="admin", partition=P, broker_id=1, directory=directory), outcome)
+
+    def placed(self, *directories: str) -> list[str]:
+        return self.violated(FinalState(folders=[Folder(1, P, None, directory) for directory in directories]))
+
+    def send(self, *texts: str, at: int, outcome: Outcome = OK) -> None:
+        self.add(Send(process="k", partition=P, records=texts, base_offset=at), outcome)
+
+    def compacted(self, *logs: ReplicaLog) -> list[str]:
+        return self.violated(FinalState(logs={P: logs[0]}, replicas=logs))
+
+    def violated(self, final: FinalState) -> list[str]:
+        return [violation.invariant for violation in check(self.history, final)]
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+# --- settings
+
+
+def test_a_confirmed_setting_that_is_not_in_force_is_found(scene: Scene) -> None:
+    scene.set("1")
+    scene.set("2")
+    scene.set("3", FAILED)
+    assert scene.settings("2", "2") == []
+    assert scene.settings("1", "1") == ["settings"]
+    assert scene.settings(None) == ["settings"]
+
+
+def test_a_setting_without_an_answer_may_be_in_force_or_not(scene: Scene) -> None:
+    scene.set("1")
+    scene.set("2", UNKNOWN)
+    assert scene.settings("1") == scene.settings("2") == []
+
+
+def test_a_setting_without_an_answer_may_come_late_but_not_for_ever(scene: Scene) -> None:
+    scene.set("1", UNKNOWN)
+    scene.set("2")
+    assert scene.settings("1") == []
+    scene.now_us += LATE_US
+    scene.set("3")
+    assert scene.settings("1") == ["settings"]
+
+
+def test_brokers_with_different_settings_are_found(scene: Scene) -> None:
+    scene.set("1")
+    scene.set("2", UNKNOWN)
+    assert scene.settings("1", "2") == ["settings"]
+
+
+# --- directories
+
+
+def test_a_replica_that_is_not_where_it_was_moved_is_found(scene: Scene) -> None:
+    scene.move("/more")
+    scene.move("/data", FAILED)
+    assert scene.placed("/more") == []
+    assert scene.placed("/data") == ["directories"]
+
+
+def test_a_move_without_an_answer_and_one_before_a_restart_may_be_given_up(scene: Scene) -> None:
+    scene.move("/more", UNKNOWN)
+    assert scene.placed("/data") == []
+    scene.move("/more")
+    scene.add(Started(process="broker-1", broker_id=1))
+    assert scene.placed("/data") == []
+
+
+def test_a_replica_in_two_directories_is_found(scene: Scene) -> None:
+    assert scene.placed("/data", "/more") == ["directories"]
+
+
+def test_a_replica_that_moves_in_the_end_is_found(scene: Scene) -> None:
+    assert scene.violated(FinalState(future_folders=[Folder(1, P, None, "/more")])) == ["directories"]
+
+
+# --- compaction
+
+
+def log(*records: tuple[int, str], broker: int = 1, end: int = 20) -> ReplicaLog:
+    """A compacted log with one record per batch, by offset."""
+    batches = [
+        StoredBatch(
+            offset,
+            offset,
+            0,
+            build_batch([Record(offset=offset, key=key_of(text), value=text.encode())], base_offset=offset),
+        )
+        for offset, text in records
+    ]
+    return ReplicaLog(partition=P, broker_id=broker, high_watermark=end, is_compacted=True, batches=batches)
+
+
+def test_the_last_record_of_a_key_that_is_gone_is_found(scene: Scene) -> None:
+    """k:1 and k:9 have the same key."""
+    scene.send("k:1", "k:2", at=0)
+    scene.send("k:9", at=2)
+    assert scene.compacted(log((0, "k:1"), (1, "k:2"), (2, "k:9"))) == []
+    assert scene.compacted(log((1, "k:2"), (2, "k:9"))) == []
+    assert scene.compacted(log((0, "k:1"), (1, "k:2"))) == ["compacted"]
+    assert scene.compacted(log((2, "k:9"))) == ["compacted"]
+
+
+def test_a_record_without_an_answer_may_be_the_last_of_its_key(scene: Scene) -> None:
+    scene.send("k:1", at=0)
+    scene.send("k:9", at=-1, outcome=UNKNOWN)
+    assert scene.compacted(log((0, "k:1"))) == scene.compacted(log((5, "k:9"))) == []
+
+
+def test_a_record_that_has_moved_is_found(scene: Scene) -> None:
+    scene.send("k:1", "k:2", at=0)
+    assert "compacted" in scene.compacted(log((0, "k:2"), (1, "k:1")))
+
+
+def test_a_record_after_one_that_was_sent_later_is_found(scene: Scene) -> None:
+    scene.send("k:1", at=-1, outcome=UNKNOWN)
+    scene.send("k:9", at=-1, outcome=UNKNOWN)
+    assert scene.compacted(log((3, "k:1"), (4, "k:9"))) == []
+    assert "compacted" in scene.compacted(log((3, "k:9"), (4, "k:1")))
+
+
+def test_replicas_that_differ_in_the_last_record_of_a_key_are_found(scene: Scene) -> None:
+    whole = log((0, "k:1"), (1, "k:9"))
+    assert scene.compacted(whole, log((1, "k:9"), broker=2)) == []
+    assert scene.compacted(whole, log((0, "k:1"), broker=2)) == ["compacted"]
+    assert scene.compacted(whole, log((0, "k:1"), broker=2, end=1)) == []
