@@ -139,6 +139,8 @@ class SessionState(Enum):
 
 
 Watch = Callable[[WatchEvent], None]
+FaultOf = Callable[[bytes | None], str]
+"""Returns what is wrong with data, or an empty string. Raises StoreDamaged."""
 SessionListener = Callable[[SessionState], None]
 
 
@@ -228,6 +230,8 @@ class MetadataStore(ABC):
 
     is_shared: ClassVar[bool]
     """Whether other brokers may read the entries and change them. If not, there can be no other broker."""
+    is_outside: ClassVar[bool] = False
+    """Whether servers of their own keep the entries, which are there before the brokers of a cluster and after them."""
 
     def __init__(self) -> None:
         self.session_epoch = 0
@@ -239,10 +243,19 @@ class MetadataStore(ABC):
         self.session_metrics: SessionMetrics | None = None
         """What the session counts; None if it is within this process."""
         self._session_listeners: list[SessionListener] = []
+        self._pinned: tuple[str, FaultOf] | None = None
+        """See `pin`."""
 
     def add_session_listener(self, listener: SessionListener) -> None:
         """Registers `listener`, which is called at every change of the session's state."""
         self._session_listeners.append(listener)
+
+    def pin(self, path: str, fault_of: FaultOf) -> None:
+        """From now on, a new session begins only on servers whose data at `path` has no fault: others have lost the
+        data, or belong to another cluster. Until then the last session stays suspended. Has no effect unless the store
+        `is_outside`.
+        """
+        self._pinned = path, fault_of
 
     def _notify(self, state: SessionState) -> None:
         """Calls the listeners; an error of one is logged, and the others are called all the same."""

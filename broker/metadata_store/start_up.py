@@ -23,12 +23,32 @@ async def open_store(store: MetadataStore, known_cluster_id: str | None, source:
     """Opens the store and returns the cluster id: the stored one, else `known_cluster_id` (from meta.properties), else
     a new one, which is stored.
 
-    Raises StoreDamaged, StoreUnavailable if the store cannot be opened or is closed, and ClusterIdMismatch if the
-    stored id and `known_cluster_id` differ.
+    The store is pinned to this id. Raises StoreDamaged, StoreUnavailable if the store cannot be opened or is closed,
+    and ClusterIdMismatch if the stored id and `known_cluster_id` differ, or a store outside has lost it.
     """
     await store.open()
+    if store.is_outside and known_cluster_id is not None:
+        await retry_until_connected(store, lambda: _check_is_not_lost(store, known_cluster_id))
     await retry_until_connected(store, lambda: make_persistent_entries(store))
-    return await retry_until_connected(store, lambda: cluster_id(store, known_cluster_id, source))
+    found = await retry_until_connected(store, lambda: cluster_id(store, known_cluster_id, source))
+    store.pin(znodes.CLUSTER_ID, lambda data: _fault_of_id(data, found))
+    return found
+
+
+def _fault_of_id(data: bytes | None, cluster_id: str) -> str:
+    """What the stored id of another cluster, or of none, is called; see MetadataStore.pin."""
+    stored = znodes.parse_cluster_id(data)
+    return "" if stored == cluster_id else f"{znodes.CLUSTER_ID} is {stored}, not {cluster_id}"
+
+
+async def _check_is_not_lost(store: MetadataStore, known: str) -> None:
+    """Raises ClusterIdMismatch. Nothing is written then: what was lost may be restored."""
+    if await store.exists(znodes.CLUSTER_ID) is None:
+        raise ClusterIdMismatch(
+            f"meta.properties has cluster id {known}, but ZooKeeper has none: it has lost its data, or "
+            "zookeeper.connect names another ZooKeeper or another path in it. Restore ZooKeeper's data, or correct the "
+            "setting; a new cluster needs empty directories"
+        )
 
 
 async def next_broker_id(store: MetadataStore, reserved_max: int) -> int:

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import threading
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -64,13 +64,19 @@ class CopierProcess:
 class Numbers:
     """Writes 0, 1, 2, ... at about `per_second` until `finish`, each to the partition of its remainder."""
 
-    def __init__(self, bootstrap: str, topic: str, partitions: int, per_second: int) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: str,
+        partitions: int,
+        per_second: int,
+        settings: Mapping[str, object] | None = None,
+    ) -> None:
         self.topic, self.partitions, self.at_once = topic, partitions, per_second // 50
         self.failures: list[object] = []
         self.count = 0
-        self._producer = confluent_kafka.Producer(
-            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5, "log_level": 0}
-        )
+        fixed = {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5, "log_level": 0}
+        self._producer = confluent_kafka.Producer({**fixed, **(settings or {})})
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="numbers")
         self._thread.start()
@@ -87,9 +93,13 @@ class Numbers:
         if error is not None:
             self.failures.append(error)
 
+    def stop(self) -> None:
+        """Writes no more."""
+        self._stop.set()
+
     def finish(self) -> int:
         """Stops; returns the number of records when all are acknowledged."""
-        self._stop.set()
+        self.stop()
         self._thread.join(30)
         assert self._producer.flush(120) == 0
         assert not self.failures, self.failures[:3]

@@ -14,11 +14,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from odradek.protocol.messages.group_admin import DescribeGroupsRequest, DescribeGroupsResponse
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from odradek.protocol.messages.reassignments import ElectLeadersRequest, ElectLeadersResponse
-from odradek.protocol.messages.topics import CreateTopicsRequest, CreateTopicsResponse
+from odradek.protocol.messages.topics import (
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
 from odradek.protocol.topic_partition import TopicPartition
 from tests.scenarios.coordinator_requests import Connection, field_of
 
@@ -216,24 +222,39 @@ class Cluster(ABC):
 
     def create_topic(self, name: str, partitions: int, **configs: object) -> None:
         """Creates a topic with three replicas of each partition; waits until all brokers know it."""
-        topic = CreateTopicsRequest.CreatableTopic(
-            name=name,
-            num_partitions=partitions,
-            replication_factor=len(self.nodes),
-            configs=[
-                CreateTopicsRequest.CreatableTopicConfig(name=key.replace("_", "."), value=str(value))
-                for key, value in configs.items()
-            ],
-        )
+        topic = self._topic(name, partitions)
+        topic.configs = [
+            CreateTopicsRequest.CreatableTopicConfig(name=key.replace("_", "."), value=str(value))
+            for key, value in configs.items()
+        ]
         self.create(topic)
+
+    def _topic(self, name: str, partitions: int) -> CreateTopicsRequest.CreatableTopic:
+        return CreateTopicsRequest.CreatableTopic(
+            name=name, num_partitions=partitions, replication_factor=len(self.nodes)
+        )
+
+    def try_to_create(self, name: str) -> ErrorCode:
+        """Asks for a topic, whatever becomes of it. Returns what the controller answers."""
+        return ErrorCode.of(field_of(self._create(self._topic(name, 1)), "topics.error_code"))
 
     def create(self, topic: CreateTopicsRequest.CreatableTopic) -> None:
         """Creates a topic as asked for; waits until all brokers know it and it is in sync."""
-        with contextlib.closing(Connection(self.nodes[self.controller()].address)) as connection:
-            answer = connection.call(CreateTopicsRequest(topics=[topic], timeout_ms=20_000), CreateTopicsResponse)
+        answer = self._create(topic)
         assert field_of(answer, "topics.error_code") == 0, answer
         last = TopicPartition(topic.name, max(topic.num_partitions, len(topic.assignments)) - 1)
         self.until(lambda view: last in view.partitions and view.is_whole(len(self.nodes)))
+
+    def _create(self, topic: CreateTopicsRequest.CreatableTopic) -> CreateTopicsResponse:
+        with contextlib.closing(Connection(self.nodes[self.controller()].address)) as connection:
+            return connection.call(CreateTopicsRequest(topics=[topic], timeout_ms=20_000), CreateTopicsResponse)
+
+    def delete_topic(self, name: str, timeout_ms: int = 1000) -> None:
+        """Asks for the deletion of a topic, and waits for `timeout_ms` for its end."""
+        with contextlib.closing(Connection(self.nodes[self.controller()].address)) as connection:
+            request = DeleteTopicsRequest(topic_names=[name], timeout_ms=timeout_ms)
+            answer = connection.call(request, DeleteTopicsResponse)
+        assert field_of(answer, "responses.error_code") in (ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT), answer
 
 
 class Start(Protocol):

@@ -47,19 +47,26 @@ class ProcessCluster(Cluster):
                 self._model = spawned([sys.executable, "-m", "tests.zookeeper.model_server"], log)
             self._zookeeper = ready(self._model, self._directory / "zookeeper-log")
         for broker_id in self.nodes:
-            self._processes[broker_id] = self._spawned(broker_id)
+            self._processes[broker_id] = self._spawned(broker_id, self.nodes[broker_id])
         for broker_id, process in self._processes.items():
             ready(process, self._log(broker_id))
         self.until(lambda view: len(view.brokers) == len(self.nodes) and view.controller in view.brokers)
 
-    def _spawned(self, broker_id: int) -> subprocess.Popen[str]:
-        node = self.nodes[broker_id]
-        command = [sys.executable, "-m", "odradek.broker"]
-        command += ["--port", node.address.partition(":")[2], "--data-dir", str(node.data)]
-        settings = {"broker.id": str(broker_id), "zookeeper.connect": str(self._zookeeper), **self._settings}
+    def _spawned(self, broker_id: int, node: Node) -> subprocess.Popen[str]:
+        command = [*self._place(broker_id), sys.executable, "-m", "odradek.broker", "--data-dir", str(node.data)]
+        settings = {
+            "broker.id": str(broker_id),
+            "listeners": f"PLAINTEXT://{node.address}",
+            "zookeeper.connect": str(self._zookeeper),
+            **self._settings,
+        }
         command += [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
         with self._log(broker_id).open("ab") as log:
             return spawned(command, log)
+
+    def _place(self, _broker_id: int) -> list[str]:
+        """The command before that of a broker."""
+        return []
 
     def _log(self, broker_id: int) -> Path:
         return self._directory / f"broker-{broker_id}-log"
@@ -68,6 +75,15 @@ class ProcessCluster(Cluster):
         """The last lines that a broker has logged."""
         log = self._log(broker_id)
         return log.read_text()[-SHOWN_OF_LOGS:] if log.exists() else ""
+
+    def has_said(self, broker_id: int, text: str) -> int:
+        """How often a text is in what a broker has logged."""
+        return self._log(broker_id).read_text().count(text)
+
+    def print_logs(self) -> None:
+        """Prints the last lines of all logs."""
+        for broker_id in self.nodes:
+            print(f"--- broker {broker_id}\n{self.log_tail(broker_id)}")
 
     @property
     def running(self) -> list[int]:
@@ -79,8 +95,14 @@ class ProcessCluster(Cluster):
 
     def launch(self, broker_id: int) -> None:
         assert broker_id not in self._processes, f"broker {broker_id} is up"
-        process = self._processes[broker_id] = self._spawned(broker_id)
+        process = self._spawned(broker_id, self.nodes[broker_id])
         ready(process, self._log(broker_id))
+        self._processes[broker_id] = process
+
+    def launch_another(self, broker_id: int, data: Path) -> None:
+        """Starts a second broker with an id, which must fail: RuntimeError."""
+        host, _, port = self.nodes[broker_id].address.partition(":")
+        ready(self._spawned(broker_id, Node(f"{host}:{int(port) + 1}", data)), self._log(broker_id))
 
     def kill(self, broker_id: int) -> None:
         self._signal(broker_id, signal.SIGKILL)
@@ -129,8 +151,7 @@ def process_cluster(
         yield cluster
     finally:
         cluster.close()
-        for broker_id in cluster.nodes:
-            print(f"--- broker {broker_id}\n{cluster.log_tail(broker_id)}")
+        cluster.print_logs()
 
 
 def spawned(command: Sequence[str], log: IO[bytes]) -> subprocess.Popen[str]:
@@ -150,7 +171,7 @@ def ready(process: subprocess.Popen[str], log: Path) -> str:
     words = process.stdout.readline().split()
     if len(words) != 2 or words[0] != "ready":
         process.kill()
-        process.wait()
+        ended(process)
         raise RuntimeError(f"not started: {log.read_text()[-SHOWN_OF_LOGS:]}")
     return words[1]
 

@@ -94,9 +94,13 @@ class Writer:
         times = [since, *(each.at for each in self.acknowledged[partition] if each.at > since)]
         return max(after - before for before, after in pairwise(times))
 
+    def stop(self) -> None:
+        """Writes no more."""
+        self._stop.set()
+
     def finish(self) -> None:
         """Stops; returns when all that was written is acknowledged."""
-        self._stop.set()
+        self.stop()
         self._thread.join(30)
         assert self._producer.flush(120) == 0
         assert not self.failures, self.failures[:3]

@@ -31,7 +31,7 @@ import ssl
 import sys
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from odradek.broker.background.stepwise import finished
 from odradek.broker.metadata_store.interface import (
@@ -87,6 +87,15 @@ class Session:
         self.address = ""
         """Where its last connection came from."""
         self.connection: ServedConnection | None = None
+
+
+class Stored(NamedTuple):
+    """What a server keeps on its disk."""
+
+    tree: MetadataTree
+    sessions: dict[int, Session]
+    children_zxid: dict[str, int]
+    acls: dict[str, list[Acl]]
 
 
 class ZooKeeperModel:
@@ -180,13 +189,19 @@ class ZooKeeperModel:
         """What is the newest state now stays what new connections find (F)."""
         self.behind = copy.deepcopy(self.tree)
 
-    def wipe(self) -> None:
-        """Loses everything, as with an empty disk after a restart."""
+    def wipe(self) -> Stored:
+        """Loses everything, as with an empty disk after a restart. Returns what it had."""
         self.drop_connections()
-        self.tree = MetadataTree()
-        self.sessions.clear()
-        self._children_zxid.clear()
-        self.acls.clear()
+        stored = Stored(self.tree, self.sessions, self._children_zxid, self.acls)
+        self.restore(Stored(MetadataTree(), {}, {}, {}))
+        return stored
+
+    def restore(self, stored: Stored) -> None:
+        """Goes on with what it had once. As after a restart, all sessions have their whole time again."""
+        self.drop_connections()
+        self.tree, self.sessions, self._children_zxid, self.acls = stored
+        for session in self.sessions.values():
+            session.last_heard, session.connection = asyncio.get_running_loop().time(), None
 
     # Sessions
 

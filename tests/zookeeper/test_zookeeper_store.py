@@ -27,9 +27,8 @@ from odradek.broker.metadata_store.interface import (
     WatchEvent,
     size_of,
 )
-from odradek.broker.metadata_store.read_back import retry_until_connected
 from odradek.broker.metadata_store.start_up import make_persistent_entries, next_broker_id
-from odradek.broker.metadata_store.zookeeper import codec, connector
+from odradek.broker.metadata_store.zookeeper import attempts, codec
 from odradek.broker.metadata_store.zookeeper.acls import AclsOf, kafkas_acls, open_to_all
 from odradek.broker.metadata_store.zookeeper.zookeeper_store import ZooKeeperStore
 from tests.patience import until
@@ -172,6 +171,33 @@ async def test_a_store_that_lost_everything_ends_the_session_when_its_time_is_ov
     assert await room.store.children("/") == []
 
 
+async def test_a_pinned_session_begins_anew_only_at_a_server_with_the_data(room: Room) -> None:
+    """A server without it may know of many more transactions: the session goes on at the right one all the same."""
+    await room.store.create("/pinned", b"right")
+    await room.store.create("/live", ephemeral=True)
+    room.store.pin("/pinned", lambda data: "" if data == b"right" else f"/pinned is {data!r}")
+    session = room.store.session_id
+    with capture_logs() as lines:
+        right = room.model.wipe()
+        await until(lambda: any("/pinned is missing" in str(line.get("reason")) for line in lines))
+        other = store_at(room.address)
+        await other.open()
+        await other.create("/pinned", b"wrong")
+        for number in range(100):
+            await other.set("/pinned", b"wrong", number)
+        await until(lambda: any("/pinned is b'wrong'" in str(line.get("reason")) for line in lines))
+        assert room.states == [CONNECTED, SUSPENDED]
+        await until(lambda: set(room.model.sessions) == {other.session_id})
+        await other.close()
+        room.model.restore(right)
+        await room.store.connected()
+        assert (room.store.session_id, room.store.session_epoch) == (session, 1)
+        assert (await room.store.get("/live")).owner == session
+        room.model.expire(session)
+        await until(lambda: room.store.session_epoch == 2)
+    assert room.states == [CONNECTED, SUSPENDED, CONNECTED, SUSPENDED, LOST, CONNECTED]
+
+
 async def test_pings_keep_an_idle_session(room: Room) -> None:
     store = store_at(room.address, session_timeout_ms=300)
     await store.open()
@@ -283,7 +309,7 @@ async def test_what_follows_a_lost_group_of_a_pipeline_is_lost_too_although_the_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Otherwise it would be applied before the groups that are sent again."""
-    monkeypatch.setattr(connector, "FIRST_PAUSE_S", 0)
+    monkeypatch.setattr(attempts, "FIRST_PAUSE_S", 0)
     model, encode, numbers = ZooKeeperModel(), codec.multi, itertools.count()
 
     def dropping(operations: Sequence[Operation], *others: Any) -> codec.Request | TooLarge:
@@ -458,40 +484,4 @@ async def test_after_a_reconnection_nothing_is_read_that_is_older_than_a_change_
     (entry,) = await room.store.entries(["/p/new"])
     assert entry is not None
     assert entry.data == b"1"
-    await other.close()
-
-
-async def test_a_watch_set_again_at_a_server_that_lags_is_called_before_the_change_is_read(room: Room) -> None:
-    other = room.other()
-    await other.open()
-    await room.store.create("/p", b"1")
-    called: list[WatchEvent] = []
-    await room.store.get("/p", called.append)
-    room.model.lag_behind()
-    room.model.drop_connections(room.store.session_id)
-    await other.set("/p", b"2")
-    await until(lambda: room.model.has(room.store.session_id))
-    entry = await retry_until_connected(room.store, lambda: room.store.get("/p"))
-    assert (entry.data, called) == (b"2", [WatchEvent(Change.CHANGED, "/p")])
-    await other.close()
-
-
-async def test_a_server_that_lags_shows_what_is_old_and_sends_no_event_until_it_catches_up(
-    room: Room, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without `sync`, a broker would read it."""
-    monkeypatch.setattr(codec, "sync", lambda chroot: codec.exists("/", chroot, watched=False))
-    other = room.other()
-    await other.open()
-    await room.store.create("/p", b"1")
-    called: list[WatchEvent] = []
-    await room.store.get("/p", called.append)
-    room.model.lag_behind()
-    room.model.drop_connections(room.store.session_id)
-    await other.set("/p", b"2")
-    assert (await retry_until_connected(room.store, lambda: room.store.get("/p"))).data == b"1"
-    assert called == []
-    room.model.catch_up()
-    await until(lambda: bool(called))
-    assert (await room.store.get("/p")).data == b"2"
     await other.close()

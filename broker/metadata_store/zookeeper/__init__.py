@@ -5,7 +5,7 @@
     session_security.py  TLS, the login and the ACLs of a session, by the settings
     watches.py           the watches that a session has set, to be set again on a new connection
     connection.py        one connection: the handshake, requests in order, pings
-    connector.py         tries the servers until one serves the session
+    attempts.py          the attempts to connect, and whether a server has the cluster's data
     chroot_creation.py   creates the path below which all entries are
     zookeeper_store.py   the session over one connection after the other: a MetadataStore
 

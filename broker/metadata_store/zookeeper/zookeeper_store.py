@@ -7,16 +7,21 @@
     suspended   ConnectionLost              a server continues the session: CONNECTED; or it says that the session has
                                             ended: LOST, then a new session begins: `session_epoch` grows, CONNECTED
 
-    (A) While there is no connection, the servers are tried again and again (`connector.py`).
+    (A) While there is no connection, the servers are tried one after the other (attempts.py).
     (B) Only a server ends a session. Without a verdict the session stays suspended, however long that lasts.
     (C) On a new connection of a session, the watches are set again first, with the last transaction that the session
         has seen: changes that were missed are called then. Then the server catches up with the others (`sync`), so that
         nothing is read that is older than what another server has shown.
     (D) A change above the limit fails with TooLarge before it is sent: ZooKeeper would end the connection.
     (E) `close` ends the session at the server, if it answers within CLOSE_S; else its time-out does.
-    (F) A long pipeline is encoded in steps, between which other tasks run. If the connection is lost in between, so is
+    (F) With a login, each connection begins with it. A server that does not accept it is logged as an error, and tried
+        again like one that cannot be reached: the session goes on when the login succeeds.
+    (G) A long pipeline is encoded in steps, between which other tasks run. If the connection is lost in between, so is
         the rest of the pipeline, even if there is another connection by then: no group is applied before an earlier
         one that is sent again.
+    (H) A pinned session (`pin`) ends when a server says so that has the data of the cluster. One that has lost it says
+        of any session that it has ended: it is logged as an error, and tried again like one that cannot be reached. So
+        nobody acts on an empty ZooKeeper; if its data is restored, the session goes on, or a new one begins.
 
 Source: ZooKeeper's `ClientCnxn`; Kafka's `ZooKeeperClient`.
 """
@@ -35,6 +40,7 @@ from odradek.broker.background.stepwise import Pace, others_between
 from odradek.broker.background.tasks import Spawn
 from odradek.broker.metadata_store.interface import (
     Entry,
+    FaultOf,
     MetadataStore,
     MetadataStoreError,
     NoEntry,
@@ -49,10 +55,10 @@ from odradek.broker.metadata_store.interface import (
 from odradek.broker.metadata_store.read_back import retry_until_connected
 from odradek.broker.metadata_store.session_metrics import SessionMetrics
 from odradek.broker.metadata_store.zookeeper import codec
+from odradek.broker.metadata_store.zookeeper.attempts import Attempts
 from odradek.broker.metadata_store.zookeeper.chroot_creation import create_chroot
 from odradek.broker.metadata_store.zookeeper.codec import Chroot, Granted, Request
 from odradek.broker.metadata_store.zookeeper.connection import ZooKeeperConnection, connection_lost
-from odradek.broker.metadata_store.zookeeper.connector import Connector
 from odradek.broker.metadata_store.zookeeper.session_security import INSECURE, SessionSecurity
 from odradek.broker.metadata_store.zookeeper.watches import Kind, Watches
 from odradek.broker.settings.connect_string import Address, ConnectString
@@ -73,6 +79,7 @@ class ZooKeeperStore(MetadataStore):
     """
 
     is_shared = True
+    is_outside = True
 
     def __init__(
         self,
@@ -90,11 +97,8 @@ class ZooKeeperStore(MetadataStore):
         self.session_metrics: SessionMetrics = SessionMetrics()
         self._servers = servers
         self._chroot = Chroot(servers.chroot)
-        self._session_timeout_ms = session_timeout_ms
         self._connection_timeout_ms = connection_timeout_ms
-        self._max_in_flight = max_in_flight
         self._spawn = spawn
-        self._source = source
         self._security = security
         self._made_chroot = servers.chroot if creates_chroot else ""
         self._is_open = False
@@ -105,14 +109,23 @@ class ZooKeeperStore(MetadataStore):
         self._connection: ZooKeeperConnection | None = None
         self._lost_at = 0.0
         """When the last connection of the session ended."""
-        self._connector = Connector(
-            servers.servers, session_timeout_ms, security, source, self.session_metrics, self._new_connection
-        )
         self._connecting: asyncio.Task[None] | None = None
+        self._lost = asyncio.Event()
         self._settled = asyncio.Event()
         """Set while the session is connected or closed: nobody who waits for a connection need wait then."""
         self._sending = asyncio.Lock()
         """Held while a long call is sent, in steps."""
+        self._looks = False
+        """Whether a server grants a session only so that its entry can be read."""
+        self._attempts = Attempts(
+            self,
+            servers,
+            session_timeout_ms=session_timeout_ms,
+            max_in_flight=max_in_flight,
+            source=source,
+            security=security,
+            metrics=self.session_metrics,
+        )
 
     # Life
 
@@ -123,7 +136,7 @@ class ZooKeeperStore(MetadataStore):
         self._is_open = True
         self._settled = asyncio.Event()
         self.session_metrics.opened()
-        self._connecting = self._spawn(self._connector.run(self._expired), "ZooKeeper session")
+        self._connecting = self._spawn(self._connect_again_and_again(), "ZooKeeper session")
         try:
             async with asyncio.timeout(self._connection_timeout_ms / 1000):
                 await self.connected()
@@ -132,9 +145,9 @@ class ZooKeeperStore(MetadataStore):
                 )
         except TimeoutError as error:
             await self._end("not open")
-            addresses, waited = ", ".join(map(str, self._servers.servers)), f"{self._connection_timeout_ms} ms"
-            reason = f"no connection to ZooKeeper at {addresses} in {waited}{self._connector.problem}"
-            raise StoreUnavailable("", reason) from error
+            addresses = ", ".join(map(str, self._servers.servers))
+            waited = f"in {self._connection_timeout_ms} ms{self._attempts.problem}"
+            raise StoreUnavailable("", f"no connection to ZooKeeper at {addresses} {waited}") from error
         except BaseException:
             await self._end("not open")
             raise
@@ -145,10 +158,8 @@ class ZooKeeperStore(MetadataStore):
             return
         connection = self._attached()
         if connection is not None:
-            ended = asyncio.get_running_loop().create_future()
-            connection.send(codec.close_session(), partial(_settle, ended))
             self._is_open = False
-            await asyncio.wait([ended], timeout=CLOSE_S)
+            await self._closed(connection)
         await self._end("closed")
 
     async def connected(self) -> None:
@@ -201,7 +212,7 @@ class ZooKeeperStore(MetadataStore):
         return names
 
     async def pipeline(self, groups: Sequence[Iterable[Operation]]) -> list[Outcome]:
-        """See MetadataStore (D, F)."""
+        """See MetadataStore (D, G)."""
         answers: list[asyncio.Future[Any]] = []
         pace = Pace()
         async with self._sending:
@@ -268,18 +279,56 @@ class ZooKeeperStore(MetadataStore):
 
     # Connections
 
-    def _new_connection(self, server: Address) -> ZooKeeperConnection:
-        hello = codec.connect_frame(self.session_id, self._password, self._session_timeout_ms, self._newest_seen())
-        self._connection = ZooKeeperConnection(
-            str(server),
-            self,
-            hello,
-            self._security.new_login(self._source),
-            self._chroot,
-            self._max_in_flight,
-            self.session_metrics.answered,
+    async def _connect_again_and_again(self) -> None:
+        while self._is_open:
+            if await self._is_attached(await self._attempts.next_server()):
+                await self._lost.wait()
+
+    async def _is_attached(self, server: Address) -> bool:
+        """Connects to one server. Returns whether the session has a connection now."""
+        connection = self._begun(
+            self._attempts.connection(server, self.session_id, self._password, self._newest_seen())
         )
-        return self._connection
+        granted = await self._attempts.word_of(server, connection)
+        if granted is None or granted.timeout_ms > 0:
+            return granted is not None
+        connection.abort("the session has ended")
+        if self._pinned is not None:
+            return await self._begins_anew(server, *self._pinned)
+        self._expired()
+        return False
+
+    async def _begins_anew(self, server: Address, path: str, fault_of: FaultOf) -> bool:
+        """Begins a new session at a server that says that the last one has ended, if it has the data (H)."""
+        self._looks = True
+        try:
+            connection = self._begun(self._attempts.connection(server, 0, NO_PASSWORD, 0))
+            granted = await self._attempts.word_of(server, connection)
+            if granted is None:
+                return False
+            fault = await self._attempts.fault_at(connection, path, fault_of)
+        finally:
+            self._looks = False
+        if fault:
+            await self._closed(connection)
+            connection.abort(f"{fault}: it does not have the data of this cluster; restore ZooKeeper's data")
+            self._attempts.failed(server, connection, is_wrong=True)
+        elif connection is self._connection:
+            self._expired()
+            self._attach(connection, granted)
+            return True
+        return False
+
+    def _begun(self, connection: ZooKeeperConnection) -> ZooKeeperConnection:
+        self._lost.clear()
+        self._connection = connection
+        return connection
+
+    async def _closed(self, connection: ZooKeeperConnection) -> None:
+        """Ends the session at the server, and waits for its answer (E)."""
+        ended = asyncio.get_running_loop().create_future()
+        connection.send(codec.close_session(), partial(_settle, ended))
+        await asyncio.wait([ended], timeout=CLOSE_S)
 
     def _newest_seen(self) -> int:
         """The last transaction that the session has seen: a server that lags behind it refuses the connection (C). Not
@@ -298,12 +347,10 @@ class ZooKeeperStore(MetadataStore):
         self.session_id, self._password, self._last_zxid = 0, NO_PASSWORD, 0
         self._watches.clear()
 
-    def granted(self, granted: Granted) -> None:
+    def granted(self, connection: ZooKeeperConnection, granted: Granted) -> None:
         """See Session: the server's word on the session."""
-        assert self._connection is not None
-        self._connector.granted(granted)
-        if granted.timeout_ms > 0:
-            self._attach(self._connection, granted)
+        if granted.timeout_ms > 0 and not self._looks:
+            self._attach(connection, granted)
 
     def _attach(self, connection: ZooKeeperConnection, granted: Granted) -> None:
         self.granted_timeout_ms = granted.timeout_ms
@@ -314,6 +361,7 @@ class ZooKeeperStore(MetadataStore):
             connection.send_set_watches(request)
         connection.send(codec.sync(self._chroot), lambda _result: None)
         self._is_connected = True
+        self._attempts.succeeded()
         self.session_metrics.connected(logged_in=self._security.credentials is not None)
         log.info(
             "connected to ZooKeeper",
@@ -342,14 +390,15 @@ class ZooKeeperStore(MetadataStore):
 
     def lost(self, connection: ZooKeeperConnection, reason: str) -> None:
         """See Session: the connection has ended."""
-        self._last_zxid = max(self._last_zxid, connection.last_zxid)
         if connection is not self._connection:
             return
         self._connection = None
         was_connected, self._is_connected = self._is_connected, False
         if was_connected:
+            self._last_zxid = max(self._last_zxid, connection.last_zxid)
+            self._attempts.problem = f"; {connection.server}: {reason}"
             self._lost_at = asyncio.get_running_loop().time()
-        self._connector.lost(connection)
+        self._lost.set()
         if was_connected and self._is_open:
             self._settled.clear()
             self.session_metrics.disconnected()
