@@ -354,4 +354,4 @@ def _topic_config(topic: str, entry: Entry) -> dict[str, str]:
 
 
 def _unknown(topic: str) -> ProtocolError:
-    return ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{topic}'")
+    return ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{topic}' does not exist.")

@@ -169,11 +169,10 @@ class ClusterMember:
         await self.fetchers.stop()
 
     def settings_changed(self) -> None:
-        """Applies the dynamic settings that the parts keep a copy of."""
+        """Applies the dynamic settings that the parts keep a copy of. The settings of all topics are applied next."""
         rates = self._config.dynamic_only
         self._replica_manager.leader_quota.set_limit(rates.leader_replication_throttled_rate)
         self._replica_manager.follower_quota.set_limit(rates.follower_replication_throttled_rate)
-        self.fetchers.quota_changed()
         fetchers = self._config.num_replica_fetchers
         if fetchers != self._num_replica_fetchers:
             self._num_replica_fetchers = fetchers

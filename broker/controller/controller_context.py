@@ -122,6 +122,12 @@ class ControllerContext:
         """Replaces or adds a partition's state (A). The topic must exist."""
         self._states[key.topic][key.partition] = state
 
+    def is_topic_being_reassigned(self, name: str) -> bool:
+        """Whether a reassignment of one of its partitions is under way, or complete but for what the store has."""
+        return any(key.topic == name for key in self.finishing) or any(
+            is_being_reassigned(state) for state in self._states[name].values()
+        )
+
     def remove_topic(self, name: str) -> None:
         """Forgets a topic that has been deleted."""
         for partition in self._states.pop(name, ()):

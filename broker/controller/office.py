@@ -100,6 +100,7 @@ class Office:
             validate_config=config.check_topic_config,
             deleting=context.deletions,
             damaged=context.damaged,
+            is_being_reassigned=context.is_topic_being_reassigned,
         )
         changes = PartitionChanges(self.store, context)
         self.topics = TopicChanges(self.store, context, requests, self.planner, around.source)

@@ -118,7 +118,7 @@ class PartitionChanges:
         async for key in others_between(keys, COST):
             before = self._context.state(key)
             if before is None:
-                message = f"There is no partition {key}"
+                message = "The partition does not exist."
                 outcomes[key] = ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
                 continue
             outcomes[key] = None

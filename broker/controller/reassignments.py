@@ -176,7 +176,7 @@ class Reassignments:
             except ProtocolError as refusal:
                 return refusal
         if state is None or key.topic in self._context.deletions:
-            return ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {key}")
+            return ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
         return None
 
     def _begun(self, key: TopicPartition, state: PartitionState, target: Sequence[int] | None) -> PartitionState:

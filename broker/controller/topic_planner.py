@@ -68,7 +68,8 @@ class PlannedTopic(NamedTuple):
 
 class Planner:
     """Plans new topics and partitions. Besides the cache, plans depend on defaults, randomness, the validation of topic
-    settings, the topics being deleted (which are still in the cache), and those whose entries are damaged.
+    settings, the topics being deleted (which are still in the cache), those whose entries are damaged, and whether
+    partitions of a topic are being reassigned.
 
     `validate_config` raises for unknown or invalid settings; an exception other than ProtocolError is reported as
     INVALID_CONFIG.
@@ -84,6 +85,7 @@ class Planner:
         validate_config: Callable[[Mapping[str, str]], object],
         deleting: Collection[str],
         damaged: Collection[str],
+        is_being_reassigned: Callable[[str], bool],
     ) -> None:
         self._cache = cache
         self._random = source
@@ -92,12 +94,13 @@ class Planner:
         self._validate_config = validate_config
         self._deleting = deleting
         self._damaged = damaged
+        self._is_being_reassigned = is_being_reassigned
 
     def topic(self, new: NewTopic, planned_names: Mapping[str, str] = NOTHING) -> PlannedTopic:
         """Plans one topic; `planned_names` are the names already planned for the same request, by unified name."""
         if self._cache.topic(new.name) is not None or planned_names.get(unified_name(new.name)) == new.name:
             state = "is still being deleted" if new.name in self._deleting else "already exists"
-            raise ProtocolError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{new.name}' {state}")
+            raise ProtocolError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{new.name}' {state}.")
         if new.name in self._damaged:
             message = f"Topic '{new.name}' exists, but its entries in the metadata store are damaged"
             raise ProtocolError(ErrorCode.TOPIC_ALREADY_EXISTS, message)
@@ -121,19 +124,22 @@ class Planner:
         topic = self._cache.topic(new.topic)
         if topic is None:
             raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{new.topic}'")
+        if self._is_being_reassigned(new.topic):
+            message = f"A partition reassignment is in progress for the topic '{new.topic}'."
+            raise ProtocolError(ErrorCode.REASSIGNMENT_IN_PROGRESS, message)
         count = len(topic.partitions)
         added = new.total_count - count
         if added <= 0:
-            raise ProtocolError(
-                ErrorCode.INVALID_PARTITIONS,
-                f"Topic '{new.topic}' has {count} partitions; {new.total_count} is not more",
-            )
+            has = f"Topic already has {count} partitions."
+            if added:
+                has = f"Topic currently has {count} partitions, which is higher than the requested {new.total_count}."
+            raise ProtocolError(ErrorCode.INVALID_PARTITIONS, has)
         if new.assignments is None:
             replicas = self._more_replicas(topic, added)
         elif len(new.assignments) != added:
             raise ProtocolError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"{added} partitions would be added, but the assignment has {len(new.assignments)}",
+                f"Increasing the number of partitions by {added} but {len(new.assignments)} assignments provided.",
             )
         else:
             replicas = {count + index: tuple(brokers) for index, brokers in enumerate(new.assignments)}
@@ -190,7 +196,7 @@ class Planner:
         if factor > len(brokers):
             raise ProtocolError(
                 ErrorCode.INVALID_REPLICATION_FACTOR,
-                f"Replication factor {factor} is more than the {len(brokers)} brokers that are available",
+                f"Replication factor: {factor} larger than available brokers: {len(brokers)}.",
             )
         without = sorted(broker.broker_id for broker in brokers.values() if broker.rack is None)
         if 0 < len(without) < len(brokers):
@@ -205,7 +211,7 @@ class Planner:
         if fault is None:
             other = self._cache.colliding_topic(name) or planned_names.get(unified_name(name))
             if other is not None:
-                fault = f"Topic '{name}' would collide with '{other}': '.' and '_' are the same in metric names"
+                fault = f"Topic '{name}' collides with existing topics: {other}"
         if fault is not None:
             raise ProtocolError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
 
@@ -231,8 +237,8 @@ class Planner:
             elif len(set(brokers)) != len(brokers):
                 fault = f"Partition {partition} has a duplicate broker"
             elif not set(brokers) <= self._cache.brokers.keys():
-                unknown = sorted(set(brokers) - self._cache.brokers.keys())
-                fault = f"Partition {partition} is assigned to brokers that are not available: {unknown}"
+                unknown = ", ".join(map(str, sorted(set(brokers) - self._cache.brokers.keys())))
+                fault = f"Unknown broker(s) in replica assignment: {unknown}."
         if fault is not None:
             raise ProtocolError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, fault)
 

@@ -49,8 +49,10 @@ from odradek.protocol.compiler import read
 from odradek.protocol.errors import ErrorCode, MalformedMessage, ProtocolError
 from odradek.protocol.headers import RequestHeader
 from odradek.protocol.primitives import NO_LIMIT
+from odradek.protocol.schema import NEVER
 from odradek.timer import Clock
 
+MOST_LOGGED_PEERS = 1000
 _KEY_AND_VERSION = struct.Struct(">hh").unpack_from
 
 log = structlog.get_logger("broker.handlers")
@@ -85,6 +87,8 @@ class Dispatcher:
         self._routes: dict[tuple[int, int], Route] = {}
         """The routes that every listener has."""
         self._routes_between_brokers: dict[tuple[int, int], Route] = {}
+        self._logged_peers: dict[tuple[str, str | None, int, int], None] = {}
+        """The brokers of which this one has logged that it does not serve their version of an API."""
         self._long_requests = LongRequests(background, self)
 
     def dispatch(self, frame: bytes, connection: ConnectionInfo, now_ms: int) -> list[Part] | ParkedAnswer | None:
@@ -272,15 +276,29 @@ class Dispatcher:
                 raise CloseConnection("API between brokers only", api=row.key.name, api_version=api_version)
             routes = self._routes_between_brokers
         elif not row.serves(api_version) and row.key != ApiKey.API_VERSIONS:
-            raise CloseConnection(
-                "API version not served", api=row.key.name, api_version=api_version, client_id=_client_id(frame)
-            )
+            raise self._not_served(row, api_version, _client_id(frame), connection)
         route = routes.get((api_key, api_version))
         if route is None:
             route = self._new_route(row, api_version)
             if route.is_served:
                 routes[(api_key, api_version)] = route
         return route
+
+    def _not_served(
+        self, row: ApiRow, api_version: int, client_id: str | None, connection: ConnectionInfo
+    ) -> CloseConnection:
+        """Returns what ends the connection. A broker of another protocol version connects again ten times a second, so
+        each of its API versions is logged once.
+        """
+        details = {"api": row.key.name, "api_version": api_version, "client_id": client_id}
+        if row.between_brokers == NEVER or connection.listener.name != self._inter_broker_listener:
+            return CloseConnection("API version not served", **details)
+        peer = (connection.client_host, client_id, int(row.key), api_version)
+        if peer in self._logged_peers:
+            return CloseConnection("")
+        if len(self._logged_peers) < MOST_LOGGED_PEERS:
+            self._logged_peers[peer] = None
+        return CloseConnection("broker of another protocol version", **details, served=row.between_brokers.highest)
 
     def _new_route(self, row: ApiRow, api_version: int) -> Route:
         counted_version = api_version if row.serves(api_version) else 0

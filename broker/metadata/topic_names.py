@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 MAX_TOPIC_NAME_LENGTH = 249
+ALLOWED = "ASCII alphanumerics, '.', '_' and '-'"
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 
@@ -17,7 +18,7 @@ def topic_name_fault(name: str) -> str | None:
     if len(name) > MAX_TOPIC_NAME_LENGTH:
         return f"The topic name has {len(name)} characters; the maximum is {MAX_TOPIC_NAME_LENGTH}"
     if _LEGAL.fullmatch(name) is None:
-        return f"The topic name {name!r} contains characters other than ASCII letters, digits, '.', '_' and '-'"
+        return f"Topic name is invalid: '{name}' contains one or more characters other than {ALLOWED}"
     return None
 
 

@@ -179,7 +179,7 @@ class BrokerConfig(BrokerSettings):
         for name, text in overrides.items():
             setting = TOPIC.get(name)
             if setting is None:
-                raise ConfigError(name, f"{name} is not a topic setting")
+                raise ConfigError(name, f"Unknown topic config name: {name}")
             values[name] = parse_value(setting, text)
         check_topic_values(TopicSettings(values))
         return values

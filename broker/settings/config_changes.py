@@ -196,7 +196,7 @@ def checked_for_brokers(change: ConfigChange, config: BrokerConfig, *, per_broke
 def _check_change(name: str, text: str, *, per_broker: bool) -> None:
     problem = _problem(name, per_broker=per_broker)
     if problem is not None:
-        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"{name} {problem}")
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, problem)
     try:
         check_of_listener(name, text)
         check_dynamic_only(name, text)
@@ -205,17 +205,17 @@ def _check_change(name: str, text: str, *, per_broker: bool) -> None:
 
 
 def _problem(name: str, *, per_broker: bool) -> str | None:
-    """Why a setting cannot be changed at this level, as the end of a sentence that starts with its name."""
+    """Why a setting cannot be changed at this level."""
     setting = broker_setting(name)
     if setting is None:
         return None
     if name in BROKER and setting.update_mode is UpdateMode.READ_ONLY:
-        return "cannot be changed while the broker runs"
+        return f"Cannot update these configs dynamically: Set({name})"
     if name in TLS_FILES:
-        return f"can be changed only for one listener, as {LISTENER_PREFIX}NAME.{name}"
+        return f"{name} can be changed only for one listener, as {LISTENER_PREFIX}NAME.{name}"
     is_for_one_broker = setting.update_mode is UpdateMode.PER_BROKER or name not in BROKER
     if is_for_one_broker and not per_broker and setting.name not in CLUSTER_WIDE_FOR_LISTENERS:
-        return "can be changed only for one broker, whose id must be given"
+        return f"{name} can be changed only for one broker, whose id must be given"
     if name in FIXED_SO_FAR:
-        return "cannot be changed yet while the broker runs"
+        return f"{name} cannot be changed yet while the broker runs"
     return None

@@ -18,7 +18,7 @@ from enum import IntEnum
 from functools import cached_property
 from typing import Generic, NamedTuple, TypeVar
 
-from odradek.broker.settings import BROKER, TOPIC, Setting, UpdateMode, Value, parse_value, value_text
+from odradek.broker.settings import BROKER, DYNAMIC_ONLY, TOPIC, Setting, UpdateMode, Value, parse_value, value_text
 from odradek.broker.settings.config import LISTENER_PREFIX, BrokerConfig, broker_setting
 
 T = TypeVar("T")
@@ -165,7 +165,7 @@ def _topic_description(
 
 
 def _broker_description(config: BrokerConfig, name: str, synonyms: list[ConfigSynonym]) -> ConfigDescription:
-    setting = broker_setting(name)
+    setting = broker_setting(name) or DYNAMIC_ONLY.get(name)
     is_sensitive = setting is None or setting.is_sensitive
     value = value_text(config.values[name]) if name in BROKER else config.given[name]
     is_dynamic = name in BROKER and BROKER[name].update_mode is not UpdateMode.READ_ONLY
@@ -177,13 +177,13 @@ def _broker_description(config: BrokerConfig, name: str, synonyms: list[ConfigSy
         is_sensitive=is_sensitive,
         synonyms=synonyms,
         type=0 if setting is None else setting.type.number,
-        documentation=None if setting is None else setting.documentation,
+        documentation=None if setting is None or name in DYNAMIC_ONLY else setting.documentation,
     )
 
 
 def _broker_synonyms(config: BrokerConfig, name: str) -> list[ConfigSynonym]:
     """Returns a broker setting's synonyms (A)."""
-    setting = broker_setting(name)
+    setting = broker_setting(name) or DYNAMIC_ONLY.get(name)
     names = [name]
     if setting is not None and setting.synonyms:
         names = [synonym.name for synonym in setting.synonyms]

@@ -1,7 +1,7 @@
 """Broker settings that can be set only while the broker runs, for one broker or for all.
 
-They are not in server.properties, and DescribeConfigs shows them only where they are set, like names that Kafka does
-not know. `kafka-reassign-partitions --throttle` sets them, and `--verify` removes them.
+They are not in server.properties, and DescribeConfigs shows them only where they are set, as read-only and without a
+text, as Kafka does. `kafka-reassign-partitions --throttle` sets them, and `--verify` removes them.
 
 Source: Kafka's `DynamicConfig.Broker`.
 """

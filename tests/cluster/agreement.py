@@ -10,6 +10,7 @@ from pathlib import Path
 from odradek.protocol.records import iter_batches
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.dump.files import DumpOptions, dump_files
+from odradek.storage.file_names import is_deleted_folder
 from odradek.storage.files import OsFiles
 from tests.cluster.cluster import Cluster
 
@@ -64,7 +65,8 @@ def assert_equal_below(end: int, one: Mapping[int, bytes], other: Mapping[int, b
 
 def assert_dump_finds_nothing(directories: Sequence[Path], java_tools: Sequence[str] = ()) -> None:
     """Dumps every file of every partition with `odradek dump-log`, and with Kafka's tool if it is given."""
-    files = sorted(path for data in directories for path in data.glob("*-[0-9]*/*") if path.suffix in DUMPED)
+    folders = [folder for data in directories for folder in data.glob("*-[0-9]*") if not is_deleted_folder(folder.name)]
+    files = sorted(path for folder in folders for path in folder.iterdir() if path.suffix in DUMPED)
     indexes = [path for path in files if path.suffix in (".index", ".timeindex")]
     for options, paths in (
         (DumpOptions(deep_iteration=True), files),

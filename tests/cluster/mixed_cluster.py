@@ -1,7 +1,7 @@
-"""A cluster of one Apache Kafka broker and brokers of ours, on a real ZooKeeper.
+"""A cluster of brokers of Apache Kafka and of ours, on a real ZooKeeper.
 
-$KAFKA_CONTROL writes the server.properties of Apache's broker. Ours run as `odradek serve --config` with the same file,
-in which only the id, the port and the directory are others.
+$KAFKA_CONTROL writes the server.properties of Apache's brokers. Ours run as `odradek serve --config` with the same
+file, in which only the id, the port and the directory are others.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tests.cluster.cluster import SETTINGS, Cluster, Node
@@ -32,16 +32,26 @@ OF_THE_CLUSTER = {
 
 
 class MixedCluster(Cluster):
-    """Started by `mixed_cluster`. Broker APACHE is Apache's."""
+    """Started by `mixed_cluster`. The brokers `apache` are Apache's."""
 
     session_timeout_ms = SESSION_TIMEOUT_MS
 
-    def __init__(self, control: Sequence[str], zookeeper: str, directory: Path, brokers: int) -> None:
+    def __init__(
+        self,
+        control: Sequence[str],
+        zookeeper: str,
+        directory: Path,
+        brokers: int,
+        apache: Sequence[int],
+        settings: Mapping[str, str],
+    ) -> None:
         self.zookeeper = zookeeper
+        self.apache = tuple(apache)
+        self._settings = settings
         self._control = control
         self._directory = directory
         self._processes: dict[int, subprocess.Popen[str]] = {}
-        self._apache_runs = False
+        self._apache_up: set[int] = set()
         self._stopped: set[int] = set()
         self.nodes = {
             broker_id: Node(f"127.0.0.1:{free_port()}", self.place(broker_id) / "data")
@@ -55,7 +65,7 @@ class MixedCluster(Cluster):
     @property
     def ours(self) -> list[int]:
         """The brokers of ours."""
-        return [broker_id for broker_id in self.nodes if broker_id != APACHE]
+        return [broker_id for broker_id in self.nodes if broker_id not in self.apache]
 
     @property
     def running(self) -> list[int]:
@@ -66,30 +76,51 @@ class MixedCluster(Cluster):
         return self._stopped
 
     def _is_up(self, broker_id: int) -> bool:
-        return self._apache_runs if broker_id == APACHE else broker_id in self._processes
+        return broker_id in self._apache_up or broker_id in self._processes
 
     def launch(self, broker_id: int) -> None:
         assert not self._is_up(broker_id), f"broker {broker_id} is up"
-        if broker_id == APACHE:
-            port = self._port(APACHE)
-            settings = [f"{name}={value}" for name, value in OF_THE_CLUSTER.items()]
-            self._run("zk-broker", str(APACHE), port, self.zookeeper, str(self.place(APACHE)), *settings)
-            self._apache_runs = True
+        if broker_id in self.apache:
+            place = str(self.place(broker_id))
+            settings = [f"{name}={value}" for name, value in self._settings.items()]
+            self._run("zk-broker", str(broker_id), self._port(broker_id), self.zookeeper, place, *settings)
+            self._apache_up.add(broker_id)
         else:
             self._launch_ours(broker_id)
 
     def _launch_ours(self, broker_id: int) -> None:
         place = self.place(broker_id)
         place.mkdir(exist_ok=True)
-        config = (self.place(APACHE) / "server.properties").read_text()
-        config = config.replace(f"broker.id={APACHE}\n", f"broker.id={broker_id}\n")
-        config = config.replace(f":{self._port(APACHE)}\n", f":{self._port(broker_id)}\n")
-        config = config.replace(f"{self.place(APACHE)}/", f"{place}/")
-        (place / "server.properties").write_text(config)
+        properties = self._as_of(self.apache[0], broker_id) if self.apache else self._of_ours(broker_id)
+        (place / "server.properties").write_text(properties)
         with self._log(broker_id).open("ab") as log:
             command = [sys.executable, "-m", "odradek.broker", "--config", str(place / "server.properties")]
             process = self._processes[broker_id] = spawned(command, log)
         ready(process, self._log(broker_id))
+
+    def _as_of(self, apache: int, broker_id: int) -> str:
+        """The server.properties of a broker of Apache's, with the id, the port and the directory of another."""
+        properties = (self.place(apache) / "server.properties").read_text()
+        properties = properties.replace(f"broker.id={apache}\n", f"broker.id={broker_id}\n")
+        properties = properties.replace(f":{self._port(apache)}\n", f":{self._port(broker_id)}\n")
+        return properties.replace(f"{self.place(apache)}/", f"{self.place(broker_id)}/")
+
+    def _of_ours(self, broker_id: int) -> str:
+        """The server.properties that $KAFKA_CONTROL would write."""
+        address = f"PLAINTEXT://{self.nodes[broker_id].address}"
+        lines = {
+            "listeners": address,
+            "advertised.listeners": address,
+            "auto.create.topics.enable": "true",
+            "transaction.state.log.min.isr": "1",
+            "group.initial.rebalance.delay.ms": "0",
+            "group.min.session.timeout.ms": "1000",
+            "broker.id": str(broker_id),
+            "zookeeper.connect": self.zookeeper,
+            "log.dirs": str(self.nodes[broker_id].data),
+            **self._settings,
+        }
+        return "".join(f"{name}={value}\n" for name, value in lines.items())
 
     def _port(self, broker_id: int) -> str:
         return self.nodes[broker_id].address.partition(":")[2]
@@ -108,7 +139,7 @@ class MixedCluster(Cluster):
         self._ended(broker_id)
 
     def terminate(self, broker_id: int) -> None:
-        if broker_id != APACHE:
+        if broker_id not in self.apache:
             self._signal(broker_id, signal.SIGTERM)
         assert self._ended(broker_id) == 0, self.log_tail(broker_id)
 
@@ -121,16 +152,16 @@ class MixedCluster(Cluster):
         self._stopped.discard(broker_id)
 
     def _signal(self, broker_id: int, number: int) -> None:
-        is_apache = broker_id == APACHE
-        pid = int((self.place(APACHE) / "pid").read_text()) if is_apache else self._processes[broker_id].pid
+        is_apache = broker_id in self.apache
+        pid = int((self.place(broker_id) / "pid").read_text()) if is_apache else self._processes[broker_id].pid
         os.kill(pid, number)
 
     def _ended(self, broker_id: int) -> int:
         """Waits for a broker's end; returns the exit status."""
-        if broker_id != APACHE:
+        if broker_id not in self.apache:
             return ended(self._processes.pop(broker_id))
-        self._apache_runs = False
-        self._run("stop", str(self.place(APACHE)))
+        self._apache_up.discard(broker_id)
+        self._run("stop", str(self.place(broker_id)))
         return 0
 
     def _run(self, *arguments: str) -> None:
@@ -147,12 +178,19 @@ class MixedCluster(Cluster):
 
 @contextlib.contextmanager
 def mixed_cluster(
-    control: Sequence[str], zookeeper: str, directory: Path, *, brokers: int = 3
+    control: Sequence[str],
+    zookeeper: str,
+    directory: Path,
+    *,
+    brokers: int = 3,
+    apache: Sequence[int] = (APACHE,),
+    settings: Mapping[str, str] = OF_THE_CLUSTER,
 ) -> Iterator[MixedCluster]:
-    """A running cluster, of which Apache's broker is the controller. Prints the brokers' logs in the end: pytest shows
-    them if the test has failed. `zookeeper`: as in zookeeper.connect.
+    """A running cluster, of which the first broker is the controller. Prints the brokers' logs in the end: pytest shows
+    them if the test has failed. `zookeeper`: as in zookeeper.connect. `apache`: those that are Apache's. If there are
+    any, the first broker is among them.
     """
-    cluster = MixedCluster(control, zookeeper, directory, brokers)
+    cluster = MixedCluster(control, zookeeper, directory, brokers, apache, settings)
     try:
         for broker_id in cluster.nodes:
             cluster.launch(broker_id)

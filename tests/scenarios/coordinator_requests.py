@@ -47,6 +47,7 @@ VERSIONS = {
     "ElectLeadersRequest": 1,
     "MetadataRequest": 8,
     "AlterPartitionReassignmentsRequest": 0,
+    "DescribeConfigsRequest": 1,
     "IncrementalAlterConfigsRequest": 1,
 }
 LONG_MS = 1_800_000

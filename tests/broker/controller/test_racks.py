@@ -29,6 +29,7 @@ def planner_for(cache: MetadataCache) -> Planner:
         validate_config=lambda _: None,
         deleting=(),
         damaged=(),
+        is_being_reassigned=lambda _: False,
     )
 
 

@@ -22,7 +22,7 @@ from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.fetch import FetchRequest
 from odradek.protocol.messages.producers import AllocateProducerIdsRequest
-from odradek.protocol.messages.replica_control import UpdateMetadataRequest
+from odradek.protocol.messages.replica_control import StopReplicaRequest, UpdateMetadataRequest
 from odradek.protocol.schema import Versions
 from tests.broker.handlers.test_transactions_api import SMALL
 from tests.patience import until
@@ -75,15 +75,24 @@ async def test_a_request_between_brokers_ends_a_connection_of_another_listener(b
 
 
 async def test_a_broker_of_another_protocol_version_is_logged_by_its_client_id(broker: Broker) -> None:
-    """Apache's controllers send their broker id as client id, and UpdateMetadata 8 from Kafka 3.9's protocol on."""
+    """Apache's controllers send their broker id as client id, and UpdateMetadata 8 from Kafka 3.9's protocol on. They
+    send it again ten times a second.
+    """
     endpoint: Endpoint = next(endpoint for endpoint in broker.endpoints if endpoint.name == "BROKERS")
-    request = UpdateMetadataRequest(topic_states=[], live_brokers=[])
+    update = UpdateMetadataRequest(topic_states=[], live_brokers=[])
+    stop = StopReplicaRequest(topic_states=[])
     with capture_logs() as logs:
-        async with await NetworkClient.connect("127.0.0.1", endpoint.port, client_id="5") as client:
-            with pytest.raises(Disconnected):
-                await client.send(request, version=8)
-    (line,) = [line for line in logs if line["event"] == "API version not served"]
-    assert (line["api"], line["api_version"], line["client_id"]) == ("UPDATE_METADATA", 8, "5")
+        for client_id, request, version in [("5", update, 8)] * 3 + [("5", stop, 4), ("6", update, 8)] * 2:
+            async with await NetworkClient.connect("127.0.0.1", endpoint.port, client_id=client_id) as client:
+                with pytest.raises(Disconnected):
+                    await client.send(request, version=version)
+    named = [
+        (line["client_id"], line["api"], line["api_version"], line["served"])
+        for line in logs
+        if line["event"] == "broker of another protocol version"
+    ]
+    assert named == [("5", "UPDATE_METADATA", 8, 7), ("5", "STOP_REPLICA", 4, 3), ("6", "UPDATE_METADATA", 8, 7)]
+    assert {line["log_level"] for line in logs if "client_id" in line} == {"warning"}
 
 
 @pytest.mark.parametrize("version", [12, 14, 15, 17])

@@ -1,0 +1,53 @@
+"""What Kafka's tools print otherwise of our brokers, each with its reason. docs/differences.md lists them for users."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+
+class Known(NamedTuple):
+    """`step` and `line` are patterns for a whole sentence, and for every whole line that differs in it."""
+
+    step: str
+    line: str
+    reason: str
+
+    def explains(self, step: str, line: str) -> bool:
+        return bool(re.fullmatch(self.step, step) and re.fullmatch(self.line, line))
+
+
+KNOWN = [
+    Known(
+        "show the brokers' APIs",
+        r"out (LeaderAndIsr|StopReplica|UpdateMetadata|ControlledShutdown|AlterPartition)\(\d+\): .*",
+        "between brokers, only the versions of Kafka 3.0 are served",
+    ),
+    Known(
+        "show the brokers' APIs",
+        r"out (\w+(DelegationToken|ClientQuotas|ScramCredentials)|UpdateFeatures|Envelope|ConsumerGroup\w+)\(\d+\): .*",
+        "APIs that are not served",
+    ),
+    Known("describe all settings of a broker", r"out odradek\..*", "settings of our own"),
+    Known(
+        "describe all settings of a broker",
+        r"out inter\.broker\.protocol\.version=.*",
+        "the default is 3.0: it is the only protocol between brokers that Odradek has",
+    ),
+    Known(
+        r"change a (topic's )?setting to a bad value|throttle replicas that are none|"
+        r"throttle a broker to (less than nothing|no number)",
+        r"err .*\.Invalid(Request|Configuration)Exception: .*",
+        "invalid values are described in words of our own, the same as in the errors at the start",
+    ),
+    Known(
+        "elect .*",
+        r"(out|err) .*LeaderNotAvailableException: .*|(out|err) .*EligibleLeadersNotAvailableException: .*",
+        "the message is the reason; Kafka's has names of its classes",
+    ),
+    Known(
+        r"(describe|give|take the quota of) (users|clients|ips)( a quota| with a quota)?",
+        ".*",
+        "quotas of clients are not served",
+    ),
+]

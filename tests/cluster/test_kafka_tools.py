@@ -1,0 +1,68 @@
+"""Kafka's tools print of a cluster of ours what they print of three Apache brokers (tests/vectors/tools)."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.kafka_tools.known import KNOWN
+from tests.cluster.kafka_tools.script import played, played_by_apache
+from tests.cluster.kafka_tools.stage import RECORDING, SETTINGS, Step
+from tests.cluster.mixed_cluster import mixed_cluster
+from tests.soak import SOAK
+from tests.zookeeper.stores import new_chroot
+
+pytestmark = pytest.mark.timeout(400)
+
+
+@pytest.fixture(scope="module")
+def recorded() -> dict[str, Step]:
+    steps: dict[str, Step] = json.loads(RECORDING.read_text())
+    return steps
+
+
+def differences(wanted: Mapping[str, Step], found: Mapping[str, Step]) -> Iterator[tuple[str, str]]:
+    """The steps and the lines that only one of the two has printed there, or in another order."""
+    for sentence in wanted:
+        one, other = lines_of(wanted[sentence]), lines_of(found[sentence])
+        missing, added = Counter(one) - Counter(other), Counter(other) - Counter(one)
+        yield from ((sentence, line) for line in [*missing.elements(), *added.elements()])
+        if one != other and not missing and not added:
+            yield sentence, "the order of lines"
+
+
+def lines_of(step: Step) -> list[str]:
+    return [
+        f"status {step['status']}",
+        f"command {' '.join(step['command'])}",
+        *(f"out {line}" for line in step["out"]),
+        *(f"err {line}" for line in step["err"]),
+    ]
+
+
+def test_kafkas_tools_print_the_same_of_our_cluster(
+    recorded: Mapping[str, Step], zookeeper: str, kafka_control: list[str], java_tools: list[str], tmp_path: Path
+) -> None:
+    connect = zookeeper + new_chroot()
+    with mixed_cluster(kafka_control, connect, tmp_path, apache=(), settings=SETTINGS) as cluster:
+        steps = played(cluster, java_tools, tmp_path)
+    assert list(steps) == list(recorded)
+    found = list(differences(recorded, steps))
+    unexplained = [each for each in found if not any(known.explains(*each) for known in KNOWN)]
+    assert not unexplained, "\n".join(map(str, unexplained))
+    stale = [known for known in KNOWN if not any(known.explains(*each) for each in found)]
+    assert not stale, "these differences are no more"
+
+
+if SOAK:
+
+    @pytest.mark.soak("the recording of Kafka's tools, beside three Apache brokers", minutes=2)
+    def test_three_apache_brokers_still_print_what_was_recorded(
+        recorded: Mapping[str, Step], zookeeper: str, kafka_control: list[str], tmp_path: Path
+    ) -> None:
+        steps = played_by_apache(kafka_control, zookeeper + new_chroot(), tmp_path)
+        assert list(differences(recorded, steps)) == []
