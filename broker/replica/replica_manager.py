@@ -290,10 +290,13 @@ class ReplicaManager:
         self.partitions.offline.add(topic_partition)
 
     def _open(self, topic_partition: TopicPartition, topic_id: UUID, log_config: LogConfig) -> Partition:
+        """The log may be open since the start, with settings that have changed since."""
+        opened = self.log_manager.get_or_create(topic_partition, topic_id, log_config)
+        opened.update_config(log_config)
         return Partition(
             topic_partition,
             topic_id,
-            self.log_manager.get_or_create(topic_partition, topic_id, log_config),
+            opened,
             self.topic_stats.of(topic_partition.topic),
             self._replication,
         )

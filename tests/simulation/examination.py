@@ -137,7 +137,7 @@ def folders_of(machine: Machine, parse: Callable[[str], TopicPartition | None] =
 
 
 def settings_in(broker: Broker, settings: Iterable[Setting]) -> Iterator[SettingInForce]:
-    """What the broker and its logs have of these settings."""
+    """What the broker and its logs have of these settings. Logs of topics without a setting have the broker's."""
     where = f"broker {broker.broker_id}"
     for setting in settings:
         if setting.topic:
@@ -147,7 +147,7 @@ def settings_in(broker: Broker, settings: Iterable[Setting]) -> Iterator[Setting
             yield SettingInForce(where, setting, known.get(setting.name))
     for partition in broker.replica_manager.partitions:
         setting = Setting("max.message.bytes", topic=partition.topic_partition.topic)
-        if setting in settings:
+        if setting in settings and setting.name in broker.metadata.topic_config(setting.topic):
             log = f"the log of {partition.topic_partition} on {where}"
             yield SettingInForce(log, setting, str(partition.log.config.max_message_bytes))
 

@@ -44,7 +44,8 @@ class Fault(NamedTuple):
 class Kind(NamedTuple):
     """`begin` and `end` of a fault; `longest_s`; `weight`: how often it is drawn. `is_power`: unsynced writes are lost,
     so everything acknowledged must have been synced. `is_link`: it has another end. `is_store`: only with a shared
-    store. `is_aimed`: aimed_faults.py; `begin` waits for its moment, and `other` is a broker."""
+    store. `is_aimed`: aimed_faults.py; `begin` waits for its moment, and `other` is a broker. `is_seen_at_once`: its
+    harm is judged when it happens, so that it need not be the last fault."""
 
     begin: Callable[[World, Fault], Awaitable[None] | None]
     end: Callable[[World, Fault], None]
@@ -54,6 +55,7 @@ class Kind(NamedTuple):
     is_link: bool = False
     is_store: bool = False
     is_aimed: bool = False
+    is_seen_at_once: bool = False
 
 
 def _machine(world: World, fault: Fault) -> Machine:
@@ -214,14 +216,24 @@ KINDS: Mapping[str, Kind] = {
     "restart the controller": Kind(aimed_faults.restart_controller, _nothing, 1.0, 2, is_store=True, is_aimed=True),
     "restart all, with": Kind(aimed_faults.restart_all, _nothing, 1.0, 1, is_store=True, is_aimed=True),
     "elect uncleanly, with": Kind(aimed_faults.elect_uncleanly, _nothing, 1.0, 2, is_store=True, is_aimed=True),
-    "miss that the store loses": Kind(aimed_faults.miss_a_change, _nothing, 0.3, 2, is_store=True, is_aimed=True),
+    "miss that the store loses": Kind(
+        aimed_faults.miss_a_change, _nothing, 0.3, 2, is_store=True, is_aimed=True, is_seen_at_once=True
+    ),
     "lose all but who joins": Kind(
-        aimed_at_replicas.lose_all_but_the_joiner, aimed_faults.heal, 0.4, 2, is_store=True, is_aimed=True
+        aimed_at_replicas.lose_all_but_the_joiner,
+        aimed_faults.heal,
+        0.4,
+        2,
+        is_store=True,
+        is_aimed=True,
+        is_seen_at_once=True,
     ),
     "lose two coordinators, with": Kind(
-        aimed_at_replicas.lose_two_coordinators, _nothing, 0.4, 2, is_store=True, is_aimed=True
+        aimed_at_replicas.lose_two_coordinators, _nothing, 0.4, 2, is_store=True, is_aimed=True, is_seen_at_once=True
     ),
-    "lose the disk of": Kind(aimed_at_replicas.lose_a_disk, _nothing, 0.4, 3, is_store=True, is_aimed=True),
+    "lose the disk of": Kind(
+        aimed_at_replicas.lose_a_disk, _nothing, 0.4, 3, is_store=True, is_aimed=True, is_seen_at_once=True
+    ),
 }
 """All kinds of faults."""
 
@@ -265,7 +277,7 @@ def schedule(
 
 
 def _last(source: Random, brokers: Sequence[int], at_s: float) -> Fault:
-    names = [name for name, kind in KINDS.items() if kind.is_aimed]
+    names = [name for name, kind in KINDS.items() if kind.is_aimed and not kind.is_seen_at_once]
     fault = _of_kind(source, source.choice(names), source.choice(brokers), (), brokers)
     return fault._replace(at_s=at_s)
 

@@ -323,3 +323,18 @@ def test_a_deleted_topic_must_not_leave_the_folder_of_a_broker_that_was_away(sce
     scene.registered(1, is_there=False)
     scene.registered(1, is_there=True)
     assert scene.violated(final({}, folders=[Folder(1, P, ID)])) == ["topics"]
+
+
+def test_a_folder_may_stay_on_a_broker_that_was_away_when_it_lost_what_a_cancellation_had_given_back(
+    scene: Scene,
+) -> None:
+    scene.registered(3, is_there=True)
+    scene.reassign(2, 3, is_seen=True)
+    first = len(scene.history.operations)
+    scene.reassign(1, 2)
+    scene.reassign(is_seen=True)
+    scene.history.operations[first].seen_to_end_us = scene.now_us  # type: ignore[attr-defined]
+    scene.reassign(1, 2)
+    scene.registered(3, is_there=False)
+    scene.registered(3, is_there=True)
+    assert scene.violated(STRAY) == []

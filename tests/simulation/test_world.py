@@ -89,8 +89,8 @@ def test_every_client_does_its_work() -> None:
     assert len(rivals) > 3
     assert any(each.outcome is Outcome.FAILED for each in history.of(Transaction) if each.process in rivals)
     assert any(each.outcome is Outcome.FAILED for each in history.of(Commit) if each.generation >= 0)
-    for kind in (StoreRead, StoreChange, Move, SettingChange):
-        assert sum(each.outcome is Outcome.OK for each in history.of(kind)) > 5, kind
+    for often in (StoreRead, StoreChange, Move, SettingChange):
+        assert sum(each.outcome is Outcome.OK for each in history.of(often)) > 5, often
     for kind in (Applied, Owned, Named, TooLong, Synced):
         assert any(history.of(kind)), kind
     for number in range(BALANCES_PARTITIONS):

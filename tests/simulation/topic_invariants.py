@@ -203,6 +203,16 @@ def _may_stay(history: History, reassignments: Reassignments, folder: Folder) ->
     """Whether the broker's replica may have been removed while the broker, or the controller, was lost."""
     operations = reassignments.get(folder.partition, ())
     giving = [n for n, each in enumerate(operations) if each.replicas is not None and folder.broker_id in each.replicas]
+    cancelling = [n for n, each in enumerate(operations) if each.replicas is None]
+    return _may_stay_after(history, operations, folder, giving) or _may_stay_after(
+        history, operations, folder, sorted([*giving, *cancelling])
+    )
+
+
+def _may_stay_after(
+    history: History, operations: Sequence[Reassignment], folder: Folder, giving: Sequence[int]
+) -> bool:
+    """`giving`: the operations that gave the broker the replica. A cancellation may have given it back."""
     confirmed = max((n for n in giving if operations[n].outcome is Outcome.OK), default=-1)
     removals = operations[confirmed + 1 :]
     if not removals:

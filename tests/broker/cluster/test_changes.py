@@ -572,3 +572,17 @@ async def test_settings_that_change_while_a_log_is_opened_apply_to_it(
     partition = broker.replica_manager.partitions.get(T0)
     assert partition is not None
     assert partition.log.config.max_message_bytes == 2_000_000
+
+
+async def test_a_log_that_was_opened_before_its_settings_changed_gets_them_with_its_role(
+    controlled: Controlled,
+) -> None:
+    """A start opens all logs of the disk, and the roles may come much later."""
+    broker = controlled.broker
+    log = broker.log_manager.get_or_create(T0, ID, broker.cluster.configs.log_config("t"))
+    state = PartitionState(0, 1, 0, (1, OTHER), (1, OTHER))
+    await broker.links.store.create(znodes.topic_path("t"), znodes.encode_topic(ID, [state]))
+    await controlled.publish(1)
+    await broker.cluster.configs.alter_topic_config("t", to({"max.message.bytes": "2000000"}))
+    assert await controlled.lead() is ErrorCode.NONE
+    assert log.config.max_message_bytes == 2_000_000
