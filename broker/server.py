@@ -3,8 +3,9 @@
 Start: lock the log directories, open the metadata store, read the settings and which topics there are, bind the
 addresses, load the logs, register, and stand for election. The controller then sends the roles and the metadata. A
 broker that has a metadata store of its own is the controller, so it accepts connections only after that; a broker of a
-cluster must accept them before it registers, since the controller may be another one. Coordinators load while clients
-are served. If a step fails, `start` raises `StartError` after releasing everything acquired.
+cluster accepts them as soon as it is registered, since the controller may be another one, and not before: it knows no
+topics, and the end of its predecessor's session may be far. Coordinators load while clients are served. If a step
+fails, `start` raises `StartError` after releasing everything acquired.
 
 Stop: let the controller move the leaderships away, end the registration, accept no more connections, answer parked
 requests as if they had timed out, end the connections, close the store, end the threads, flush and close the logs and
@@ -438,10 +439,11 @@ class Broker:
     async def _serve(self) -> None:
         self.reaper.start()
         self._undo.append(self.reaper.stop)
+        self._undo.append(self.cluster.stop)
+        await self.cluster.register(self._registration())
         if self.metadata_store.is_shared:
             await self.socket_server.start()
-        self._undo.append(self.cluster.stop)
-        await self.cluster.join(self._registration())
+        await self.cluster.stand_for_election()
         self.periodic_work.start()
         if not self.metadata_store.is_shared:
             await self.socket_server.start()

@@ -113,9 +113,12 @@ class ClusterMember:
         await self.configs.load()
         await self.known_topics.load(self._links.store)
 
-    async def join(self, broker: BrokerInfo) -> None:
-        """Raises BrokerIdInUse, StoreUnavailable."""
+    async def register(self, broker: BrokerInfo) -> None:
+        """Returns when the other brokers know of this one. Raises BrokerIdInUse, StoreUnavailable."""
         await self._links.registration.register(broker)
+
+    async def stand_for_election(self) -> None:
+        """Returns when there is a controller; see Tenure.start. Raises StoreUnavailable."""
         await self._links.controller.tenure.start(self.changes)
 
     async def leave(self) -> None:

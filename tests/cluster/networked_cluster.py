@@ -17,11 +17,15 @@ from tests.cluster.zookeeper_process import ZooKeeperProcess
 from tests.pipeline.cluster import nodes
 
 NOBODYS_ADDRESS = "02:00:00:00:00:01"
+SESSION_TIMEOUT_MS = 4000
+"""A client may pause for a second before it finds that ZooKeeper has started again; sessions must live longer."""
 BROKER_PORT, ZOOKEEPER_PORT = 9092, 2181
 
 
 class NetworkedCluster(ProcessCluster):
     """Started by `networked_cluster`."""
+
+    session_timeout_ms = SESSION_TIMEOUT_MS
 
     def __init__(
         self, directory: Path, settings: Mapping[str, str], machines: Sequence[nodes.Node], zookeeper: ZooKeeperProcess

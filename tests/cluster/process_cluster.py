@@ -26,14 +26,15 @@ SHOWN_OF_LOGS = 20_000
 class ProcessCluster(Cluster):
     """Started by `process_cluster`."""
 
+    session_timeout_ms = SESSION_TIMEOUT_MS
+
     def __init__(self, directory: Path, settings: Mapping[str, str], brokers: int, zookeeper: str | None) -> None:
-        self.session_timeout_ms = SESSION_TIMEOUT_MS
         self.nodes = {
             broker_id: Node(f"127.0.0.1:{free_port()}", directory / f"broker-{broker_id}")
             for broker_id in range(1, brokers + 1)
         }
         self._directory = directory
-        self._settings = {**settings, "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS)}
+        self._settings = {**settings, "zookeeper.session.timeout.ms": str(self.session_timeout_ms)}
         self._zookeeper = zookeeper
         self._processes: dict[int, subprocess.Popen[str]] = {}
         """Those of the brokers that are up."""

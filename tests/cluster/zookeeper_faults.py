@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from odradek.broker.metadata_store import znodes
+from odradek.protocol.errors import ErrorCode
 from tests.cluster.faults import Fault, Stage
 from tests.cluster.load import NUMBERS
 from tests.cluster.networked_cluster import NetworkedCluster
@@ -60,8 +61,8 @@ def restart_zookeeper(stage: Stage) -> None:
 
 
 def until_connected(stage: Stage) -> None:
-    """Waits until a topic can be created, and deletes it again."""
-    stage.cluster.create_topic("probe", 1)
+    """Waits until a topic can be created, and deletes it again. Until then, there may be no controller."""
+    block_until(lambda: stage.cluster.try_to_create("probe") is ErrorCode.NONE)
     stage.cluster.delete_topic("probe", timeout_ms=20_000)
     block_until(lambda: not stage.zookeeper.exists(znodes.topic_path("probe")))
 

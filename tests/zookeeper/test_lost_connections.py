@@ -6,11 +6,13 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from odradek.broker.controller.topic_planner import NewTopic
 from odradek.broker.metadata_store import znodes
 from odradek.broker.metadata_store.interface import Create
 from odradek.broker.peers.network_client import NetworkClient
+from odradek.broker.peers.network_errors import NodeUnreachable
 from odradek.broker.server import Broker
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.configs import IncrementalAlterConfigsRequest
@@ -139,6 +141,26 @@ async def test_a_start_that_waits_for_zookeeper_can_be_stopped(tmp_path: Path) -
         await ended(starting)
         assert is_clean(brokers, 2)
         await other.close()
+
+
+async def test_a_broker_that_waits_for_its_id_serves_nobody(tmp_path: Path) -> None:
+    """It knows no topics yet. Clients would believe it."""
+    async with brokers_on_zookeeper(tmp_path, 1) as brokers:
+        await brokers.create("t", 1)
+        killed = store_at(brokers.connect)
+        await killed.open()
+        await killed.multi([Create(znodes.broker_path(2), b"{}", ephemeral=True)])
+        broker = brokers.broker(2)
+        with capture_logs() as lines:
+            starting = asyncio.ensure_future(broker.start())
+            await until(lambda: any("waiting for its end" in line["event"] for line in lines))
+        with pytest.raises(NodeUnreachable):
+            await connect(broker.bootstrap)
+        await killed.close()
+        await starting
+        async with await connect(broker.bootstrap):
+            pass
+        await broker.stop(hand_over=False)
 
 
 async def stopped(*brokers: Broker) -> None:

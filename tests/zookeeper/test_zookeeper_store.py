@@ -28,7 +28,7 @@ from odradek.broker.metadata_store.interface import (
     size_of,
 )
 from odradek.broker.metadata_store.start_up import make_persistent_entries, next_broker_id
-from odradek.broker.metadata_store.zookeeper import attempts, codec
+from odradek.broker.metadata_store.zookeeper import codec, connector
 from odradek.broker.metadata_store.zookeeper.acls import AclsOf, kafkas_acls, open_to_all
 from odradek.broker.metadata_store.zookeeper.zookeeper_store import ZooKeeperStore
 from tests.patience import until
@@ -309,7 +309,7 @@ async def test_what_follows_a_lost_group_of_a_pipeline_is_lost_too_although_the_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Otherwise it would be applied before the groups that are sent again."""
-    monkeypatch.setattr(attempts, "FIRST_PAUSE_S", 0)
+    monkeypatch.setattr(connector, "FIRST_PAUSE_S", 0)
     model, encode, numbers = ZooKeeperModel(), codec.multi, itertools.count()
 
     def dropping(operations: Sequence[Operation], *others: Any) -> codec.Request | TooLarge:

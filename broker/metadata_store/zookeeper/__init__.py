@@ -5,7 +5,8 @@
     session_security.py  TLS, the login and the ACLs of a session, by the settings
     watches.py           the watches that a session has set, to be set again on a new connection
     connection.py        one connection: the handshake, requests in order, pings
-    attempts.py          the attempts to connect, and whether a server has the cluster's data
+    connector.py         tries the servers until one serves the session
+    pinned_entry.py      whether a server has the data of the cluster
     chroot_creation.py   creates the path below which all entries are
     zookeeper_store.py   the session over one connection after the other: a MetadataStore
 

@@ -47,7 +47,7 @@ OnAnswer = Callable[[Any], None]
 class Session(Protocol):
     """What a connection calls."""
 
-    def granted(self, connection: ZooKeeperConnection, granted: Granted) -> None: ...
+    def granted(self, granted: Granted) -> None: ...
     def event(self, event: WatchEvent) -> None: ...
     def lost(self, connection: ZooKeeperConnection, reason: str) -> None: ...
 
@@ -99,13 +99,8 @@ class ZooKeeperConnection(asyncio.BufferedProtocol):
         self._next_check: asyncio.TimerHandle | None = None
         self._sent_at = 0.0
         self._heard_at = 0.0
-        self._word: asyncio.Future[Granted | None] = asyncio.get_running_loop().create_future()
         self.over = asyncio.Event()
         """Set when there is no socket, or none any more."""
-
-    async def word(self) -> Granted | None:
-        """Returns what the server says of the session, or None if the connection ends first."""
-        return await self._word
 
     def send(self, request: Request, answered: OnAnswer) -> None:
         """Sends a request in its turn (B)."""
@@ -211,9 +206,7 @@ class ZooKeeperConnection(asyncio.BufferedProtocol):
         if granted.timeout_ms > 0:
             self._check_s = granted.timeout_ms / 1000 / CHECKS
             self._next_check = asyncio.get_running_loop().call_later(self._check_s, self._check)
-        if not self._word.done():
-            self._word.set_result(granted)
-        self._session.granted(self, granted)
+        self._session.granted(granted)
 
     def _answer(self, header: codec.Header, frame: bytes, position: int) -> None:
         if not self._sent or self._sent[0].xid != header.xid:
@@ -282,8 +275,6 @@ class ZooKeeperConnection(asyncio.BufferedProtocol):
         self._waiting.clear()
         for answered in unanswered:
             answered(connection_lost())
-        if not self._word.done():
-            self._word.set_result(None)
         self._session.lost(self, self.reason)
 
 

@@ -7,19 +7,17 @@
     suspended   ConnectionLost              a server continues the session: CONNECTED; or it says that the session has
                                             ended: LOST, then a new session begins: `session_epoch` grows, CONNECTED
 
-    (A) While there is no connection, the servers are tried one after the other (attempts.py).
+    (A) While there is no connection, the servers are tried again and again (`connector.py`).
     (B) Only a server ends a session. Without a verdict the session stays suspended, however long that lasts.
     (C) On a new connection of a session, the watches are set again first, with the last transaction that the session
         has seen: changes that were missed are called then. Then the server catches up with the others (`sync`), so that
         nothing is read that is older than what another server has shown.
     (D) A change above the limit fails with TooLarge before it is sent: ZooKeeper would end the connection.
     (E) `close` ends the session at the server, if it answers within CLOSE_S; else its time-out does.
-    (F) With a login, each connection begins with it. A server that does not accept it is logged as an error, and tried
-        again like one that cannot be reached: the session goes on when the login succeeds.
-    (G) A long pipeline is encoded in steps, between which other tasks run. If the connection is lost in between, so is
+    (F) A long pipeline is encoded in steps, between which other tasks run. If the connection is lost in between, so is
         the rest of the pipeline, even if there is another connection by then: no group is applied before an earlier
         one that is sent again.
-    (H) A pinned session (`pin`) ends when a server says so that has the data of the cluster. One that has lost it says
+    (G) A pinned session (`pin`) ends when a server says so that has the data of the cluster. One that has lost it says
         of any session that it has ended: it is logged as an error, and tried again like one that cannot be reached. So
         nobody acts on an empty ZooKeeper; if its data is restored, the session goes on, or a new one begins.
 
@@ -39,8 +37,8 @@ import structlog
 from odradek.broker.background.stepwise import Pace, others_between
 from odradek.broker.background.tasks import Spawn
 from odradek.broker.metadata_store.interface import (
+    ConnectionLost,
     Entry,
-    FaultOf,
     MetadataStore,
     MetadataStoreError,
     NoEntry,
@@ -55,10 +53,11 @@ from odradek.broker.metadata_store.interface import (
 from odradek.broker.metadata_store.read_back import retry_until_connected
 from odradek.broker.metadata_store.session_metrics import SessionMetrics
 from odradek.broker.metadata_store.zookeeper import codec
-from odradek.broker.metadata_store.zookeeper.attempts import Attempts
 from odradek.broker.metadata_store.zookeeper.chroot_creation import create_chroot
 from odradek.broker.metadata_store.zookeeper.codec import Chroot, Granted, Request
 from odradek.broker.metadata_store.zookeeper.connection import ZooKeeperConnection, connection_lost
+from odradek.broker.metadata_store.zookeeper.connector import Connector
+from odradek.broker.metadata_store.zookeeper.pinned_entry import fault_at
 from odradek.broker.metadata_store.zookeeper.session_security import INSECURE, SessionSecurity
 from odradek.broker.metadata_store.zookeeper.watches import Kind, Watches
 from odradek.broker.settings.connect_string import Address, ConnectString
@@ -97,8 +96,11 @@ class ZooKeeperStore(MetadataStore):
         self.session_metrics: SessionMetrics = SessionMetrics()
         self._servers = servers
         self._chroot = Chroot(servers.chroot)
+        self._session_timeout_ms = session_timeout_ms
         self._connection_timeout_ms = connection_timeout_ms
+        self._max_in_flight = max_in_flight
         self._spawn = spawn
+        self._source = source
         self._security = security
         self._made_chroot = servers.chroot if creates_chroot else ""
         self._is_open = False
@@ -107,25 +109,18 @@ class ZooKeeperStore(MetadataStore):
         self._last_zxid = 0
         self._watches = Watches()
         self._connection: ZooKeeperConnection | None = None
+        self._looks = False
+        """Whether a server grants a session only so that its entry can be read (G)."""
         self._lost_at = 0.0
         """When the last connection of the session ended."""
+        self._connector = Connector(
+            servers.servers, session_timeout_ms, security, source, self.session_metrics, self._new_connection
+        )
         self._connecting: asyncio.Task[None] | None = None
-        self._lost = asyncio.Event()
         self._settled = asyncio.Event()
         """Set while the session is connected or closed: nobody who waits for a connection need wait then."""
         self._sending = asyncio.Lock()
         """Held while a long call is sent, in steps."""
-        self._looks = False
-        """Whether a server grants a session only so that its entry can be read."""
-        self._attempts = Attempts(
-            self,
-            servers,
-            session_timeout_ms=session_timeout_ms,
-            max_in_flight=max_in_flight,
-            source=source,
-            security=security,
-            metrics=self.session_metrics,
-        )
 
     # Life
 
@@ -136,7 +131,7 @@ class ZooKeeperStore(MetadataStore):
         self._is_open = True
         self._settled = asyncio.Event()
         self.session_metrics.opened()
-        self._connecting = self._spawn(self._connect_again_and_again(), "ZooKeeper session")
+        self._connecting = self._spawn(self._connector.run(self._begins_anew), "ZooKeeper session")
         try:
             async with asyncio.timeout(self._connection_timeout_ms / 1000):
                 await self.connected()
@@ -145,9 +140,9 @@ class ZooKeeperStore(MetadataStore):
                 )
         except TimeoutError as error:
             await self._end("not open")
-            addresses = ", ".join(map(str, self._servers.servers))
-            waited = f"in {self._connection_timeout_ms} ms{self._attempts.problem}"
-            raise StoreUnavailable("", f"no connection to ZooKeeper at {addresses} {waited}") from error
+            addresses, waited = ", ".join(map(str, self._servers.servers)), f"{self._connection_timeout_ms} ms"
+            reason = f"no connection to ZooKeeper at {addresses} in {waited}{self._connector.problem}"
+            raise StoreUnavailable("", reason) from error
         except BaseException:
             await self._end("not open")
             raise
@@ -212,7 +207,7 @@ class ZooKeeperStore(MetadataStore):
         return names
 
     async def pipeline(self, groups: Sequence[Iterable[Operation]]) -> list[Outcome]:
-        """See MetadataStore (D, G)."""
+        """See MetadataStore (D, F)."""
         answers: list[asyncio.Future[Any]] = []
         pace = Pace()
         async with self._sending:
@@ -279,50 +274,45 @@ class ZooKeeperStore(MetadataStore):
 
     # Connections
 
-    async def _connect_again_and_again(self) -> None:
-        while self._is_open:
-            if await self._is_attached(await self._attempts.next_server()):
-                await self._lost.wait()
-
-    async def _is_attached(self, server: Address) -> bool:
-        """Connects to one server. Returns whether the session has a connection now."""
-        connection = self._begun(
-            self._attempts.connection(server, self.session_id, self._password, self._newest_seen())
+    def _new_connection(self, server: Address) -> ZooKeeperConnection:
+        session = (0, NO_PASSWORD, 0) if self._looks else (self.session_id, self._password, self._newest_seen())
+        session_id, password, last_zxid = session
+        hello = codec.connect_frame(session_id, password, self._session_timeout_ms, last_zxid)
+        self._connection = ZooKeeperConnection(
+            str(server),
+            self,
+            hello,
+            self._security.new_login(self._source),
+            self._chroot,
+            self._max_in_flight,
+            self.session_metrics.answered,
         )
-        granted = await self._attempts.word_of(server, connection)
-        if granted is None or granted.timeout_ms > 0:
-            return granted is not None
-        connection.abort("the session has ended")
-        if self._pinned is not None:
-            return await self._begins_anew(server, *self._pinned)
-        self._expired()
-        return False
+        return self._connection
 
-    async def _begins_anew(self, server: Address, path: str, fault_of: FaultOf) -> bool:
-        """Begins a new session at a server that says that the last one has ended, if it has the data (H)."""
+    async def _begins_anew(self, server: Address) -> bool:
+        """A server says that the session has ended. Returns whether a new one has begun there (G)."""
+        if self._pinned is None:
+            self._expired()
+            return False
+        path, fault_of = self._pinned
         self._looks = True
         try:
-            connection = self._begun(self._attempts.connection(server, 0, NO_PASSWORD, 0))
-            granted = await self._attempts.word_of(server, connection)
-            if granted is None:
-                return False
-            fault = await self._attempts.fault_at(connection, path, fault_of)
+            connection = self._new_connection(server)
+            granted = await self._connector.verdict_of(server, connection)
+            fault = "" if granted is None else await fault_at(connection, self._chroot, path, fault_of)
+        except ConnectionLost:
+            return False
         finally:
             self._looks = False
         if fault:
             await self._closed(connection)
             connection.abort(f"{fault}: it does not have the data of this cluster; restore ZooKeeper's data")
-            self._attempts.failed(server, connection, is_wrong=True)
-        elif connection is self._connection:
+            self._connector.note_failure(server, connection, is_wrong=True)
+        elif granted is not None and connection is self._connection:
             self._expired()
             self._attach(connection, granted)
             return True
         return False
-
-    def _begun(self, connection: ZooKeeperConnection) -> ZooKeeperConnection:
-        self._lost.clear()
-        self._connection = connection
-        return connection
 
     async def _closed(self, connection: ZooKeeperConnection) -> None:
         """Ends the session at the server, and waits for its answer (E)."""
@@ -347,10 +337,12 @@ class ZooKeeperStore(MetadataStore):
         self.session_id, self._password, self._last_zxid = 0, NO_PASSWORD, 0
         self._watches.clear()
 
-    def granted(self, connection: ZooKeeperConnection, granted: Granted) -> None:
+    def granted(self, granted: Granted) -> None:
         """See Session: the server's word on the session."""
+        assert self._connection is not None
+        self._connector.granted(granted)
         if granted.timeout_ms > 0 and not self._looks:
-            self._attach(connection, granted)
+            self._attach(self._connection, granted)
 
     def _attach(self, connection: ZooKeeperConnection, granted: Granted) -> None:
         self.granted_timeout_ms = granted.timeout_ms
@@ -361,7 +353,7 @@ class ZooKeeperStore(MetadataStore):
             connection.send_set_watches(request)
         connection.send(codec.sync(self._chroot), lambda _result: None)
         self._is_connected = True
-        self._attempts.succeeded()
+        self._connector.attached()
         self.session_metrics.connected(logged_in=self._security.credentials is not None)
         log.info(
             "connected to ZooKeeper",
@@ -396,9 +388,8 @@ class ZooKeeperStore(MetadataStore):
         was_connected, self._is_connected = self._is_connected, False
         if was_connected:
             self._last_zxid = max(self._last_zxid, connection.last_zxid)
-            self._attempts.problem = f"; {connection.server}: {reason}"
             self._lost_at = asyncio.get_running_loop().time()
-        self._lost.set()
+        self._connector.lost(connection)
         if was_connected and self._is_open:
             self._settled.clear()
             self.session_metrics.disconnected()
