@@ -13,7 +13,7 @@ from odradek.broker.metadata_store import znodes
 from odradek.broker.metadata_store.factory import metadata_store_of
 from odradek.broker.metadata_store.interface import LONGEST_CHANGE, Create, MetadataStore, StoreDamaged, size_of
 from odradek.broker.metadata_store.migration_note import NAME
-from odradek.broker.metadata_store.start_up import next_broker_id, open_store
+from odradek.broker.metadata_store.start_up import make_persistent_entries, next_broker_id
 from odradek.broker.migration import entries
 from odradek.broker.migration.entries import MigrationError
 from odradek.broker.settings.config import ConfigError
@@ -144,10 +144,16 @@ async def test_a_complete_migration_is_not_repeated(migrations: Migrations) -> N
     await refused(migrations, files, copied)
 
 
+async def begun(store: MetadataStore, cluster_id: str) -> None:
+    """A cluster of that id begins."""
+    await make_persistent_entries(store)
+    await store.create(znodes.CLUSTER_ID, znodes.encode_cluster_id(cluster_id))
+
+
 async def test_another_cluster_is_refused_by_name(migrations: Migrations) -> None:
     files = disk()
     own = await stopped_node(files)
-    await at_zookeeper(migrations, lambda store: open_store(store, "of-others", random.Random(1)))
+    await at_zookeeper(migrations, lambda store: begun(store, "of-others"))
     await refused(
         migrations, files, f"{migrations.connect} belongs to cluster of-others, and the node to cluster {own}"
     )
@@ -195,7 +201,7 @@ async def test_a_broker_of_the_cluster_that_runs_is_refused_by_name(migrations: 
     cluster_id = await stopped_node(files)
 
     async def migrate(store: MetadataStore) -> None:
-        await open_store(store, cluster_id, random.Random(1))
+        await begun(store, cluster_id)
         await store.create(znodes.broker_path(9), b"{}", ephemeral=True)
         await refused(migrations, files, f"broker 9 runs on ZooKeeper at {migrations.connect}")
 
