@@ -244,7 +244,10 @@ async def elect_uncleanly(world: World, fault: Fault) -> None:
         (state.leader_id, follower)
         for state in links.stored(world.workload.clicks).values()
         for follower in state.in_sync
-        if len(state.in_sync) == 2 and follower != state.leader_id and f"broker-{follower}" != links.controller
+        if len(state.in_sync) == 2
+        and state.leader_id in world.machines
+        and follower != state.leader_id
+        and f"broker-{follower}" != links.controller
     ]
     if not chosen:
         return
