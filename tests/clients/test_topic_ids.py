@@ -107,6 +107,7 @@ def test_the_java_client_goes_on_in_a_recreated_topic(
     command = [*java_tools, "org.apache.kafka.tools.consumer.ConsoleConsumer"]
     command += ["--bootstrap-server", client_broker.bootstrap, "--topic", topic.name, "--from-beginning"]
     command += ["--max-messages", str(len(FIRST) + len(SECOND))]
+    command += ["--consumer-property", "allow.auto.create.topics=false"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as consumer:
         try:
             assert consumer.stdout is not None

@@ -95,7 +95,8 @@ class Member:
                 continue
             self.consumer.assign({partition: max(offset, 0) for partition, offset in offsets.items()})
             member_id, generation = self._member_id, self._generation
-            if before is not None and self._source.random() < LATE_COMMITS:
+            is_over = before is not None and (before.member_id, before.generation) != (member_id, generation)
+            if before is not None and is_over and self._source.random() < LATE_COMMITS:
                 await self._commit(before)
             await self._take_part()
             before = Share(member_id, generation, self._positions())
