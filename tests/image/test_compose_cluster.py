@@ -6,17 +6,20 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
-import kafka
 import pytest
-from kafka.admin import KafkaAdminClient, NewTopic
-from kafka.errors import KafkaError
+from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.image.composition import Service, running
 from tests.patience import block_until
 
 FILE = Path(__file__).resolve().parents[2] / "docker-compose.cluster.yml"
 BROKERS = ("odradek-1", "odradek-2", "odradek-3")
-BOOTSTRAP = ["localhost:9092", "localhost:9093", "localhost:9094"]
+CLIENT: dict[str, str | int | float | bool] = {
+    "bootstrap.servers": "localhost:9092,localhost:9093,localhost:9094",
+    "log_level": 0,  # Refused connections are expected while the cluster starts.
+}
+PATIENCE_S = 30
 ZOOKEEPER_UID, ODRADEK_UID = 1002, 1001
 
 Services = dict[str, Service]
@@ -32,50 +35,38 @@ def services(tmp_path: Path) -> Iterator[Services]:
 def described_brokers() -> set[tuple[str, int]]:
     """The addresses that the cluster names to clients on the host; none if it does not answer."""
     try:
-        admin = KafkaAdminClient(bootstrap_servers=BOOTSTRAP)
-    except KafkaError:
+        brokers = AdminClient(CLIENT).list_topics(timeout=PATIENCE_S).brokers
+    except KafkaException:
         return set()
-    try:
-        return {(broker["host"], broker["port"]) for broker in admin.describe_cluster()["brokers"]}
-    finally:
-        admin.close()
+    return {(str(broker.host), broker.port) for broker in brokers.values()}
 
 
 def create_topic(name: str) -> None:
-    admin = KafkaAdminClient(bootstrap_servers=BOOTSTRAP)
-    admin.create_topics([NewTopic(name, num_partitions=3, replication_factor=-1)], timeout_ms=30_000)
-    admin.close()
+    admin = AdminClient(CLIENT)
+    admin.create_topics([NewTopic(name, num_partitions=3)])[name].result(PATIENCE_S)
 
 
 def in_sync(topic: str) -> set[int]:
     """How many replicas are in sync, over all partitions."""
-    admin = KafkaAdminClient(bootstrap_servers=BOOTSTRAP)
-    (shown,) = admin.describe_topics([topic])
-    admin.close()
-    return {len(partition["isr_nodes"]) for partition in shown["partitions"]}
+    shown = AdminClient(CLIENT).list_topics(topic, timeout=PATIENCE_S).topics[topic]
+    return {len(partition.isrs) for partition in shown.partitions.values()}
 
 
 def produce(topic: str, values: range) -> None:
-    producer = kafka.KafkaProducer(bootstrap_servers=BOOTSTRAP, acks="all", retries=100)
+    producer = Producer({**CLIENT, "acks": "all"})
     for value in values:
-        producer.send(topic, b"%d" % value)
-    producer.flush(timeout=60)
-    producer.close()
+        producer.produce(topic, b"%d" % value)
+    assert producer.flush(2 * PATIENCE_S) == 0
 
 
 def consumed(topic: str, count: int) -> set[int]:
-    consumer = kafka.KafkaConsumer(
-        topic,
-        bootstrap_servers=BOOTSTRAP,
-        group_id="readers",
-        auto_offset_reset="earliest",
-        consumer_timeout_ms=30_000,
-    )
+    consumer = Consumer({**CLIENT, "group.id": "readers", "auto.offset.reset": "earliest"})
+    consumer.subscribe([topic])
     values: set[int] = set()
-    for message in consumer:
-        values.add(int(message.value))
-        if len(values) == count:
-            break
+    while len(values) < count:
+        message = consumer.poll(PATIENCE_S)
+        assert message is not None, f"{len(values)} of {count} came"
+        values.add(int(message.value() or b""))
     consumer.close()
     return values
 
