@@ -203,6 +203,7 @@ class LogManager:
             recovery_point=directory.recovery_points.get(topic_partition, 0),
             log_start_offset=directory.log_start_offsets.get(topic_partition, 0),
             high_watermark=directory.high_watermarks.get(topic_partition, 0),
+            cleaned_offset=directory.cleaner_offsets.get(topic_partition, 0),
             contiguous=directory.recovery_points_known,
             random_source=self._random,
             cache=self._cache,

@@ -7,8 +7,8 @@
 (C) On any error nothing is changed: all batches are checked before the first one is written, and log_writer's cases (B)
     and (C) hold for the rest.
 (D) The batches need not have the leader's segments: a batch rolls a segment where the leader's append would, by this
-    broker's settings. A new segment begins at the log's end even if the next batch begins after it, so that segments
-    without compaction never have gaps between them (recovery).
+    broker's settings. A new segment begins after the last batch even if the next one begins later, so that segments
+    never have gaps between them until they are compacted (recovery).
 (E) If the leader deleted records up to the middle of a batch (DeleteRecords), a follower that starts over at that
     offset receives the whole batch. An empty log therefore accepts a first batch that begins before the log's end and
     contains it. Any other batch below the log's end is UnexpectedAppendOffset.

@@ -61,6 +61,7 @@ class Checkpointed(NamedTuple):
 
     log_start_offset: int
     recovery_point: int
+    cleaned_offset: int
 
 
 def open_log(
@@ -86,6 +87,7 @@ def open_log_steps(
     recovery_point: int = 0,
     log_start_offset: int = 0,
     high_watermark: int = 0,
+    cleaned_offset: int = 0,
     contiguous: bool = False,
     random_source: random.Random | None = None,
     cache: SegmentCache | None = None,
@@ -95,9 +97,10 @@ def open_log_steps(
 ) -> Steps[Log]:
     """Yields after every piece of work; the generator returns the log.
 
-    `clean`: the last shutdown was clean. `recovery_point`, `log_start_offset`, `high_watermark`: from the checkpoints.
-    `contiguous`: after the recovery point, each segment starts where the previous one ends, unless the topic is
-    compacted. This holds whenever the recovery point is known, because the cleaner leaves no gaps after it.
+    `clean`: the last shutdown was clean. `recovery_point`, `log_start_offset`, `high_watermark`, `cleaned_offset`: from
+    the checkpoints. `contiguous`: after the recovery point and what is cleaned, each segment starts where the previous
+    one ends. This holds whenever the recovery point is known: our cleaner leaves no gaps after it, Kafka's none after
+    the offset that it has cleaned to.
     `folders_to_sync`: receives the folder if it must be synced before the first append; with None it is synced here.
     """
     files.make_directories(directory)
@@ -113,7 +116,7 @@ def open_log_steps(
         producer_id_expiration_ms=producer_id_expiration_ms,
         max_decompressed_bytes=max_decompressed_bytes,
     )
-    checkpointed = Checkpointed(log_start_offset, recovery_point)
+    checkpointed = Checkpointed(log_start_offset, recovery_point, cleaned_offset)
     log.folder.load_topic_id()
     clear_leftovers(files, directory)
     log.leader_epochs.load()
@@ -122,7 +125,7 @@ def open_log_steps(
     yield
     recovered = None
     if log.segments and (not clean or not _ends_with_a_whole_batch(log.segments.active)):
-        recovered = yield from _recover(log, checkpointed, contiguous and not config.compact)
+        recovered = yield from _recover(log, checkpointed, contiguous)
     _settle(log, checkpointed, clean)
     yield
     log.producers.snapshots.remove_outside(log.state.log_start_offset, log.state.log_end_offset)
@@ -219,13 +222,15 @@ def _ends_with_a_whole_batch(segment: LogSegment) -> bool:
     return last.position + last.size == segment.size and last.base_offset >= segment.base_offset
 
 
-def _recover(log: Log, checkpointed: Checkpointed, gaps_end_the_log: bool) -> Steps[ProducerState]:
-    """(C). A crash may remove the end of a segment but keep the next one. With `gaps_end_the_log` the next one is
-    deleted too.
+def _recover(log: Log, checkpointed: Checkpointed, contiguous: bool) -> Steps[ProducerState]:
+    """(C). A crash may remove the end of a segment but keep the next one. If segments must be `contiguous`, the next
+    one is deleted too: a follower would never fetch what is missing before it. Only an offset that a segment cannot
+    take begins a new one after a gap.
 
     The generator returns the producer state built from the batches after the recovery point.
     """
     recovery_point = checkpointed.recovery_point
+    contiguous_from = max(recovery_point, checkpointed.cleaned_offset)
     first = max(
         [base for base in log.segments.base_offsets if base <= recovery_point], default=log.segments.base_offsets[0]
     )
@@ -245,8 +250,8 @@ def _recover(log: Log, checkpointed: Checkpointed, gaps_end_the_log: bool) -> St
         if segment is not log.segments.active:
             log.segments.note_unsynced(segment)
         log.producers.snapshots.take_if_there_is_room(state, sync=False)
-        if gaps_end_the_log and following and segment.next_offset() < following[0].base_offset:
-            cut = True
+        if contiguous and following and limit > contiguous_from:
+            cut = cut or 0 < limit - segment.next_offset() <= MAX_RELATIVE_OFFSET
         if cut:
             later = to_recover[number + 1 :]
             if later:

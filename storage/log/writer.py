@@ -143,6 +143,8 @@ class LogWriter:
                     segment.size or not segment.can_take(last_offset)
                 ):
                     _write_run(segment, records[start : positions[number]], file_position)
+                    if number == 0 and segment.size:
+                        end_offset = segment.next_offset()  # see roll
                     base_offset = end_offset if last_offset - end_offset <= MAX_RELATIVE_OFFSET else header.base_offset
                     segment = self._segments.create(base_offset, config)
                     created.append((number, segment))
@@ -183,7 +185,8 @@ class LogWriter:
     # ---- segments
 
     def roll(self, config: LogConfig) -> LogSegment:
-        """Starts a new segment at the log's end and returns it; returns the active one if it is empty and starts there.
+        """Starts a new segment and returns it; returns the active one if it is empty and starts at the log's end. The
+        new one starts after the last batch: a truncated log may end later, but segments leave no gap (recovery).
 
         On OSError the log is unchanged. A failure to write the old segment's indexes or the producer snapshot is only
         logged: the flush writes the indexes, and the snapshot is not needed.
@@ -192,7 +195,7 @@ class LogWriter:
         previous = segments.active
         if previous.size == 0 and previous.base_offset == end_offset:
             return previous
-        segment = segments.create(end_offset, config)
+        segment = segments.create(previous.next_offset() if previous.size else end_offset, config)
         self.begin_segment(segment)
         return segment
 

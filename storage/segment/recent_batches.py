@@ -20,7 +20,7 @@ class RecentBatches:
 
     def append(self, base_offset: int, last_offset: int, position: int, size: int) -> None:
         offsets = self._offsets
-        offsets.append(base_offset)
+        offsets.append(self._last_offset + 1 if offsets else base_offset)  # after a gap: its first offset
         self._positions.append(position)
         if len(offsets) >= 2 * _KEPT:
             del offsets[:_KEPT], self._positions[:_KEPT]

@@ -209,6 +209,25 @@ def test_gaps_are_kept_and_survive_a_kill_between_segments_too() -> None:
     assert again.state.log_end_offset == 201
 
 
+@pytest.mark.parametrize("leads", [False, True])
+def test_a_log_that_was_truncated_within_a_gap_leaves_none_between_its_segments(leads: bool) -> None:
+    files = MortalFiles()
+    log = open_small(files, segment_bytes=300, cleanup_policy="compact")
+    log.append_as_follower(at_offset(batch(b"x" * 100), 0) + at_offset(batch(b"x" * 20), 9))
+    assert log.segments.base_offsets == [0]
+    truncate(log, 5)
+    assert log.state.log_end_offset == 5
+    if leads:
+        append(log, batch(b"y" * 100))
+    else:
+        log.append_as_follower(at_offset(batch(b"y" * 100), 7))
+    assert log.segments.base_offsets == [0, 1]
+    options = {"clean": False, "contiguous": True}
+    again = open_small(files.after_kill(), segment_bytes=300, cleanup_policy="compact", options=options)
+    assert [header.base_offset for header in headers_of(again)] == [0, 5 if leads else 7]
+    assert stored_bytes(again) == stored_bytes(log)
+
+
 def test_a_gap_beyond_the_range_of_a_segment_begins_a_new_one_at_the_batch() -> None:
     files = MortalFiles()
     log = open_small(files, cleanup_policy="compact")
@@ -218,7 +237,8 @@ def test_a_gap_beyond_the_range_of_a_segment_begins_a_new_one_at_the_batch() -> 
     assert log.segments.base_offsets == [0, far, 3 * far]
     log.update_high_watermark(3 * far + 1)
     assert [header.base_offset for header in headers_of(log)] == [far, far + 1, 3 * far]
-    again = open_small(files.after_kill(), cleanup_policy="compact", options={"clean": False})
+    options = {"clean": False, "contiguous": True}
+    again = open_small(files.after_kill(), cleanup_policy="compact", options=options)
     assert stored_bytes(again) == stored_bytes(log)
 
 

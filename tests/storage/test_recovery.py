@@ -204,6 +204,42 @@ def test_segments_after_a_damaged_one_are_deleted() -> None:
     check_usable(again)
 
 
+COMPACTED: dict[str, Any] = {**SETTINGS, "cleanup_policy": "compact"}
+
+
+def test_the_segments_after_a_lost_end_of_one_are_deleted_in_compacted_logs_too() -> None:
+    """A power cut may lose the end of a segment that was not synced, and keep the next segment."""
+    files = ForgetfulFiles()
+    log = open_small(files, **COMPACTED)
+    while len(log.segments) < 3:
+        append(log)
+    second, third = log.segments.base_offsets[1:]
+    lost = list(scan_batches(log.segments[1].file, 0, log.segments[1].size))[-2]
+    del files.content(log.segments[1].path(".log"))[lost.position :]
+    options = {"clean": False, "contiguous": True, "recovery_point": second + 1}
+    again = open_small(files, options=options, **COMPACTED)
+    assert (again.state.log_end_offset, again.segments.base_offsets) == (lost.base_offset, [0, second])
+    assert lost.base_offset < third
+    check_usable(again)
+
+
+@pytest.mark.parametrize("known", ["recovery_point", "cleaned_offset"])
+def test_the_gaps_that_a_clean_leaves_between_segments_stay(known: str) -> None:
+    """Our cleaner does not clean after the checkpointed recovery point; Kafka's does, and then notes how far."""
+    files = ForgetfulFiles()
+    log = open_small(files, **COMPACTED)
+    while len(log.segments) < 4:
+        append(log)
+    second, third, _ = log.segments.base_offsets[1:]
+    whole = all_bytes(log)
+    removed = list(scan_batches(log.segments[1].file, 0, log.segments[1].size))[-1]
+    del files.content(log.segments[1].path(".log"))[removed.position :]
+    options = {"clean": False, "contiguous": True, "recovery_point": second, known: third}
+    again = open_small(files, options=options, **COMPACTED)
+    assert again.segments.base_offsets == log.segments.base_offsets
+    assert len(all_bytes(again)) == len(whole) - removed.size
+
+
 def test_a_torn_tail_is_found_even_after_a_shutdown_marked_as_clean() -> None:
     files = ForgetfulFiles()
     log = small_log(files)

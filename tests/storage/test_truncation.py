@@ -505,7 +505,7 @@ class Follower:
         try:
             assert truncate_in(self.manager, {PARTITION: target}) == {PARTITION: None}
         except Killed:
-            self.files = self.after_crash()
+            self.files = crash_in(self.files, self.random)
             self.open()
             found = stored_bytes(self.log)
             assert before.startswith(found)
@@ -517,13 +517,9 @@ class Follower:
         self.files.left = None
         assert stored_bytes(self.log) == expected
 
-    def after_crash(self) -> MortalFiles:
-        """Without a flush, a power cut may tear holes into a compacted log (recovery)."""
-        return crash_in(self.files, self.random) if self.config is DELETED else self.files.after_kill()
-
     def crash(self) -> None:
         before, start, end = stored_bytes(self.log), self.start, self.log.state.log_end_offset
-        self.files = self.after_crash()
+        self.files = crash_in(self.files, self.random)
         self.open()
         found = stored_bytes(self.log)
         assert before.startswith(found)

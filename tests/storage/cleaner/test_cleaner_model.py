@@ -250,7 +250,7 @@ def test_a_crash_at_any_step_of_a_clean_loses_nothing(seed: int) -> None:
         again = open_small(
             disk,
             **SETTINGS,
-            options={"clean": False, "recovery_point": recovery_point, "high_watermark": end},
+            options={"clean": False, "contiguous": True, "recovery_point": recovery_point, "high_watermark": end},
         )
         assert again.state.log_end_offset == end
         assert all(everything[entry[0]] == entry for entry in contents(again))
