@@ -62,13 +62,12 @@ def reassign(arguments: argparse.Namespace) -> None:
 async def _begin(admin: AdminClient, arguments: argparse.Namespace) -> None:
     topics = [await admin.topic(name) for name in arguments.topics]
     racks = await _racks(admin, arguments.brokers)
-    targets: dict[TopicPartition, Replicas | None] = {}
+    targets: dict[TopicPartition, Replicas] = {}
     for topic in topics:
         targets.update(_assigned(topic, racks, arguments.replication_factor))
     before = _replicas(topics)
     await _alter(admin, targets)
     for key, replicas in targets.items():
-        assert replicas is not None
         print(printable(f"{key}: {_listed(before[key])} -> {_listed(replicas)}"))
     if arguments.wait:
         await _finished(admin, targets.keys())

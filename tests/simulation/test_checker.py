@@ -24,7 +24,6 @@ from tests.simulation.history import (
     Committed,
     History,
     JoinedBehind,
-    Operation,
     Outcome,
     Overrun,
     Read,
@@ -36,25 +35,13 @@ from tests.simulation.history import (
     Transaction,
     Truncated,
 )
+from tests.simulation.scenes import Scene
 
 P = TopicPartition("orders", 0)
 OK, FAILED, UNKNOWN, PENDING = Outcome.OK, Outcome.FAILED, Outcome.UNKNOWN, Outcome.PENDING
 
 
-class Scene:
-    """A history under construction; each operation takes one microsecond."""
-
-    def __init__(self) -> None:
-        self.now_us = 0
-        self.history = History(lambda: self.now_us)
-
-    def add(self, operation: Operation, outcome: Outcome = OK) -> None:
-        self.now_us += 1
-        self.history.begin(operation)
-        self.now_us += 1
-        if outcome is not PENDING:
-            self.history.end(operation, outcome)
-
+class CheckedScene(Scene):
     def send(self, *texts: str, at: int = -1, outcome: Outcome = OK, broker: int = 1, **fields: object) -> Send:
         send = Send(
             process=texts[0].split(":")[0],
@@ -106,45 +93,45 @@ def log(*texts: str, broker: int = 1, watermark: int | None = None, epochs: Sequ
 
 
 @pytest.fixture
-def scene() -> Scene:
-    return Scene()
+def scene() -> CheckedScene:
+    return CheckedScene()
 
 
 def test_every_invariant_has_a_name() -> None:
     assert [function.__doc__ for function in INVARIANTS.values()] == list(INVARIANTS)
 
 
-def test_an_empty_history_breaks_nothing(scene: Scene) -> None:
+def test_an_empty_history_breaks_nothing(scene: CheckedScene) -> None:
     assert scene.violated() == set()
 
 
 # --- kept
 
 
-def test_an_acknowledged_record_that_is_not_in_the_log_is_found(scene: Scene) -> None:
+def test_an_acknowledged_record_that_is_not_in_the_log_is_found(scene: CheckedScene) -> None:
     scene.send("a:1")
     assert scene.violated("a:1") == set()
     assert scene.violated() == {"kept"}
 
 
-def test_a_record_at_another_offset_than_acknowledged_is_found(scene: Scene) -> None:
+def test_a_record_at_another_offset_than_acknowledged_is_found(scene: CheckedScene) -> None:
     scene.send("a:1", at=1)
     assert scene.violated("b:1", "a:1") == set()
     assert scene.violated("a:1") == {"kept"}
 
 
-def test_a_refused_record_that_is_in_the_log_is_found(scene: Scene) -> None:
+def test_a_refused_record_that_is_in_the_log_is_found(scene: CheckedScene) -> None:
     scene.send("a:1", outcome=FAILED)
     assert scene.violated() == set()
     assert scene.violated("a:1") == {"kept"}
 
 
-def test_a_record_without_an_answer_may_be_there_or_not(scene: Scene) -> None:
+def test_a_record_without_an_answer_may_be_there_or_not(scene: CheckedScene) -> None:
     scene.send("a:1", outcome=UNKNOWN)
     assert scene.violated() == scene.violated("a:1") == set()
 
 
-def test_a_record_acknowledged_by_the_leader_alone_may_be_lost(scene: Scene) -> None:
+def test_a_record_acknowledged_by_the_leader_alone_may_be_lost(scene: CheckedScene) -> None:
     scene.send("a:1", acks=1)
     assert scene.violated() == set()
 
@@ -152,17 +139,17 @@ def test_a_record_acknowledged_by_the_leader_alone_may_be_lost(scene: Scene) -> 
 # --- once, in order
 
 
-def test_a_record_that_is_there_twice_is_found(scene: Scene) -> None:
+def test_a_record_that_is_there_twice_is_found(scene: CheckedScene) -> None:
     scene.send("a:1", outcome=UNKNOWN)
     assert scene.violated("a:1", "a:1") == {"once"}
 
 
-def test_a_producer_without_idempotence_may_duplicate(scene: Scene) -> None:
+def test_a_producer_without_idempotence_may_duplicate(scene: CheckedScene) -> None:
     scene.send("a:1", is_idempotent=False)
     assert scene.violated("a:1", "a:1") == set()
 
 
-def test_records_in_another_order_than_they_were_sent_are_found(scene: Scene) -> None:
+def test_records_in_another_order_than_they_were_sent_are_found(scene: CheckedScene) -> None:
     scene.send("a:1", "a:2")
     scene.send("a:3")
     scene.send("b:1")
@@ -173,7 +160,7 @@ def test_records_in_another_order_than_they_were_sent_are_found(scene: Scene) ->
 # --- stable
 
 
-def test_a_high_watermark_that_moves_back_is_found(scene: Scene) -> None:
+def test_a_high_watermark_that_moves_back_is_found(scene: CheckedScene) -> None:
     scene.send("a:1")
     scene.read([(0, "a:1")], until=1)
     scene.read([], position=1, until=1, high_watermark=2)
@@ -182,27 +169,27 @@ def test_a_high_watermark_that_moves_back_is_found(scene: Scene) -> None:
     assert scene.violated("a:1") == {"stable"}
 
 
-def test_another_leader_may_begin_with_an_older_high_watermark(scene: Scene) -> None:
+def test_another_leader_may_begin_with_an_older_high_watermark(scene: CheckedScene) -> None:
     scene.read([], until=0, high_watermark=2)
     scene.read([], until=0, high_watermark=1, leader_epoch=1, broker_id=2)
     assert scene.violated() == set()
 
 
-def test_a_restarted_leader_may_begin_with_an_older_high_watermark(scene: Scene) -> None:
+def test_a_restarted_leader_may_begin_with_an_older_high_watermark(scene: CheckedScene) -> None:
     scene.read([], until=0, high_watermark=2)
     scene.add(Started(process="broker-1", broker_id=1))
     scene.read([], until=0, high_watermark=1)
     assert scene.violated() == set()
 
 
-def test_a_truncation_below_a_consumers_position_is_found(scene: Scene) -> None:
+def test_a_truncation_below_a_consumers_position_is_found(scene: CheckedScene) -> None:
     scene.add(Truncated(process="consumer-1", partition=P, position=5, end_offset=5))
     assert scene.violated() == set()
     scene.add(Truncated(process="consumer-1", partition=P, position=5, end_offset=4))
     assert scene.violated() == {"stable"}
 
 
-def test_another_record_where_one_was_read_before_is_found(scene: Scene) -> None:
+def test_another_record_where_one_was_read_before_is_found(scene: CheckedScene) -> None:
     scene.read([(0, "a:1")], until=1)
     assert scene.violated("a:1") == set()
     assert "stable" in scene.violated("b:1")
@@ -211,7 +198,7 @@ def test_another_record_where_one_was_read_before_is_found(scene: Scene) -> None
 # --- complete
 
 
-def test_a_record_that_a_consumer_was_not_given_is_found(scene: Scene) -> None:
+def test_a_record_that_a_consumer_was_not_given_is_found(scene: CheckedScene) -> None:
     scene.send("a:1", "a:2")
     scene.read([(0, "a:1")], until=1)
     assert scene.violated("a:1", "a:2") == set()
@@ -219,14 +206,14 @@ def test_a_record_that_a_consumer_was_not_given_is_found(scene: Scene) -> None:
     assert scene.violated("a:1", "a:2") == {"complete"}
 
 
-def test_a_consumer_that_does_not_read_to_the_end_is_found(scene: Scene) -> None:
+def test_a_consumer_that_does_not_read_to_the_end_is_found(scene: CheckedScene) -> None:
     assert scene.violated("a:1", unread=[Unread("consumer-1", P, 0, 1)]) == {"complete"}
 
 
 # --- one leader
 
 
-def test_two_brokers_that_acknowledge_in_one_epoch_are_found(scene: Scene) -> None:
+def test_two_brokers_that_acknowledge_in_one_epoch_are_found(scene: CheckedScene) -> None:
     scene.send("a:1", at=0, broker=1)
     scene.send("a:2", at=1, broker=2)
     final = FinalState(logs={P: log("a:1", "a:2", epochs=[0, 1])})
@@ -234,13 +221,13 @@ def test_two_brokers_that_acknowledge_in_one_epoch_are_found(scene: Scene) -> No
     assert scene.violated("a:1", "a:2") == {"one leader"}
 
 
-def test_a_leader_may_confirm_what_another_has_appended(scene: Scene) -> None:
+def test_a_leader_may_confirm_what_another_has_appended(scene: CheckedScene) -> None:
     scene.send("a:1", at=0, broker=1)
     scene.send("a:2", at=1, broker=2, attempts=2)
     assert scene.violated("a:1", "a:2") == set()
 
 
-def test_two_brokers_that_serve_consumers_in_one_epoch_are_found(scene: Scene) -> None:
+def test_two_brokers_that_serve_consumers_in_one_epoch_are_found(scene: CheckedScene) -> None:
     scene.read([], until=0, broker_id=1)
     scene.read([], until=0, broker_id=2, leader_epoch=1)
     assert scene.violated() == set()
@@ -267,7 +254,7 @@ def test_two_brokers_that_serve_consumers_in_one_epoch_are_found(scene: Scene) -
     ],
 )
 def test_a_transaction_is_read_as_a_whole_or_not_at_all(
-    scene: Scene, outcome: Outcome, commits: bool, seen: str, allowed: bool
+    scene: CheckedScene, outcome: Outcome, commits: bool, seen: str, allowed: bool
 ) -> None:
     transaction = scene.transaction(outcome, commits=commits)
     scene.send("t:1", transaction=transaction)
@@ -278,7 +265,7 @@ def test_a_transaction_is_read_as_a_whole_or_not_at_all(
     assert ("atomic" not in scene.violated("t:1", "t:2")) == allowed
 
 
-def test_a_transaction_that_was_not_read_to_its_end_may_be_seen_in_part(scene: Scene) -> None:
+def test_a_transaction_that_was_not_read_to_its_end_may_be_seen_in_part(scene: CheckedScene) -> None:
     transaction = scene.transaction()
     scene.send("t:1", transaction=transaction)
     scene.send("t:2", transaction=transaction)
@@ -286,7 +273,7 @@ def test_a_transaction_that_was_not_read_to_its_end_may_be_seen_in_part(scene: S
     assert scene.violated("t:1", "t:2") == set()
 
 
-def test_a_read_committed_consumer_need_not_get_aborted_records(scene: Scene) -> None:
+def test_a_read_committed_consumer_need_not_get_aborted_records(scene: CheckedScene) -> None:
     scene.send("t:1", transaction=scene.transaction(commits=False))
     scene.read([], until=1, is_committed=True)
     assert scene.violated("t:1") == set()
@@ -297,7 +284,7 @@ def test_a_read_committed_consumer_need_not_get_aborted_records(scene: Scene) ->
 # --- offsets
 
 
-def test_a_committed_offset_that_is_lost_is_found(scene: Scene) -> None:
+def test_a_committed_offset_that_is_lost_is_found(scene: CheckedScene) -> None:
     scene.commit(1)
     scene.commit(2)
     scene.committed(2)
@@ -306,7 +293,7 @@ def test_a_committed_offset_that_is_lost_is_found(scene: Scene) -> None:
     assert scene.violated() == {"offsets"}
 
 
-def test_a_commit_without_an_answer_may_count_or_not(scene: Scene) -> None:
+def test_a_commit_without_an_answer_may_count_or_not(scene: CheckedScene) -> None:
     scene.commit(1)
     scene.commit(2, UNKNOWN)
     scene.committed(1)
@@ -314,7 +301,7 @@ def test_a_commit_without_an_answer_may_count_or_not(scene: Scene) -> None:
     assert scene.violated() == set()
 
 
-def test_an_offset_that_nobody_committed_is_found(scene: Scene) -> None:
+def test_an_offset_that_nobody_committed_is_found(scene: CheckedScene) -> None:
     scene.commit(2, FAILED)
     scene.committed(-1)
     assert scene.violated() == set()
@@ -322,7 +309,7 @@ def test_an_offset_that_nobody_committed_is_found(scene: Scene) -> None:
     assert scene.violated() == {"offsets"}
 
 
-def test_the_offset_of_an_aborted_transaction_is_found(scene: Scene) -> None:
+def test_the_offset_of_an_aborted_transaction_is_found(scene: CheckedScene) -> None:
     scene.commit(1)
     scene.commit(2, transaction=scene.transaction(commits=False))
     scene.committed(1)
@@ -331,7 +318,7 @@ def test_the_offset_of_an_aborted_transaction_is_found(scene: Scene) -> None:
     assert scene.violated() == {"offsets"}
 
 
-def test_the_lost_offset_of_a_committed_transaction_is_found(scene: Scene) -> None:
+def test_the_lost_offset_of_a_committed_transaction_is_found(scene: CheckedScene) -> None:
     scene.commit(2, transaction=scene.transaction())
     scene.committed(2)
     assert scene.violated() == set()
@@ -342,7 +329,7 @@ def test_the_lost_offset_of_a_committed_transaction_is_found(scene: Scene) -> No
 # --- groups
 
 
-def test_a_record_that_a_group_skipped_is_found(scene: Scene) -> None:
+def test_a_record_that_a_group_skipped_is_found(scene: CheckedScene) -> None:
     scene.send("a:1", "a:2")
     scene.read([(0, "a:1")], until=1, process="member-1")
     scene.commit(1)
@@ -356,33 +343,33 @@ def test_a_record_that_a_group_skipped_is_found(scene: Scene) -> None:
 # --- replicas
 
 
-def test_replicas_may_differ_above_the_smaller_high_watermark(scene: Scene) -> None:
+def test_replicas_may_differ_above_the_smaller_high_watermark(scene: CheckedScene) -> None:
     replicas = [log("a:1", "a:2"), log("a:1", "b:1", broker=2, watermark=1)]
     assert scene.violated(replicas=replicas) == set()
 
 
-def test_replicas_that_differ_below_the_high_watermark_are_found(scene: Scene) -> None:
+def test_replicas_that_differ_below_the_high_watermark_are_found(scene: CheckedScene) -> None:
     assert scene.violated(replicas=[log("a:1", "a:2"), log("a:1", "b:1", broker=2)]) == {"replicas"}
     assert scene.violated(replicas=[log("a:1", "a:2"), log("a:1", broker=2, watermark=2)]) == {"replicas"}
 
 
-def test_replicas_that_differ_in_epochs_alone_are_found(scene: Scene) -> None:
+def test_replicas_that_differ_in_epochs_alone_are_found(scene: CheckedScene) -> None:
     assert scene.violated(replicas=[log("a:1", epochs=[1]), log("a:1", broker=2, epochs=[0])]) == {"replicas"}
 
 
-def test_a_log_that_cannot_be_read_is_found(scene: Scene) -> None:
+def test_a_log_that_cannot_be_read_is_found(scene: CheckedScene) -> None:
     damaged = ReplicaLog(partition=P, broker_id=1, high_watermark=0, damage="zeros")
     assert scene.violated(replicas=[damaged]) == {"replicas"}
 
 
-def test_epochs_that_go_back_in_a_log_are_found(scene: Scene) -> None:
+def test_epochs_that_go_back_in_a_log_are_found(scene: CheckedScene) -> None:
     assert scene.violated(replicas=[log("a:1", "a:2", epochs=[1, 0])]) == {"replicas"}
 
 
 # --- watermarks
 
 
-def test_a_high_watermark_beyond_the_end_of_its_log_is_found(scene: Scene) -> None:
+def test_a_high_watermark_beyond_the_end_of_its_log_is_found(scene: CheckedScene) -> None:
     assert scene.violated() == set()
     scene.add(Overrun(process="broker-1", partition=P, high_watermark=5, log_end_offset=4))
     assert scene.violated() == {"watermarks"}
@@ -391,12 +378,12 @@ def test_a_high_watermark_beyond_the_end_of_its_log_is_found(scene: Scene) -> No
 # --- in sync, coordinators
 
 
-def test_a_replica_that_joins_the_in_sync_replicas_too_early_is_found(scene: Scene) -> None:
+def test_a_replica_that_joins_the_in_sync_replicas_too_early_is_found(scene: CheckedScene) -> None:
     scene.add(JoinedBehind(process="store", partition=P, broker_id=2, log_end_offset=4, high_watermark=5))
     assert scene.violated() == {"in sync"}
 
 
-def test_a_coordinator_that_serves_too_early_is_found(scene: Scene) -> None:
+def test_a_coordinator_that_serves_too_early_is_found(scene: CheckedScene) -> None:
     scene.add(ServedEarly(process="broker-1", partition=P, high_watermark=4, start_offset=5))
     assert scene.violated() == {"coordinators"}
 
@@ -414,11 +401,11 @@ def view(broker: int, leadership: Leadership, controller: int = 1) -> BrokerView
 LEADERSHIP = Leadership(1, 3, (1, 2), (1, 2))
 
 
-def test_brokers_that_agree_have_converged(scene: Scene) -> None:
+def test_brokers_that_agree_have_converged(scene: CheckedScene) -> None:
     assert scene.violated(views=[view(1, LEADERSHIP), view(2, LEADERSHIP)]) == set()
 
 
-def test_brokers_that_do_not_agree_are_found(scene: Scene) -> None:
+def test_brokers_that_do_not_agree_are_found(scene: CheckedScene) -> None:
     views = [
         [view(1, LEADERSHIP), view(2, LEADERSHIP, controller=2)],
         [view(1, LEADERSHIP), view(2, LEADERSHIP._replace(leader_epoch=2))],
@@ -429,7 +416,7 @@ def test_brokers_that_do_not_agree_are_found(scene: Scene) -> None:
         assert scene.violated(views=each) == {"convergence"}
 
 
-def test_brokers_that_do_not_have_what_the_store_has_are_found(scene: Scene) -> None:
+def test_brokers_that_do_not_have_what_the_store_has_are_found(scene: CheckedScene) -> None:
     views = [view(1, LEADERSHIP), view(2, LEADERSHIP)]
     stored = Stored(LEADERSHIP.leader_id, LEADERSHIP.leader_epoch, LEADERSHIP.in_sync)
     assert scene.violated(views=views, stored={P: stored}) == set()
@@ -439,17 +426,17 @@ def test_brokers_that_do_not_have_what_the_store_has_are_found(scene: Scene) -> 
 # --- answered
 
 
-def test_an_operation_that_never_ends_is_found(scene: Scene) -> None:
+def test_an_operation_that_never_ends_is_found(scene: CheckedScene) -> None:
     scene.add(Request(process="admin", what="create a topic"), PENDING)
     assert scene.violated() == {"answered"}
 
 
-def test_a_request_that_is_parked_beyond_its_time_is_found(scene: Scene) -> None:
+def test_a_request_that_is_parked_beyond_its_time_is_found(scene: CheckedScene) -> None:
     assert scene.violated(waiting=[Waiting(1, "a fetch", 0)]) == set()
     assert scene.violated(waiting=[Waiting(1, "a fetch", 5000)]) == {"answered"}
 
 
-def test_a_transaction_that_stays_open_is_found(scene: Scene) -> None:
+def test_a_transaction_that_stays_open_is_found(scene: CheckedScene) -> None:
     replica = ReplicaLog(partition=P, broker_id=1, high_watermark=7, last_stable_offset=7)
     assert check(scene.history, FinalState(logs={P: replica})) == []
     replica.last_stable_offset = 5
@@ -459,7 +446,7 @@ def test_a_transaction_that_stays_open_is_found(scene: Scene) -> None:
 # --- quiet
 
 
-def test_brokers_that_keep_asking_are_found(scene: Scene) -> None:
+def test_brokers_that_keep_asking_are_found(scene: CheckedScene) -> None:
     assert scene.violated(messages_per_second=50.0) == set()
     assert scene.violated(messages_per_second=5000.0) == {"quiet"}
 

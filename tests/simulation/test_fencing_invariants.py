@@ -10,27 +10,14 @@ import pytest
 from odradek.protocol.topic_partition import TopicPartition
 from tests.simulation.fencing_invariants import earlier_generations_are_refused, earlier_producers_are_fenced
 from tests.simulation.final_state import FinalState
-from tests.simulation.history import Commit, History, Initialised, Operation, Outcome, Send, Synced, Transaction
+from tests.simulation.history import Commit, Initialised, Outcome, Send, Synced, Transaction
+from tests.simulation.scenes import Scene
 
 OK, FAILED, UNKNOWN = Outcome.OK, Outcome.FAILED, Outcome.UNKNOWN
 P = TopicPartition("payments", 0)
 
 
-class Scene:
-    """A history; each operation takes one microsecond."""
-
-    def __init__(self) -> None:
-        self.now_us = 0
-        self.history = History(lambda: self.now_us)
-
-    def begin(self, operation: Operation) -> Operation:
-        self.now_us += 1
-        return self.history.begin(operation)
-
-    def end(self, operation: Operation, outcome: Outcome = OK) -> None:
-        self.now_us += 1
-        self.history.end(operation, outcome)
-
+class FencingScene(Scene):
     def initialised(self, process: str, epoch: int, producer_id: int = 7) -> None:
         self.end(self.begin(asking(process, epoch, producer_id)))
 
@@ -66,14 +53,14 @@ def asking(process: str, epoch: int, producer_id: int = 7) -> Initialised:
 
 
 @pytest.fixture
-def scene() -> Scene:
-    return Scene()
+def scene() -> FencingScene:
+    return FencingScene()
 
 
 # --- fenced
 
 
-def test_an_epoch_that_does_not_grow_is_found(scene: Scene) -> None:
+def test_an_epoch_that_does_not_grow_is_found(scene: FencingScene) -> None:
     scene.initialised("a", 3)
     scene.initialised("b", 4)
     assert scene.fenced() == []
@@ -81,13 +68,13 @@ def test_an_epoch_that_does_not_grow_is_found(scene: Scene) -> None:
     assert scene.fenced() == ["fenced"]
 
 
-def test_an_epoch_of_another_producer_id_may_be_smaller(scene: Scene) -> None:
+def test_an_epoch_of_another_producer_id_may_be_smaller(scene: FencingScene) -> None:
     scene.initialised("a", 3)
     scene.initialised("b", 0, producer_id=8)
     assert scene.fenced() == []
 
 
-def test_answers_may_overtake_each_other_but_not_be_the_same(scene: Scene) -> None:
+def test_answers_may_overtake_each_other_but_not_be_the_same(scene: FencingScene) -> None:
     first, second = scene.begin(asking("a", 4)), scene.begin(asking("b", 3))
     scene.end(first)
     scene.end(second)
@@ -100,7 +87,7 @@ def test_answers_may_overtake_each_other_but_not_be_the_same(scene: Scene) -> No
 
 
 @pytest.mark.parametrize(("outcome", "found"), [(FAILED, []), (UNKNOWN, []), (OK, ["fenced"])])
-def test_a_record_of_a_replaced_producer_is_found(scene: Scene, outcome: Outcome, found: list[str]) -> None:
+def test_a_record_of_a_replaced_producer_is_found(scene: FencingScene, outcome: Outcome, found: list[str]) -> None:
     scene.initialised("a", 3)
     transaction = scene.transaction("a")
     scene.send(transaction, OK)
@@ -109,9 +96,9 @@ def test_a_record_of_a_replaced_producer_is_found(scene: Scene, outcome: Outcome
     assert scene.fenced() == found
 
 
-@pytest.mark.parametrize("comes_first", [Scene.ask_for_end, None])
+@pytest.mark.parametrize("comes_first", [FencingScene.ask_for_end, None])
 def test_the_end_of_a_replaced_transaction_is_found(
-    scene: Scene, comes_first: Callable[[Scene, Transaction], None] | None
+    scene: FencingScene, comes_first: Callable[[FencingScene, Transaction], None] | None
 ) -> None:
     """What was asked for before may be answered later."""
     scene.initialised("a", 3)
@@ -125,7 +112,7 @@ def test_the_end_of_a_replaced_transaction_is_found(
     assert scene.fenced() == ([] if comes_first else ["fenced"])
 
 
-def test_a_producer_that_begins_anew_is_not_replaced_any_more(scene: Scene) -> None:
+def test_a_producer_that_begins_anew_is_not_replaced_any_more(scene: FencingScene) -> None:
     scene.initialised("a", 3)
     scene.initialised("b", 4)
     scene.initialised("a", 5)
@@ -139,7 +126,7 @@ def test_a_producer_that_begins_anew_is_not_replaced_any_more(scene: Scene) -> N
 # --- generations
 
 
-def test_a_commit_in_an_earlier_generation_is_found(scene: Scene) -> None:
+def test_a_commit_in_an_earlier_generation_is_found(scene: FencingScene) -> None:
     scene.synced(1)
     scene.commit(1, OK)
     scene.synced(2)
@@ -151,7 +138,7 @@ def test_a_commit_in_an_earlier_generation_is_found(scene: Scene) -> None:
     assert scene.generations() == ["generations"]
 
 
-def test_a_commit_that_was_sent_before_the_next_generation_may_count(scene: Scene) -> None:
+def test_a_commit_that_was_sent_before_the_next_generation_may_count(scene: FencingScene) -> None:
     scene.synced(1)
     commit = scene.begin(Commit(process="member-2", group="g", offsets={P: 5}, generation=1))
     scene.synced(2)
@@ -159,7 +146,7 @@ def test_a_commit_that_was_sent_before_the_next_generation_may_count(scene: Scen
     assert scene.generations() == []
 
 
-def test_a_commit_within_a_transaction_has_no_generation(scene: Scene) -> None:
+def test_a_commit_within_a_transaction_has_no_generation(scene: FencingScene) -> None:
     scene.synced(2)
     scene.commit(-1, OK)
     assert scene.generations() == []

@@ -19,7 +19,8 @@ from tests.simulation.final_state import (
     StoredMetadata,
     StoredTopic,
 )
-from tests.simulation.history import Elected, History, Kind, Operation, Outcome, Reassignment, Registered, TopicChange
+from tests.simulation.history import Elected, Kind, Outcome, Reassignment, Registered, TopicChange
+from tests.simulation.scenes import Scene
 from tests.simulation.topic_invariants import LATE_US
 
 OK, FAILED, UNKNOWN = Outcome.OK, Outcome.FAILED, Outcome.UNKNOWN
@@ -29,18 +30,8 @@ ID, OTHER_ID = UUID(int=1), UUID(int=2)
 BROKERS = (1, 2)
 
 
-class Scene:
-    """A history of administrators; each operation takes one microsecond."""
-
-    def __init__(self) -> None:
-        self.now_us = 0
-        self.history = History(lambda: self.now_us)
-
-    def add(self, operation: Operation, outcome: Outcome) -> None:
-        self.now_us += 1
-        self.history.begin(operation)
-        self.now_us += 1
-        self.history.end(operation, outcome)
+class TopicScene(Scene):
+    """What an administrator does."""
 
     def change(self, kind: Kind, partitions: int = 0, outcome: Outcome = OK) -> None:
         self.add(TopicChange(process="admin", kind=kind, topic=P.topic, partitions=partitions), outcome)
@@ -63,8 +54,8 @@ class Scene:
 
 
 @pytest.fixture
-def scene() -> Scene:
-    return Scene()
+def scene() -> TopicScene:
+    return TopicScene()
 
 
 def final(
@@ -105,25 +96,25 @@ ONE, TWO, THREE = (final(dict.fromkeys(range(size), (1,))) for size in (1, 2, 3)
 # --- topics
 
 
-def test_a_created_topic_that_is_not_there_is_found(scene: Scene) -> None:
+def test_a_created_topic_that_is_not_there_is_found(scene: TopicScene) -> None:
     scene.change(CREATE, 1)
     assert scene.violated(ONE) == []
     assert scene.violated(NOTHING) == ["topics"]
 
 
-def test_a_created_topic_that_a_broker_does_not_know_is_found(scene: Scene) -> None:
+def test_a_created_topic_that_a_broker_does_not_know_is_found(scene: TopicScene) -> None:
     scene.change(CREATE, 1)
     assert "topics" in scene.violated(final({0: (1,)}, known={}))
 
 
-def test_a_partition_that_was_added_and_is_not_there_is_found(scene: Scene) -> None:
+def test_a_partition_that_was_added_and_is_not_there_is_found(scene: TopicScene) -> None:
     scene.change(CREATE, 1)
     scene.change(EXTEND, 2)
     assert scene.violated(TWO) == []
     assert scene.violated(ONE) == ["topics"]
 
 
-def test_a_partition_that_nobody_asked_for_is_found(scene: Scene) -> None:
+def test_a_partition_that_nobody_asked_for_is_found(scene: TopicScene) -> None:
     scene.change(CREATE, 1)
     scene.change(EXTEND, 2, UNKNOWN)
     scene.change(EXTEND, 3, FAILED)
@@ -131,27 +122,27 @@ def test_a_partition_that_nobody_asked_for_is_found(scene: Scene) -> None:
     assert scene.violated(THREE) == ["topics"]
 
 
-def test_a_deleted_topic_that_is_still_there_is_found(scene: Scene) -> None:
+def test_a_deleted_topic_that_is_still_there_is_found(scene: TopicScene) -> None:
     scene.change(CREATE, 1)
     scene.change(DELETE)
     assert scene.violated(NOTHING) == []
     assert scene.violated(ONE) == ["topics"]
 
 
-def test_a_topic_that_was_created_without_an_answer_and_then_deleted_is_found(scene: Scene) -> None:
+def test_a_topic_that_was_created_without_an_answer_and_then_deleted_is_found(scene: TopicScene) -> None:
     scene.change(CREATE, 1, UNKNOWN)
     assert scene.violated(NOTHING) == scene.violated(ONE) == []
     scene.change(DELETE)
     assert scene.violated(ONE) == ["topics"]
 
 
-def test_a_topic_whose_deletion_has_no_answer_may_be_there_or_not(scene: Scene) -> None:
+def test_a_topic_whose_deletion_has_no_answer_may_be_there_or_not(scene: TopicScene) -> None:
     scene.change(CREATE, 1)
     scene.change(DELETE, outcome=UNKNOWN)
     assert scene.violated(NOTHING) == scene.violated(ONE) == []
 
 
-def test_a_late_deletion_may_hit_the_next_topic_of_the_name(scene: Scene) -> None:
+def test_a_late_deletion_may_hit_the_next_topic_of_the_name(scene: TopicScene) -> None:
     scene.change(CREATE, 1)
     scene.change(DELETE, outcome=UNKNOWN)
     scene.change(CREATE, 1)
@@ -161,7 +152,7 @@ def test_a_late_deletion_may_hit_the_next_topic_of_the_name(scene: Scene) -> Non
     assert scene.violated(NOTHING) == ["topics"]
 
 
-def test_a_topic_that_was_created_again_is_expected(scene: Scene) -> None:
+def test_a_topic_that_was_created_again_is_expected(scene: TopicScene) -> None:
     scene.change(CREATE, 1)
     scene.change(DELETE)
     scene.change(CREATE, 2)
@@ -169,7 +160,7 @@ def test_a_topic_that_was_created_again_is_expected(scene: Scene) -> None:
     assert scene.violated(NOTHING) == ["topics"]
 
 
-def test_a_refused_deletion_has_no_effect(scene: Scene) -> None:
+def test_a_refused_deletion_has_no_effect(scene: TopicScene) -> None:
     scene.change(CREATE, 1)
     scene.change(DELETE, outcome=FAILED)
     assert scene.violated(ONE) == []
@@ -186,7 +177,7 @@ def test_a_refused_deletion_has_no_effect(scene: Scene) -> None:
     ],
     ids=["settings", "a mark of deletion", "a folder", "a folder of another topic of the name"],
 )
-def test_what_is_left_of_a_topic_is_found(scene: Scene, left: FinalState) -> None:
+def test_what_is_left_of_a_topic_is_found(scene: TopicScene, left: FinalState) -> None:
     assert scene.violated(final({0: (1,)}, configs=["brief"], folders=[Folder(1, P, ID)])) == []
     assert scene.violated(left) == ["topics"]
 
@@ -194,21 +185,21 @@ def test_what_is_left_of_a_topic_is_found(scene: Scene, left: FinalState) -> Non
 # --- reassignments
 
 
-def test_a_reassignment_that_does_not_end_is_found(scene: Scene) -> None:
+def test_a_reassignment_that_does_not_end_is_found(scene: TopicScene) -> None:
     assert scene.violated(final({0: (1, 2)}, reassigning=[0])) == ["reassignments"]
 
 
-def test_brokers_that_know_other_replicas_than_the_store_are_found(scene: Scene) -> None:
+def test_brokers_that_know_other_replicas_than_the_store_are_found(scene: TopicScene) -> None:
     assert scene.violated(final({0: (1, 2)}, known={0: (1,)})) == ["reassignments"]
 
 
-def replicas_found(scene: Scene) -> set[tuple[int, ...]]:
+def replicas_found(scene: TopicScene) -> set[tuple[int, ...]]:
     """The replicas that the partition may have in the end."""
     candidates = [(1, 2), (1, 3), (2, 3)]
     return {replicas for replicas in candidates if scene.violated(final({0: replicas})) == []}
 
 
-def test_the_replicas_are_those_of_the_last_confirmed_reassignment(scene: Scene) -> None:
+def test_the_replicas_are_those_of_the_last_confirmed_reassignment(scene: TopicScene) -> None:
     assert replicas_found(scene) == {(1, 2), (1, 3), (2, 3)}
     scene.reassign(1, 2)
     scene.reassign(2, 3)
@@ -216,13 +207,13 @@ def test_the_replicas_are_those_of_the_last_confirmed_reassignment(scene: Scene)
     assert replicas_found(scene) == {(2, 3)}
 
 
-def test_a_reassignment_without_an_answer_may_count_or_not(scene: Scene) -> None:
+def test_a_reassignment_without_an_answer_may_count_or_not(scene: TopicScene) -> None:
     scene.reassign(1, 2, is_seen=True)
     scene.reassign(2, 3, outcome=UNKNOWN)
     assert replicas_found(scene) == {(1, 2), (2, 3)}
 
 
-def test_a_reassignment_without_an_answer_may_count_later(scene: Scene) -> None:
+def test_a_reassignment_without_an_answer_may_count_later(scene: TopicScene) -> None:
     scene.reassign(2, 3, outcome=UNKNOWN)
     scene.reassign(1, 2, is_seen=True)
     assert replicas_found(scene) == {(1, 2), (2, 3)}
@@ -231,21 +222,21 @@ def test_a_reassignment_without_an_answer_may_count_later(scene: Scene) -> None:
     assert replicas_found(scene) == {(1, 3)}
 
 
-def test_a_cancellation_restores_the_replicas_of_before(scene: Scene) -> None:
+def test_a_cancellation_restores_the_replicas_of_before(scene: TopicScene) -> None:
     scene.reassign(1, 2, is_seen=True)
     scene.reassign(2, 3)
     scene.reassign()
     assert replicas_found(scene) == {(1, 2)}
 
 
-def test_a_cancellation_without_an_answer_may_count_or_not(scene: Scene) -> None:
+def test_a_cancellation_without_an_answer_may_count_or_not(scene: TopicScene) -> None:
     scene.reassign(1, 2, is_seen=True)
     scene.reassign(2, 3)
     scene.reassign(outcome=UNKNOWN)
     assert replicas_found(scene) == {(1, 2), (2, 3)}
 
 
-def test_a_cancellation_may_restore_what_was_not_seen_to_end(scene: Scene) -> None:
+def test_a_cancellation_may_restore_what_was_not_seen_to_end(scene: TopicScene) -> None:
     scene.reassign(1, 2, is_seen=True)
     scene.reassign(1, 3)
     scene.reassign(2, 3)
@@ -253,7 +244,7 @@ def test_a_cancellation_may_restore_what_was_not_seen_to_end(scene: Scene) -> No
     assert replicas_found(scene) == {(1, 2), (1, 3)}
 
 
-def test_a_replica_on_another_broker_is_found(scene: Scene) -> None:
+def test_a_replica_on_another_broker_is_found(scene: TopicScene) -> None:
     def of(broker_id: int) -> FinalState:
         return final({0: (1, 2)}, replicas=[ReplicaLog(partition=P, broker_id=broker_id, high_watermark=0)])
 
@@ -264,14 +255,14 @@ def test_a_replica_on_another_broker_is_found(scene: Scene) -> None:
 STRAY = final({0: (1, 2)}, folders=[Folder(broker, P, ID) for broker in (1, 2, 3)])
 
 
-def test_a_folder_on_another_broker_is_found(scene: Scene) -> None:
+def test_a_folder_on_another_broker_is_found(scene: TopicScene) -> None:
     scene.reassign(2, 3, is_seen=True)
     scene.reassign(1, 2, is_seen=True)
     assert scene.violated(final({0: (1, 2)}, folders=[Folder(1, P, ID), Folder(2, P, ID)])) == []
     assert scene.violated(STRAY) == ["reassignments"]
 
 
-def test_a_folder_may_stay_on_a_broker_that_was_away(scene: Scene) -> None:
+def test_a_folder_may_stay_on_a_broker_that_was_away(scene: TopicScene) -> None:
     scene.registered(3, is_there=True)
     scene.reassign(2, 3, is_seen=True)
     scene.registered(3, is_there=False)
@@ -280,7 +271,7 @@ def test_a_folder_may_stay_on_a_broker_that_was_away(scene: Scene) -> None:
     assert scene.violated(STRAY) == []
 
 
-def test_a_folder_must_not_stay_on_a_broker_that_was_away_before_or_after(scene: Scene) -> None:
+def test_a_folder_must_not_stay_on_a_broker_that_was_away_before_or_after(scene: TopicScene) -> None:
     scene.registered(3, is_there=False)
     scene.reassign(2, 3, is_seen=True)
     scene.registered(3, is_there=True)
@@ -290,7 +281,7 @@ def test_a_folder_must_not_stay_on_a_broker_that_was_away_before_or_after(scene:
     assert scene.violated(STRAY) == ["reassignments"]
 
 
-def test_a_folder_may_stay_if_the_controller_was_lost_when_a_reassignment_was_cancelled(scene: Scene) -> None:
+def test_a_folder_may_stay_if_the_controller_was_lost_when_a_reassignment_was_cancelled(scene: TopicScene) -> None:
     scene.reassign(1, 2, is_seen=True)
     scene.reassign(1, 3)
     scene.reassign(is_seen=True)
@@ -301,14 +292,14 @@ def test_a_folder_may_stay_if_the_controller_was_lost_when_a_reassignment_was_ca
     assert scene.violated(STRAY) == []
 
 
-def test_a_folder_must_not_stay_if_the_controller_was_lost_after_a_reassignment(scene: Scene) -> None:
+def test_a_folder_must_not_stay_if_the_controller_was_lost_after_a_reassignment(scene: TopicScene) -> None:
     scene.reassign(1, 3, is_seen=True)
     scene.reassign(1, 2)
     scene.history.note(Elected(process="store", broker_id=1))
     assert scene.violated(STRAY) == ["reassignments"]
 
 
-def test_a_folder_may_stay_if_the_controller_was_lost_when_a_reassignment_was_replaced(scene: Scene) -> None:
+def test_a_folder_may_stay_if_the_controller_was_lost_when_a_reassignment_was_replaced(scene: TopicScene) -> None:
     scene.reassign(1, 3, is_seen=True)
     scene.reassign(1, 2)
     scene.reassign(2, 1)
@@ -316,7 +307,7 @@ def test_a_folder_may_stay_if_the_controller_was_lost_when_a_reassignment_was_re
     assert scene.violated(STRAY) == []
 
 
-def test_a_deleted_topic_must_not_leave_the_folder_of_a_broker_that_was_away(scene: Scene) -> None:
+def test_a_deleted_topic_must_not_leave_the_folder_of_a_broker_that_was_away(scene: TopicScene) -> None:
     scene.change(CREATE, 1)
     scene.reassign(1, 2)
     scene.change(DELETE)
@@ -326,7 +317,7 @@ def test_a_deleted_topic_must_not_leave_the_folder_of_a_broker_that_was_away(sce
 
 
 def test_a_folder_may_stay_on_a_broker_that_was_away_when_it_lost_what_a_cancellation_had_given_back(
-    scene: Scene,
+    scene: TopicScene,
 ) -> None:
     scene.registered(3, is_there=True)
     scene.reassign(2, 3, is_seen=True)

@@ -10,7 +10,8 @@ from odradek.protocol.topic_partition import TopicPartition
 from tests.simulation.checker import check
 from tests.simulation.compaction_invariants import key_of
 from tests.simulation.final_state import FinalState, Folder, ReplicaLog, SettingInForce, StoredBatch
-from tests.simulation.history import History, Operation, Outcome, Send, Started
+from tests.simulation.history import Outcome, Send, Started
+from tests.simulation.scenes import Scene
 from tests.simulation.topic_invariants import LATE_US
 from tests.simulation.upkeep_history import Move, Setting, SettingChange
 
@@ -19,19 +20,7 @@ P = TopicPartition("balances", 0)
 SETTING = Setting("max.message.bytes", topic="balances")
 
 
-class Scene:
-    """A history; each operation takes one microsecond."""
-
-    def __init__(self) -> None:
-        self.now_us = 0
-        self.history = History(lambda: self.now_us)
-
-    def add(self, operation: Operation, outcome: Outcome = OK) -> None:
-        self.now_us += 1
-        self.history.begin(operation)
-        self.now_us += 1
-        self.history.end(operation, outcome)
-
+class UpkeepScene(Scene):
     def set(self, value: str, outcome: Outcome = OK) -> None:
         self.add(SettingChange(process="admin", setting=SETTING, value=value), outcome)
 
@@ -56,14 +45,14 @@ class Scene:
 
 
 @pytest.fixture
-def scene() -> Scene:
-    return Scene()
+def scene() -> UpkeepScene:
+    return UpkeepScene()
 
 
 # --- settings
 
 
-def test_a_confirmed_setting_that_is_not_in_force_is_found(scene: Scene) -> None:
+def test_a_confirmed_setting_that_is_not_in_force_is_found(scene: UpkeepScene) -> None:
     scene.set("1")
     scene.set("2")
     scene.set("3", FAILED)
@@ -72,13 +61,13 @@ def test_a_confirmed_setting_that_is_not_in_force_is_found(scene: Scene) -> None
     assert scene.settings(None) == ["settings"]
 
 
-def test_a_setting_without_an_answer_may_be_in_force_or_not(scene: Scene) -> None:
+def test_a_setting_without_an_answer_may_be_in_force_or_not(scene: UpkeepScene) -> None:
     scene.set("1")
     scene.set("2", UNKNOWN)
     assert scene.settings("1") == scene.settings("2") == []
 
 
-def test_a_setting_without_an_answer_may_come_late_but_not_for_ever(scene: Scene) -> None:
+def test_a_setting_without_an_answer_may_come_late_but_not_for_ever(scene: UpkeepScene) -> None:
     scene.set("1", UNKNOWN)
     scene.set("2")
     assert scene.settings("1") == []
@@ -87,7 +76,7 @@ def test_a_setting_without_an_answer_may_come_late_but_not_for_ever(scene: Scene
     assert scene.settings("1") == ["settings"]
 
 
-def test_brokers_with_different_settings_are_found(scene: Scene) -> None:
+def test_brokers_with_different_settings_are_found(scene: UpkeepScene) -> None:
     scene.set("1")
     scene.set("2", UNKNOWN)
     assert scene.settings("1", "2") == ["settings"]
@@ -96,14 +85,14 @@ def test_brokers_with_different_settings_are_found(scene: Scene) -> None:
 # --- directories
 
 
-def test_a_replica_that_is_not_where_it_was_moved_is_found(scene: Scene) -> None:
+def test_a_replica_that_is_not_where_it_was_moved_is_found(scene: UpkeepScene) -> None:
     scene.move("/more")
     scene.move("/data", FAILED)
     assert scene.placed("/more") == []
     assert scene.placed("/data") == ["directories"]
 
 
-def test_a_move_without_an_answer_and_one_before_a_restart_may_be_given_up(scene: Scene) -> None:
+def test_a_move_without_an_answer_and_one_before_a_restart_may_be_given_up(scene: UpkeepScene) -> None:
     scene.move("/more", UNKNOWN)
     assert scene.placed("/data") == []
     scene.move("/more")
@@ -111,11 +100,11 @@ def test_a_move_without_an_answer_and_one_before_a_restart_may_be_given_up(scene
     assert scene.placed("/data") == []
 
 
-def test_a_replica_in_two_directories_is_found(scene: Scene) -> None:
+def test_a_replica_in_two_directories_is_found(scene: UpkeepScene) -> None:
     assert scene.placed("/data", "/more") == ["directories"]
 
 
-def test_a_replica_that_moves_in_the_end_is_found(scene: Scene) -> None:
+def test_a_replica_that_moves_in_the_end_is_found(scene: UpkeepScene) -> None:
     assert scene.violated(FinalState(future_folders=[Folder(1, P, None, "/more")])) == ["directories"]
 
 
@@ -136,7 +125,7 @@ def log(*records: tuple[int, str], broker: int = 1, end: int = 20) -> ReplicaLog
     return ReplicaLog(partition=P, broker_id=broker, high_watermark=end, is_compacted=True, batches=batches)
 
 
-def test_the_last_record_of_a_key_that_is_gone_is_found(scene: Scene) -> None:
+def test_the_last_record_of_a_key_that_is_gone_is_found(scene: UpkeepScene) -> None:
     """k:1 and k:9 have the same key."""
     scene.send("k:1", "k:2", at=0)
     scene.send("k:9", at=2)
@@ -146,25 +135,25 @@ def test_the_last_record_of_a_key_that_is_gone_is_found(scene: Scene) -> None:
     assert scene.compacted(log((2, "k:9"))) == ["compacted"]
 
 
-def test_a_record_without_an_answer_may_be_the_last_of_its_key(scene: Scene) -> None:
+def test_a_record_without_an_answer_may_be_the_last_of_its_key(scene: UpkeepScene) -> None:
     scene.send("k:1", at=0)
     scene.send("k:9", at=-1, outcome=UNKNOWN)
     assert scene.compacted(log((0, "k:1"))) == scene.compacted(log((5, "k:9"))) == []
 
 
-def test_a_record_that_has_moved_is_found(scene: Scene) -> None:
+def test_a_record_that_has_moved_is_found(scene: UpkeepScene) -> None:
     scene.send("k:1", "k:2", at=0)
     assert "compacted" in scene.compacted(log((0, "k:2"), (1, "k:1")))
 
 
-def test_a_record_after_one_that_was_sent_later_is_found(scene: Scene) -> None:
+def test_a_record_after_one_that_was_sent_later_is_found(scene: UpkeepScene) -> None:
     scene.send("k:1", at=-1, outcome=UNKNOWN)
     scene.send("k:9", at=-1, outcome=UNKNOWN)
     assert scene.compacted(log((3, "k:1"), (4, "k:9"))) == []
     assert "compacted" in scene.compacted(log((3, "k:9"), (4, "k:1")))
 
 
-def test_replicas_that_differ_in_the_last_record_of_a_key_are_found(scene: Scene) -> None:
+def test_replicas_that_differ_in_the_last_record_of_a_key_are_found(scene: UpkeepScene) -> None:
     whole = log((0, "k:1"), (1, "k:9"))
     assert scene.compacted(whole, log((1, "k:9"), broker=2)) == []
     assert scene.compacted(whole, log((0, "k:1"), broker=2)) == ["compacted"]
