@@ -11,11 +11,11 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from tests.cluster.cluster import SETTINGS, Cluster, Node
-from tests.cluster.process_cluster import SHOWN_OF_LOGS, ended, ready, spawned
+from tests.cluster.cluster import SETTINGS, Node
+from tests.cluster.process_cluster import SignaledCluster, ended, ready, spawned
 from tests.spawned_broker import free_port
 
 APACHE = 1
@@ -31,7 +31,7 @@ OF_THE_CLUSTER = {
 }
 
 
-class MixedCluster(Cluster):
+class MixedCluster(SignaledCluster):
     """Started by `mixed_cluster`. The brokers `apache` are Apache's."""
 
     session_timeout_ms = SESSION_TIMEOUT_MS
@@ -45,6 +45,7 @@ class MixedCluster(Cluster):
         apache: Sequence[int],
         settings: Mapping[str, str],
     ) -> None:
+        super().__init__()
         self.zookeeper = zookeeper
         self.apache = tuple(apache)
         self._settings = settings
@@ -52,7 +53,6 @@ class MixedCluster(Cluster):
         self._directory = directory
         self._processes: dict[int, subprocess.Popen[str]] = {}
         self._apache_up: set[int] = set()
-        self._stopped: set[int] = set()
         self.nodes = {
             broker_id: Node(f"127.0.0.1:{free_port()}", self.place(broker_id) / "data")
             for broker_id in range(1, brokers + 1)
@@ -70,10 +70,6 @@ class MixedCluster(Cluster):
     @property
     def running(self) -> list[int]:
         return [one for one in self.nodes if self._is_up(one) and one not in self._stopped]
-
-    @property
-    def stopped(self) -> Collection[int]:
-        return self._stopped
 
     def _is_up(self, broker_id: int) -> bool:
         return broker_id in self._apache_up or broker_id in self._processes
@@ -128,28 +124,10 @@ class MixedCluster(Cluster):
     def _log(self, broker_id: int) -> Path:
         return self.place(broker_id) / "log"
 
-    def log_tail(self, broker_id: int) -> str:
-        """The last lines that a broker has logged."""
-        log = self._log(broker_id)
-        return log.read_text()[-SHOWN_OF_LOGS:] if log.exists() else ""
-
-    def kill(self, broker_id: int) -> None:
-        self._signal(broker_id, signal.SIGKILL)
-        self._stopped.discard(broker_id)
-        self._ended(broker_id)
-
     def terminate(self, broker_id: int) -> None:
         if broker_id not in self.apache:
             self._signal(broker_id, signal.SIGTERM)
         assert self._ended(broker_id) == 0, self.log_tail(broker_id)
-
-    def stop(self, broker_id: int) -> None:
-        self._signal(broker_id, signal.SIGSTOP)
-        self._stopped.add(broker_id)
-
-    def go_on(self, broker_id: int) -> None:
-        self._signal(broker_id, signal.SIGCONT)
-        self._stopped.discard(broker_id)
 
     def _signal(self, broker_id: int, number: int) -> None:
         is_apache = broker_id in self.apache

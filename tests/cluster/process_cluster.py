@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+from abc import abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
@@ -23,12 +24,54 @@ END_S = 30
 SHOWN_OF_LOGS = 20_000
 
 
-class ProcessCluster(Cluster):
+class SignaledCluster(Cluster):
+    """Brokers that are processes, which get signals and write logs."""
+
+    def __init__(self) -> None:
+        self._stopped: set[int] = set()
+
+    @property
+    def stopped(self) -> Collection[int]:
+        return self._stopped
+
+    def kill(self, broker_id: int) -> None:
+        self._signal(broker_id, signal.SIGKILL)
+        self._stopped.discard(broker_id)
+        self._ended(broker_id)
+
+    def stop(self, broker_id: int) -> None:
+        self._signal(broker_id, signal.SIGSTOP)
+        self._stopped.add(broker_id)
+
+    def go_on(self, broker_id: int) -> None:
+        self._signal(broker_id, signal.SIGCONT)
+        self._stopped.discard(broker_id)
+
+    def log_tail(self, broker_id: int) -> str:
+        """The last lines that a broker has logged."""
+        log = self._log(broker_id)
+        return log.read_text()[-SHOWN_OF_LOGS:] if log.exists() else ""
+
+    @abstractmethod
+    def _signal(self, broker_id: int, number: int) -> None:
+        """Sends a signal to a broker that is up."""
+
+    @abstractmethod
+    def _ended(self, broker_id: int) -> int:
+        """Waits for a broker's end; returns the exit status."""
+
+    @abstractmethod
+    def _log(self, broker_id: int) -> Path:
+        """Where a broker writes its log."""
+
+
+class ProcessCluster(SignaledCluster):
     """Started by `process_cluster`."""
 
     session_timeout_ms = SESSION_TIMEOUT_MS
 
     def __init__(self, directory: Path, settings: Mapping[str, str], brokers: int, zookeeper: str | None) -> None:
+        super().__init__()
         self.nodes = {
             broker_id: Node(f"127.0.0.1:{free_port()}", directory / f"broker-{broker_id}")
             for broker_id in range(1, brokers + 1)
@@ -38,7 +81,6 @@ class ProcessCluster(Cluster):
         self._zookeeper = zookeeper
         self._processes: dict[int, subprocess.Popen[str]] = {}
         """Those of the brokers that are up."""
-        self._stopped: set[int] = set()
         self._model: subprocess.Popen[str] | None = None
 
     def start(self) -> None:
@@ -72,11 +114,6 @@ class ProcessCluster(Cluster):
     def _log(self, broker_id: int) -> Path:
         return self._directory / f"broker-{broker_id}-log"
 
-    def log_tail(self, broker_id: int) -> str:
-        """The last lines that a broker has logged."""
-        log = self._log(broker_id)
-        return log.read_text()[-SHOWN_OF_LOGS:] if log.exists() else ""
-
     def has_said(self, broker_id: int, text: str) -> int:
         """How often a text is in what a broker has logged."""
         return self._log(broker_id).read_text().count(text)
@@ -90,10 +127,6 @@ class ProcessCluster(Cluster):
     def running(self) -> list[int]:
         return [one for one in self.nodes if one in self._processes and one not in self._stopped]
 
-    @property
-    def stopped(self) -> Collection[int]:
-        return self._stopped
-
     def launch(self, broker_id: int) -> None:
         assert broker_id not in self._processes, f"broker {broker_id} is up"
         process = self._spawned(broker_id, self.nodes[broker_id])
@@ -105,22 +138,9 @@ class ProcessCluster(Cluster):
         host, _, port = self.nodes[broker_id].address.partition(":")
         ready(self._spawned(broker_id, Node(f"{host}:{int(port) + 1}", data)), self._log(broker_id))
 
-    def kill(self, broker_id: int) -> None:
-        self._signal(broker_id, signal.SIGKILL)
-        self._stopped.discard(broker_id)
-        self._ended(broker_id)
-
     def terminate(self, broker_id: int) -> None:
         self._signal(broker_id, signal.SIGTERM)
         assert self._ended(broker_id) == 0, self.log_tail(broker_id)
-
-    def stop(self, broker_id: int) -> None:
-        self._signal(broker_id, signal.SIGSTOP)
-        self._stopped.add(broker_id)
-
-    def go_on(self, broker_id: int) -> None:
-        self._signal(broker_id, signal.SIGCONT)
-        self._stopped.discard(broker_id)
 
     def _signal(self, broker_id: int, number: int) -> None:
         process = self._processes[broker_id]
