@@ -110,14 +110,14 @@ def keytool(*arguments: str) -> None:
 class Stores:
     """Opens stores by their settings, and closes them after the test."""
 
-    def __init__(self) -> None:
+    def __init__(self, log_dir: Path) -> None:
+        self._log_dir = str(log_dir)
         self._background = Background()
         self._opened: list[ZooKeeperStore] = []
 
     async def open(self, connect: str, settings: dict[str, str]) -> ZooKeeperStore:
-        config = BrokerConfig.single_node(
-            {"zookeeper.connect": connect, "zookeeper.connection.timeout.ms": "20000", **settings}
-        )
+        of_test = {"zookeeper.connect": connect, "log.dirs": self._log_dir, "zookeeper.connection.timeout.ms": "20000"}
+        config = BrokerConfig.single_node(of_test | settings)
         store = metadata_store_of(config, OsFiles(), self._background, random.Random(1))
         assert isinstance(store, ZooKeeperStore)
         await store.open()
@@ -131,8 +131,8 @@ class Stores:
 
 
 @pytest.fixture
-async def stores() -> AsyncIterator[Stores]:
-    stores = Stores()
+async def stores(tmp_path: Path) -> AsyncIterator[Stores]:
+    stores = Stores(tmp_path)
     yield stores
     await stores.close()
 

@@ -34,6 +34,7 @@ class Room:
             "zookeeper.connection.timeout.ms": "20000",
             "zookeeper.clientCnxnSocket": NETTY,
             f"{SSL}client.enable": "true",
+            "log.dirs": str(directory),
         }
         self.set("truststore.location", self.file("trusted.pem", AUTHORITY.pem))
 
