@@ -2,6 +2,8 @@
 
     the in-sync replicas grow, and at this moment all others are lost: the one that has joined leads alone
     the leader of a coordinator is lost, and the next one, too, before a follower has heard of what both have
+    a coordinator cannot write the markers of a transaction, and is lost with all that are in sync; it is back alone,
+    and hears which partitions there are long after it has heard that it leads
     a broker is lost, and its disk with it
 
 In each, those that were lost are back soon. See aimed_faults.py.
@@ -10,12 +12,26 @@ In each, those that were lost are back soon. See aimed_faults.py.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from odradek.broker.coordinator.java_hash import partition_for
 from odradek.broker.metadata.metadata_cache import TRANSACTION_TOPIC
 from odradek.protocol.topic_partition import TopicPartition
-from tests.simulation.aimed_faults import VERY_SLOW, at_change, cut_both, heal_both, id_of, links_of, name_of
+from tests.simulation.aimed_faults import (
+    LAG_PATIENCE_S,
+    PATIENCE_S,
+    SLOW,
+    VERY_SLOW,
+    at_change,
+    cut_both,
+    heal_both,
+    id_of,
+    links_of,
+    name_of,
+    other_than,
+)
+from tests.simulation.examination import has_open_transaction
 from tests.simulation.final_state import Stored
 
 if TYPE_CHECKING:
@@ -23,6 +39,12 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 TRANSACTION_PARTITIONS = 4
+REPLICAS = 3
+TRANSACTION_LOOK_S = 0.0005
+CHECKPOINT_S = 5.5
+"""Longer than between two checkpoints of the high watermark: a leader that is back alone knows what is committed."""
+HEARS_S = 1.5
+"""Until a slow request of the controller has arrived, and the next one has not."""
 LONGEST_ABSENCE_S = 10.0
 LOOK_S = 0.1
 
@@ -57,32 +79,84 @@ async def lose_all_but_the_joiner(world: World, fault: Fault) -> None:
         world.machines[broker_id].start()
 
 
+def _coordinators(world: World) -> dict[int, Sequence[int]]:
+    """The replicas of each partition where the clients' transactions are, the leader first, if three are in sync."""
+    links, topic = links_of(world), links_of(world).metadata().topics.get(TRANSACTION_TOPIC)
+    numbers = {partition_for(each, TRANSACTION_PARTITIONS): None for each in world.workload.transactional_ids}
+    if topic is None:
+        return {}
+    stored = links.stored([TopicPartition(TRANSACTION_TOPIC, number) for number in numbers])
+    return {
+        key.partition: sorted(topic.replicas[key.partition], key=lambda broker_id: broker_id != state.leader_id)
+        for key, state in stored.items()
+        if len(state.in_sync) == REPLICAS and state.leader_id in state.in_sync
+    }
+
+
 async def lose_two_coordinators(world: World, fault: Fault) -> None:
     """A follower of a coordinator's partition hears nothing of the others. The leader is lost, then the next one, once
     it has served for a moment. The follower leads, without what only those two had."""
-    links = links_of(world)
-    ids = world.workload.transactional_ids
-    number = partition_for(ids[int(fault.amount * len(ids))], TRANSACTION_PARTITIONS)
-    topic, key = links.metadata().topics.get(TRANSACTION_TOPIC), TopicPartition(TRANSACTION_TOPIC, number)
-    state = links.stored([key]).get(key)
-    if topic is None or state is None or len(state.in_sync) < 3:
+    found = list(_coordinators(world).values())
+    if not found:
         return
-    second, third = (broker_id for broker_id in topic.replicas[number] if broker_id != state.leader_id)
-    for broker_id in (state.leader_id, second):
+    leader, second, third = found[int(fault.amount * len(found))]
+    for broker_id in (leader, second):
         cut_both(world, f"broker-{broker_id}", f"broker-{third}")
 
     def is_elected(_before: Stored, after: Stored) -> bool:
         return after.leader_id == second
 
     await asyncio.sleep(0.2 + 0.3 * fault.amount)
-    if await at_change(world, lambda: _lose(world, state.leader_id), is_elected, lambda: None):
+    if await at_change(world, lambda: _lose(world, leader), is_elected, lambda: None):
         await asyncio.sleep(0.3 + 0.4 * fault.amount)
         _lose(world, second)
-    for broker_id in (state.leader_id, second):
+    for broker_id in (leader, second):
         heal_both(world, f"broker-{broker_id}", f"broker-{third}")
     await asyncio.sleep(fault.seconds)
-    for broker_id in (state.leader_id, second):
+    for broker_id in (leader, second):
         world.machines[broker_id].start()
+
+
+async def return_alone(world: World, fault: Fault) -> None:
+    """A coordinator is parted from a broker that leads a partition of a transaction, until only the controller is in
+    sync with the coordinator, and markers wait. Both are lost. The coordinator is back first, and leads by itself. What
+    it hears of the new controller takes long."""
+    controller = links_of(world).controller
+    found = [replicas[0] for replicas in _coordinators(world).values() if f"broker-{replicas[0]}" != controller]
+    if controller is None or not found:
+        return
+    leader_id = found[int(fault.amount * len(found))]
+    leader = f"broker-{leader_id}"
+    other = other_than(world, leader, controller)
+
+    def part() -> None:
+        cut_both(world, leader, other)
+        world.network.reset(leader, other)  # or what the cut holds would arrive after it
+
+    def is_without_other(before: Stored, after: Stored) -> bool:
+        return after.leader_id == leader_id and id_of(other) in {*before.in_sync} - {*after.in_sync}
+
+    await _open_transaction(world, leader_id, id_of(other))
+    if await at_change(world, part, is_without_other, lambda: None, LAG_PATIENCE_S):
+        await asyncio.sleep(CHECKPOINT_S + fault.amount)
+        for broker_id in (leader_id, id_of(controller)):
+            _lose(world, broker_id)
+        heal_both(world, leader, other)
+        world.network.slow_down(other, leader, SLOW)
+        world.machines[leader_id].start()
+        await asyncio.sleep(HEARS_S)
+        world.network.slow_down(other, leader, 1.0)
+        world.machines[id_of(controller)].start()
+    heal_both(world, leader, other)
+
+
+async def _open_transaction(world: World, coordinator_id: int, leader_id: int) -> None:
+    """Waits for a transaction with records in a partition of this leader. If there is none in time, it returns, too."""
+    ids, give_up_at = world.workload.transactional_ids, world.loop.time() + PATIENCE_S
+    is_open = False
+    while not is_open and world.loop.time() < give_up_at:
+        await asyncio.sleep(TRANSACTION_LOOK_S)
+        is_open = has_open_transaction(world.machines, coordinator_id, leader_id, ids)
 
 
 async def lose_a_disk(world: World, fault: Fault) -> None:

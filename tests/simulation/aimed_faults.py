@@ -67,7 +67,7 @@ def heal_both(world: World, one: str, other: str) -> None:
         world.network.heal(other, one)
 
 
-def _other_than(world: World, *names: str | None) -> str:
+def other_than(world: World, *names: str | None) -> str:
     """Returns the first broker that does not have one of these names; if all have, the first broker."""
     brokers = [machine.name for machine in world.machines.values()]
     return next((name for name in brokers if name not in names), brokers[0])
@@ -166,7 +166,7 @@ async def delay_requests(world: World, fault: Fault) -> None:
     if controller is None:
         return
     target = fault.other if fault.other != controller else name_of(fault)
-    stopped = world.machines[id_of(_other_than(world, controller, target))]
+    stopped = world.machines[id_of(other_than(world, controller, target))]
     world.network.cut(controller, target)
     loses = partial(world.restart_gently, stopped) if fault.amount < 0.7 else partial(links.expire, stopped.name)
     await at_change(world, loses, _is_election, lambda: None)

@@ -11,6 +11,7 @@
     one leader    only one broker accepts requests as the leader of an epoch
     atomic        of a transaction, consumers with read_committed get all records or none, as its end was answered
     offsets       a committed offset is never lost, and no offset appears that was not committed
+    ended         in each partition a marker ends a transaction before its producer's next one: marker_invariants.py
     groups        every record below the committed offset of a group was read by one of its members
     replicas, watermarks, in sync, coordinators, convergence
                   what replicas, coordinators and the cluster have, at all times and in the end: cluster_invariants.py
@@ -59,6 +60,7 @@ from tests.simulation.history import (
     Transaction,
     Truncated,
 )
+from tests.simulation.marker_invariants import markers_end_transactions
 from tests.simulation.store_invariants import (
     calls_keep_to_their_session,
     changes_are_as_confirmed,
@@ -408,6 +410,7 @@ INVARIANTS: Mapping[str, Check] = {
     "complete": consumers_get_every_record,
     "one leader": an_epoch_has_one_leader,
     "atomic": transactions_are_atomic,
+    "ended": markers_end_transactions,
     "offsets": committed_offsets_are_kept,
     "groups": groups_skip_nothing,
     "fenced": earlier_producers_are_fenced,

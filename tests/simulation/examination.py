@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from uuid import UUID
 
 from odradek.broker.coordinator.runtime import CoordinatorRuntime
+from odradek.broker.coordinator.transaction.transaction_state import ONGOING
 from odradek.broker.metadata.metadata_cache import INTERNAL_TOPICS, TRANSACTION_TOPIC
 from odradek.broker.replica.partition.partition import Partition
 from odradek.broker.server import Broker
@@ -97,6 +98,30 @@ def _serves(runtime: CoordinatorRuntime, number: int) -> bool:
     except ProtocolError:
         return False
     return True
+
+
+def has_open_transaction(
+    machines: Mapping[int, Machine], coordinator_id: int, leader_id: int, transactional_ids: Iterable[str]
+) -> bool:
+    """Whether a coordinator has a transaction under way with a partition that another broker leads, and in which
+    records are not decided yet."""
+    broker = machines[coordinator_id].running
+    if broker is None:
+        return False
+    for transactional_id in transactional_ids:
+        try:
+            transaction = broker.coordinators.transactions.describe(transactional_id)
+        except ProtocolError:
+            continue
+        for partition in transaction.partitions if transaction.state == ONGOING else ():
+            replica = _replica_of(machines, leader_id, partition)
+            if (
+                replica is not None
+                and replica.is_leader
+                and replica.log.producers.state.first_unstable_offset is not None
+            ):
+                return True
+    return False
 
 
 def joined_behind(

@@ -45,7 +45,7 @@ class Kind(NamedTuple):
     """`begin` and `end` of a fault; `longest_s`; `weight`: how often it is drawn. `is_power`: unsynced writes are lost,
     so everything acknowledged must have been synced. `is_link`: it has another end. `is_store`: only with a shared
     store. `is_aimed`: aimed_faults.py; `begin` waits for its moment, and `other` is a broker. `is_seen_at_once`: its
-    harm is judged when it happens, so that it need not be the last fault."""
+    harm is judged when it happens, or stays, so that it need not be the last fault."""
 
     begin: Callable[[World, Fault], Awaitable[None] | None]
     end: Callable[[World, Fault], None]
@@ -230,6 +230,9 @@ KINDS: Mapping[str, Kind] = {
     ),
     "lose two coordinators, with": Kind(
         aimed_at_replicas.lose_two_coordinators, _nothing, 0.4, 2, is_store=True, is_aimed=True, is_seen_at_once=True
+    ),
+    "return alone, with": Kind(
+        aimed_at_replicas.return_alone, _nothing, 0.4, 2, is_store=True, is_aimed=True, is_seen_at_once=True
     ),
     "lose the disk of": Kind(
         aimed_at_replicas.lose_a_disk, _nothing, 0.4, 3, is_store=True, is_aimed=True, is_seen_at_once=True
