@@ -96,7 +96,7 @@ class ProcessCluster(SignaledCluster):
         self.until(lambda view: len(view.brokers) == len(self.nodes) and view.controller in view.brokers)
 
     def _spawned(self, broker_id: int, node: Node) -> subprocess.Popen[str]:
-        command = [*self._place(broker_id), sys.executable, "-m", "odradek.broker", "--data-dir", str(node.data)]
+        command = [*self._place(broker_id), sys.executable, "-m", "odradek.broker", "--data-dir", self._log_dirs(node)]
         settings = {
             "broker.id": str(broker_id),
             "listeners": f"PLAINTEXT://{node.address}",
@@ -110,6 +110,9 @@ class ProcessCluster(SignaledCluster):
     def _place(self, _broker_id: int) -> list[str]:
         """The command before that of a broker."""
         return []
+
+    def _log_dirs(self, node: Node) -> str:
+        return str(node.data)
 
     def _log(self, broker_id: int) -> Path:
         return self._directory / f"broker-{broker_id}-log"

@@ -48,6 +48,7 @@ VERSIONS = {
     "MetadataRequest": 8,
     "AlterPartitionReassignmentsRequest": 0,
     "DescribeConfigsRequest": 1,
+    "DescribeLogDirsRequest": 1,
     "IncrementalAlterConfigsRequest": 1,
 }
 LONG_MS = 1_800_000
