@@ -15,7 +15,7 @@ from tests.clients.test_transactional_copy import first_difference, lag
 from tests.clients.transactions import CopierProcess, Numbers, read_committed
 from tests.cluster.cluster import TRANSACTION, Cluster
 from tests.cluster.verifiable_producer import VerifiableProducer
-from tests.cluster.writer import Writer
+from tests.cluster.writer import ONE_IN_FLIGHT, Writer
 
 PARTITIONS = 4
 NUMBERS, JAVA, FROM, TO = "numbers", "java", "from", "to"
@@ -24,13 +24,7 @@ KINDS = ("kafka-python", "confluent")
 """The members of the group, which reads `numbers`."""
 PER_SECOND = 300
 """For each of the three producers."""
-OF_LIBRDKAFKA = {"max.in.flight": 1}
-"""With several requests in flight, librdkafka itself doubles records, of Apache Kafka, too. If the first request comes
-before a broker knows that it leads, and the second after that, the second is out of order. librdkafka then begins a
-new producer epoch, and sends again what other partitions may have stored already. Java's producer does not.
-"""
 IMPATIENT = {
-    **OF_LIBRDKAFKA,
     "request.timeout.ms": 4000,
     "socket.timeout.ms": 5000,
     "topic.metadata.refresh.interval.ms": 1000,
@@ -48,7 +42,7 @@ class Load:
         bootstrap = cluster.bootstrap
         self.writer = Writer(bootstrap, NUMBERS, PARTITIONS, PER_SECOND, settings=IMPATIENT)
         self.java = VerifiableProducer(java_tools, bootstrap, JAVA, PARTITIONS, PER_SECOND, directory)
-        self._numbers = Numbers(bootstrap, FROM, PARTITIONS, PER_SECOND, OF_LIBRDKAFKA)
+        self._numbers = Numbers(bootstrap, FROM, PARTITIONS, PER_SECOND, ONE_IN_FLIGHT)
         programs = Programs(java_tools, java_programs, Path())
         self.crew = Crew(bootstrap, GROUP, NUMBERS, "range", programs, directory / "members.log")
         for kind in KINDS:

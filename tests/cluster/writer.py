@@ -12,7 +12,13 @@ import confluent_kafka
 
 from tests.clients.transactions import read_committed
 
+ONE_IN_FLIGHT = {"max.in.flight": 1}
+"""With several requests in flight, librdkafka itself doubles records, of Apache Kafka, too. If the first request comes
+before a broker knows that it leads, and the second after that, the second is out of order. librdkafka then begins a
+new producer epoch, and sends again what other partitions may have stored already. Java's producer does not.
+"""
 SETTINGS = {
+    **ONE_IN_FLIGHT,
     "enable.idempotence": True,
     "acks": "all",
     "linger.ms": 2,
