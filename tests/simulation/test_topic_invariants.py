@@ -21,7 +21,7 @@ from tests.simulation.final_state import (
 )
 from tests.simulation.history import Elected, Kind, Outcome, Reassignment, Registered, TopicChange
 from tests.simulation.scenes import Scene
-from tests.simulation.topic_invariants import LATE_US
+from tests.simulation.topic_invariants import LATE_US, LONGEST_CUT_US
 
 OK, FAILED, UNKNOWN = Outcome.OK, Outcome.FAILED, Outcome.UNKNOWN
 CREATE, EXTEND, DELETE = Kind.CREATE, Kind.EXTEND, Kind.DELETE
@@ -276,6 +276,7 @@ def test_a_folder_must_not_stay_on_a_broker_that_was_away_before_or_after(scene:
     scene.reassign(2, 3, is_seen=True)
     scene.registered(3, is_there=True)
     scene.reassign(1, 2, is_seen=True)
+    scene.now_us += LONGEST_CUT_US
     scene.registered(3, is_there=False)
     scene.registered(3, is_there=True)
     assert scene.violated(STRAY) == ["reassignments"]
@@ -290,6 +291,18 @@ def test_a_folder_may_stay_if_the_controller_was_lost_when_a_reassignment_was_ca
     scene.reassign(outcome=UNKNOWN)
     scene.history.note(Elected(process="store", broker_id=1))
     assert scene.violated(STRAY) == []
+
+
+@pytest.mark.parametrize(("later_us", "found"), [(LONGEST_CUT_US, []), (LONGEST_CUT_US + 1, ["reassignments"])])
+def test_a_folder_may_stay_if_the_controller_was_lost_while_it_could_not_reach_the_broker(
+    scene: TopicScene, later_us: int, found: list[str]
+) -> None:
+    scene.reassign(1, 2, is_seen=True)
+    scene.reassign(1, 3)
+    scene.reassign(is_seen=True)
+    scene.now_us += later_us
+    scene.history.note(Elected(process="store", broker_id=1))
+    assert scene.violated(STRAY) == found
 
 
 def test_a_folder_must_not_stay_if_the_controller_was_lost_after_a_reassignment(scene: TopicScene) -> None:

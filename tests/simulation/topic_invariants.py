@@ -13,6 +13,7 @@ there before, which is any of the sets asked for since the last reassignment tha
 A folder may stay where a replica was, as in Kafka: if the broker was lost when its replica was removed; or if the
 replica was removed by a cancellation, or by a reassignment that another one replaced or was replaced by, and the
 controller lost its office before the broker had answered. The store does not have what was to be removed any more then.
+If the controller cannot reach the broker, that may be some time after the change was seen.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from tests.simulation.history import Elected, History, Kind, Operation, Outcome,
 from tests.simulation.violation import Violation
 
 LATE_US = 15_000_000
+LONGEST_CUT_US = 5_000_000
+"""A request to a broker that cannot be reached may wait for so long after its change was seen."""
 
 Replicas = Mapping[TopicPartition, tuple[int, ...]]
 Reassignments = Mapping[TopicPartition, Sequence[Reassignment]]
@@ -220,12 +223,14 @@ def _may_stay_after(
     from_us = removals[0].invoked_us
     last = operations[max(giving, default=-1) + 1 :]
     until_us = next((each.seen_to_end_us for each in last if each.seen_to_end_us >= 0), None)
-    if _was_away(history, folder.broker_id, from_us, until_us):
+    told_by_us = None if until_us is None else until_us + LONGEST_CUT_US
+    if _was_away(history, folder.broker_id, from_us, told_by_us):
         return True
     was_given = confirmed >= 0 and 0 <= operations[confirmed].seen_to_end_us <= from_us
     is_replaced = any(until_us is None or each.invoked_us <= until_us for each in removals[1:])
     return (is_replaced or not was_given) and any(
-        from_us <= each.invoked_us and (until_us is None or each.invoked_us <= until_us) for each in history.of(Elected)
+        from_us <= each.invoked_us and (told_by_us is None or each.invoked_us <= told_by_us)
+        for each in history.of(Elected)
     )
 
 
