@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.clients.members.watch import Watch, until
 from tests.clients.transactions import CopierProcess, Numbers, ends, read_committed
+from tests.sequences import assert_same
 from tests.soak import rounds
 from tests.spawned_broker import SpawnedBroker, free_port, start_broker
 
@@ -114,7 +115,7 @@ def test_a_repeatedly_killed_copier_copies_each_record_once_and_in_order(
     read = read_committed(broker.bootstrap, target_topic, PARTITIONS)
     for partition in range(PARTITIONS):
         wanted = [f"copy of {value}" for value in range(partition, count, PARTITIONS)]
-        assert read[partition] == wanted, first_difference(read[partition], wanted)
+        assert_same(read[partition], wanted)
     copier.kill()
     broker.stop()
 
@@ -124,10 +125,3 @@ def lag(bootstrap: str, topic: str) -> dict[int, int]:
     whole = ends(bootstrap, topic, PARTITIONS, IsolationLevel.READ_UNCOMMITTED)
     stable = ends(bootstrap, topic, PARTITIONS, IsolationLevel.READ_COMMITTED)
     return {partition: whole[partition] - stable[partition] for partition in whole}
-
-
-def first_difference(read: list[str], wanted: list[str]) -> str:
-    for place, (left, right) in enumerate(zip(read, wanted, strict=False)):
-        if left != right:
-            return f"{left!r} instead of {right!r} at {place}"
-    return f"{len(read)} instead of {len(wanted)}"

@@ -11,11 +11,12 @@ from pathlib import Path
 from tests.clients.members.crew import Crew, Programs
 from tests.clients.members.watch import Watch, until
 from tests.clients.test_rebalance import assert_all_is_processed, until_all_work
-from tests.clients.test_transactional_copy import first_difference, lag
+from tests.clients.test_transactional_copy import lag
 from tests.clients.transactions import CopierProcess, Numbers, read_committed
 from tests.cluster.cluster import TRANSACTION, Cluster
 from tests.cluster.verifiable_producer import VerifiableProducer
 from tests.cluster.writer import ONE_IN_FLIGHT, Writer
+from tests.sequences import assert_same
 
 PARTITIONS = 4
 NUMBERS, JAVA, FROM, TO = "numbers", "java", "from", "to"
@@ -83,7 +84,7 @@ class Load:
         read = read_committed(bootstrap, TO, PARTITIONS)
         for partition in range(PARTITIONS):
             wanted = [f"copy of {value}" for value in range(partition, count, PARTITIONS)]
-            assert read[partition] == wanted, first_difference(read[partition], wanted)
+            assert_same(read[partition], wanted)
 
     def summary(self) -> str:
         """How much there was."""

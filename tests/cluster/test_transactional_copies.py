@@ -16,10 +16,11 @@ from typing import NamedTuple
 import pytest
 
 from tests.clients.members.watch import Watch, until
-from tests.clients.test_transactional_copy import first_difference, lag
+from tests.clients.test_transactional_copy import lag
 from tests.clients.transactions import CopierProcess, Numbers, read_committed
 from tests.cluster.agreement import assert_replicas_agree
 from tests.cluster.cluster import NOBODY, TRANSACTION, Cluster
+from tests.sequences import assert_same
 from tests.soak import rounds
 
 FROM, TO, PARTITIONS, PER_SECOND = "from", "to", 4, 500
@@ -112,5 +113,5 @@ def test_a_copier_copies_each_record_once_and_in_order_while_brokers_are_lost(
     read = read_committed(cluster.bootstrap, TO, PARTITIONS)
     for partition in range(PARTITIONS):
         wanted = [f"copy of {value}" for value in range(partition, written, PARTITIONS)]
-        assert read[partition] == wanted, first_difference(read[partition], wanted)
+        assert_same(read[partition], wanted)
     assert_replicas_agree(cluster, dump_tool)

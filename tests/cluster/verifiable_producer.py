@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tests.clients.transactions import read_committed
 from tests.patience import block_until
+from tests.sequences import assert_same
 
 SETTINGS = {
     "enable.idempotence": "true",
@@ -97,8 +98,10 @@ class VerifiableProducer:
         read = read_committed(bootstrap, self.topic, self.partitions)
         for partition in range(self.partitions):
             numbers = [int(value) for value in read[partition]]
-            assert numbers == sorted(set(numbers)), f"{self.topic}-{partition}: doubled or out of order"
+            assert_same(numbers, sorted(set(numbers)), f"{self.topic}-{partition} doubled or out of order")
             acknowledged = self.acknowledged[partition]
-            assert numbers == [number for _, number in sorted(acknowledged)], f"{self.topic}-{partition}: lost"
+            assert_same(
+                numbers, [number for _, number in sorted(acknowledged)], f"{self.topic}-{partition}, acknowledged"
+            )
             for offset, number in acknowledged:
                 assert numbers[offset] == number, f"{number} was acknowledged at {offset}"

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import confluent_kafka
 
 from tests.clients.transactions import read_committed
+from tests.sequences import assert_same
 
 ONE_IN_FLIGHT = {"max.in.flight": 1}
 """With several requests in flight, librdkafka itself doubles records, of Apache Kafka, too. If the first request comes
@@ -116,7 +117,7 @@ class Writer:
         read = read_committed(bootstrap, self.topic, self.partitions)
         for partition in range(self.partitions):
             numbers = [int(value) for value in read[partition]]
-            assert numbers == list(range(self.count)), f"{self.topic}-{partition}: {first_oddity(numbers, self.count)}"
+            assert_same(numbers, range(self.count), f"{self.topic}-{partition}")
             self.assert_acknowledged_at(partition, numbers)
             assert len(self.acknowledged[partition]) == self.count
 
@@ -124,14 +125,6 @@ class Writer:
         """Each record of a partition is at the offset that was acknowledged. `numbers`: what is stored, by offset."""
         for offset, number, _ in self.acknowledged[partition]:
             assert offset is None or numbers[offset] == number, f"{number} was acknowledged at {offset}"
-
-
-def first_oddity(numbers: list[int], count: int) -> str:
-    """Where a sequence differs from 0, 1, 2, ..."""
-    for place, number in enumerate(numbers):
-        if place != number:
-            return f"{number} at {place} of {len(numbers)}, {count} were written"
-    return f"{len(numbers)} of {count} records"
 
 
 def percentile(values: list[float], share: float) -> float:

@@ -8,7 +8,7 @@ A schedule is plain data. It does not depend on what happens, so that any part o
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -250,20 +250,22 @@ def schedule(
     brokers: Sequence[int],
     hosts: Sequence[str],
     is_durable: bool,
+    kinds: Collection[str] = KINDS.keys(),
 ) -> list[Fault]:
-    """Draws `number` faults. Those of one broker do not overlap; the time between them is what their lengths leave.
+    """Draws `number` faults of some `kinds`. Those of one broker do not overlap; the time between them is what their
+    lengths leave.
 
     `is_durable`: everything is synced before it is acknowledged, so that the power may go. In a cluster the last fault
     is an aimed one: the others would mend what it may leave behind."""
     faults: list[Fault] = []
     if len(brokers) > 1:
         until_s = max(until_s - LAST_TAKES_S, from_s)
-        faults.append(_last(source, brokers, until_s))
+        faults.append(_last(source, brokers, until_s, kinds))
         number -= 1
     for place, broker_id in enumerate(brokers):
         others = [host for host in hosts if host != f"broker-{broker_id}"]
         drawn = [
-            _draw(source, broker_id, others, brokers, is_durable=is_durable)
+            _draw(source, broker_id, others, brokers, kinds, is_durable=is_durable)
             for _ in range(number // len(brokers) + (place < number % len(brokers)))
         ]
         while drawn and sum(fault.seconds for fault in drawn) > MOST_OF_TIME * (until_s - from_s):
@@ -279,17 +281,25 @@ def schedule(
     return sorted(faults)
 
 
-def _last(source: Random, brokers: Sequence[int], at_s: float) -> Fault:
-    names = [name for name, kind in KINDS.items() if kind.is_aimed and not kind.is_seen_at_once]
+def _last(source: Random, brokers: Sequence[int], at_s: float, kinds: Collection[str]) -> Fault:
+    names = [name for name in kinds if KINDS[name].is_aimed and not KINDS[name].is_seen_at_once] or list(kinds)
     fault = _of_kind(source, source.choice(names), source.choice(brokers), (), brokers)
     return fault._replace(at_s=at_s)
 
 
-def _draw(source: Random, broker_id: int, others: Sequence[str], brokers: Sequence[int], *, is_durable: bool) -> Fault:
+def _draw(
+    source: Random,
+    broker_id: int,
+    others: Sequence[str],
+    brokers: Sequence[int],
+    kinds: Collection[str],
+    *,
+    is_durable: bool,
+) -> Fault:
     names = [
         name
-        for name, kind in KINDS.items()
-        if (is_durable or not kind.is_power) and (len(brokers) > 1 or not kind.is_store)
+        for name in kinds
+        if (is_durable or not KINDS[name].is_power) and (len(brokers) > 1 or not KINDS[name].is_store)
     ]
     name = source.choices(names, [KINDS[name].weight for name in names])[0]
     return _of_kind(source, name, broker_id, others, brokers)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
-from tests.simulation.faults import Fault
+from tests.simulation.faults import KINDS, Fault
 from tests.simulation.many import SeedReport, report_of, reports
 from tests.simulation.planted import BUGS, HARDSHIPS, planted
 from tests.simulation.report import explain, line_of, quieten
@@ -21,7 +21,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _options(arguments)
     log_level = logging.INFO if options.log else logging.CRITICAL
     quieten(log_level)
-    scale = Scale(brokers=options.brokers, faults=options.faults, seconds=options.seconds)
+    kinds = tuple(KINDS) if options.kind is None else (options.kind,)
+    scale = Scale(brokers=options.brokers, faults=options.faults, seconds=options.seconds, kinds=kinds)
     with contextlib.nullcontext() if options.bug is None else planted(options.bug):
         return _run(options, scale, log_level)
 
@@ -46,6 +47,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seeds", type=_range, default=range(1, 11), metavar="A-B", help="the seeds to run")
     parser.add_argument("--brokers", type=int, default=Scale.brokers)
     parser.add_argument("--faults", type=int, default=Scale.faults)
+    parser.add_argument("--kind", choices=list(KINDS), metavar="NAME", help="the only kind of the faults")
     parser.add_argument("--seconds", type=float, default=Scale.seconds, help="of simulated time")
     parser.add_argument("--replay", type=int, metavar="SEED", help="run one seed and explain what came of it")
     parser.add_argument("--shrink", type=int, metavar="SEED", help="remove faults while the seed still fails")

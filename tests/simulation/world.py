@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, TextIO
@@ -69,6 +69,8 @@ class Scale:
     parcels: int = 3
     faults: int = 30
     seconds: float = 60.0
+    kinds: Collection[str] = tuple(KINDS)
+    """The kinds of the faults."""
 
 
 @dataclass
@@ -197,6 +199,7 @@ class World:
             brokers=list(self.machines),
             hosts=[host for host in self.network.hosts if host not in ("admin", OPERATOR, STORE_HOST)],
             is_durable=self.is_durable,
+            kinds=self.scale.kinds,
         )
 
     # --- running ------------------------------------------------------------------------------------------------
