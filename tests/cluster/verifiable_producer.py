@@ -17,6 +17,7 @@ from tests.sequences import assert_same
 
 SETTINGS = {
     "enable.idempotence": "true",
+    "max.in.flight.requests.per.connection": "1",
     "retries": "2147483647",
     "delivery.timeout.ms": "300000",
     "request.timeout.ms": "4000",
@@ -27,7 +28,10 @@ SETTINGS = {
     "metadata.max.age.ms": "2000",
     "linger.ms": "2",
 }
-"""The tool itself would not try anything twice."""
+"""The tool itself would not try anything twice. It has one request in flight: if several wait for a leader that is cut
+off, and the client hears of the next leader meanwhile, it sends that one new batches, and later those that waited. They
+have been replicated, but a leader knows a producer's last five batches only, and refuses older ones, as in Kafka.
+"""
 JVM = "-Xmx256m -XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 END_S = 60
 

@@ -115,8 +115,9 @@ class Crew:
     strategy: str
     programs: Programs
     log: Path
-    all: list[Member] = field(default_factory=list)
-    heard: list[tuple[Position, Member]] = field(default_factory=list)
+    all: list[Member] = field(default_factory=list, repr=False)
+    heard: list[tuple[Position, Member]] = field(default_factory=list, repr=False)
+    """Each record, with who has processed it: too much for a traceback."""
 
     def start(self, kind: str, instance: str | None = None) -> Member:
         with self.log.open("ab") as log:
