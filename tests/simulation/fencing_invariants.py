@@ -7,7 +7,9 @@
                     sent after that.
 
 Kafka promises the second one only once the generation is in the coordinator's log: a coordinator that is lost before
-may have given its number away, and the next one gives it again. The answer to SyncGroup comes after it is there.
+may have given its number away, and the next one gives it again. The answer to SyncGroup comes after it is there; but a
+new coordinator answers from all that its log has, as Kafka's does, and may be lost before that is replicated. Then the
+group goes back: the answer that was given last counts.
 """
 
 from __future__ import annotations
@@ -82,9 +84,7 @@ def earlier_generations_are_refused(history: History, final: FinalState) -> Iter
     newest: dict[str, Synced] = {}
     for operation in history.operations:
         if isinstance(operation, Synced):
-            known = newest.get(operation.group)
-            if known is None or operation.generation > known.generation:
-                newest[operation.group] = operation
+            newest[operation.group] = operation
         elif isinstance(operation, Commit) and operation.outcome is Outcome.OK and operation.generation >= 0:
             known = newest.get(operation.group)
             if known is not None and known.generation > operation.generation:

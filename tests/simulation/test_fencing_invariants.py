@@ -150,3 +150,13 @@ def test_a_commit_within_a_transaction_has_no_generation(scene: FencingScene) ->
     scene.synced(2)
     scene.commit(-1, OK)
     assert scene.generations() == []
+
+
+def test_a_group_may_go_back_to_an_earlier_generation(scene: FencingScene) -> None:
+    scene.synced(3)
+    scene.synced(4)
+    scene.synced(3)
+    scene.commit(3, OK)
+    assert scene.generations() == []
+    scene.commit(2, OK)
+    assert scene.generations() == ["generations"]
