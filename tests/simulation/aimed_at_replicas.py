@@ -79,24 +79,24 @@ async def lose_all_but_the_joiner(world: World, fault: Fault) -> None:
         world.machines[broker_id].start()
 
 
-def _coordinators(world: World) -> dict[int, Sequence[int]]:
+def _coordinators(world: World) -> list[Sequence[int]]:
     """The replicas of each partition where the clients' transactions are, the leader first, if three are in sync."""
     links, topic = links_of(world), links_of(world).metadata().topics.get(TRANSACTION_TOPIC)
     numbers = {partition_for(each, TRANSACTION_PARTITIONS): None for each in world.workload.transactional_ids}
     if topic is None:
-        return {}
+        return []
     stored = links.stored([TopicPartition(TRANSACTION_TOPIC, number) for number in numbers])
-    return {
-        key.partition: sorted(topic.replicas[key.partition], key=lambda broker_id: broker_id != state.leader_id)
+    return [
+        sorted(topic.replicas[key.partition], key=lambda broker_id: broker_id != state.leader_id)
         for key, state in stored.items()
         if len(state.in_sync) == REPLICAS and state.leader_id in state.in_sync
-    }
+    ]
 
 
 async def lose_two_coordinators(world: World, fault: Fault) -> None:
     """A follower of a coordinator's partition hears nothing of the others. The leader is lost, then the next one, once
     it has served for a moment. The follower leads, without what only those two had."""
-    found = list(_coordinators(world).values())
+    found = _coordinators(world)
     if not found:
         return
     leader, second, third = found[int(fault.amount * len(found))]
@@ -122,7 +122,7 @@ async def return_alone(world: World, fault: Fault) -> None:
     sync with the coordinator, and markers wait. Both are lost. The coordinator is back first, and leads by itself. What
     it hears of the new controller takes long."""
     controller = links_of(world).controller
-    found = [replicas[0] for replicas in _coordinators(world).values() if f"broker-{replicas[0]}" != controller]
+    found = [replicas[0] for replicas in _coordinators(world) if f"broker-{replicas[0]}" != controller]
     if controller is None or not found:
         return
     leader_id = found[int(fault.amount * len(found))]
