@@ -8,7 +8,8 @@ DescribeConfigs, AlterConfigs and the page docs/settings.md.
 3.  dynamic_only.py: the rows that no file has. without_effect.py: all other rows.
 4.  checks.py, zookeeper_checks.py, listeners.py, connect_string.py: what rows must fulfil together, and texts with a
     form of their own.
-5.  properties.py, config.py: from a file and flags to `BrokerConfig`, which the whole broker reads.
+5.  properties.py, config.py: from a file and flags to `BrokerConfig`, which the whole broker reads. listener_values.py:
+    the values of single listeners.
 6.  config_changes.py, config_description.py: the settings as clients change and see them.
 
 A setting that gains an effect moves from without_effect.py to the class of its subject. Callers: every room above it.

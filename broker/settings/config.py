@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 import structlog
 
@@ -38,6 +38,7 @@ from odradek.broker.settings import (
     parse_value,
 )
 from odradek.broker.settings.checks import check_broker_values, check_topic_values
+from odradek.broker.settings.listener_values import LISTENER_PREFIX, listener_value
 from odradek.broker.settings.listeners import Listener, read_listeners, with_port
 from odradek.broker.settings.properties import parse_properties
 from odradek.storage.log_config import LogConfig
@@ -45,7 +46,6 @@ from odradek.storage.log_config import LogConfig
 __all__ = ["BrokerConfig", "ConfigError", "load_config"]
 
 SINGLE_NODE_FILE = Path(__file__).parents[1] / "server.properties"
-LISTENER_PREFIX = "listener.name."
 MECHANISM_SETTINGS = (
     "connections.max.reauth.ms",
     "sasl.jaas.config",
@@ -60,6 +60,7 @@ TIERED_STORAGE = ("remote.storage.enable", "remote.log.copy.disable", "remote.lo
 """Topic settings that Kafka refuses without tiered storage."""
 _DEFAULTS: Mapping[str, Value] = MappingProxyType({name: setting.default for name, setting in BROKER.items()})
 _NOTHING: Mapping[str, str] = MappingProxyType({})
+T = TypeVar("T", bound=Value)
 
 log = structlog.get_logger("broker.config")
 
@@ -166,6 +167,10 @@ class BrokerConfig(BrokerSettings):
     def given(self) -> Mapping[str, str]:
         """All settings that are set in any layer, including unknown names, as text, by name."""
         return self._texts
+
+    def of_listener(self, listener: str, setting: Setting[T], mechanism: str | None = None) -> T:
+        """Returns the value of a setting for a listener, and for one of its SASL mechanisms: see `listener_value`."""
+        return listener_value(self, self._texts, listener, setting, mechanism)
 
     def topic_defaults(self) -> dict[str, Value]:
         """Returns the typed value of every topic setting for a topic without settings of its own."""

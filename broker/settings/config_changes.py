@@ -23,13 +23,13 @@ from typing import NamedTuple
 from odradek.broker.background.stepwise import Pace, Steps
 from odradek.broker.settings import BROKER, ConfigError, Setting, UpdateMode, Value, value_text
 from odradek.broker.settings.config import (
-    LISTENER_PREFIX,
     BrokerConfig,
     broker_setting,
     check_dynamic_only,
     check_of_listener,
     promises_missing_protection,
 )
+from odradek.broker.settings.listener_values import LISTENER_PREFIX
 from odradek.broker.settings.setting import LIST
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.wire_codes import ConfigOperation

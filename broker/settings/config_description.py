@@ -19,7 +19,8 @@ from functools import cached_property
 from typing import Generic, NamedTuple, TypeVar
 
 from odradek.broker.settings import BROKER, DYNAMIC_ONLY, TOPIC, Setting, UpdateMode, Value, parse_value, value_text
-from odradek.broker.settings.config import LISTENER_PREFIX, BrokerConfig, broker_setting
+from odradek.broker.settings.config import BrokerConfig, broker_setting
+from odradek.broker.settings.listener_values import LISTENER_PREFIX
 
 T = TypeVar("T")
 
