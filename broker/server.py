@@ -18,6 +18,7 @@ import asyncio
 import errno
 from collections.abc import Awaitable, Callable
 from enum import IntEnum
+from functools import partial
 from random import Random, SystemRandom
 from typing import TYPE_CHECKING
 
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from odradek.broker.cleaning.log_cleaner import LogCleaner
     from odradek.broker.metrics.server import MetricsServer
     from odradek.broker.metrics.sources import BrokerStatus, MetricSources
+    from odradek.broker.network.listener_tls import ListenerTls
     from odradek.broker.peers.peer import Connect
 
 CLOSE_GRACE_MS = 3000
@@ -120,8 +122,8 @@ class Broker:
         open_files: int = NO_LIMIT,
     ) -> None:
         """Acquires nothing yet. `random` generates ids; a seeded one makes a run reproducible. `new_metadata_store`
-        makes the metadata store. `connect` connects to other nodes. `open_files` is how many files the process may have
-        open; connections leave some of them to the logs."""
+        makes the metadata store. `connect` connects to other nodes, by default as the inter-broker listener asks for.
+        `open_files` is how many files the process may have open; connections leave some of them to the logs."""
         self.config = config
         self.clock: Clock = clock or SystemClock()
         self.random: Random = random or SystemRandom()
@@ -136,6 +138,8 @@ class Broker:
         self.client_warnings = ClientWarnings(self.clock)
         self.metrics = BrokerMetrics()
         self.endpoints: list[Endpoint] = []
+        self._tls: dict[str, ListenerTls] = {}
+        """TLS of the listeners that have it."""
         self.state = BrokerState.NOT_RUNNING
         self.metrics_server: MetricsServer | None = None
         self.log_cleaner: LogCleaner | None = None
@@ -192,6 +196,7 @@ class Broker:
         self.state = BrokerState.STARTING
         try:
             self.config.check_protection()
+            self._read_keys()
             await self._serve_metrics()
             self._take_directories()
             cluster_id = await self._open_store()
@@ -238,6 +243,17 @@ class Broker:
             self._abandon_logs()
 
     # --- starting -----------------------------------------------------------------------------------------------
+
+    def _read_keys(self) -> None:
+        """Reads the keys and certificates that the settings name. A broker without TLS does not import it."""
+        if any(listener.uses_tls for listener in self.config.listeners):
+            from odradek.broker.network.listener_tls import tls_of_listeners, tls_to_brokers
+            from odradek.broker.peers.network_client import NetworkClient
+
+            self._tls = tls_of_listeners(self.config, self.files)
+            tls = tls_to_brokers(self.config, self.files)
+            if tls is not None and self.connect is None:
+                self.connect = partial(NetworkClient.connect, tls=tls)
 
     async def _serve_metrics(self) -> None:
         """Comes first, so that the status is available while logs are recovered."""
@@ -361,6 +377,7 @@ class Broker:
             run_in_thread=self.background.run_in_thread,
             limits=ConnectionLimits.from_config(self.config, self.open_files),
             client_warnings=self.client_warnings,
+            tls=self._tls,
         )
 
     def _new_periodic_work(self) -> PeriodicWork:

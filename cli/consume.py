@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 from odradek.cli.errors import CommandError
 from odradek.cli.extras import require_extra
-from odradek.cli.options import add_bootstrap_server, command, not_negative, positive, unescaped, with_admin
+from odradek.cli.options import (
+    add_bootstrap_server,
+    command,
+    kafka_python_security,
+    not_negative,
+    positive,
+    unescaped,
+    with_admin,
+)
 
 if TYPE_CHECKING:
     from kafka import KafkaConsumer
@@ -202,6 +210,7 @@ def _consumer(arguments: argparse.Namespace) -> KafkaConsumer:
         auto_offset_reset="earliest",
         isolation_level=arguments.isolation_level,
         request_timeout_ms=arguments.timeout_ms,
+        **kafka_python_security(arguments),
     )
 
 

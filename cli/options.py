@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from odradek.cli.errors import CommandError
 
 if TYPE_CHECKING:
+    import ssl
+
     from odradek.broker.admin.client import AdminClient
     from odradek.protocol.errors import ErrorCode
 
@@ -19,12 +21,17 @@ DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 
 
 def add_bootstrap_server(parser: argparse.ArgumentParser) -> None:
-    """Adds --bootstrap-server and --timeout-ms."""
+    """Adds --bootstrap-server, --command-config and --timeout-ms."""
     parser.add_argument(
         "--bootstrap-server",
         default=DEFAULT_BOOTSTRAP,
         metavar="HOST:PORT",
         help=f"one broker or several, separated by commas (default {DEFAULT_BOOTSTRAP})",
+    )
+    parser.add_argument(
+        "--command-config",
+        metavar="FILE",
+        help="a property file with Kafka's names that says how connections are secured: security.protocol, ssl.*",
     )
     parser.add_argument(
         "--timeout-ms",
@@ -39,8 +46,9 @@ def with_admin(arguments: argparse.Namespace, work: Callable[[AdminClient], Awai
     """Runs `work` with an admin client of the selected broker."""
     from odradek.broker.admin.client import AdminClient
 
+    tls = tls_of(arguments)
     try:
-        admin = AdminClient(arguments.bootstrap_server, timeout_ms=arguments.timeout_ms)
+        admin = AdminClient(arguments.bootstrap_server, timeout_ms=arguments.timeout_ms, tls=tls)
     except ValueError as error:
         raise CommandError(f"--bootstrap-server: {error}") from error
 
@@ -49,6 +57,22 @@ def with_admin(arguments: argparse.Namespace, work: Callable[[AdminClient], Awai
             return await work(admin)
 
     return asyncio.run(run())
+
+
+def tls_of(arguments: argparse.Namespace) -> ssl.SSLContext | None:
+    """Returns the TLS of --command-config, None for plain connections."""
+    if arguments.command_config is None:
+        return None
+    from odradek.broker.admin.client_properties import tls_of_file
+    from odradek.storage.files import OsFiles
+
+    return tls_of_file(arguments.command_config, OsFiles())
+
+
+def kafka_python_security(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Returns the same for kafka-python, as its arguments."""
+    tls = tls_of(arguments)
+    return {} if tls is None else {"security_protocol": "SSL", "ssl_context": tls}
 
 
 async def delete_each(

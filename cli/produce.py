@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from odradek.cli.errors import CommandError
 from odradek.cli.extras import require_extra
-from odradek.cli.options import add_bootstrap_server, assignments, command, not_negative, separator, with_admin
+from odradek.cli.options import (
+    add_bootstrap_server,
+    assignments,
+    command,
+    kafka_python_security,
+    not_negative,
+    separator,
+    with_admin,
+)
 
 if TYPE_CHECKING:
     from kafka import KafkaProducer
@@ -153,4 +161,5 @@ def _producer(arguments: argparse.Namespace) -> KafkaProducer:
         max_block_ms=arguments.timeout_ms,
         request_timeout_ms=arguments.timeout_ms,
         delivery_timeout_ms=arguments.timeout_ms + 1000,
+        **kafka_python_security(arguments),
     )

@@ -1,4 +1,4 @@
-"""File bytes that are sent by sendfile directly from the page cache, without a copy."""
+"""File bytes that are sent by sendfile directly from the page cache, without a copy, or read by those who cannot."""
 
 from __future__ import annotations
 
@@ -69,3 +69,11 @@ class FileSlice:
         if sent == 0:
             raise EOFError(f"{self.path} ends before byte {where}")
         return sent
+
+    def read(self, start: int, length: int) -> bytes:
+        """Reads up to `length` bytes from `start` on. Raises EOFError if the file has been truncated, OSError."""
+        where = self.position + start
+        data = os.pread(self._descriptor.number, min(length, self.length - start), where)
+        if not data:
+            raise EOFError(f"{self.path} ends before byte {where}")
+        return data

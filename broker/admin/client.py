@@ -11,6 +11,7 @@ NetworkError.
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
@@ -65,12 +66,19 @@ def parse_addresses(text: str) -> list[tuple[str, int]]:
 
 
 class AdminClient:
-    """Connects to the first address in `bootstrap` (HOST:PORT,...) that responds, and to other brokers on demand."""
+    """Connects to the first address in `bootstrap` (HOST:PORT,...) that responds, and to other brokers on demand.
+    `tls` is that of the connections, None for plain ones.
+    """
 
     def __init__(
-        self, bootstrap: str, *, client_id: str = "odradek-admin", timeout_ms: int = DEFAULT_TIMEOUT_MS
+        self,
+        bootstrap: str,
+        *,
+        client_id: str = "odradek-admin",
+        timeout_ms: int = DEFAULT_TIMEOUT_MS,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
-        self._connections = Connections(parse_addresses(bootstrap), client_id, timeout_ms)
+        self._connections = Connections(parse_addresses(bootstrap), client_id, timeout_ms, tls)
         self._timeout_ms = timeout_ms
         self.until = self._connections.until
         self._ask = self._connections.ask_any

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
@@ -30,9 +31,12 @@ ANSWER_MS = 1000
 
 
 class Connections:
-    """`addresses` are tried in their order. Each request may take `timeout_ms`."""
+    """`addresses` are tried in their order. Each request may take `timeout_ms`. `tls`: see `AdminClient`."""
 
-    def __init__(self, addresses: Sequence[Address], client_id: str, timeout_ms: int) -> None:
+    def __init__(
+        self, addresses: Sequence[Address], client_id: str, timeout_ms: int, tls: ssl.SSLContext | None = None
+    ) -> None:
+        self._tls = tls
         self._addresses = list(addresses)
         self._client_id = client_id
         self._timeout_ms = timeout_ms
@@ -142,7 +146,9 @@ class Connections:
         return "the broker" if self._any is None else self._any.name
 
     async def _connect(self, host: str, port: int) -> NetworkClient:
-        return await NetworkClient.connect(host, port, client_id=self._client_id, timeout_ms=self._timeout_ms)
+        return await NetworkClient.connect(
+            host, port, client_id=self._client_id, timeout_ms=self._timeout_ms, tls=self._tls
+        )
 
 
 def _is_not_controller(response: Any) -> bool:

@@ -6,6 +6,10 @@
     large_frame.py         a frame that has a buffer of its own
     outbox.py              responses that are not written yet
     file_sending.py        slices of files, by sendfile
+    tls_transport.py       TLS between a socket and its connection
+    handshakes.py          which TLS handshakes are under way
+    listener_tls.py        TLS of the listeners, by the settings
+    file_reading.py        slices of files, where TLS must encrypt them
     queued_bytes.py        bounds what all connections have begun to send
     connection_limits.py, open_files.py   how many connections there may be
 

@@ -29,7 +29,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from odradek.broker.network.connection_limits import MIN_FRAME_BYTES
-from odradek.broker.network.file_sending import RunInThread
+from odradek.broker.network.file_sending import NewSending, RunInThread
 from odradek.broker.network.large_frame import LargeFrame
 from odradek.broker.network.outbox import WRITE_HIGH_BYTES, Outbox
 from odradek.broker.network.queued_bytes import QueuedBytes
@@ -94,6 +94,7 @@ class Connection(Flushable):
         "_in_flight_bytes",
         "_kept",
         "_large",
+        "_new_sending",
         "_outbox",
         "_parked_bytes",
         "_resuming",
@@ -111,8 +112,10 @@ class Connection(Flushable):
     info: ConnectionInfo
     _outbox: Outbox
 
-    def __init__(self, server: Server, listener: Endpoint) -> None:
+    def __init__(self, server: Server, listener: Endpoint, new_sending: NewSending) -> None:
+        """`new_sending` makes what sends slices of files; it depends on the transport."""
         self._server = server
+        self._new_sending = new_sending
         self._rounds = server.rounds
         self.info = ConnectionInfo(listener)
         self.last_active_ms = 0
@@ -141,7 +144,8 @@ class Connection(Flushable):
         self.transport = cast(asyncio.Transport, transport)
         server = self._server
         descriptors = self._rounds.limits.sending_descriptors
-        self._outbox = Outbox(self.transport, server.run_in_thread, self._files_ended, descriptors)
+        run_in_thread = server.run_in_thread
+        self._outbox = Outbox(self.transport, run_in_thread, self._files_ended, descriptors, self._new_sending)
         server.opened(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:

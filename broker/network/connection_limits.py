@@ -21,6 +21,8 @@ SYSTEMS_CHOICE = -1
 """The operating system chooses the size of the socket buffer."""
 
 
+TLS_BEGINNINGS = range(0x160300, 0x160304)
+"""The first three bytes of a client that speaks TLS: a handshake record, and a version."""
 MIN_FRAME_BYTES = 8
 """API key, version and correlation id."""
 MOST_QUEUED_BYTES = 256 * 1024 * 1024
@@ -37,6 +39,8 @@ class ConnectionLimits(NamedTuple):
     max_connections: int = 2147483647
     max_connections_per_ip: int = 2147483647
     max_connections_per_ip_overrides: Mapping[str, int] = {}
+    max_handshakes_per_ip: int = 500
+    """TLS handshakes from one address that have begun and not ended."""
     max_in_flight_requests: int = 512
     max_in_flight_bytes: int = 64 * 1024 * 1024
     """Parked requests and the responses behind them. A connection above either limit is not read."""
@@ -55,6 +59,8 @@ class ConnectionLimits(NamedTuple):
     def may_be_so_long(self, length: int, beginning: Buffer) -> bool:
         """Whether a frame of this length may be read; only a Produce may have up to `max_request_bytes`. Returns False
         also while the API is still unknown. Raises CloseConnection."""
+        if length >> 8 in TLS_BEGINNINGS and length > self.max_other_request_bytes:
+            raise CloseConnection("client speaks TLS, which this listener does not")
         if not MIN_FRAME_BYTES <= length <= self.max_request_bytes:
             raise CloseConnection("invalid request length", length=length)
         if length <= self.max_other_request_bytes:
@@ -82,6 +88,7 @@ class ConnectionLimits(NamedTuple):
             max_connections=config.max_connections,
             max_connections_per_ip=config.max_connections_per_ip,
             max_connections_per_ip_overrides=overrides,
+            max_handshakes_per_ip=config.odradek_max_handshakes_per_ip,
             max_in_flight_requests=config.odradek_max_in_flight_requests_per_connection,
             max_in_flight_bytes=config.odradek_max_in_flight_bytes_per_connection,
             max_unread_bytes=config.odradek_max_unread_bytes_per_connection,

@@ -12,16 +12,32 @@ import errno
 import os
 import socket
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 from odradek.broker.requests.parked_answer import Part, size_of
 from odradek.storage.file_slice import FileSlice
 
 RunInThread = Callable[[Callable[[], bool]], Awaitable[bool]]
+Ended = Callable[["BaseException | None"], None]
 BUFFERS_AT_ONCE = 1000
 """The kernel accepts up to 1024."""
 TURN_BYTES = 1024 * 1024
 """The most that is sent before other connections get their turn."""
 _MORE = getattr(socket, "MSG_MORE", 0)
+
+
+class Sending(Protocol):
+    """Sends one response with slices of files: `FileSending`, or `FileReading` where the transport encrypts."""
+
+    unsent: int
+
+    def begin(self) -> None: ...
+
+    def abandon(self) -> None: ...
+
+
+NewSending = Callable[[list[Part], asyncio.Transport, RunInThread, Ended, int], Sending]
+"""Makes one; the arguments are those of `FileSending`."""
 
 
 class FileSending:
@@ -44,7 +60,7 @@ class FileSending:
         parts: list[Part],
         transport: asyncio.Transport,
         run_in_thread: RunInThread,
-        ended: Callable[[BaseException | None], None],
+        ended: Ended,
         descriptors: int,
     ) -> None:
         """Until `ended` is called, with the error or None, nothing else may write to the socket. `ended` is not called

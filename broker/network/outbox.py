@@ -1,13 +1,12 @@
 """The responses that a connection has not written yet. Small parts are joined, large ones are passed by reference, and
-slices of files bypass the transport (file_sending.py).
+slices of files bypass the transport (file_sending.py) unless it encrypts (file_reading.py).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
-from odradek.broker.network.file_sending import FileSending, RunInThread
+from odradek.broker.network.file_sending import Ended, NewSending, RunInThread, Sending
 from odradek.broker.requests.parked_answer import JOIN_PART_BYTES, Part, in_memory, size_of
 
 JOIN_BYTES = 64 * 1024
@@ -16,16 +15,28 @@ WRITE_LOW_BYTES = 256 * 1024
 
 
 class Outbox:
-    __slots__ = ("_descriptors", "_files", "_files_ended", "_parts", "_run_in_thread", "_transport", "size")
+    __slots__ = (
+        "_descriptors",
+        "_files",
+        "_files_ended",
+        "_new_sending",
+        "_parts",
+        "_run_in_thread",
+        "_transport",
+        "size",
+    )
 
     def __init__(
         self,
         transport: asyncio.Transport,
         run_in_thread: RunInThread,
-        files_ended: Callable[[BaseException | None], None],
+        files_ended: Ended,
         descriptors: int,
+        new_sending: NewSending,
     ) -> None:
-        """`descriptors`: sending files may only use descriptors below this number."""
+        """`descriptors`: sending files may only use descriptors below this number. `new_sending` makes what sends
+        them.
+        """
         self.size = 0
         """Bytes that are collected but not written."""
         self._parts: list[Part] = []
@@ -33,7 +44,8 @@ class Outbox:
         self._run_in_thread = run_in_thread
         self._files_ended = files_ended
         self._descriptors = descriptors
-        self._files: FileSending | None = None
+        self._new_sending = new_sending
+        self._files: Sending | None = None
         """The file sending that is under way or about to begin."""
         self._limit_transport()
 
@@ -53,7 +65,7 @@ class Outbox:
         self.size = 0
         buffers = in_memory(parts, size)
         if buffers is None:
-            self._files = FileSending(parts, self._transport, self._run_in_thread, self._ended, self._descriptors)
+            self._files = self._new_sending(parts, self._transport, self._run_in_thread, self._ended, self._descriptors)
             self._files.begin()
             return False
         if len(buffers) == 1:

@@ -6,6 +6,8 @@ handled.
 Limits: `max_request_bytes` (socket.request.max.bytes), `idle_ms` (connections.max.idle.ms), `max_connections`,
 `max_connections_per_ip` with overrides by address, `connection_descriptors`. A connection above a limit is closed as
 soon as it is accepted.
+
+A listener with TLS puts tls_transport.py between its sockets and its connections; others know nothing of it.
 """
 
 from __future__ import annotations
@@ -15,19 +17,26 @@ import errno
 import ipaddress
 import select
 import socket
-from collections.abc import Callable, Iterable
-from typing import Any, cast
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, cast
 
 from odradek.broker.logging.client_warnings import ClientWarnings
 from odradek.broker.network.connection import Connection
 from odradek.broker.network.connection_limits import ConnectionLimits
-from odradek.broker.network.file_sending import RunInThread
+from odradek.broker.network.file_reading import FileReading
+from odradek.broker.network.file_sending import FileSending, NewSending, RunInThread
+from odradek.broker.network.handshakes import Handshakes
 from odradek.broker.network.queued_bytes import QueuedBytes
 from odradek.broker.network.rounds import Dispatch, NetworkCounters, Rounds
+from odradek.broker.network.tls_transport import TlsTransport
 from odradek.broker.requests.endpoint import Endpoint
 from odradek.broker.requests.request_context import ConnectionInfo
 from odradek.broker.settings.listeners import Listener
 from odradek.timer import Clock
+
+if TYPE_CHECKING:
+    from odradek.broker.network.listener_tls import ListenerTls
 
 CUT_OFF_AFTER_MS = 1000
 EVERY_INTERFACE = ["0.0.0.0", "::"]
@@ -36,6 +45,7 @@ PROTOCOL = (
     *("pause_writing", "resume_writing"),
 )
 """The methods of asyncio.BufferedProtocol."""
+NO_TLS: Mapping[str, ListenerTls] = MappingProxyType({})
 NO_SUCH_ADDRESS = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
@@ -53,11 +63,14 @@ class SocketServer:
         run_in_thread: RunInThread,
         limits: ConnectionLimits,
         client_warnings: ClientWarnings,
+        tls: Mapping[str, ListenerTls] = NO_TLS,
     ) -> None:
         """`drain_completions` completes the operations that the handled requests released. It is called at the end of
         every callback.
 
-        `limits` may be replaced while the server runs; new limits apply from then on."""
+        `limits` may be replaced while the server runs; new limits apply from then on. `tls`: of the listeners that have
+        it, by name.
+        """
         self.rounds = Rounds(clock, dispatch, drain_completions, limits, self.call_soon)
         self.run_in_thread = run_in_thread
         self.connections: dict[Connection, None] = {}
@@ -69,6 +82,9 @@ class SocketServer:
         self._closing: dict[Connection, None] = {}
         self.queued: QueuedBytes[Connection] = QueuedBytes(lambda: self.limits.max_queued_bytes)
         self._client_warnings = client_warnings
+        self._tls = tls
+        self.handshakes: Handshakes | None = None
+        """Of TLS; None without a listener that has it."""
         self._servers: list[asyncio.Server] = []
         self._by_address: dict[str, int] = {}
         self._next_idle_look_ms = clock.now_ms() + limits.idle_ms
@@ -144,7 +160,7 @@ class SocketServer:
         failure: OSError | None = None
         for host in await self._hosts(address):
             endpoint = Endpoint(address.name, address.security_protocol, address.host, port, None, 0)
-            accept = _Acceptor(self, endpoint, loop)
+            accept = self._acceptor(endpoint, loop)
             try:
                 server = await loop.create_server(
                     accept, host, port, backlog=self.limits.listen_backlog, start_serving=False
@@ -170,6 +186,14 @@ class SocketServer:
         if not bound:
             raise BindError(_bind_failure(address, failure)) from failure
         return endpoint
+
+    def _acceptor(self, endpoint: Endpoint, loop: asyncio.AbstractEventLoop) -> _Acceptor:
+        tls = self._tls.get(endpoint.name)
+        if tls is None:
+            return _Acceptor(self, endpoint, loop)
+        if self.handshakes is None:
+            self.handshakes = Handshakes(self, self.rounds.clock)
+        return _TlsAcceptor(self, endpoint, loop, tls, self.handshakes)
 
     async def _hosts(self, address: Listener) -> list[str]:
         """Resolves a host name to distinct addresses. Binding them one by one gives all of them the same port."""
@@ -200,11 +224,11 @@ class SocketServer:
         self._by_address[host] = from_there
         limits = self.limits
         if from_there > limits.max_connections_per_ip_overrides.get(host, limits.max_connections_per_ip):
-            self._refuse(connection, "too many connections from one address", limit="max.connections.per.ip")
+            self.refuse(connection, "too many connections from one address", limit="max.connections.per.ip")
         elif len(self.connections) > limits.max_connections:
-            self._refuse(connection, "too many connections", limit="max.connections")
+            self.refuse(connection, "too many connections", limit="max.connections")
         elif _descriptor_of(connection) >= limits.connection_descriptors:
-            self._refuse(connection, "too many connections", limit="RLIMIT_NOFILE", open=len(self.connections))
+            self.refuse(connection, "too many connections", limit="RLIMIT_NOFILE", open=len(self.connections))
         elif self._stopping:
             connection.end()
 
@@ -241,11 +265,17 @@ class SocketServer:
     def warn(self, event: str, info: ConnectionInfo, **details: Any) -> None:
         self._client_warnings.warn(event, client=info.client_host, connection=info.connection_id, **details)
 
+    def refuse(self, connection: Connection, event: str, **details: Any) -> None:
+        """Aborts a connection that is above a limit."""
+        self.counters.refused += 1
+        self.warn(event, connection.info, **details)
+        connection.cut_off()
+
     # --- sweeping -----------------------------------------------------------------------------------------------
 
     def sweep(self) -> None:
-        """Ends connections that are closed by the client but not read, that take too long to close, whose clients read
-        too little or send too much, and that are idle. Runs twice a second."""
+        """Ends connections that are closed by the client but not read, that take too long to close or to agree on TLS,
+        whose clients read too little or send too much, and that are idle. Runs twice a second."""
         now_ms = self.rounds.clock.now_ms()
         if self.blocked:
             for connection in self._hung_up():
@@ -253,6 +283,9 @@ class SocketServer:
         if self._closing:
             for connection in [c for c in self._closing if c.close_by_ms <= now_ms]:
                 connection.cut_off()
+        for transport in self.handshakes.overdue() if self.handshakes is not None else ():
+            self.warn("TLS handshake takes too long", transport.connection.info)
+            transport.connection.cut_off()
         if self.not_read_by:
             self._bound_unread_bytes()
         for connection, size in self.queued.overdue():
@@ -303,11 +336,6 @@ class SocketServer:
                 poll.register(descriptor, select.POLLRDHUP)
         return [by_descriptor[descriptor] for descriptor, _ in poll.poll(0)]
 
-    def _refuse(self, connection: Connection, event: str, **details: Any) -> None:
-        self.counters.refused += 1
-        self.warn(event, connection.info, **details)
-        connection.cut_off()
-
     def _cut_off_all(self) -> None:
         for connection in list(self.connections):
             connection.cut_off()
@@ -324,7 +352,31 @@ class _Acceptor:
         self.endpoint = endpoint
 
     def __call__(self) -> asyncio.BufferedProtocol:
-        return self._wrap(Connection(self._server, self.endpoint))
+        return self._wrap(self._new_connection(FileSending))
+
+    def _new_connection(self, new_sending: NewSending) -> Connection:
+        return Connection(self._server, self.endpoint, new_sending)
+
+
+class _TlsAcceptor(_Acceptor):
+    """As `_Acceptor`, for a listener with TLS."""
+
+    __slots__ = ("_handshakes", "_tls")
+
+    def __init__(
+        self,
+        server: SocketServer,
+        endpoint: Endpoint,
+        loop: asyncio.AbstractEventLoop,
+        tls: ListenerTls,
+        handshakes: Handshakes,
+    ) -> None:
+        super().__init__(server, endpoint, loop)
+        self._tls = tls
+        self._handshakes = handshakes
+
+    def __call__(self) -> asyncio.BufferedProtocol:
+        return TlsTransport(self._new_connection(FileReading), self._tls, self._handshakes)
 
 
 def _as_it_is(connection: Connection) -> asyncio.BufferedProtocol:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import ssl
 from collections import deque
 from functools import cache
 from types import TracebackType
@@ -33,6 +34,7 @@ from odradek.broker.peers.network_errors import (
     RequestTimedOut,
     UnsupportedVersion,
 )
+from odradek.broker.security.tls import explained
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.compiler import decode, encode_parts, read, reader_in_steps, writer_in_steps
 from odradek.protocol.errors import ErrorCode, MalformedMessage
@@ -94,18 +96,21 @@ class NetworkClient(asyncio.BufferedProtocol):
         software_name: str = SOFTWARE_NAME,
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
         max_response_bytes: int = LONGEST_FRAME,
+        tls: ssl.SSLContext | None = None,
     ) -> NetworkClient:
-        """Connects and fetches the broker's API versions (A). `timeout_ms` is also the default for requests. Raises
-        NetworkError.
+        """Connects and fetches the broker's API versions (A). `timeout_ms` is also the default for requests. `tls` is
+        that of the connection, None for a plain one. Raises NetworkError.
         """
         name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         client = cls(name, client_id, software_name, timeout_ms, max_response_bytes)
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                await loop.create_connection(lambda: client, host, port)
+                await loop.create_connection(lambda: client, host, port, **_tls_options(tls, host))
         except TimeoutError as error:
             raise NodeUnreachable(f"{name} did not accept the connection in {timeout_ms} ms") from error
+        except ssl.SSLError as error:
+            raise NodeUnreachable(f"cannot connect to {name}: TLS failed: {explained(error)}") from error
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
             raise NodeUnreachable(f"cannot connect to {name}: {reason}") from error
@@ -274,6 +279,10 @@ class NetworkClient(asyncio.BufferedProtocol):
             future = self._in_flight.popleft().future
             if not future.done():
                 future.set_exception(self._failure)
+
+
+def _tls_options(tls: ssl.SSLContext | None, host: str) -> dict[str, Any]:
+    return {} if tls is None else {"ssl": tls, "server_hostname": host}
 
 
 def api_key_of(request: Message) -> int:

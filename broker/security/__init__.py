@@ -4,8 +4,10 @@
     digest_md5.py   the client's side of SASL's DIGEST-MD5
     key_stores.py   key stores and trust stores: PEM, PKCS12
     cipher_suites.py    TLS versions and cipher suites by Java's names
-    tls.py          TLS of a client, as an `ssl.SSLContext`
+    tls.py          TLS of a client and of a server, as an `ssl.SSLContext`
+    distinguished_name.py, principal_mapping.py     who a client's certificate says it is
 
 Everything here is values in, values out: callers read files and send bytes. No text of this room, neither an error nor
-a `repr`, shows a secret. Callers: `metadata_store/zookeeper/`.
+a `repr`, shows a secret. Callers: `metadata_store/zookeeper/`, `settings/`,
+`network/`, `peers/`.
 """

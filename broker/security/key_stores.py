@@ -5,7 +5,9 @@
     (B) The older format of `.jks` files, which only Java reads, is refused with the command that converts it.
     (C) A key is never written to a disk: `ssl` reads it from a file in memory, which vanishes when it was read. An
         encrypted key without a password is an error; OpenSSL never asks the terminal.
-    (D) An error is a StoreError whose text continues a sentence that names the file. It shows no password.
+    (D) An error is a StoreError whose text continues a sentence that names the file or the setting. It shows no
+        password.
+    (E) PEM in a setting may stand on one line, with blanks or nothing where its lines end: OpenSSL gets it in lines.
 
 PKCS12 needs the package `cryptography`.
 """
@@ -26,6 +28,9 @@ PEM, PKCS12, JKS = "PEM", "PKCS12", "JKS"
 TYPES = {PEM: (PEM,), PKCS12: (PKCS12, JKS)}
 """What the type of a store may be, by what its content is."""
 MAGIC = {b"\xfe\xed\xfe\xed": "JKS", b"\xce\xce\xce\xce": "JCEKS"}
+LINE = 64
+_BLOCK = re.compile(r"-----BEGIN ([^-]+)-----([^-:]*)-----END \1-----")
+"""A block of PEM without headers. Blocks with headers have lines already."""
 _CERTIFICATE = re.compile(rb"-----BEGIN (?:X509 )?CERTIFICATE-----.*?-----END (?:X509 )?CERTIFICATE-----", re.DOTALL)
 
 
@@ -34,22 +39,39 @@ class StoreError(ValueError):
 
 
 class Store(NamedTuple):
-    """A store's content. `path` is for messages, `type` as in the settings or None."""
+    """A store's content. `path` is for messages, `type` as in the settings or None. `key_password` is that of a key in
+    PEM, or None for `password`.
+    """
 
     path: str
     data: bytes
     type: str | None = None
     password: str | None = None
+    key_password: str | None = None
 
     def __repr__(self) -> str:
         return f"Store({self.path})"
 
 
+def store_in_setting(name: str, *texts: str, key_password: str | None = None) -> Store:
+    """Returns the store that settings hold as PEM (E). `name` is for messages."""
+    pem = "\n".join(_BLOCK.sub(_in_lines, text) for text in texts)
+    return Store(name, pem.encode(), PEM, key_password=key_password)
+
+
+def _in_lines(block: re.Match[str]) -> str:
+    content = "".join(block[2].split())
+    lines = [content[start : start + LINE] for start in range(0, len(content), LINE)]
+    return "\n".join(("", f"-----BEGIN {block[1]}-----", *lines, f"-----END {block[1]}-----", ""))
+
+
 def load_key(context: ssl.SSLContext, store: Store) -> None:
     """Gives the context the store's private key and its certificates. Raises StoreError."""
     if _kind_of(store) == PEM:
-        _load_chain(context, store.data, store.password)
+        _load_chain(context, store.data, store.key_password or store.password)
         return
+    if store.key_password not in (None, store.password):
+        raise StoreError("is PKCS12, whose key has the password of the store, but another one is set for the key")
     found = _opened(store)
     if found.key is None or found.cert is None:
         raise StoreError("contains no private key with a certificate")
@@ -104,9 +126,7 @@ def _opened(store: Store) -> PKCS12KeyAndCertificates:
         from cryptography.exceptions import UnsupportedAlgorithm
         from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
     except ModuleNotFoundError as error:
-        raise StoreError(
-            "is PKCS12, which needs a package that is missing: pip install 'odradek[zookeeper]'"
-        ) from error
+        raise StoreError("is PKCS12, which needs a package that is missing: pip install 'odradek[security]'") from error
     try:
         return load_pkcs12(store.data, None if store.password is None else store.password.encode())
     except (ValueError, UnsupportedAlgorithm) as error:

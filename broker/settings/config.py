@@ -33,6 +33,7 @@ from odradek.broker.settings import (
     ConfigError,
     DynamicOnlySettings,
     Setting,
+    TlsSettings,
     TopicSettings,
     Value,
     parse_value,
@@ -41,6 +42,8 @@ from odradek.broker.settings.checks import check_broker_values, check_topic_valu
 from odradek.broker.settings.listener_values import LISTENER_PREFIX, listener_value
 from odradek.broker.settings.listeners import Listener, read_listeners, with_port
 from odradek.broker.settings.properties import parse_properties
+from odradek.broker.settings.setting import rows
+from odradek.broker.settings.tls_checks import TlsOfListener, check_listener_tls
 from odradek.storage.log_config import LogConfig
 
 __all__ = ["BrokerConfig", "ConfigError", "load_config"]
@@ -56,6 +59,7 @@ MECHANISM_SETTINGS = (
 """The settings that a listener may have per SASL mechanism: listener.name.{listener}.{mechanism}.{setting}."""
 TWO_NAMES = {"log.dir": "log.dirs", "log.dirs": "log.dir", "broker.id": "node.id", "node.id": "broker.id"}
 """Names of the same setting that are not synonyms in Kafka's sense."""
+TLS: Mapping[str, Setting[Value]] = {row.name: row for row in rows(TlsSettings)}
 TIERED_STORAGE = ("remote.storage.enable", "remote.log.copy.disable", "remote.log.delete.on.disable")
 """Topic settings that Kafka refuses without tiered storage."""
 _DEFAULTS: Mapping[str, Value] = MappingProxyType({name: setting.default for name, setting in BROKER.items()})
@@ -114,6 +118,12 @@ def promises_missing_protection(name: str, text: str) -> bool:
     )
 
 
+def is_fixed_at_start(name: str) -> bool:
+    """Whether it is a setting of TLS: keys and rules are not replaced while the broker runs."""
+    setting = broker_setting(name)
+    return setting is not None and setting.name in TLS and setting.protects
+
+
 def check_of_listener(name: str, text: str) -> None:
     """Raises ConfigError for a listener.name.{listener}.{setting} with an invalid value."""
     setting = broker_setting(name) if name.startswith(LISTENER_PREFIX) else None
@@ -152,6 +162,9 @@ class BrokerConfig(BrokerSettings):
         self.dynamic_only = DynamicOnlySettings(_dynamic_only(_NOTHING, _NOTHING))
         self._topic_defaults = _topic_defaults(values)
         self.listeners: list[Listener] = read_listeners(self, self._texts)
+        for listener in self.listeners:
+            if listener.uses_tls:
+                check_listener_tls(self.tls_of(listener))
 
     @classmethod
     def from_mapping(cls, settings: Mapping[str, str]) -> BrokerConfig:
@@ -171,6 +184,10 @@ class BrokerConfig(BrokerSettings):
     def of_listener(self, listener: str, setting: Setting[T], mechanism: str | None = None) -> T:
         """Returns the value of a setting for a listener, and for one of its SASL mechanisms: see `listener_value`."""
         return listener_value(self, self._texts, listener, setting, mechanism)
+
+    def tls_of(self, listener: Listener) -> TlsOfListener:
+        """Returns the TLS settings of a listener, as given at the start."""
+        return TlsOfListener(self, self.static, listener)
 
     def topic_defaults(self) -> dict[str, Value]:
         """Returns the typed value of every topic setting for a topic without settings of its own."""
@@ -242,15 +259,36 @@ class BrokerConfig(BrokerSettings):
         return sorted(name for name in self._chosen if is_without_effect(name, broker_setting(name)))
 
     def check_protection(self) -> None:
-        """Raises ConfigError if a setting given at the start promises protection that Odradek does not provide."""
+        """Raises ConfigError if a setting given at the start promises protection that Odradek does not provide, or
+        that no listener uses.
+        """
         names = sorted(name for name, text in self.static.items() if promises_missing_protection(name, text))
         if names:
-            listed = ", ".join(f"{name} ({self._places[name]})" if name in self._places else name for name in names)
             raise ConfigError(
                 names[0],
-                f"Odradek does not provide the protection that these settings promise: {listed}. "
+                f"Odradek does not provide the protection that these settings promise: {self._listed(names)}. "
                 "Remove them if you do not need it; see docs/security.md",
             )
+        names = sorted(name for name, text in self.static.items() if self._is_unused_tls(name, text))
+        if names:
+            raise ConfigError(
+                names[0],
+                f"No listener with TLS uses these settings: {self._listed(names)}. "
+                "Give a listener the protocol SSL, or remove them; see docs/security.md",
+            )
+
+    def _listed(self, names: list[str]) -> str:
+        return ", ".join(f"{name} ({self._places[name]})" if name in self._places else name for name in names)
+
+    def _is_unused_tls(self, name: str, text: str) -> bool:
+        """Whether a value promises TLS, and no listener with TLS has it."""
+        setting = broker_setting(name)
+        if setting is None or setting.name not in TLS or not setting.promises_protection(parse_value(setting, text)):
+            return False
+        with_tls = [listener.name.lower() for listener in self.listeners if listener.uses_tls]
+        if name in TLS:
+            return not with_tls
+        return name.removeprefix(LISTENER_PREFIX).partition(".")[0] not in with_tls
 
     def warn(self) -> None:
         """Logs one warning for unknown names and one for settings without effect, if there are any."""
@@ -286,6 +324,8 @@ class BrokerConfig(BrokerSettings):
                 setting = broker_setting(name) or AUTHORIZER.get(name)
                 if setting is not None and setting.promises_missing_protection(parse_value(setting, text)):
                     raise ConfigError(name, f"{name} promises protection that Odradek does not provide")
+                if is_fixed_at_start(name):
+                    raise ConfigError(name, f"{name} cannot be changed yet while the broker runs")
                 if name in BROKER:
                     self._layered(_NOTHING, {name: text})
                 check_dynamic_only(name, text)
@@ -297,8 +337,10 @@ class BrokerConfig(BrokerSettings):
 
 
 def is_without_effect(name: str, setting: Setting[Value] | None) -> bool:
-    """Whether a known setting has no effect yet under this name. Settings of single listeners never have an effect."""
-    return setting is not None and not (setting.takes_effect and setting.name == name)
+    """Whether a known setting has no effect yet under this name. Of the settings of single listeners, those of TLS have
+    an effect.
+    """
+    return setting is not None and not (setting.takes_effect and (setting.name == name or setting.name in TLS))
 
 
 def _check_of_listeners(texts: Mapping[str, str]) -> None:

@@ -9,8 +9,9 @@
         KAFKA-13609).
     D   Names that are not broker settings may be stored, because plug-ins have their own.
     E   Not supported in Odradek yet: new listeners (INVALID_REQUEST), passwords, which would have to be stored
-        encrypted (INVALID_CONFIG, as Kafka without password.encoder.secret), and settings that promise protection which
-        Odradek does not provide (INVALID_CONFIG; Kafka accepts those that it does not use).
+        encrypted (INVALID_CONFIG, as Kafka without password.encoder.secret), other keys and rules of TLS, and settings
+        that promise protection which Odradek does not provide (INVALID_CONFIG; Kafka accepts those that it does not
+        use).
 
 Source: Kafka's `ConfigAdminManager`, `DynamicBrokerConfig.validateConfigs`.
 """
@@ -27,6 +28,7 @@ from odradek.broker.settings.config import (
     broker_setting,
     check_dynamic_only,
     check_of_listener,
+    is_fixed_at_start,
     promises_missing_protection,
 )
 from odradek.broker.settings.listener_values import LISTENER_PREFIX
@@ -186,6 +188,8 @@ def checked_for_brokers(change: ConfigChange, config: BrokerConfig, *, per_broke
                 raise ProtocolError(
                     ErrorCode.INVALID_CONFIG, f"{name} promises protection that Odradek does not provide"
                 )
+            if is_fixed_at_start(name):
+                raise ProtocolError(ErrorCode.INVALID_CONFIG, f"{name} cannot be changed yet while the broker runs")
             if pace.step_ends():
                 yield
         return after

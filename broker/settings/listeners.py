@@ -10,7 +10,7 @@
     E   The inter-broker listener (inter.broker.listener.name, or else the one named like
         security.inter.broker.protocol) must be advertised.
     F   Listeners named in controller.listener.names belong to a KRaft controller and are not opened.
-    G   Odradek opens only PLAINTEXT listeners and rejects all others.
+    G   Odradek opens listeners of the protocols SERVED_PROTOCOLS and rejects all others.
 
 Errors are ConfigError. Source: Kafka's `SocketServerConfigs.listenerListToEndPoints`, `CoreUtils`, `KafkaConfig`.
 """
@@ -25,7 +25,8 @@ from typing import NamedTuple
 from odradek.broker.settings import BrokerSettings, ConfigError
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-SERVED_PROTOCOLS = ("PLAINTEXT",)
+SERVED_PROTOCOLS = ("PLAINTEXT", "SSL")
+TLS_PROTOCOLS = ("SSL", "SASL_SSL")
 
 
 class Listener(NamedTuple):
@@ -45,6 +46,10 @@ class Listener(NamedTuple):
     advertised_host: str | None
     advertised_port: int
 
+    @property
+    def uses_tls(self) -> bool:
+        return self.security_protocol in TLS_PROTOCOLS
+
 
 class _Address(NamedTuple):
     name: str
@@ -63,7 +68,7 @@ def read_listeners(values: BrokerSettings, given: Collection[str]) -> list[Liste
             protocol = protocols[address.name]
             raise ConfigError(
                 "listeners",
-                f"listener {address.name} uses {protocol}: only {', '.join(SERVED_PROTOCOLS)} is supported so far",
+                f"listener {address.name} uses {protocol}: only {' and '.join(SERVED_PROTOCOLS)} are supported so far",
             )
     advertised = _advertised(values, addresses, protocols, controllers)
     _check_inter_broker_listener(values, given, advertised, protocols)

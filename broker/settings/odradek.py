@@ -16,6 +16,8 @@ class OdradekSettings(SettingValues):
     odradek_max_decompressed_request_bytes = Setting(LONG, 256 * 1024 * 1024, HIGH, valid=AtLeast(1),
         doc="The maximum decompressed size of all batches of a Produce request; further batches are refused as too "
             "large.")
+    odradek_max_handshakes_per_ip = Setting(INT, 500, MEDIUM, valid=AtLeast(1),
+        doc="The number of TLS handshakes from one address that may be under way; a further connection is closed.")
     odradek_max_in_flight_bytes_per_connection = Setting(LONG, 64 * 1024 * 1024, MEDIUM, valid=AtLeast(1),
         doc="The bytes of unanswered requests above which a connection is not read.")
     odradek_max_in_flight_requests_per_connection = Setting(INT, 512, MEDIUM, valid=AtLeast(1),

@@ -186,9 +186,13 @@ class Setting(Generic[T_co]):
         """Whether the setting promises protection and has no effect."""
         return self.protects and not self.takes_effect
 
+    def promises_protection(self, value: Value) -> bool:
+        """Whether `value` promises protection. An empty value promises nothing."""
+        return self.protects and value not in (None, "", [], self.default)
+
     def promises_missing_protection(self, value: Value) -> bool:
-        """Whether `value` promises protection that Odradek does not provide. An empty value promises nothing."""
-        return self.is_missing_protection and value not in (None, "", [], self.default)
+        """Whether `value` promises protection that Odradek does not provide."""
+        return not self.takes_effect and self.promises_protection(value)
 
     def __repr__(self) -> str:
         return f"Setting({self.name})"

@@ -69,11 +69,12 @@ class Authority:
         encryption = BestAvailableEncryption(PASSWORD.encode())
         return pkcs12.serialize_key_and_certificates(None, None, None, [self.certificate], encryption)
 
-    def sign(self, name: str, *addresses: str) -> Signed:
+    def sign(self, name: str | x509.Name, *addresses: str, expired: bool = False) -> Signed:
         """`addresses`: the host names and IP addresses of a server."""
         key = ec.generate_private_key(ec.SECP256R1())
         issuer = self.certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value
-        signed = _certificate(name, str(issuer), key.public_key(), self._key, addresses=addresses)
+        days = -1 if expired else VALID_DAYS
+        signed = _certificate(name, str(issuer), key.public_key(), self._key, addresses=addresses, days=days)
         return Signed(key, signed, self.certificate)
 
 
@@ -90,23 +91,24 @@ def server_context(server: Signed, trusted: Authority | None, directory: Path) -
 
 
 def _certificate(
-    name: str,
+    name: str | x509.Name,
     issuer: str,
     public_key: ec.EllipticCurvePublicKey,
     signer: ec.EllipticCurvePrivateKey,
     *,
     addresses: tuple[str, ...] = (),
     is_authority: bool = False,
+    days: int = VALID_DAYS,
 ) -> x509.Certificate:
     now = datetime.datetime.now(datetime.UTC)
     builder = (
         x509.CertificateBuilder()
-        .subject_name(_named(name))
+        .subject_name(_named(name) if isinstance(name, str) else name)
         .issuer_name(_named(issuer))
         .public_key(public_key)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=VALID_DAYS))
+        .not_valid_before(now - datetime.timedelta(days=2))
+        .not_valid_after(now + datetime.timedelta(days=days))
         .add_extension(x509.BasicConstraints(is_authority, None), critical=True)
     )
     if addresses:

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import random
 import ssl
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from odradek.broker.metadata_store.zookeeper.acls import AclsOf, kafkas_acls, open_to_all
 from odradek.broker.security.cipher_suites import negotiable
 from odradek.broker.security.digest_md5 import Credentials, DigestMd5Client
 from odradek.broker.security.jaas import JaasError, LoginModule, parse_jaas
-from odradek.broker.security.key_stores import Store, StoreError, load_key, load_trusted
+from odradek.broker.security.key_stores import Store, load_key, load_trusted
 from odradek.broker.security.tls import client_context
 from odradek.broker.settings.config import BrokerConfig, ConfigError
+from odradek.broker.settings.naming_files import naming_file
 from odradek.broker.settings.zookeeper_checks import zookeeper_tls_versions
 from odradek.storage.files import Files
 
@@ -61,7 +60,7 @@ def session_security_of(config: BrokerConfig, files: Files) -> SessionSecurity:
 def _credentials(path: str | None, files: Files) -> Credentials | None:
     if not path:
         return None
-    with _naming(JAAS_FILE, path):
+    with naming_file(JAAS_FILE, path):
         content = files.read_file(path)
     try:
         return zookeeper_credentials(parse_jaas(content.decode(), path), path)
@@ -97,23 +96,12 @@ def _tls(config: BrokerConfig, files: Files) -> ssl.SSLContext:
     trusted, key = config.zookeeper_ssl_truststore_location, config.zookeeper_ssl_keystore_location
     if trusted:
         type_, password = config.zookeeper_ssl_truststore_type, config.zookeeper_ssl_truststore_password
-        with _naming(BrokerConfig.zookeeper_ssl_truststore_location.name, trusted):
+        with naming_file(BrokerConfig.zookeeper_ssl_truststore_location.name, trusted):
             load_trusted(context, Store(trusted, files.read_file(trusted), type_, password))
     else:
         context.load_default_certs()
     if key:
         type_, password = config.zookeeper_ssl_keystore_type, config.zookeeper_ssl_keystore_password
-        with _naming(BrokerConfig.zookeeper_ssl_keystore_location.name, key):
+        with naming_file(BrokerConfig.zookeeper_ssl_keystore_location.name, key):
             load_key(context, Store(key, files.read_file(key), type_, password))
     return context
-
-
-@contextmanager
-def _naming(name: str, path: str) -> Iterator[None]:
-    """Names the setting and the file in an error."""
-    try:
-        yield
-    except OSError as error:
-        raise ConfigError(name, f"{name}={path}: {error.strerror}") from error
-    except StoreError as error:
-        raise ConfigError(name, f"{name}={path}: the file {error}") from error

@@ -206,7 +206,7 @@ def test_a_missing_package_is_named(room: Room, monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.serialization.pkcs12", None)
     room.set("keystore.location", room.file("key.p12", CLIENT.pkcs12()))
-    assert "pip install 'odradek[zookeeper]'" in room.loading()
+    assert "pip install 'odradek[security]'" in room.loading()
 
 
 # What is verified

@@ -4,13 +4,16 @@ A frame is `>hhi` (command, 0, correlation id) and a payload. `Echo` implements 
 """
 
 import asyncio
+import ssl
 import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import NamedTuple
 
 from odradek.broker.background.background import Background
 from odradek.broker.logging.client_warnings import ClientWarnings
 from odradek.broker.network.connection_limits import ConnectionLimits
+from odradek.broker.network.listener_tls import ListenerTls
 from odradek.broker.network.socket_server import SocketServer
 from odradek.broker.requests.endpoint import Endpoint
 from odradek.broker.requests.parked_answer import ParkedAnswer, Part
@@ -84,7 +87,7 @@ async def close(writer: asyncio.StreamWriter) -> None:
     writer.close()
     try:
         await writer.wait_closed()
-    except ConnectionError:
+    except (ConnectionError, ssl.SSLError):
         pass
 
 
@@ -103,24 +106,32 @@ class Client:
     async def is_closed(self) -> bool:
         try:
             return await self.reader.read(1) == b""
-        except ConnectionResetError:
+        except (ConnectionResetError, ssl.SSLError):
             return True
 
     async def close(self) -> None:
         await close(self.writer)
 
 
-class Bench:
-    """A server on a free port, its dispatcher and its clients."""
+class BothSides(NamedTuple):
+    """TLS of a listener, and of its clients."""
 
-    def __init__(self, echo: Echo, server: SocketServer, endpoint: Endpoint) -> None:
+    listener: ListenerTls
+    client: ssl.SSLContext
+
+
+class Bench:
+    """A server on a free port, its dispatcher and its clients, which use TLS if `tls` is set."""
+
+    def __init__(self, echo: Echo, server: SocketServer, endpoint: Endpoint, tls: ssl.SSLContext | None = None) -> None:
+        self.tls = tls
         self.echo = echo
         self.server = server
         self.endpoint = endpoint
         self.clients: list[Client] = []
 
     async def connect(self) -> Client:
-        client = Client(*await asyncio.open_connection("127.0.0.1", self.endpoint.port))
+        client = Client(*await asyncio.open_connection("127.0.0.1", self.endpoint.port, ssl=self.tls))
         self.clients.append(client)
         return client
 
@@ -145,8 +156,10 @@ class Bench:
         await self.until(holds)
 
 
-def echo_server(limits: ConnectionLimits, background: Background) -> tuple[Echo, SocketServer]:
-    """Returns a dispatcher and its server, which is not bound yet."""
+def echo_server(
+    limits: ConnectionLimits, background: Background, tls: ListenerTls | None = None
+) -> tuple[Echo, SocketServer]:
+    """Returns a dispatcher and its server, which is not bound yet. `tls`: of a listener named SSL."""
     clock = SystemClock()
     echo = Echo()
     return echo, SocketServer(
@@ -156,22 +169,26 @@ def echo_server(limits: ConnectionLimits, background: Background) -> tuple[Echo,
         run_in_thread=background.run_in_thread,
         limits=limits,
         client_warnings=ClientWarnings(clock),
+        tls={} if tls is None else {"SSL": tls},
     )
 
 
 @asynccontextmanager
-async def running(limits: ConnectionLimits) -> AsyncIterator[Bench]:
+async def running(limits: ConnectionLimits, tls: BothSides | None = None) -> AsyncIterator[Bench]:
     """Yields a running server. At the end stops it with its clients and checks that nothing is left of them."""
     background = Background()
-    echo, server = echo_server(limits, background)
-    [endpoint] = await server.bind([Listener("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 0, "127.0.0.1", 0)])
+    echo, server = echo_server(limits, background, None if tls is None else tls.listener)
+    protocol = "PLAINTEXT" if tls is None else "SSL"
+    [endpoint] = await server.bind([Listener(protocol, protocol, "127.0.0.1", 0, "127.0.0.1", 0)])
     await server.start()
-    bench = Bench(echo, server, endpoint)
-    yield bench
-    for pending in echo.parked:
-        pending.abandon()
-    for client in bench.clients:
-        await client.close()
-    await server.stop(100)
-    await background.stop()
+    bench = Bench(echo, server, endpoint, None if tls is None else tls.client)
+    try:
+        yield bench
+    finally:
+        for pending in echo.parked:
+            pending.abandon()
+        for client in bench.clients:
+            await client.close()
+        await server.stop(100)
+        await background.stop()
     assert not server.connections

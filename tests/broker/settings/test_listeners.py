@@ -82,7 +82,7 @@ def test_a_kraft_controllers_listener_stays_closed() -> None:
     assert config.broker_id == 1
 
 
-@pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])
+@pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])
 def test_a_listener_of_another_protocol_is_refused_by_name(protocol: str) -> None:
     with pytest.raises(ConfigError, match=f"OUTSIDE uses {protocol}"):
         listeners(

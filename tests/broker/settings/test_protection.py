@@ -39,8 +39,7 @@ TUNE = {
     "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms": "58",
     "sasl.oauthbearer.scope.claim.name": "scp",
     "sasl.oauthbearer.sub.claim.name": "scp",
-    "ssl.keystore.type": "PKCS12",
-    "ssl.truststore.type": "PKCS12",
+    "ssl.protocol": "TLSv1.2",
     "password.encoder.cipher.algorithm": "AES/GCM/NoPadding",
     "password.encoder.iterations": "8192",
     "password.encoder.key.length": "256",
@@ -121,21 +120,21 @@ async def test_a_setting_that_tunes_a_missing_mechanism_can_be_changed(prefix: s
 
 
 def test_a_protection_setting_that_takes_effect_is_accepted() -> None:
-    class Tls(SettingValues):
-        ssl_client_auth = Setting(STRING, "none", MEDIUM, protects=True, doc="As in Kafka.")
+    class Security(SettingValues):
+        security_providers = Setting(STRING, None, MEDIUM, protects=True, doc="As in Kafka.")
 
-    assert BROKER["ssl.client.auth"].promises_missing_protection("required")
-    assert not Tls.ssl_client_auth.promises_missing_protection("required")
+    assert BROKER["security.providers"].promises_missing_protection("a.Provider")
+    assert not Security.security_providers.promises_missing_protection("a.Provider")
 
 
 def test_the_error_names_all_refused_settings_with_their_file_or_flag(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
-    file.write_text("broker.id=1\nsuper.users=User:a\nssl.client.auth=required\nssl.keystore.type=JKS\n")
-    config = load_config(str(file), settings=["ssl.client.auth=requested"])
+    file.write_text("broker.id=1\nsuper.users=User:a\nsecurity.providers=a.B\nssl.keystore.type=JKS\n")
+    config = load_config(str(file), settings=["security.providers=a.C"])
     with pytest.raises(ConfigError) as caught:
         config.check_protection()
     message = str(caught.value)
-    assert f"ssl.client.auth (--set), super.users ({file})" in message
+    assert f"security.providers (--set), super.users ({file})" in message
     assert "docs/security.md" in message
     assert "keystore" not in message
     assert "\n" not in message

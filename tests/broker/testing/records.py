@@ -44,15 +44,20 @@ async def produce(bootstrap: str, topic: str, value: bytes, *, acks: int = -1, t
 async def values(bootstrap: str, topic: str) -> list[bytes]:
     """Returns what a consumer reads from the leader of partition 0: all records below the high watermark."""
     async with await connect(bootstrap) as client:
-        asked = FetchRequest.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
-        request = FetchRequest(
-            max_wait_ms=0,
-            min_bytes=0,
-            max_bytes=1 << 20,
-            session_epoch=-1,
-            topics=[FetchRequest.FetchTopic(topic=topic, partitions=[asked])],
-        )
-        response = await client.send(request, version=FETCH_VERSION)
+        return await values_on(client, topic)
+
+
+async def values_on(client: NetworkClient, topic: str) -> list[bytes]:
+    """As `values`, over a connection."""
+    asked = FetchRequest.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    request = FetchRequest(
+        max_wait_ms=0,
+        min_bytes=0,
+        max_bytes=1 << 20,
+        session_epoch=-1,
+        topics=[FetchRequest.FetchTopic(topic=topic, partitions=[asked])],
+    )
+    response = await client.send(request, version=FETCH_VERSION)
     (data,) = response.responses[0].partitions
     assert data.error_code == ErrorCode.NONE, ErrorCode.of(data.error_code)
     batches = bytes(data.records or b"")

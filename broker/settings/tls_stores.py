@@ -1,0 +1,62 @@
+"""Reads the keys and certificates that TLS settings name, from files or from the settings themselves."""
+
+from __future__ import annotations
+
+import ssl
+
+from odradek.broker.security.cipher_suites import negotiable
+from odradek.broker.security.key_stores import Store, StoreError, load_key, load_trusted, store_in_setting
+from odradek.broker.security.tls import client_context
+from odradek.broker.settings.naming_files import naming_file
+from odradek.broker.settings.tls import TlsSettings
+from odradek.broker.settings.tls_checks import TlsOptions
+from odradek.broker.settings.values import ConfigError
+from odradek.storage.files import Files
+
+
+def tls_of_client(tls: TlsOptions, files: Files) -> ssl.SSLContext:
+    """Returns the TLS of a client's connections. Raises ConfigError."""
+    algorithm = tls.value(TlsSettings.ssl_endpoint_identification_algorithm)
+    context = client_context(negotiable(tls.versions, tls.suites), checks_host_name=bool(algorithm))
+    load_stores(context, tls, files)
+    return context
+
+
+def load_stores(context: ssl.SSLContext, tls: TlsOptions, files: Files) -> None:
+    """Gives the context its own key, if there is one, and whom it trusts. Raises ConfigError."""
+    _load_own_key(context, tls, files)
+    _load_trusted(context, tls, files)
+
+
+def _load_own_key(context: ssl.SSLContext, tls: TlsOptions, files: Files) -> None:
+    key_password = tls.value(TlsSettings.ssl_key_password)
+    path = tls.value(TlsSettings.ssl_keystore_location)
+    key = tls.value(TlsSettings.ssl_keystore_key)
+    if path:
+        type_, password = tls.store_type(TlsSettings.ssl_keystore_type), tls.value(TlsSettings.ssl_keystore_password)
+        with naming_file(tls.name(TlsSettings.ssl_keystore_location), path):
+            load_key(context, Store(path, files.read_file(path), type_, password, key_password))
+    elif key:
+        name, chain = tls.name(TlsSettings.ssl_keystore_key), tls.value(TlsSettings.ssl_keystore_certificate_chain)
+        try:
+            load_key(context, store_in_setting(name, key, chain or "", key_password=key_password))
+        except StoreError as error:
+            raise ConfigError(name, f"{name} {error}") from error
+
+
+def _load_trusted(context: ssl.SSLContext, tls: TlsOptions, files: Files) -> None:
+    path = tls.value(TlsSettings.ssl_truststore_location)
+    certificates = tls.value(TlsSettings.ssl_truststore_certificates)
+    if path:
+        type_ = tls.store_type(TlsSettings.ssl_truststore_type)
+        password = tls.value(TlsSettings.ssl_truststore_password)
+        with naming_file(tls.name(TlsSettings.ssl_truststore_location), path):
+            load_trusted(context, Store(path, files.read_file(path), type_, password))
+    elif certificates:
+        name = tls.name(TlsSettings.ssl_truststore_certificates)
+        try:
+            load_trusted(context, store_in_setting(name, certificates))
+        except StoreError as error:
+            raise ConfigError(name, f"{name} {error}") from error
+    else:
+        context.load_default_certs()

@@ -1,0 +1,242 @@
+"""Third-party clients over TLS, with verification on: with their certificates, and with wrong ones or none."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import aiokafka
+import confluent_kafka
+import kafka
+import kafka.errors
+import pytest
+
+from tests.clients.program_clients import run
+from tests.patience import block_until
+from tests.spawned_broker import SpawnedBroker, spawned_broker
+from tests.tls_files import TlsFiles
+from tests.zookeeper.certificates import Authority, Signed
+
+COUNT = 200
+VALUES = [b"%d:" % number + b"x" * 2000 for number in range(COUNT)]
+
+pytestmark = pytest.mark.timeout(300)
+
+
+class Secured(NamedTuple):
+    files: TlsFiles
+    broker: SpawnedBroker
+
+    @property
+    def bootstrap(self) -> str:
+        return self.broker.bootstrap
+
+    def events(self, event: str) -> list[dict[str, Any]]:
+        lines = (json.loads(line) for line in self.broker.log_text().splitlines())
+        return [line for line in lines if line.get("event") == event]
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    directory = tmp_path_factory.mktemp("secured")
+    files = TlsFiles(directory)
+    with spawned_broker(directory / "data", files.listener("required")) as broker:
+        yield Secured(files, broker)
+
+
+@pytest.fixture
+def alice(secured: Secured) -> Signed:
+    return secured.files.authority.sign("alice")
+
+
+def kafka_python(secured: Secured, key: Signed | None) -> dict[str, Any]:
+    location = secured.files.client(key).get("ssl.keystore.location")
+    own = {} if location is None else {"ssl_certfile": location, "ssl_keyfile": location}
+    return {
+        "bootstrap_servers": secured.bootstrap,
+        "security_protocol": "SSL",
+        "ssl_cafile": secured.files.trusted,
+        **own,
+    }
+
+
+def librdkafka(secured: Secured, key: Signed | None) -> dict[str, Any]:
+    location = secured.files.client(key).get("ssl.keystore.location")
+    own = {} if location is None else {"ssl.certificate.location": location, "ssl.key.location": location}
+    return {
+        "bootstrap.servers": secured.bootstrap,
+        "security.protocol": "ssl",
+        "ssl.ca.location": secured.files.trusted,
+        **own,
+    }
+
+
+def test_kafka_python_writes_and_reads(secured: Secured, alice: Signed) -> None:
+    security = kafka_python(secured, alice)
+    producer = kafka.KafkaProducer(**security, acks="all")
+    for value in VALUES:
+        producer.send("kafka-python", value, partition=0)
+    producer.flush(60)
+    producer.close()
+    consumer = kafka.KafkaConsumer("kafka-python", **security, auto_offset_reset="earliest", group_id="kafka-python")
+    read = [record.value for record, _ in zip(consumer, range(COUNT), strict=False)]
+    consumer.close()
+    assert read == VALUES
+
+
+def test_aiokafka_writes_and_reads(secured: Secured, alice: Signed) -> None:
+    context = ssl.create_default_context(cafile=secured.files.trusted)
+    context.load_cert_chain(secured.files.client(alice)["ssl.keystore.location"])
+    security: dict[str, Any] = {
+        "bootstrap_servers": secured.bootstrap,
+        "security_protocol": "SSL",
+        "ssl_context": context,
+    }
+
+    async def write_and_read() -> list[bytes | None]:
+        async with aiokafka.AIOKafkaProducer(**security, acks="all") as producer:
+            for value in VALUES:
+                await producer.send("aiokafka", value, partition=0)
+        read: list[bytes | None] = []
+        async with aiokafka.AIOKafkaConsumer("aiokafka", **security, auto_offset_reset="earliest") as consumer:
+            while len(read) < COUNT:
+                read.append((await consumer.getone()).value)
+        return read
+
+    assert asyncio.run(write_and_read()) == VALUES
+
+
+def test_confluent_kafka_writes_and_reads(secured: Secured, alice: Signed) -> None:
+    security = librdkafka(secured, alice)
+    producer = confluent_kafka.Producer(security)
+    for value in VALUES:
+        producer.produce("confluent", value, partition=0)
+    assert producer.flush(60) == 0
+    consumer = confluent_kafka.Consumer({**security, "group.id": "confluent", "auto.offset.reset": "earliest"})
+    consumer.subscribe(["confluent"])
+    read: list[bytes | None] = []
+    try:
+        while len(read) < COUNT:
+            message = consumer.poll(60)
+            assert message is not None
+            assert message.error() is None, message.error()
+            read.append(message.value())
+    finally:
+        consumer.close()
+    assert read == VALUES
+
+
+def test_large_responses_from_files_are_read_by_librdkafka(secured: Secured, alice: Signed) -> None:
+    """Fetches of more than the broker keeps in memory come from files."""
+    security = librdkafka(secured, alice)
+    producer = confluent_kafka.Producer({**security, "linger.ms": 50})
+    sent = [bytes([number % 256]) * 500_000 for number in range(40)]
+    for value in sent:
+        producer.produce("large", value, partition=0)
+        producer.poll(0)
+    assert producer.flush(60) == 0
+    consumer = confluent_kafka.Consumer({**security, "group.id": "large", "auto.offset.reset": "earliest"})
+    consumer.assign([confluent_kafka.TopicPartition("large", 0, 0)])
+    read: list[bytes | None] = []
+    try:
+        while len(read) < len(sent):
+            message = consumer.poll(60)
+            assert message is not None
+            assert message.error() is None, message.error()
+            read.append(message.value())
+    finally:
+        consumer.close()
+    assert read == sent
+
+
+WRONG = ("none", "expired", "other authority")
+
+
+def wrong_key(secured: Secured, kind: str) -> Signed | None:
+    if kind == "none":
+        return None
+    if kind == "expired":
+        return secured.files.authority.sign("alice", expired=True)
+    return Authority("Other").sign("alice")
+
+
+@pytest.mark.parametrize("kind", WRONG)
+def test_librdkafka_with_a_wrong_certificate_learns_of_it(secured: Secured, kind: str) -> None:
+    errors: list[str] = []
+    before = len(secured.events("TLS handshake failed"))
+    admin = confluent_kafka.Producer(
+        {**librdkafka(secured, wrong_key(secured, kind)), "error_cb": lambda error: errors.append(str(error))}
+    )
+
+    def is_told() -> bool:
+        admin.poll(0.1)
+        return any("SSL" in error for error in errors)
+
+    block_until(is_told)
+    assert len(secured.events("TLS handshake failed")) > before
+
+
+@pytest.mark.parametrize("kind", WRONG)
+def test_kafka_python_with_a_wrong_certificate_gets_nothing(secured: Secured, kind: str) -> None:
+    before = len(secured.events("TLS handshake failed"))
+    with pytest.raises(kafka.errors.KafkaError):
+        kafka.KafkaAdminClient(
+            **kafka_python(secured, wrong_key(secured, kind)),
+            bootstrap_timeout_ms=1000,
+            api_version_auto_timeout_ms=1000,
+        )
+    assert len(secured.events("TLS handshake failed")) > before
+
+
+def test_a_client_that_does_not_trust_the_broker_sends_nothing(secured: Secured, alice: Signed) -> None:
+    errors: list[str] = []
+    other = secured.files.write("other.pem", Authority("Other").pem)
+    admin = confluent_kafka.Producer(
+        {
+            **librdkafka(secured, alice),
+            "ssl.ca.location": other,
+            "error_cb": lambda error: errors.append(str(error)),
+        }
+    )
+
+    def is_told() -> bool:
+        admin.poll(0.1)
+        return any("verify failed" in error for error in errors)
+
+    block_until(is_told)
+
+
+# --- programs -------------------------------------------------------------------------------------------------------
+
+
+def options(settings: Mapping[str, str]) -> list[str]:
+    return [part for name, text in settings.items() for part in ("-X", f"{name}={text}")]
+
+
+@pytest.mark.usefixtures("kcat")
+def test_kcat_writes_and_reads(secured: Secured, alice: Signed) -> None:
+    command = ["kcat", "-t", "kcat", *options(librdkafka(secured, alice))]
+    run([*command, "-P", "-p", "0"], b"\n".join(VALUES) + b"\n")
+    assert run([*command, "-C", "-p", "0", "-o", "beginning", "-e", "-q"]).splitlines() == VALUES
+
+
+def test_kafkas_console_tools_write_and_read(
+    secured: Secured, alice: Signed, java_tools: list[str], tmp_path: Path
+) -> None:
+    properties = secured.files.property_file("java.properties", alice)
+    where = ("--bootstrap-server", secured.bootstrap, "--topic", "java")
+    run(
+        [*java_tools, "kafka.tools.ConsoleProducer", *where, "--producer.config", properties],
+        b"\n".join(VALUES) + b"\n",
+    )
+    consumer = [*java_tools, "org.apache.kafka.tools.consumer.ConsoleConsumer", *where]
+    out = run([*consumer, "--consumer.config", properties, "--from-beginning", "--max-messages", str(COUNT)])
+    assert sorted(out.splitlines()) == sorted(VALUES)
+    described = run(
+        [*java_tools, "org.apache.kafka.tools.TopicCommand", *where, "--command-config", properties, "--describe"]
+    )
+    assert b"Topic: java" in described
