@@ -192,7 +192,7 @@ async def test_a_key_that_cannot_be_used_ends_the_start_by_its_name(
 
 async def test_each_listener_has_the_key_of_its_own(files: TlsFiles) -> None:
     other = Authority("Other")
-    own = files.write("other.pem", other.sign("other", "127.0.0.1").pem)
+    own = files.write("other.pem", other.sign("second", "127.0.0.1").pem)
     settings = {
         "listeners": "PLAINTEXT://127.0.0.1:0,ONE://127.0.0.1:0,TWO://127.0.0.1:0",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,ONE:SSL,TWO:SSL",
@@ -240,7 +240,9 @@ async def test_brokers_replicate_over_tls_with_certificates_of_both_sides(files:
         async with await connect(leader, files.client(files.authority.sign("alice"))) as client:
             assert await produce_on(client, "t", b"replicated", acks=-1) == ErrorCode.NONE
         await until(
-            lambda: all(sum(log.end_offset for log in broker.log_manager.logs.values()) == 1 for broker in brokers.all)
+            lambda: all(
+                sum(log.state.log_end_offset for log in broker.log_manager.logs.values()) == 1 for broker in brokers.all
+            )
         )
         principals = {each.info.principal for each in leader.socket_server.connections}
         assert "User:CN=broker" in principals

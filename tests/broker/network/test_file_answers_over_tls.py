@@ -11,7 +11,7 @@ from odradek.broker.network.file_sending import FileSending
 from odradek.storage.file_slice import SLICE_BYTES, FileSlice
 from tests.broker.network import test_file_answers as plain
 from tests.broker.network.echo_server import BIG, CLOSE, ECHO, Bench, request, running
-from tests.broker.network.test_file_answers import SIZE, cache, content, read_on, stalled, wanted
+from tests.broker.network.test_file_answers import SIZE, cache, content, read_on, stalled, stop_reading, wanted
 from tests.broker.network.tls_sides import RecordClient, both_sides
 
 __all__ = ["cache", "content"]
@@ -75,7 +75,9 @@ async def test_waiting_file_responses_hold_little_memory(bench: Bench) -> None:
 
 @pytest.mark.usefixtures("content")
 async def test_a_connection_is_paused_again_after_a_response_from_a_file(bench: Bench) -> None:
-    client = await stalled(bench, (0, SLICE_BYTES))
+    client = await bench.connect()
+    stop_reading(client)
+    client.send(wanted(1, (0, SLICE_BYTES)))
     client.send(b"".join(request(BIG, number, (1_000_000).to_bytes(4, "big")) for number in range(2, 100)))
     await bench.settle()
     assert len(bench.echo.handled) < 60
