@@ -19,7 +19,6 @@ from odradek.timer import Clock
 
 if TYPE_CHECKING:
     from odradek.broker.network.connection import Connection
-    from odradek.broker.network.tls_transport import TlsTransport
 
 TURN_MS = 10
 LONGEST_MS = 10_000
@@ -39,6 +38,16 @@ class Server(Protocol):
     def call_soon(self, callback: Callable[..., object], *args: Any) -> object: ...
 
 
+class HandshakingTransport(Protocol):
+    """TLS of one connection."""
+
+    @property
+    def connection(self) -> Connection: ...
+
+    def shake_hands(self) -> None:
+        """Takes the next step of the handshake, if it is still under way."""
+
+
 class _Pending:
     __slots__ = ("give_up_ms", "host")
 
@@ -55,17 +64,17 @@ class Handshakes:
         self.completed = 0
         self.failed = 0
         self._clock = clock
-        self._pending: dict[TlsTransport, _Pending] = {}
+        self._pending: dict[HandshakingTransport, _Pending] = {}
         """The oldest first."""
         self._by_address: dict[str, int] = {}
-        self._ready: deque[TlsTransport] = deque()
+        self._ready: deque[HandshakingTransport] = deque()
         self._is_due = False
 
     def __len__(self) -> int:
         """How many are under way."""
         return len(self._pending)
 
-    def begin(self, transport: TlsTransport, host: str) -> bool:
+    def begin(self, transport: HandshakingTransport, host: str) -> bool:
         """Returns False if too many handshakes with this address are under way (B)."""
         already = self._by_address.get(host, 0)
         if already >= self.server.limits.max_handshakes_per_ip:
@@ -74,7 +83,7 @@ class Handshakes:
         self._pending[transport] = _Pending(host, self._clock.now_ms() + LONGEST_MS)
         return True
 
-    def end(self, transport: TlsTransport) -> None:
+    def end(self, transport: HandshakingTransport) -> None:
         """The handshake is complete or has failed. Further calls have no effect."""
         pending = self._pending.pop(transport, None)
         if pending is None:
@@ -85,17 +94,17 @@ class Handshakes:
         else:
             del self._by_address[pending.host]
 
-    def step_soon(self, transport: TlsTransport) -> None:
+    def step_soon(self, transport: HandshakingTransport) -> None:
         """Calls the transport's `shake_hands` when it is its turn (A)."""
         self._ready.append(transport)
         if not self._is_due:
             self._is_due = True
             self.server.call_soon(self._turn)
 
-    def overdue(self) -> list[TlsTransport]:
+    def overdue(self) -> list[HandshakingTransport]:
         """Those to be ended now (C)."""
         now_ms = self._clock.now_ms()
-        found: list[TlsTransport] = []
+        found: list[HandshakingTransport] = []
         for transport, pending in self._pending.items():
             if pending.give_up_ms > now_ms:
                 break

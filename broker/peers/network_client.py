@@ -204,7 +204,7 @@ class NetworkClient(asyncio.BufferedProtocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         """See asyncio.BufferedProtocol."""
-        reason = f": {error}" if error is not None else ""
+        reason = "" if error is None else f": {explained(error) if isinstance(error, ssl.SSLError) else error}"
         self._fail(Disconnected(f"{self.name} closed the connection{reason}"))
         if not self._closed.done():
             self._closed.set_result(None)

@@ -7,8 +7,8 @@
     (B) The first rule whose pattern fits the whole name decides. No rule fits: the client has no name.
     (C) In a replacement $1 is a group of the pattern, as many digits as name one that exists. If even one digit names
         none, the text stays as it is. \\x is the character x.
-    (D) Patterns are regular expressions as Python reads them, which is how Java reads most of them; \\w, \\d and \\s are
-        ASCII.
+    (D) Patterns are regular expressions as Python reads them, which is how Java reads most of them. Classes such as \\w
+        are ASCII.
 
 Source: Kafka's `SslPrincipalMapper`, KIP-371; Java's `Matcher.replaceAll`.
 """

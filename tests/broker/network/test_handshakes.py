@@ -4,8 +4,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from odradek.broker.network.connection_limits import ConnectionLimits
-from odradek.broker.network.handshakes import LONGEST_MS, TURN_MS, Handshakes, Server
-from odradek.broker.network.tls_transport import TlsTransport
+from odradek.broker.network.handshakes import LONGEST_MS, TURN_MS, Handshakes, HandshakingTransport, Server
 from odradek.timer import ManualClock
 
 
@@ -42,15 +41,15 @@ def new_handshakes() -> tuple[Loop, ManualClock, Handshakes]:
     return loop, clock, Handshakes(cast(Server, loop), clock)
 
 
-def slow(clock: ManualClock) -> TlsTransport:
-    return cast(TlsTransport, Slow(clock))
+def slow(clock: ManualClock) -> HandshakingTransport:
+    return cast(HandshakingTransport, Slow(clock))
 
 
 def test_a_turn_of_the_loop_has_a_limited_time_for_handshakes() -> None:
     loop, clock, handshakes = new_handshakes()
     waiting = [Slow(clock) for _ in range(10)]
     for one in waiting:
-        handshakes.step_soon(cast(TlsTransport, one))
+        handshakes.step_soon(cast(HandshakingTransport, one))
     assert len(loop.due) == 1
     for done in (3, 6, 9, 10):
         began_ms = clock.now_ms()
@@ -65,7 +64,7 @@ def test_a_step_that_comes_later_gets_a_turn_again() -> None:
     loop, clock, handshakes = new_handshakes()
     one = Slow(clock)
     for steps in (1, 2):
-        handshakes.step_soon(cast(TlsTransport, one))
+        handshakes.step_soon(cast(HandshakingTransport, one))
         loop.turn()
         assert one.steps == steps
 
