@@ -112,10 +112,12 @@ class Handshakes:
         return found
 
     def _turn(self) -> None:
-        begun_ms = self._clock.now_ms()
-        while self._ready:
-            if self._clock.now_ms() - begun_ms >= TURN_MS:
-                self.server.call_soon(self._turn)
-                return
-            self._ready.popleft().shake_hands()
         self._is_due = False
+        begun_ms = self._clock.now_ms()
+        try:
+            while self._ready and self._clock.now_ms() - begun_ms < TURN_MS:
+                self._ready.popleft().shake_hands()
+        finally:  # one that fails must not stop the others
+            if self._ready and not self._is_due:
+                self._is_due = True
+                self.server.call_soon(self._turn)

@@ -370,9 +370,7 @@ class TlsTransport(asyncio.BufferedProtocol):
     def close(self) -> None:
         """Sends what was written, and the end, and closes. See D."""
         if self.state is State.REFUSED:
-            if not self._socket.is_closing():
-                self._socket.write_eof()
-                self._socket.resume_reading()
+            self._await_end()
         elif self.state is State.HANDSHAKE:
             self._forget()
             self._socket.close()
@@ -381,6 +379,17 @@ class TlsTransport(asyncio.BufferedProtocol):
             self._socket.pause_reading()
             if not self._plain:
                 self._say_goodbye()
+
+    def _await_end(self) -> None:
+        """Ends our side, and reads on until the client ends its own."""
+        if self._socket.is_closing():
+            return
+        try:
+            self._socket.write_eof()
+        except OSError:  # the client has reset the connection
+            self.abort()
+        else:
+            self._socket.resume_reading()
 
     def abort(self) -> None:
         self._forget()

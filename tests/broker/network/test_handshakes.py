@@ -3,6 +3,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
+import pytest
+
 from odradek.broker.network.connection_limits import ConnectionLimits
 from odradek.broker.network.handshakes import LONGEST_MS, TURN_MS, Handshakes, HandshakingTransport, Server
 from odradek.timer import ManualClock
@@ -58,6 +60,25 @@ def test_a_turn_of_the_loop_has_a_limited_time_for_handshakes() -> None:
         assert sum(one.steps for one in waiting) == done
         assert [one.steps for one in waiting] == [1] * done + [0] * (10 - done)
     assert not loop.due
+
+
+def test_a_step_that_fails_does_not_stop_the_others() -> None:
+    loop, clock, handshakes = new_handshakes()
+
+    class Failing(Slow):
+        def shake_hands(self) -> None:
+            raise OSError("not connected")
+
+    fine = Slow(clock)
+    for one in (Failing(clock), fine):
+        handshakes.step_soon(cast(HandshakingTransport, one))
+    with pytest.raises(OSError, match="not connected"):
+        loop.turn()
+    loop.turn()
+    assert fine.steps == 1
+    handshakes.step_soon(cast(HandshakingTransport, fine))
+    loop.turn()
+    assert fine.steps == 2
 
 
 def test_a_step_that_comes_later_gets_a_turn_again() -> None:

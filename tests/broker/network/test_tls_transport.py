@@ -361,6 +361,27 @@ async def test_a_client_that_does_not_read_keeps_its_response_unencrypted() -> N
         assert await client.answer() == (1, bytes(30_000_000))
 
 
+async def test_many_clients_that_do_not_read_are_closed_before_their_responses_fill_the_memory() -> None:
+    async with serving(both_sides(), ConnectionLimits(max_unread_bytes_of_all=40_000_000)) as bench:
+        sloths = {}
+        for _ in range(5):
+            sloth = await bench.connect()
+            sloths[sloth.writer.get_extra_info("sockname")[1]] = sloth
+            sloth.writer.transport.pause_reading()  # type: ignore[attr-defined]
+            sloth.send(request(BIG, 1, (20_000_000).to_bytes(4, "big")))
+        await bench.until(lambda: len(bench.server.not_read_by) == 5)
+        await bench.settle()
+        with structlog.testing.capture_logs() as logs:
+            await bench.sweep_until(lambda: len(bench.server.connections) <= 3)
+        assert {entry["event"] for entry in logs} == {"client does not read responses"}
+        left = list(bench.server.connections)
+        assert 0 < sum(connection.transport.get_write_buffer_size() for connection in left) <= 40_000_000
+        for connection in left:
+            sloth = sloths[connection.info.client_port]
+            sloth.writer.transport.resume_reading()  # type: ignore[attr-defined]
+            assert await sloth.answer() == (1, bytes(20_000_000))
+
+
 async def test_a_paused_connection_leaves_one_buffer_undecrypted() -> None:
     async with serving(both_sides(), ConnectionLimits(max_in_flight_requests=1)) as bench:
         client = await bench.connect()
