@@ -25,13 +25,16 @@ from typing import TYPE_CHECKING
 import structlog
 
 from odradek.broker.background.background import Background, run_all_in_threads, run_groups_in_threads
+from odradek.broker.cluster.first_credentials import add_first_credentials
 from odradek.broker.cluster.links import ClusterLinks
 from odradek.broker.cluster.member import ClusterMember
 from odradek.broker.controller.controller import Controller
 from odradek.broker.coordinator.coordinators import Coordinators
 from odradek.broker.handlers.api_table import api_table
+from odradek.broker.handlers.authenticating import Authenticating
 from odradek.broker.handlers.dispatcher import Dispatcher
 from odradek.broker.handlers.handlers import Handlers
+from odradek.broker.handlers.sasl_listeners import login_between_brokers, sasl_listeners_of
 from odradek.broker.logging.client_warnings import ClientWarnings
 from odradek.broker.metadata.metadata_cache import BrokerEndpoint, BrokerInfo, MetadataCache
 from odradek.broker.metadata_store.factory import NewMetadataStore, metadata_store_of
@@ -39,7 +42,8 @@ from odradek.broker.metadata_store.interface import MetadataStore, MetadataStore
 from odradek.broker.metadata_store.start_up import ClusterIdMismatch, next_broker_id, open_store
 from odradek.broker.network.connection_limits import ConnectionLimits
 from odradek.broker.network.open_files import NO_LIMIT
-from odradek.broker.network.socket_server import BindError, SocketServer
+from odradek.broker.network.rounds import Dispatch
+from odradek.broker.network.socket_server import Admit, BindError, SocketServer
 from odradek.broker.periodic_work import PeriodicWork
 from odradek.broker.replica.fetch.fetch_session_cache import FetchSessionCache
 from odradek.broker.replica.replica_manager import ReplicaManager, ReplicaSettings
@@ -47,6 +51,8 @@ from odradek.broker.replica.surroundings import LiveSettings
 from odradek.broker.requests.endpoint import Endpoint
 from odradek.broker.requests.request_bound import RequestBound
 from odradek.broker.requests.request_metrics import BrokerMetrics
+from odradek.broker.security.sasl.authentication import SaslListener
+from odradek.broker.security.sasl.scram import new_nonce
 from odradek.broker.settings.config import BrokerConfig, ConfigError
 from odradek.broker.start_error import StartError
 from odradek.purgatory import CompletionQueue
@@ -335,8 +341,18 @@ class Broker:
             random=self.random,
             completions=self.completions,
             background=self.background,
-            connect=self.connect,
+            connect=self._connect_to_brokers(),
         )
+
+    def _connect_to_brokers(self) -> Connect | None:
+        """Connections to other brokers authenticate if the listener between brokers has SASL. Raises ConfigError."""
+        credentials = login_between_brokers(self.config, self.files) if self.metadata_store.is_shared else None
+        if credentials is None:
+            return self.connect
+        from odradek.broker.peers.logins import logged_in
+        from odradek.broker.peers.network_client import NetworkClient
+
+        return logged_in(self.connect or NetworkClient.connect, credentials, lambda: new_nonce(self.random))
 
     def _new_replica_manager(self) -> ReplicaManager:
         config = self.config
@@ -370,15 +386,27 @@ class Broker:
         )
 
     def _new_socket_server(self) -> SocketServer:
+        dispatch = self._dispatcher().dispatch
         return SocketServer(
             clock=self.clock,
-            dispatch=self._dispatcher().dispatch,
+            dispatch=dispatch,
             drain_completions=self.completions.drain,
             run_in_thread=self.background.run_in_thread,
             limits=ConnectionLimits.from_config(self.config, self.open_files),
             client_warnings=self.client_warnings,
             tls=self._tls,
+            admit=self._authentication(dispatch),
         )
+
+    def _authentication(self, dispatch: Dispatch) -> dict[str, Admit]:
+        """Returns, by listener, what makes the clients of a connection authenticate first. Raises ConfigError."""
+        stored = self.cluster.configs.users.credential
+
+        def admit(listener: SaslListener) -> Admit:
+            return lambda info: Authenticating(listener, dispatch).begin(info)
+
+        listeners = sasl_listeners_of(self.config, self.files, stored, self.random)
+        return {name: admit(listener) for name, listener in listeners.items()}
 
     def _new_periodic_work(self) -> PeriodicWork:
         return PeriodicWork(
@@ -425,6 +453,7 @@ class Broker:
 
     async def _load_metadata(self) -> None:
         await self.cluster.load()
+        await add_first_credentials(self.config, self.files, self.cluster.configs, self.random)
         self._apply_settings()
         self.config.on_change(lambda _: self._apply_settings())
 

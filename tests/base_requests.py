@@ -88,6 +88,8 @@ def _values(known: Known) -> dict[str, Any]:
         "MaxBytes": 1 << 20,
         "MaxWaitMs": 0,
         "Mechanism": "PLAIN",
+        "Deletions.Mechanism": 1,
+        "Upsertions.Mechanism": 1,
         "MemberEpoch": -1,
         "MemberId": known.member_id,
         "MinBytes": 0,

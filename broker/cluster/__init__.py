@@ -4,7 +4,9 @@
     registration.py      the ephemeral entry `/brokers/ids/N`, which lives as long as the broker
     member.py            what it carries out for the controller, made last; joining and leaving the cluster
     changes.py           the queue of what the controller sends: roles of replicas, and metadata
-    dynamic_configs.py   the settings of topics and brokers in the store
+    dynamic_configs.py   the settings of topics, brokers and users in the store
+    user_credentials.py  users' credentials for SCRAM, among their settings
+    first_credentials.py the credentials that a start adds
     known_topics.py      whose logs the broker loads when it starts
     disk_failures.py     replicas whose disk has failed are reported to the controller
     uncreated_logs.py    logs that a full disk prevented are asked for again

@@ -1,12 +1,13 @@
-"""The settings of topics and brokers in the metadata store: any broker changes them, and every broker applies them.
+"""The settings of topics, brokers and users in the metadata store: any broker changes them, every broker applies them.
 
 (A) A change reads the current settings from the store, passes them through the caller's function, and writes the result
     if nothing else has changed the entry meanwhile; otherwise it starts over. In the same transaction it adds an entry
     below `/config/changes`, which names what has changed, if other brokers share the store. While the connection is
     lost, a change waits. If the answer to the write is lost, the entries tell whether it was applied.
 (B) Every broker watches `/config/changes`. It reads the settings that a new entry names, puts them into the metadata
-    cache and applies them. The broker that made the change does so before the change returns. Settings of users,
-    clients and ips, which have no effect, are not read. An entry that cannot be read or applied is logged.
+    cache and applies them. The broker that made the change does so before the change returns. Of users only their
+    credentials have an effect, if a listener has SCRAM (user_credentials.py). Settings of clients and ips, which have
+    none, are not read. An entry that cannot be read or applied is logged.
 (C) Entries of `/config/changes` that this broker has known for 15 minutes are removed.
 (D) Settings of a topic are read before the topic is served (`load`, `ensure`). `load` waits while the connection is
     lost; if the store is unavailable to `ensure`, they are read when it is back. After a lost session, changes may have
@@ -28,6 +29,7 @@ import structlog
 from odradek.broker.background.stepwise import Steps, others_between
 from odradek.broker.background.tasks import Spawn
 from odradek.broker.background.turns import Turns
+from odradek.broker.cluster.user_credentials import UserCredentials, user_path
 from odradek.broker.controller.topic_operations import encoded_config
 from odradek.broker.controller.topic_planner import check_config
 from odradek.broker.metadata.metadata_cache import MetadataCache
@@ -82,13 +84,14 @@ class DynamicConfigs:
         spawn: Spawn,
         turns: Turns,
     ) -> None:
-        self._store = store
         self._cache = cache
         self._config = config
         self._apply_topic = apply_topic
         self._clock = clock
         self._spawn = spawn
         self._turns = turns
+        self.store = store
+        self.users = UserCredentials(store)
         self.changes = 0
         """How often settings have changed: logs that are opened with earlier ones need `apply_again`."""
         self._known_topics: dict[str, None] = {}
@@ -109,8 +112,8 @@ class DynamicConfigs:
 
         Raises StoreDamaged, and StoreUnavailable if the store is closed.
         """
-        while self._read_in_session != self._store.session_epoch:
-            await retry_until_connected(self._store, self._read_all_topics)
+        while self._read_in_session != self.store.session_epoch:
+            await retry_until_connected(self.store, self._read_all_topics)
         self._apply_broker_config()
 
     async def ensure(self, topics: Iterable[str]) -> None:
@@ -139,14 +142,16 @@ class DynamicConfigs:
             return self._config.log_config({})
 
     async def _read_all_topics(self) -> None:
-        await self._read_everything(await self._store.children(znodes.TOPIC_CONFIGS))
+        await self._read_everything(await self.store.children(znodes.TOPIC_CONFIGS))
 
     async def _read_everything(self, topics: Iterable[str]) -> None:
-        session_epoch = self._store.session_epoch
-        for name in await self._store.children(znodes.CONFIG_CHANGES, self._changed):
+        session_epoch = self.store.session_epoch
+        for name in await self.store.children(znodes.CONFIG_CHANGES, self._changed):
             self._changes.setdefault(name, self._clock.now_ms())
         for broker_id in (None, self._cache.broker_id):
             await self._read_broker(broker_id)
+        if self._config.has_scram:
+            await self.users.read_all()
         await self._read_topics(topics)
         self._read_in_session = session_epoch
 
@@ -154,7 +159,7 @@ class DynamicConfigs:
         names = list(names)
         for start in range(0, len(names), TOPICS_PER_READ):
             some = names[start : start + TOPICS_PER_READ]
-            entries = await self._store.entries([znodes.topic_config_path(name) for name in some])
+            entries = await self.store.entries([znodes.topic_config_path(name) for name in some])
             for name, entry in zip(some, entries, strict=True):
                 self._cache.put_topic_config(name, {} if entry is None else _topic_config(name, entry))
                 self._known_topics[name] = None
@@ -162,7 +167,7 @@ class DynamicConfigs:
 
     async def _read_broker(self, broker_id: int | None) -> None:
         path = znodes.broker_config_path(broker_id)
-        entry = await self._store.exists(path)
+        entry = await self.store.exists(path)
         try:
             config = {} if entry is None else znodes.parse_config(path, entry.data)
         except StoreDamaged as error:
@@ -202,6 +207,14 @@ class DynamicConfigs:
                 await self._apply_everywhere()
                 log.info("broker settings changed", broker=_shown(broker_id))
 
+    async def alter_user(self, user: str, change: ConfigChange) -> None:
+        """Changes the credentials of a user (A), which hold on this broker when this returns."""
+        async with self._applying:
+            after = await self._alter(user_path(user), change, False)
+            if after is not None:
+                self.users.put(user, after)
+                log.info("credentials changed", user=user, mechanisms=sorted(after))
+
     async def _alter(
         self,
         path: str,
@@ -214,17 +227,17 @@ class DynamicConfigs:
         may_be_written = False
         try:
             while True:
-                entry = await retry_until_connected(self._store, lambda: self._store.exists(path))
-                before = {} if entry is None else znodes.parse_config(path, entry.data)
+                entry = await retry_until_connected(self.store, lambda: self.store.exists(path))
+                before = {} if entry is None or entry.data is None else znodes.parse_config(path, entry.data)
                 after = await self._turns.take(change(before))
                 check(after)
                 data = encoded_config(after)
                 if validate_only or after == before:
                     return after if may_be_written else None
                 write = Create(path, data) if entry is None else Set(path, data, entry.version)
-                notices = [_notice(path)] if self._store.is_shared else []
+                notices = [_notice(path)] if self.store.is_shared else []
                 try:
-                    results = await multi_or_read_back(self._store, [*conditions, write, *notices])
+                    results = await multi_or_read_back(self.store, [*conditions, write, *notices])
                 except (BadVersion, EntryExists):
                     continue
                 except ConnectionLost:  # the session has ended
@@ -257,7 +270,7 @@ class DynamicConfigs:
         """If the store is unavailable, the next connection tries again."""
         async with self._applying:
             try:
-                if self._read_in_session != self._store.session_epoch:
+                if self._read_in_session != self.store.session_epoch:
                     await self._read_everything(list(self._known_topics | self._unread_topics))
                     await self._apply_everywhere()
                 else:
@@ -274,7 +287,7 @@ class DynamicConfigs:
 
     async def _apply_new_changes(self) -> None:
         """Applies the changes that this broker has not applied yet (B), and removes old entries (C)."""
-        names = await self._store.children(znodes.CONFIG_CHANGES, self._changed)
+        names = await self.store.children(znodes.CONFIG_CHANGES, self._changed)
         for name in names:
             if name not in self._changes:
                 await self._apply_change(name)
@@ -284,13 +297,13 @@ class DynamicConfigs:
         expired_ms = self._clock.now_ms() - CHANGE_EXPIRATION_MS
         for name in takewhile(lambda name: self._changes[name] <= expired_ms, list(self._changes)):
             try:
-                await self._store.delete(f"{znodes.CONFIG_CHANGES}/{name}")
+                await self.store.delete(f"{znodes.CONFIG_CHANGES}/{name}")
             except NoEntry:
                 pass  # another broker has removed it
 
     async def _apply_change(self, name: str) -> None:
         path = f"{znodes.CONFIG_CHANGES}/{name}"
-        entry = await self._store.exists(path)
+        entry = await self.store.exists(path)
         if entry is None:
             return
         try:
@@ -312,6 +325,9 @@ class DynamicConfigs:
             if broker_id in (None, self._cache.broker_id):
                 await self._read_broker(broker_id)
                 await self._apply_everywhere()
+        elif changed.kind == znodes.USER_ENTITY:
+            if self._config.has_scram:
+                await self.users.read(changed.name)
         elif changed.kind not in znodes.ENTITIES_WITHOUT_EFFECT:
             raise ValueError(f"{changed.kind!r} is not a kind of settings")
 

@@ -71,6 +71,11 @@ from odradek.protocol.messages.replica_control import (
     UpdateMetadataResponse,
 )
 from odradek.protocol.messages.sasl import SaslAuthenticateResponse, SaslHandshakeResponse
+from odradek.protocol.messages.scram import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResponse,
+)
 from odradek.protocol.messages.topics import (
     CreatePartitionsResponse,
     CreateTopicsResponse,
@@ -100,6 +105,19 @@ def _count(topics: str, partitions: str) -> Any:
 def _delete_topics_error(request: DeleteTopicsRequest, code: ErrorCode, message: str | None) -> Steps[Message]:
     """Before version 6 topics are bare names; later they are structures with a name or an id."""
     return (_DELETION_BY_NAME if request.topic_names else _DELETION)(request, code, message)
+
+
+def _alter_scram_error(
+    request: AlterUserScramCredentialsRequest, code: ErrorCode, message: str | None
+) -> Steps[Message]:
+    """One result for each user."""
+    items: list[Any] = [*request.deletions, *request.upsertions]
+    users = dict.fromkeys(item.name for item in items)
+    result = AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult
+    yield
+    return AlterUserScramCredentialsResponse(
+        results=[result(user=user, error_code=code, error_message=message) for user in users]
+    )
 
 
 _DELETION_BY_NAME = per_item(DeleteTopicsResponse, ("topic_names", "responses"), "name")
@@ -311,6 +329,22 @@ def api_table() -> ApiTable:
                 (0, 2),
                 lambda handlers: handlers.sasl.sasl_authenticate,
                 top_level(SaslAuthenticateResponse),
+            ),
+            ApiRow(
+                ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+                (0, 0),
+                lambda handlers: handlers.scram.describe_user_scram_credentials,
+                top_level(DescribeUserScramCredentialsResponse),
+                partitions_asked=lambda request: (len(request.users or ()),),
+                bytes_per_partition=2,
+            ),
+            ApiRow(
+                ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+                (0, 0),
+                lambda handlers: handlers.scram.alter_user_scram_credentials,
+                _alter_scram_error,
+                partitions_asked=lambda request: (len(request.deletions), len(request.upsertions)),
+                bytes_per_partition=3,
             ),
             ApiRow(
                 ApiKey.DESCRIBE_ACLS,

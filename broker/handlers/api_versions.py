@@ -49,6 +49,8 @@ class ApiVersionsHandler:
             if not all(_SOFTWARE.fullmatch(text) for text in software):
                 return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
             context.connection.client_software = software
+        if context.connection.authentication is not None:
+            context.connection.authentication.versions_sent()
         shown = [(row.key, self._shown(row, context.connection)) for row in self._apis]
         return ApiVersionsResponse(
             api_keys=[

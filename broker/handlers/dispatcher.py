@@ -130,7 +130,8 @@ class Dispatcher:
             if type(response) is PendingResponse:
                 return self._park(route, request, context, response, len(frame))
             return self.answer(route, context, response)
-        except CloseConnection:
+        except CloseConnection as closing:
+            self._encode_last(route, context, closing)
             raise
         except Exception as error:
             return self._answer_failure(route, request, context, error)
@@ -164,6 +165,11 @@ class Dispatcher:
         if self._count(route, context, response) and route.is_served:
             self._log_refused_items(route, context, response)
         return parts
+
+    def _encode_last(self, route: Route, context: RequestContext, closing: CloseConnection) -> None:
+        """Encodes the response that is sent before the end of the connection, if there is one."""
+        if closing.response is not None:
+            closing.answer = self.answer(route, context, closing.response) or []
 
     def answer_in_steps(self, route: Route, context: RequestContext, response: Any) -> Steps[list[Part] | None]:
         """Like `answer`, in steps, for a long response: docs/decisions/twins.md has what a short one would take."""

@@ -33,6 +33,7 @@ from odradek.broker.handlers.produce import ProduceHandler
 from odradek.broker.handlers.producers import DescribeProducersHandler
 from odradek.broker.handlers.reassignments import ReassignmentHandlers
 from odradek.broker.handlers.sasl import SaslHandlers
+from odradek.broker.handlers.scram import ScramHandlers
 from odradek.broker.handlers.topics import TopicHandlers
 from odradek.broker.handlers.transactions import TransactionHandlers
 from odradek.broker.metadata.metadata_cache import MetadataCache
@@ -87,6 +88,7 @@ class Handlers:
         self.describe_configs = DescribeConfigsHandler(config, metadata)
         self.alter_configs = AlterConfigsHandlers(cluster.configs, config, metadata.broker_id, turns)
         self.sasl = SaslHandlers()
+        self.scram = ScramHandlers(cluster.configs)
         self.acls = AclHandlers()
 
         self.coordinators = FindCoordinatorHandler(internal_topics, metadata, replica_manager)

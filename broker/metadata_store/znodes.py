@@ -11,8 +11,9 @@
                                 {"controller_epoch":N,"leader":N,"version":1,"leader_epoch":N,"isr":[N]}
     /config/topics/T            {"version":1,"config":{NAME:VALUE}}
     /config/brokers/N           the same; N is <default> for the cluster-wide settings
+    /config/users/U             the same: the credentials of a user, by the names of mechanisms
     /config/changes/config_change_SEQUENCE
-                                {"version":2,"entity_path":"topics/T"}: the settings of a topic or broker have changed
+                                {"version":2,"entity_path":"topics/T"}: settings of a topic, broker or user have changed
     /admin/delete_topics/T      no data: the topic is being deleted
     /admin/reassign_partitions  {"version":1,"partitions":[{"topic":T,"partition":P,"replicas":[N]}]}: reassignments
                                 requested by tools, until they are complete
@@ -60,18 +61,21 @@ REASSIGN_PARTITIONS = "/admin/reassign_partitions"
 PREFERRED_ELECTION = "/admin/preferred_replica_election"
 TOPIC_CONFIGS = "/config/topics"
 BROKER_CONFIGS = "/config/brokers"
+USER_CONFIGS = "/config/users"
 CONFIG_CHANGES = "/config/changes"
 CONFIG_CHANGE_PREFIX = "/config/changes/config_change_"
 TOPIC_ENTITY = "topics"
 BROKER_ENTITY = "brokers"
-ENTITIES_WITHOUT_EFFECT = ("users", "clients", "ips")
-"""Quotas and credentials, which a broker without security does not have."""
+USER_ENTITY = "users"
+ENTITIES_WITHOUT_EFFECT = ("clients", "ips")
+"""Quotas, which there are none of."""
 LOG_DIR_EVENTS = "/log_dir_event_notification"
 LOG_DIR_EVENT = "/log_dir_event_notification/log_dir_event_"
 ISR_CHANGES = "/isr_change_notification"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 FEATURE = "/feature"
 DEFAULT_BROKER = "<default>"
+DEFAULT_ENTITY = DEFAULT_BROKER
 FEATURES_ENABLED = 1
 
 PERSISTENT_PATHS = (
@@ -88,7 +92,7 @@ PERSISTENT_PATHS = (
     "/config/clients",
     "/config/ips",
     TOPIC_CONFIGS,
-    "/config/users",
+    USER_CONFIGS,
     "/consumers",
     ISR_CHANGES,
     PRODUCER_ID_BLOCK,
@@ -113,7 +117,7 @@ class TopicAssignment(NamedTuple):
 
 
 class ConfigEntity(NamedTuple):
-    """Whose settings have changed: `kind` is TOPIC_ENTITY, BROKER_ENTITY or another of Kafka's entity types."""
+    """Whose settings have changed: `kind` is TOPIC_ENTITY, BROKER_ENTITY, USER_ENTITY or another of Kafka's types."""
 
     kind: str
     name: str
@@ -335,12 +339,12 @@ def parse_state(
 
 
 def encode_config(config: Mapping[str, str]) -> bytes:
-    """Encodes the settings of a topic or broker."""
+    """Encodes the settings of a topic, broker or user."""
     return encoded({"version": 1, "config": dict(config)})
 
 
 def parse_config(path: str, data: bytes | None) -> dict[str, str]:
-    """Parses the settings of a topic or broker."""
+    """Parses the settings of a topic, broker or user."""
 
     def read(value: Any) -> dict[str, str]:
         return {valid_text(name): valid_text(str(setting)) for name, setting in value["config"].items()}

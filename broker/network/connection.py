@@ -11,7 +11,10 @@ others.
 Responding. A request is handled when its last byte has arrived, even while earlier requests are parked. Responses that
 are ready in order are collected in the outbox and written once per callback. `_answers` holds, in order, what cannot be
 sent yet: (a) an encoded response behind a parked request, (b) a parked request, (c) the end of the connection, which
-takes effect when everything before it has been answered.
+takes effect when everything before it has been answered. It may have a last response, and a delay before both.
+
+Handling. `info.dispatch` handles a frame. A listener that authenticates its clients replaces it, and bounds the length
+of frames meanwhile (`info.frame_bounds`).
 
 Not reading. Each of the seven reasons below stops reading and handling; bytes already read wait in `_kept`. While
 nothing is read, the end of the stream goes unnoticed: the socket server polls for it.
@@ -45,6 +48,8 @@ _LENGTH = struct.Struct(">i").unpack_from
 _API_KEY = struct.Struct(">h").unpack_from
 
 TURN_MS = 10
+TIMER_EARLY_MS = 1
+"""A timer of the event loop may be early by this."""
 NOT_LOOKED_AT = -1
 
 # Why a connection is not read. Bits.
@@ -118,6 +123,7 @@ class Connection(Flushable):
         self._new_sending = new_sending
         self._rounds = server.rounds
         self.info = ConnectionInfo(listener)
+        self.info.dispatch = server.rounds.dispatch
         self.last_active_ms = 0
         self.close_by_ms = 0
         """When a closing connection is aborted, even with unsent data. 0: the connection is not closing."""
@@ -208,7 +214,12 @@ class Connection(Flushable):
             length: int = _LENGTH(data, position)[0]
             start = position + 4
             stop = start + length
-            if not MIN_FRAME_BYTES <= length <= longest and not self._may_be_so_long(length, data[start:end]):
+            bounds = self.info.frame_bounds
+            if bounds is not None:
+                if not bounds.shortest <= length <= bounds.longest:
+                    self._end_in_turn(CloseConnection("invalid request length", length=length, longest=bounds.longest))
+                    break
+            elif not MIN_FRAME_BYTES <= length <= longest and not self._may_be_so_long(length, data[start:end]):
                 break
             if stop > end:
                 if length > LARGE_FRAME_BYTES and end - start >= 2:
@@ -218,7 +229,7 @@ class Connection(Flushable):
                     self._large = LargeFrame(data[start:end].tobytes(), length)
                     return
                 break
-            if self._answers and self._must_wait(_API_KEY(data, start)[0]):
+            if self._answers and length >= 2 and self._must_wait(_API_KEY(data, start)[0]):
                 self._block(HELD)
                 break
             position = stop
@@ -265,7 +276,7 @@ class Connection(Flushable):
         answers = self._answers
         self._begins_anew = True
         try:
-            answer = self._rounds.dispatch(frame, self.info, self.last_active_ms)
+            answer: ParkedAnswer | list[Part] | None = self.info.dispatch(frame, self.info, self.last_active_ms)
         except CloseConnection as closing:
             self._end_in_turn(closing)
             return
@@ -361,9 +372,22 @@ class Connection(Flushable):
             if not self._has_enough_in_flight():
                 self._unblock(IN_FLIGHT)
         if closing is not None:
-            if closing.reason:
-                self._server.warn(closing.reason, self.info, **closing.details)
-            self.end()
+            self._close(closing)
+
+    def _close(self, closing: CloseConnection) -> None:
+        """Logs the reason, and ends the connection with the last response, after the delay."""
+        if closing.reason:
+            self._server.warn(closing.reason, self.info, **closing.details)
+        if closing.delay_ms:
+            delay_s = (closing.delay_ms + TIMER_EARLY_MS) / 1000
+            self._server.call_later(delay_s, self._answer_and_end, closing.answer)
+        else:
+            self._answer_and_end(closing.answer)
+
+    def _answer_and_end(self, answer: list[Part]) -> None:
+        if answer and not self._ended:
+            self._send(answer)
+        self.end()
 
     def _send(self, parts: list[Part]) -> None:
         self._outbox.add(parts)

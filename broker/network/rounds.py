@@ -75,6 +75,7 @@ class Rounds:
         """`drain_completions` completes the operations that the handled requests released. `limits` may be replaced."""
         self.clock = clock
         self.dispatch = dispatch
+        """That of every new connection."""
         self.limits = limits
         self.counters = NetworkCounters()
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))

@@ -45,6 +45,8 @@ PROTOCOL = (
     *("pause_writing", "resume_writing"),
 )
 """The methods of asyncio.BufferedProtocol."""
+Admit = Callable[[ConnectionInfo], None]
+_NOBODY: Mapping[str, Admit] = MappingProxyType({})
 NO_TLS: Mapping[str, ListenerTls] = MappingProxyType({})
 NO_SUCH_ADDRESS = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
@@ -64,12 +66,14 @@ class SocketServer:
         limits: ConnectionLimits,
         client_warnings: ClientWarnings,
         tls: Mapping[str, ListenerTls] = NO_TLS,
+        admit: Mapping[str, Admit] = _NOBODY,
     ) -> None:
         """`drain_completions` completes the operations that the handled requests released. It is called at the end of
         every callback.
 
         `limits` may be replaced while the server runs; new limits apply from then on. `tls`: of the listeners that have
-        it, by name.
+        it, by name. `admit` has, by the names of listeners, what is called with each new connection: it may replace the
+        dispatch.
         """
         self.rounds = Rounds(clock, dispatch, drain_completions, limits, self.call_soon)
         self.run_in_thread = run_in_thread
@@ -80,6 +84,7 @@ class SocketServer:
         """Connections whose clients take responses more slowly than they are produced, the longest first, with the
         unsent bytes of each at the last sweep."""
         self._closing: dict[Connection, None] = {}
+        self.admit = admit
         self.queued: QueuedBytes[Connection] = QueuedBytes(lambda: self.limits.max_queued_bytes)
         self._client_warnings = client_warnings
         self._tls = tls
@@ -344,18 +349,22 @@ class SocketServer:
 class _Acceptor:
     """Creates the protocol of each accepted connection. The port is known only after binding."""
 
-    __slots__ = ("_server", "_wrap", "endpoint")
+    __slots__ = ("_admit", "_server", "_wrap", "endpoint")
 
     def __init__(self, server: SocketServer, endpoint: Endpoint, loop: asyncio.AbstractEventLoop) -> None:
         self._server = server
         self._wrap = _BufferedProtocol if isinstance(loop, asyncio.BaseEventLoop) else _as_it_is
+        self._admit = server.admit.get(endpoint.name)
         self.endpoint = endpoint
 
     def __call__(self) -> asyncio.BufferedProtocol:
         return self._wrap(self._new_connection(FileSending))
 
     def _new_connection(self, new_sending: NewSending) -> Connection:
-        return Connection(self._server, self.endpoint, new_sending)
+        connection = Connection(self._server, self.endpoint, new_sending)
+        if self._admit is not None:
+            self._admit(connection.info)
+        return connection
 
 
 class _TlsAcceptor(_Acceptor):

@@ -13,6 +13,8 @@ async with await NetworkClient.connect("127.0.0.1", 9092, client_id="admin") as 
     The requests in flight behind it fail with the same error. Source: Kafka's
     `NetworkClient.handleTimedOutRequests`.
 (D) `send_without_answer` writes a request that has no response (Produce with acks=0).
+(E) `log_in` authenticates the connection, and does it again before the first request after the time that the login
+    names. Requests wait meanwhile. If a later login fails, the connection ends.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import asyncio
 import os
 import ssl
 from collections import deque
+from collections.abc import Awaitable, Callable
 from functools import cache
 from types import TracebackType
 from typing import Any, NamedTuple, cast
@@ -51,6 +54,12 @@ CLOSE_GRACE_S = 2
 """How long `close` waits for a broker that does not read."""
 SOFTWARE_NAME = "odradek"
 LONG_RESPONSE_BYTES = 64 * 1024
+
+
+Exchange = Callable[[Message, int], Awaitable[Any]]
+"""Sends a request of a version, and returns its response."""
+LogIn = Callable[[Exchange], Awaitable[float | None]]
+"""Logs in, and returns after how many seconds the login must be renewed, None for never. Raises NetworkError."""
 
 
 class _InFlight(NamedTuple):
@@ -85,6 +94,8 @@ class NetworkClient(asyncio.BufferedProtocol):
         self._closed = asyncio.get_running_loop().create_future()
         self._sending = asyncio.Lock()
         self._receiving = asyncio.Lock()
+        self._log_in: LogIn | None = None
+        self._renewed_at_s: float | None = None
 
     @classmethod
     async def connect(
@@ -148,12 +159,23 @@ class NetworkClient(asyncio.BufferedProtocol):
         """Sends a request and returns its response. Raises NetworkError. Cancelling keeps the connection open."""
         api_key = api_key_of(request)
         api_version = self.version_for(api_key) if version is None else version
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         async with self._sending:
-            body = await _encoded(request, api_version)
-            correlation_id = self._write(api_key, api_version, body)
-            self._in_flight.append(_InFlight(correlation_id, api_key, api_version, future))
-        limit_ms = self._timeout_ms if timeout_ms is None else timeout_ms
+            if self._renewed_at_s is not None and asyncio.get_running_loop().time() >= self._renewed_at_s:
+                await self._renew()
+            future = await self._begin(request, api_version)
+        return await self._end(future, api_key, api_version, self._timeout_ms if timeout_ms is None else timeout_ms)
+
+    async def _begin(self, request: Message, api_version: int) -> asyncio.Future[Any]:
+        """Writes a request. Its response arrives in the future."""
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        body = await _encoded(request, api_version)
+        api_key = api_key_of(request)
+        correlation_id = self._write(api_key, api_version, body)
+        self._in_flight.append(_InFlight(correlation_id, api_key, api_version, future))
+        return future
+
+    async def _end(self, future: asyncio.Future[Any], api_key: int, api_version: int, limit_ms: int) -> Any:
+        """Waits for a response."""
         timer = asyncio.get_running_loop().call_later(limit_ms / 1000, self._time_out, api_key, limit_ms)
         try:
             answer = await future
@@ -169,6 +191,30 @@ class NetworkClient(asyncio.BufferedProtocol):
         body: list[Any] = []
         encode_parts(request, api_version, body)
         self._write(api_key, api_version, body)
+
+    async def log_in(self, log_in: LogIn) -> None:
+        """Authenticates the connection (E). Raises NetworkError."""
+        self._log_in = log_in
+        async with self._sending:
+            await self._renew()
+
+    async def _renew(self) -> None:
+        """Logs in. Nothing else is written meanwhile. Raises NetworkError, which ends the connection."""
+        assert self._log_in is not None
+        self._open_transport()
+        try:
+            after_s = await self._log_in(self._exchange)
+        except NetworkError as error:
+            self._fail(error)
+            raise
+        except BaseException:  # the caller was cancelled: the other side waits for the rest
+            self._fail(Disconnected(f"the login to {self.name} was interrupted"))
+            raise
+        self._renewed_at_s = None if after_s is None else asyncio.get_running_loop().time() + after_s
+
+    async def _exchange(self, request: Message, version: int) -> Any:
+        future = await self._begin(request, version)
+        return await self._end(future, api_key_of(request), version, self._timeout_ms)
 
     def abort(self, reason: str) -> None:
         """Ends the connection at once. Requests in flight fail with Disconnected."""
@@ -223,10 +269,7 @@ class NetworkClient(asyncio.BufferedProtocol):
         self.versions = {entry.api_key: Versions(entry.min_version, entry.max_version) for entry in response.api_keys}
 
     def _write(self, api_key: int, api_version: int, body: list[Any]) -> int:
-        if self._transport is None or self._failure is not None:
-            raise self._failure or Disconnected(f"there is no connection to {self.name}")
-        if self._transport.is_closing():  # the other side has ended it; `connection_lost` comes next
-            raise Disconnected(f"{self.name} closed the connection")
+        transport = self._open_transport()
         self._next_correlation_id = correlation_id = (self._next_correlation_id + 1) & 0x7FFFFFFF
         header = RequestHeader(
             request_api_key=api_key,
@@ -237,8 +280,16 @@ class NetworkClient(asyncio.BufferedProtocol):
         parts: list[Any] = [b""]
         size = encode_parts(header, request_header_version(api_key, api_version), parts) + sum(map(len, body))
         parts[0] = size.to_bytes(4, "big")
-        self._transport.writelines(parts + body)
+        transport.writelines(parts + body)
         return correlation_id
+
+    def _open_transport(self) -> asyncio.Transport:
+        """Raises NetworkError if the connection has ended."""
+        if self._transport is None or self._failure is not None:
+            raise self._failure or Disconnected(f"there is no connection to {self.name}")
+        if self._transport.is_closing():  # the other side has ended it; `connection_lost` comes next
+            raise Disconnected(f"{self.name} closed the connection")
+        return self._transport
 
     async def _decoded(self, answer: _Undecoded, api_key: int, api_version: int) -> Any:
         """Decodes a long response in steps."""

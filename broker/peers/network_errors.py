@@ -21,3 +21,7 @@ class RequestTimedOut(NetworkError):
 
 class UnsupportedVersion(NetworkError):
     """The broker does not serve the API, or not in any version that we know."""
+
+
+class LoginRefused(NetworkError):
+    """The broker does not let us in, or is not the one that knows our password."""

@@ -6,7 +6,8 @@ A handler is a function `handle(request, context)`. It ends in one of five ways.
   (b) returns a `PendingResponse`: the request is parked. Whatever parked it must complete it, once;
   (c) returns None: the request has no response (Produce with acks=0);
   (d) raises `ProtocolError`: the dispatcher sends the API's own error response;
-  (e) raises `CloseConnection`: the connection ends without a response (as in Kafka for a failed acks=0 produce).
+  (e) raises `CloseConnection`: the connection ends without a response (as in Kafka for a failed acks=0 produce), or
+      with one if the exception has it (a failed login).
 
 It is a plain function, unless its work may be long or has to wait. Then it is
 
@@ -23,7 +24,7 @@ later requests must wait as well, `PendingResponse.holds` says which.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from odradek.broker.requests.pending_response import Holds, PendingResponse
 
@@ -31,6 +32,7 @@ __all__ = [
     "ANONYMOUS",
     "CloseConnection",
     "ConnectionInfo",
+    "FrameBounds",
     "Holds",
     "PendingResponse",
     "RequestContext",
@@ -38,18 +40,33 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from odradek.broker.requests.endpoint import Endpoint
+    from odradek.broker.security.sasl.authentication import Authentication
 
 ANONYMOUS = "User:ANONYMOUS"
 
 
 class CloseConnection(Exception):
-    """Ends the connection without a response. The reason (a short phrase) and the details are logged in one line."""
+    """Ends the connection. The reason (a short phrase) and the details are logged in one line."""
 
     def __init__(self, reason: str, **details: Any) -> None:
         super().__init__(reason)
         self.reason = reason
         self.details = details
+        self.response: Any = None
+        """The response that is sent before the end, or None."""
+        self.answer: list[Any] = []
+        """The encoded response; the dispatcher sets it."""
+        self.delay_ms = 0
+        """How long the response, and the end, wait at least."""
+
+    def after(self, response: Any, delay_ms: int) -> CloseConnection:
+        """Sets a response (None: there is none) and a delay. Returns the exception."""
+        self.response = response
+        self.delay_ms = delay_ms
+        return self
 
 
 def undecodable(api_key: int, api_version: int, error: Exception) -> CloseConnection:
@@ -57,13 +74,38 @@ def undecodable(api_key: int, api_version: int, error: Exception) -> CloseConnec
     return CloseConnection("request does not decode", api_key=api_key, api_version=api_version, error=str(error))
 
 
-class ConnectionInfo:
-    """What all requests of a connection share. `principal` changes when the client authenticates."""
+class FrameBounds(NamedTuple):
+    """How many bytes a frame may have."""
 
-    __slots__ = ("client_host", "client_port", "client_software", "listener", "number", "principal", "throttle_ms")
+    shortest: int
+    longest: int
+
+
+class ConnectionInfo:
+    """What all requests of a connection share. `principal` and `dispatch` change when the client authenticates."""
+
+    __slots__ = (
+        "authentication",
+        "client_host",
+        "client_port",
+        "client_software",
+        "dispatch",
+        "frame_bounds",
+        "listener",
+        "number",
+        "principal",
+        "throttle_ms",
+    )
+
+    dispatch: Callable[[bytes, ConnectionInfo, int], Any]
+    """Handles a request as `Dispatch` says (network/rounds.py). The server sets it when it accepts the connection."""
 
     def __init__(self, listener: Endpoint, client_host: str = "", client_port: int = 0, number: int = 0) -> None:
         self.listener = listener
+        self.frame_bounds: FrameBounds | None = None
+        """None for those of the broker's limits."""
+        self.authentication: Authentication | None = None
+        """The login that is under way, None before and after it and on listeners without SASL."""
         self.client_host = client_host
         self.client_port = client_port
         self.number = number

@@ -1,6 +1,7 @@
-"""Who somebody is: logins and secrets, for the broker as a client and, later, for its own clients.
+"""Who somebody is: logins and secrets, of the broker's clients and of the broker as a client.
 
     jaas.py         JAAS configuration: sections of login modules with their options
+    sasl/           logins of clients by SASL
     digest_md5.py   the client's side of SASL's DIGEST-MD5
     key_stores.py   key stores and trust stores: PEM, PKCS12
     cipher_suites.py    TLS versions and cipher suites by Java's names
@@ -8,6 +9,5 @@
     distinguished_name.py, principal_mapping.py     who a client's certificate says it is
 
 Everything here is values in, values out: callers read files and send bytes. No text of this room, neither an error nor
-a `repr`, shows a secret. Callers: `metadata_store/zookeeper/`, `settings/`,
-`network/`, `peers/`.
+a `repr`, shows a secret. Callers: `metadata_store/zookeeper/`, `settings/`, `network/`, `handlers/`, `peers/`.
 """

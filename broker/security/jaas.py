@@ -13,7 +13,8 @@
         Java's meaning; before any other character the backslash is dropped.
     (C) // begins a comment up to the end of the line, /* one up to */.
     (D) A value with ${ is an error: Java would replace ${name} by a system property, and Odradek has none.
-    (E) An error names the source and the line, and quotes no value: it may be a piece of a password.
+    (E) A setting has one login module alone: its class, its flag, its options, a semicolon.
+    (F) An error names the source and the line, and quotes no value: it may be a piece of a password.
 
 Source: the documentation of `javax.security.auth.login.Configuration`; Java's `StreamTokenizer`.
 """
@@ -63,6 +64,11 @@ def parse_jaas(text: str, source: str) -> dict[str, list[LoginModule]]:
     return _Parser(text, source).sections()
 
 
+def parse_login_module(text: str, source: str) -> LoginModule:
+    """Returns the login module that a setting has (E). `source` is for messages: the setting. Raises JaasError."""
+    return _Parser(text, source).only_module()
+
+
 class _Token(NamedTuple):
     """`text` is unquoted. The kind `end` comes last."""
 
@@ -87,6 +93,12 @@ class _Parser:
             found[name] = self._section(name)
         return found
 
+    def only_module(self) -> LoginModule:
+        module = self._module(None)
+        if self._next.kind != "end":
+            raise self._error(self._next.line, "nothing may follow the ; of the login module")
+        return module
+
     def _section(self, name: str) -> list[LoginModule]:
         self._mark("{", f"after the name of section {name}")
         modules = []
@@ -95,8 +107,10 @@ class _Parser:
         self._mark(";", f"after the }} of section {name}")
         return modules
 
-    def _module(self, section: str) -> LoginModule:
-        class_name = self._text(f"the class of a login module, or the }} of section {section},")
+    def _module(self, section: str | None) -> LoginModule:
+        """`section`: None if there is none around it (E)."""
+        or_end = "" if section is None else f", or the }} of section {section},"
+        class_name = self._text(f"the class of a login module{or_end}")
         line = self._next.line
         flag = self._text(f"a flag after {class_name}").lower()
         if flag not in FLAGS:

@@ -3,11 +3,11 @@ DescribeConfigs, AlterConfigs and the page docs/settings.md.
 
 1.  setting.py: a row of the table. rules.py: the rules for values. values.py: from text to values and back.
 2.  The rows that take effect, in a class per subject: server.py, network.py, log.py, cleaner.py, replication.py,
-    groups.py, transactions.py, tls.py, zookeeper.py, kraft.py and odradek.py for brokers, topic.py for topics. Code
-    reads each as an attribute with its type: `config.num_partitions`.
+    groups.py, transactions.py, tls.py, sasl.py, zookeeper.py, kraft.py and odradek.py for brokers, topic.py for topics.
+    Code reads each as an attribute with its type: `config.num_partitions`.
 3.  dynamic_only.py: the rows that no file has. without_effect.py: all other rows.
-4.  checks.py, tls_checks.py, zookeeper_checks.py, listeners.py, connect_string.py: what rows must fulfil together, and
-    texts with a form of their own.
+4.  checks.py, tls_checks.py, zookeeper_checks.py, sasl_listeners.py, listeners.py, connect_string.py: what rows must
+    fulfil together, and texts with a form of their own.
 5.  properties.py, config.py: from a file and flags to `BrokerConfig`, which the whole broker reads. listener_values.py:
     the values of single listeners. tls_stores.py, naming_files.py: the keys and certificates that settings name.
 6.  config_changes.py, config_description.py: the settings as clients change and see them.
@@ -25,6 +25,7 @@ from odradek.broker.settings.log import LogSettings
 from odradek.broker.settings.network import NetworkSettings
 from odradek.broker.settings.odradek import OdradekSettings
 from odradek.broker.settings.replication import ReplicationSettings
+from odradek.broker.settings.sasl import SaslSettings
 from odradek.broker.settings.server import ServerSettings
 from odradek.broker.settings.setting import Setting, SettingType, SettingValues, Synonym, UpdateMode, Value, rows
 from odradek.broker.settings.tls import TlsSettings
@@ -44,6 +45,7 @@ class BrokerSettings(
     GroupsSettings,
     TransactionsSettings,
     TlsSettings,
+    SaslSettings,
     ZooKeeperSettings,
     KRaftSettings,
     OdradekSettings,
@@ -76,7 +78,7 @@ _SUBJECTS: dict[str, type[SettingValues]] = {
     "Metrics": SettingValues,
     "Quotas": SettingValues,
     "Security": SettingValues,
-    "SASL": SettingValues,
+    "SASL": SaslSettings,
     "TLS": TlsSettings,
     "ZooKeeper": ZooKeeperSettings,
     "KRaft": KRaftSettings,

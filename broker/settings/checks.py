@@ -86,9 +86,9 @@ def _check_connections(values: BrokerSettings) -> None:
     for entry in filter(None, (part.strip() for part in values.max_connections_per_ip_overrides.split(","))):
         address, _, count = entry.rpartition(":")
         _require(bool(address) and count.isdecimal(), overrides, f"{overrides}: {entry} is not ADDRESS:COUNT")
-    idle, delay = values.connections_max_idle_ms, values.values["connection.failed.authentication.delay.ms"]
+    idle, delay = values.connections_max_idle_ms, values.connection_failed_authentication_delay_ms
     _require(
-        idle < 0 or (isinstance(delay, int) and delay < idle),
+        idle < 0 or delay < idle,
         "connections.max.idle.ms",
         f"connections.max.idle.ms={idle} is not above connection.failed.authentication.delay.ms={delay}",
     )

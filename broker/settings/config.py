@@ -42,6 +42,13 @@ from odradek.broker.settings.checks import check_broker_values, check_topic_valu
 from odradek.broker.settings.listener_values import LISTENER_PREFIX, listener_value
 from odradek.broker.settings.listeners import Listener, read_listeners, with_port
 from odradek.broker.settings.properties import parse_properties
+from odradek.broker.settings.sasl_listeners import (
+    OF_LISTENERS,
+    SCRAM,
+    SaslListenerSettings,
+    check_login_file,
+    sasl_listeners,
+)
 from odradek.broker.settings.setting import rows
 from odradek.broker.settings.tls_checks import TlsOfListener, check_listener_tls
 from odradek.storage.log_config import LogConfig
@@ -119,9 +126,12 @@ def promises_missing_protection(name: str, text: str) -> bool:
 
 
 def is_fixed_at_start(name: str) -> bool:
-    """Whether it is a setting of TLS: keys and rules are not replaced while the broker runs."""
+    """Whether it is a setting of TLS or SASL: keys, users and rules are not replaced while the broker runs."""
     setting = broker_setting(name)
-    return setting is not None and setting.name in TLS and setting.protects
+    return setting is not None and (
+        (setting.name in TLS and setting.protects)
+        or setting.name in (*OF_LISTENERS, BrokerSettings.sasl_mechanism_inter_broker_protocol.name)
+    )
 
 
 def check_of_listener(name: str, text: str) -> None:
@@ -165,6 +175,7 @@ class BrokerConfig(BrokerSettings):
         for listener in self.listeners:
             if listener.uses_tls:
                 check_listener_tls(self.tls_of(listener))
+        check_login_file(self, self.listeners)
 
     @classmethod
     def from_mapping(cls, settings: Mapping[str, str]) -> BrokerConfig:
@@ -188,6 +199,15 @@ class BrokerConfig(BrokerSettings):
     def tls_of(self, listener: Listener) -> TlsOfListener:
         """Returns the TLS settings of a listener, as given at the start."""
         return TlsOfListener(self, self.static, listener)
+
+    def sasl_listeners(self) -> list[SaslListenerSettings]:
+        """Returns the settings of the listeners whose clients authenticate by SASL. Raises ConfigError."""
+        return sasl_listeners(self, self.static, self.listeners)
+
+    @property
+    def has_scram(self) -> bool:
+        """Whether clients of a listener authenticate by SCRAM, with credentials in the metadata store."""
+        return any(each.name in SCRAM for listener in self.sasl_listeners() for each in listener.mechanisms)
 
     def topic_defaults(self) -> dict[str, Value]:
         """Returns the typed value of every topic setting for a topic without settings of its own."""
@@ -259,8 +279,8 @@ class BrokerConfig(BrokerSettings):
         return sorted(name for name in self._chosen if is_without_effect(name, broker_setting(name)))
 
     def check_protection(self) -> None:
-        """Raises ConfigError if a setting given at the start promises protection that Odradek does not provide, or
-        that no listener uses.
+        """Raises ConfigError if a setting given at the start promises protection that Odradek does not provide, or that
+        nothing uses.
         """
         names = sorted(name for name, text in self.static.items() if promises_missing_protection(name, text))
         if names:
@@ -276,6 +296,7 @@ class BrokerConfig(BrokerSettings):
                 f"No listener with TLS uses these settings: {self._listed(names)}. "
                 "Give a listener the protocol SSL, or remove them; see docs/security.md",
             )
+        self.sasl_listeners()
 
     def _listed(self, names: list[str]) -> str:
         return ", ".join(f"{name} ({self._places[name]})" if name in self._places else name for name in names)
@@ -337,10 +358,13 @@ class BrokerConfig(BrokerSettings):
 
 
 def is_without_effect(name: str, setting: Setting[Value] | None) -> bool:
-    """Whether a known setting has no effect yet under this name. Of the settings of single listeners, those of TLS have
-    an effect.
+    """Whether a known setting has no effect yet under this name. Of the settings of single listeners, those of TLS and
+    SASL have one.
     """
-    return setting is not None and not (setting.takes_effect and (setting.name == name or setting.name in TLS))
+    if setting is None:
+        return False
+    of_listeners = setting.name in TLS or setting.name in OF_LISTENERS
+    return not (setting.takes_effect and (setting.name == name or of_listeners))
 
 
 def _check_of_listeners(texts: Mapping[str, str]) -> None:

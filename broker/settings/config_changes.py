@@ -9,7 +9,8 @@
         KAFKA-13609).
     D   Names that are not broker settings may be stored, because plug-ins have their own.
     E   Not supported in Odradek yet: new listeners (INVALID_REQUEST), passwords, which would have to be stored
-        encrypted (INVALID_CONFIG, as Kafka without password.encoder.secret), other keys and rules of TLS, and settings
+        encrypted (INVALID_CONFIG, as Kafka without password.encoder.secret), settings of SASL, other keys and rules of
+        TLS, and settings
         that promise protection which Odradek does not provide (INVALID_CONFIG; Kafka accepts those that it does not
         use).
 

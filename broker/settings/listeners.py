@@ -10,7 +10,6 @@
     E   The inter-broker listener (inter.broker.listener.name, or else the one named like
         security.inter.broker.protocol) must be advertised.
     F   Listeners named in controller.listener.names belong to a KRaft controller and are not opened.
-    G   Odradek opens listeners of the protocols SERVED_PROTOCOLS and rejects all others.
 
 Errors are ConfigError. Source: Kafka's `SocketServerConfigs.listenerListToEndPoints`, `CoreUtils`, `KafkaConfig`.
 """
@@ -25,8 +24,8 @@ from typing import NamedTuple
 from odradek.broker.settings import BrokerSettings, ConfigError
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-SERVED_PROTOCOLS = ("PLAINTEXT", "SSL")
 TLS_PROTOCOLS = ("SSL", "SASL_SSL")
+SASL_PROTOCOLS = ("SASL_PLAINTEXT", "SASL_SSL")
 
 
 class Listener(NamedTuple):
@@ -50,6 +49,11 @@ class Listener(NamedTuple):
     def uses_tls(self) -> bool:
         return self.security_protocol in TLS_PROTOCOLS
 
+    @property
+    def has_sasl(self) -> bool:
+        """Whether its clients authenticate by SASL."""
+        return self.security_protocol in SASL_PROTOCOLS
+
 
 class _Address(NamedTuple):
     name: str
@@ -63,13 +67,6 @@ def read_listeners(values: BrokerSettings, given: Collection[str]) -> list[Liste
     addresses = _addresses("listeners", values.listeners_text, protocols)
     _check_ports(addresses)
     controllers = _names(values.controller_listener_names)
-    for address in addresses:
-        if address.name not in controllers and protocols[address.name] not in SERVED_PROTOCOLS:
-            protocol = protocols[address.name]
-            raise ConfigError(
-                "listeners",
-                f"listener {address.name} uses {protocol}: only {' and '.join(SERVED_PROTOCOLS)} are supported so far",
-            )
     advertised = _advertised(values, addresses, protocols, controllers)
     _check_inter_broker_listener(values, given, advertised, protocols)
     return [

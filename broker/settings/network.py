@@ -22,8 +22,12 @@ from odradek.broker.settings.setting import (
 class NetworkSettings(SettingValues):
     advertised_listeners = Setting(STRING, None, HIGH, update_mode=PER_BROKER,
         doc="The addresses advertised to clients, by listener; if not set, the addresses of `listeners`.")
+    connection_failed_authentication_delay_ms = Setting(INT, 100, LOW, valid=AtLeast(0),
+        doc="The delay of the response to a failed authentication.")
     connections_max_idle_ms = Setting(LONG, 600000, MEDIUM,
         doc="How long a connection may be idle before it is closed.")
+    connections_max_reauth_ms = Setting(LONG, 0, MEDIUM, protects=True,
+        doc="The lifetime of a SASL session, after which the client must authenticate again.")
     inter_broker_listener_name = Setting(STRING, None, MEDIUM,
         doc="The listener for connections between nodes; it must be advertised.")
     listener_security_protocol_map = Setting(STRING,

@@ -38,9 +38,12 @@ class OdradekSettings(SettingValues):
         doc="The address that serves /metrics and /health; empty means all interfaces.")
     odradek_metrics_port = Setting(INT, -1, LOW, valid=Between(-1, 65535),
         doc="The port that serves /metrics and /health; 0 means any free port, -1 disables both.")
+    odradek_scram_credentials_file = Setting(STRING, None, MEDIUM,
+        doc="The file with the first credentials for SCRAM, one MECHANISM=[name=NAME,password=PASSWORD] a line, of "
+            "which a start adds those that users do not have.")
     odradek_security_auth_login_config = Setting(STRING, None, MEDIUM,
-        doc="The JAAS file with the login to ZooKeeper in its section Client; in place of Java's system property "
-            "java.security.auth.login.config.")
+        doc="The JAAS file with the login to ZooKeeper (section Client) and those of listeners (KafkaServer); in place "
+            "of Java's property java.security.auth.login.config.")
     odradek_timer_tick_ms = Setting(INT, 1, LOW, valid=AtLeast(1),
         doc="The tick of the timing wheel behind the purgatories.")
     odradek_timer_wheel_size = Setting(INT, 20, LOW, valid=AtLeast(2),

@@ -67,7 +67,7 @@ def check_zookeeper(values: BrokerSettings) -> None:
 
 
 def _check_unused(values: BrokerSettings) -> None:
-    for setting in (LOGIN, BrokerSettings.zookeeper_set_acl, TLS, *OF_TLS):
+    for setting in (BrokerSettings.zookeeper_set_acl, TLS, *OF_TLS):
         _require(
             setting.of(values) in (None, "", [], setting.default),
             setting.name,

@@ -86,6 +86,29 @@ ELSEWHERE = {
     "zookeeper.ssl.endpoint.identification.algorithm": (
         "broker/metadata_store/test_zookeeper_tls.py::test_the_name_of_the_server_is_verified_unless_the_setting_is_empty"
     ),
+    "sasl.enabled.mechanisms": (
+        "broker/settings/test_sasl_listeners.py"
+        "::test_a_listener_has_its_own_mechanisms_and_each_its_own_module_and_lifetime"
+    ),
+    "sasl.jaas.config": (
+        "broker/handlers/test_sasl_listeners.py::test_users_of_plain_are_options_of_the_listeners_login_module"
+    ),
+    "sasl.mechanism.inter.broker.protocol": (
+        "broker/peers/test_logins.py::test_brokers_of_a_cluster_authenticate_to_each_other"
+    ),
+    "sasl.server.max.receive.size": (
+        "broker/settings/test_sasl_listeners.py"
+        "::test_a_listener_has_its_own_mechanisms_and_each_its_own_module_and_lifetime"
+    ),
+    "connections.max.reauth.ms": (
+        "broker/handlers/test_authenticating.py::test_a_session_has_a_lifetime_and_may_be_renewed"
+    ),
+    "connection.failed.authentication.delay.ms": (
+        "broker/handlers/test_authenticating.py::test_the_answer_and_the_end_wait_for_the_delay"
+    ),
+    "odradek.scram.credentials.file": (
+        "broker/cluster/test_user_credentials.py::test_a_start_adds_the_credentials_of_the_file"
+    ),
     "inter.broker.protocol.version": "broker/settings/test_settings_table.py::test_a_value_is_parsed_as_in_java",
     "replica.fetch.wait.max.ms": FETCHES,
     "replica.fetch.min.bytes": FETCHES,

@@ -51,19 +51,24 @@ INSECURE = SessionSecurity()
 def session_security_of(config: BrokerConfig, files: Files) -> SessionSecurity:
     """Reads the files that the settings name. Raises ConfigError."""
     return SessionSecurity(
-        credentials=_credentials(config.odradek_security_auth_login_config, files),
+        credentials=_credentials(config, files),
         acls_of=kafkas_acls if config.zookeeper_set_acl else open_to_all,
         tls=_tls(config, files) if config.zookeeper_ssl_client_enable else None,
     )
 
 
-def _credentials(path: str | None, files: Files) -> Credentials | None:
+def _credentials(config: BrokerConfig, files: Files) -> Credentials | None:
+    """None without a JAAS file, or if it has only the logins of listeners, as in Kafka."""
+    path = config.odradek_security_auth_login_config
     if not path:
         return None
     with naming_file(JAAS_FILE, path):
         content = files.read_file(path)
     try:
-        return zookeeper_credentials(parse_jaas(content.decode(), path), path)
+        sections = parse_jaas(content.decode(), path)
+        if SECTION not in sections and not config.zookeeper_set_acl and any(each.has_sasl for each in config.listeners):
+            return None
+        return zookeeper_credentials(sections, path)
     except UnicodeDecodeError as error:
         raise ConfigError(JAAS_FILE, f"{JAAS_FILE}={path}: the file is not UTF-8") from error
     except JaasError as error:

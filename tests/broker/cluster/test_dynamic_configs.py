@@ -22,11 +22,11 @@ from tests.broker.controller.virtual_time import run_in_virtual_time
 
 
 class TwoBrokers:
-    def __init__(self) -> None:
+    def __init__(self, settings: Mapping[str, str] | None = None) -> None:
         self.clock = ManualClock()
         self.shared = SharedStore(session_timeout_ms=6000)
         self.store = self.shared.session("both")
-        self.one, self.two = (ConfigsHarness(number, self.store, self.clock) for number in (1, 2))
+        self.one, self.two = (ConfigsHarness(number, self.store, self.clock, settings) for number in (1, 2))
 
     async def start(self) -> TwoBrokers:
         await self.store.open()

@@ -138,3 +138,20 @@ async def test_a_broker_does_not_start_without_the_file_and_says_why() -> None:
 def test_protection_that_would_not_be_there_is_refused(settings: dict[str, str], named: str) -> None:
     with pytest.raises(ConfigError, match=named):
         BrokerConfig.single_node(settings)
+
+
+SASL_LISTENER = {
+    "listeners": "PLAINTEXT://:9092,OUTSIDE://:9093",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,OUTSIDE:SASL_PLAINTEXT",
+    "zookeeper.connect": "z",
+    JAAS_FILE: "/etc/jaas.conf",
+}
+
+
+def test_a_file_for_listeners_alone_is_no_login_to_zookeeper() -> None:
+    """As in Kafka."""
+    files = with_file(SECTION.replace("Client", "KafkaServer"))
+    assert session_security_of(BrokerConfig.from_mapping(SASL_LISTENER), files).credentials is None
+    needs_login = BrokerConfig.from_mapping({**SASL_LISTENER, "zookeeper.set.acl": "true"})
+    with pytest.raises(ConfigError, match="there is no section Client"):
+        session_security_of(needs_login, files)

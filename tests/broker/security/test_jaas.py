@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from odradek.broker.security.jaas import JaasError, LoginModule, parse_jaas
+from odradek.broker.security.jaas import JaasError, LoginModule, parse_jaas, parse_login_module
 
 FILE = """
 // who the broker is for ZooKeeper
@@ -115,3 +115,24 @@ def test_every_piece_of_a_file_is_read_or_refused() -> None:
 def test_a_login_module_does_not_show_its_secrets() -> None:
     (module,) = parse_jaas(FILE, "f")["Client"]
     assert repr(module) == "LoginModule(org.apache.zookeeper.server.auth.DigestLoginModule required username password)"
+
+
+def test_a_setting_has_one_login_module_without_a_section() -> None:
+    module = parse_login_module('a.B required // why\n user_alice="a;b" user_bob=c;\n', "the.setting")
+    assert plain([module]) == [("a.B", "required", {"user_alice": "a;b", "user_bob": "c"})]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "the class of a login module is expected, where the file ends"),
+        ("a.B required", "an option or ; after a.B required is expected, where the file ends"),
+        ("a.B required x=hidden; c.D required;", "nothing may follow the ; of the login module"),
+        ("a.B required x=hidden; };", "nothing may follow the ; of the login module"),
+        ("S { a.B required; };", "a flag after S is expected"),
+    ],
+)
+def test_another_text_is_no_login_module(text: str, problem: str) -> None:
+    with pytest.raises(JaasError) as caught:
+        parse_login_module(text, "the.setting")
+    assert str(caught.value) == f"the.setting:1: {problem}"

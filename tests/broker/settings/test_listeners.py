@@ -82,15 +82,6 @@ def test_a_kraft_controllers_listener_stays_closed() -> None:
     assert config.broker_id == 1
 
 
-@pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])
-def test_a_listener_of_another_protocol_is_refused_by_name(protocol: str) -> None:
-    with pytest.raises(ConfigError, match=f"OUTSIDE uses {protocol}"):
-        listeners(
-            "PLAINTEXT://:9092,OUTSIDE://:9093",
-            listener_security_protocol_map=f"PLAINTEXT:PLAINTEXT,OUTSIDE:{protocol}",
-        )
-
-
 @pytest.mark.parametrize(
     ("settings", "problem"),
     [

@@ -25,7 +25,7 @@ KNOWN = [
     ),
     Known(
         "show the brokers' APIs",
-        r"out (\w+(DelegationToken|ClientQuotas|ScramCredentials)|UpdateFeatures|Envelope|ConsumerGroup\w+)\(\d+\): .*",
+        r"out (\w+(DelegationToken|ClientQuotas)|UpdateFeatures|Envelope|ConsumerGroup\w+)\(\d+\): .*",
         "APIs that are not served",
     ),
     Known("describe all settings of a broker", r"out odradek\..*", "settings of our own"),

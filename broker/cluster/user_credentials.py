@@ -1,0 +1,99 @@
+"""The credentials of users for SCRAM. The metadata store keeps them in the settings of each user, /config/users/NAME.
+
+    (A) Every broker has all of them in memory: `dynamic_configs.py` reads them at the start, and again when a notice
+        names the user. A credential that cannot be read is logged, without its value, and is none.
+    (B) The name of an entry is the user's with all but letters, digits and _ - . as %XX, as Kafka writes it. The entry
+        <default> and entries below a user belong to quotas.
+
+Source: Kafka's `UserConfigHandler`, `Sanitizer`, `CredentialProvider`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from urllib.parse import quote, unquote
+
+import structlog
+
+from odradek.broker.background.stepwise import others_between
+from odradek.broker.metadata_store import znodes
+from odradek.broker.metadata_store.interface import Entry, MetadataStore, StoreDamaged
+from odradek.broker.security.sasl.scram import MECHANISMS, ScramCredential, parse_credential
+
+USERS_PER_READ = 100
+COST = 20
+"""The cost of reading one user's credentials, in items of a step."""
+
+log = structlog.get_logger("broker.cluster")
+
+
+class UserCredentials:
+    """The credentials by user and mechanism."""
+
+    def __init__(self, store: MetadataStore) -> None:
+        self._store = store
+        self._users: dict[str, dict[str, ScramCredential]] = {}
+
+    def credential(self, mechanism: str, user: str) -> ScramCredential | None:
+        """Returns a user's credential for a mechanism, None if there is none."""
+        return self._users.get(user, {}).get(mechanism)
+
+    async def read_all(self) -> None:
+        """Reads the credentials of all users. Raises MetadataStoreError."""
+        found = await self.stored(await self.names())
+        self._users.clear()
+        async for user, config in others_between(found.items(), COST):
+            self.put(user, config)
+
+    async def read(self, entry_name: str) -> None:
+        """Reads the credentials of the user whose entry has changed. Raises MetadataStoreError."""
+        if entry_name == znodes.DEFAULT_ENTITY or "/" in entry_name:
+            return
+        user = unquote(entry_name)
+        self.put(user, (await self.stored([user])).get(user, {}))
+
+    def put(self, user: str, config: Mapping[str, str]) -> None:
+        """Takes the settings of a user as they are stored."""
+        found: dict[str, ScramCredential] = {}
+        for mechanism in MECHANISMS:
+            try:
+                if mechanism in config:
+                    found[mechanism] = parse_credential(config[mechanism])
+            except ValueError as error:
+                log.error("stored credential ignored", user=user, mechanism=mechanism, reason=str(error))
+        self._users.pop(user, None)
+        if found:
+            self._users[user] = found
+
+    async def names(self) -> list[str]:
+        """Returns the names of all users that have settings, sorted. Raises MetadataStoreError."""
+        entries = await self._store.children(znodes.USER_CONFIGS)
+        return sorted(unquote(name) for name in entries if name != znodes.DEFAULT_ENTITY)
+
+    async def stored(self, users: Iterable[str]) -> dict[str, dict[str, str]]:
+        """Returns the settings of those users that have any, from the store. Raises MetadataStoreError."""
+        users = list(users)
+        found: dict[str, dict[str, str]] = {}
+        for start in range(0, len(users), USERS_PER_READ):
+            some = users[start : start + USERS_PER_READ]
+            entries = await self._store.entries([user_path(user) for user in some])
+            found |= {
+                user: _config(user, entry) for user, entry in zip(some, entries, strict=True) if entry is not None
+            }
+        return found
+
+
+def user_path(user: str) -> str:
+    """The path of a user's settings (B)."""
+    return f"{znodes.USER_CONFIGS}/{quote(user, safe='').replace('~', '%7E')}"
+
+
+def _config(user: str, entry: Entry) -> dict[str, str]:
+    """An entry without data has only entries below it."""
+    if entry.data is None:
+        return {}
+    try:
+        return znodes.parse_config(user_path(user), entry.data)
+    except StoreDamaged as error:
+        log.error("stored settings of a user ignored", user=user, reason=str(error))
+        return {}

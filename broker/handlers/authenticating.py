@@ -1,0 +1,129 @@
+"""The dispatch of a connection whose client must authenticate by SASL, in place of the broker's.
+
+    (A) Until the login is complete, only the requests that it expects are handled (security/sasl/authentication.py), by
+        the broker's dispatch: SaslHandshake, SaslAuthenticate, one ApiVersions. Any other request ends the connection,
+        before its body is decoded. (Kafka answers some of them with ILLEGAL_SASL_STATE.)
+    (B) After SaslHandshake 0 the frames are the tokens themselves, of any length from 0.
+    (C) A client that has authenticated gets the broker's dispatch: requests then take the same path as on other
+        listeners. If its session has a lifetime, it gets `Session` instead.
+    (D) `Session` ends the connection at the first request after the lifetime. A SaslHandshake, also a late one, begins
+        a new login; at most once a second, others are handled as without SASL.
+    (E) Requests are handled in their order, and a failed login stops the reading of the connection: nothing that a
+        client sends behind a token is handled unless the login is complete.
+
+Source: Kafka's `SaslServerAuthenticator`, `KafkaChannel.maybeBeginServerReauthentication`,
+`SocketServer.processCompletedReceives`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+
+from odradek.broker.handlers.sasl import login_failed
+from odradek.broker.requests.parked_answer import ParkedAnswer, Part
+from odradek.broker.requests.request_context import CloseConnection, ConnectionInfo, FrameBounds
+from odradek.broker.security.sasl.authentication import Authentication, AuthenticationFailed, Login, SaslListener
+from odradek.protocol.api_keys import ApiKey
+
+LEAST_REQUEST_BYTES = 8
+"""API key, version and correlation id."""
+LEAST_BETWEEN_LOGINS_MS = 1000
+_API_KEY = struct.Struct(">h").unpack_from
+
+Answer = ParkedAnswer | list[Part] | None
+Dispatch = Callable[[bytes, ConnectionInfo, int], Answer]
+
+
+class Authenticating:
+    """One login on one connection. `ordinary` is the broker's dispatch; `before` is the login that is renewed, and
+    `began_ms` when the client began to renew one last.
+    """
+
+    __slots__ = ("_authentication", "_began_ms", "_listener", "_ordinary")
+
+    def __init__(
+        self, listener: SaslListener, ordinary: Dispatch, before: Login | None = None, began_ms: int | None = None
+    ) -> None:
+        self._listener = listener
+        self._ordinary = ordinary
+        self._began_ms = began_ms
+        self._authentication = Authentication(listener, before)
+
+    def begin(self, info: ConnectionInfo) -> None:
+        """From now on, the connection's requests come here."""
+        info.authentication = self._authentication
+        info.frame_bounds = FrameBounds(0, self._listener.longest_message)
+        info.dispatch = self.dispatch
+
+    def dispatch(self, frame: bytes, info: ConnectionInfo, now_ms: int) -> Answer:
+        """Handles one frame. Raises CloseConnection."""
+        if self._authentication.takes_raw_tokens:
+            answer: Answer = self._raw_token(frame)
+        else:
+            answer = self._request(frame, info, now_ms)
+        login = self._authentication.login
+        if login is not None:
+            self._admit(info, login, now_ms)
+        return answer
+
+    def _request(self, frame: bytes, info: ConnectionInfo, now_ms: int) -> Answer:
+        if len(frame) < LEAST_REQUEST_BYTES:
+            raise CloseConnection("invalid request length", length=len(frame))
+        api_key = _API_KEY(frame)[0]
+        if not self._authentication.expects(api_key):
+            raise CloseConnection(
+                "request not expected before authentication",
+                api_key=api_key,
+                expected=self._authentication.phase.value,
+            )
+        answer = self._ordinary(frame, info, now_ms)
+        if isinstance(answer, ParkedAnswer):
+            answer.abandon()
+            raise CloseConnection("request too large before authentication", api_key=api_key, length=len(frame))
+        return answer
+
+    def _raw_token(self, frame: bytes) -> list[Part]:
+        try:
+            token = self._authentication.token(frame)
+        except AuthenticationFailed as failed:
+            raise login_failed(self._authentication, None, failed.reason) from None
+        return [len(token).to_bytes(4, "big"), token]
+
+    def _admit(self, info: ConnectionInfo, login: Login, now_ms: int) -> None:
+        """Lets the client in (C)."""
+        info.principal = login.principal
+        info.authentication = None
+        info.frame_bounds = None
+        if login.session_lifetime_ms > 0:
+            info.dispatch = Session(self._listener, self._ordinary, login, now_ms, self._began_ms).dispatch
+        else:
+            info.dispatch = self._ordinary
+
+
+class Session:
+    """The dispatch of a client whose login holds for a limited time (D)."""
+
+    __slots__ = ("_began_ms", "_expires_ms", "_listener", "_login", "_ordinary")
+
+    def __init__(
+        self, listener: SaslListener, ordinary: Dispatch, login: Login, now_ms: int, began_ms: int | None
+    ) -> None:
+        self._listener = listener
+        self._ordinary = ordinary
+        self._login = login
+        self._expires_ms = now_ms + login.session_lifetime_ms
+        self._began_ms = began_ms
+
+    def dispatch(self, frame: bytes, info: ConnectionInfo, now_ms: int) -> Answer:
+        """Handles one request. Raises CloseConnection."""
+        if _API_KEY(frame)[0] == ApiKey.SASL_HANDSHAKE and self._may_begin(now_ms):
+            again = Authenticating(self._listener, self._ordinary, self._login, now_ms)
+            again.begin(info)
+            return again.dispatch(frame, info, now_ms)
+        if now_ms > self._expires_ms:
+            raise CloseConnection("session expired", principal=self._login.principal)
+        return self._ordinary(frame, info, now_ms)
+
+    def _may_begin(self, now_ms: int) -> bool:
+        return self._began_ms is None or now_ms - self._began_ms >= LEAST_BETWEEN_LOGINS_MS

@@ -1,0 +1,12 @@
+"""Logins by SASL: of clients to the broker, and of the broker to others.
+
+    authentication.py   the messages of one login, in order: handshake, tokens, the end
+    mechanism.py        what a mechanism is, and how it fails
+    plain.py            PLAIN
+    scram.py            SCRAM's keys and stored credentials
+    scram_server.py     SCRAM's messages
+    client.py           the client's side of PLAIN and SCRAM
+
+Everything here is values in, values out. Callers: `handlers/`, which decodes the requests and reads the settings,
+`cluster/`, which keeps the credentials, and `peers/`.
+"""

@@ -1,0 +1,140 @@
+"""SCRAM's messages: client and server prove to each other that they know the user's password, without sending it.
+
+    (A) client-first      n,[a=AUTHZID],n=USER,r=NONCE[,EXTENSION=VALUE]...
+        server-first      r=NONCE,s=SALT,i=ITERATIONS
+        client-final      c=CHANNEL,r=NONCE[,EXTENSION=VALUE]...,p=PROOF
+        server-final      v=SIGNATURE
+    (B) There is no channel binding: the client's header is `n`, and the channel of its last message repeats it.
+    (C) In a name, a comma is =2C and an equals sign =3D. Names are ASCII, as in Kafka. The authzid must be empty or the
+        name.
+    (D) Extensions are ignored, as in Kafka, except `tokenauth=true`: there are no delegation tokens. The mandatory
+        extension `m` is refused.
+    (E) An unknown user gets a salt, as others do, and fails at the last message, as with a wrong password; the salt of
+        a name remains the same while the broker runs. (Kafka refuses an unknown user at the first message.)
+
+Source: RFC 5802; Kafka's `ScramSaslServer` and `ScramMessages`.
+"""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+from odradek.broker.security.sasl.mechanism import LoginRefused
+from odradek.broker.security.sasl.scram import (
+    LEAST_ITERATIONS,
+    SALT_BITS,
+    ScramCredential,
+    ScramMechanism,
+    salt_of,
+)
+
+OTHER_IDENTITY = "Authentication failed: Client requested an authorization id that is different from username"
+
+_NAME = rb"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
+_VALUE = rb"[\x01-\x2b\x2d-\x7f]+"
+_NONCE = rb"[\x21-\x2b\x2d-\x7e]+"
+_EXTENSIONS = rb"(?:,[A-Za-z]+=" + _VALUE + rb")*"
+_BASE64 = rb"(?:[a-zA-Z0-9/+]{4})*(?:[a-zA-Z0-9/+]{3}=|[a-zA-Z0-9/+]{2}==)?"
+_FIRST = re.compile(
+    rb"(?P<header>n,(?:a=(?P<authzid>" + _NAME + rb"))?,)"
+    rb"(?P<bare>n=(?P<name>" + _NAME + rb"),r=(?P<nonce>" + _NONCE + rb")(?P<extensions>" + _EXTENSIONS + rb"))"
+)
+_FINAL = re.compile(
+    rb"(?P<bare>c=(?P<channel>" + _BASE64 + rb"),r=(?P<nonce>" + _NONCE + rb")" + _EXTENSIONS + rb"),"
+    rb"p=(?P<proof>" + _BASE64 + rb")"
+)
+
+CredentialOf = Callable[[str], ScramCredential | None]
+"""The credential of a user for the mechanism, None for an unknown user."""
+
+
+class Unknown:
+    """Makes up credentials of unknown users (E). `secret` is random bytes that nobody else knows."""
+
+    __slots__ = ("_secret",)
+
+    def __init__(self, secret: bytes) -> None:
+        self._secret = secret
+
+    def credential(self, mechanism: ScramMechanism, name: str) -> ScramCredential:
+        """A credential that nobody's password fits."""
+        made_up = hmac.digest(self._secret, f"{mechanism.name}\0{name}".encode(), "sha512")
+        salt = salt_of(int.from_bytes(made_up[:32]) >> (256 - SALT_BITS))
+        key = hmac.digest(self._secret, made_up, mechanism.hash_name)
+        return ScramCredential(salt, key, key, LEAST_ITERATIONS)
+
+
+class _Begun(NamedTuple):
+    """What the last message is checked against."""
+
+    name: str
+    header: bytes
+    nonce: bytes
+    messages: bytes
+    credential: ScramCredential
+
+
+class ScramServer:
+    """One login by SCRAM. `nonce` is the server's part of the nonce: random, and used once."""
+
+    def __init__(self, mechanism: ScramMechanism, credential_of: CredentialOf, unknown: Unknown, nonce: bytes) -> None:
+        self.username: str | None = None
+        self._mechanism = mechanism
+        self._credential_of = credential_of
+        self._unknown = unknown
+        self._nonce = nonce
+        self._begun: _Begun | None = None
+
+    def evaluate(self, token: bytes) -> bytes:
+        """Returns the answer to the client's first or last message. Raises LoginRefused."""
+        if self._begun is None:
+            return self._first(token)
+        begun, self._begun = self._begun, None
+        return self._final(token, begun)
+
+    def _first(self, token: bytes) -> bytes:
+        message = _FIRST.fullmatch(token)
+        if message is None:
+            raise LoginRefused("the first message is not one of SCRAM")
+        name = _unescaped(message["name"])
+        if message["authzid"] is not None and _unescaped(message["authzid"]) != name:
+            raise LoginRefused("another authorization id than the user", OTHER_IDENTITY)
+        if b"tokenauth=true" in message["extensions"].lower().split(b","):
+            raise LoginRefused("the client has a delegation token, which Odradek does not support")
+        credential = self._credential_of(name)
+        if credential is None:
+            credential = self._unknown.credential(self._mechanism, name)
+        if credential.iterations < LEAST_ITERATIONS:
+            raise LoginRefused(f"the stored credential has less than {LEAST_ITERATIONS} iterations")
+        nonce = message["nonce"] + self._nonce
+        answer = b"r=%b,s=%b,i=%d" % (nonce, base64.b64encode(credential.salt), credential.iterations)
+        self._begun = _Begun(name, message["header"], nonce, message["bare"] + b"," + answer, credential)
+        return answer
+
+    def _final(self, token: bytes, begun: _Begun) -> bytes:
+        message = _FINAL.fullmatch(token)
+        if message is None:
+            raise LoginRefused("the last message is not one of SCRAM")
+        if message["channel"] != base64.b64encode(begun.header):
+            raise LoginRefused("the channel of the last message is not that of the first")
+        if message["nonce"] != begun.nonce:
+            raise LoginRefused("the nonce of the last message is not that of the first")
+        mechanism, credential = self._mechanism, begun.credential
+        signed = begun.messages + b"," + message["bare"]
+        signature = mechanism.hmac(credential.stored_key, signed)
+        proof = base64.b64decode(message["proof"])
+        if len(proof) != mechanism.key_bytes or base64.b64encode(proof) != message["proof"]:
+            raise LoginRefused("the proof has a wrong form")
+        client_key = bytes(ours ^ theirs for ours, theirs in zip(signature, proof, strict=True))
+        if not hmac.compare_digest(mechanism.hash(client_key), credential.stored_key):
+            raise LoginRefused("no such user, or a wrong password")
+        self.username = begun.name
+        return b"v=" + base64.b64encode(mechanism.hmac(credential.server_key, signed))
+
+
+def _unescaped(name: bytes) -> str:
+    return name.replace(b"=2C", b",").replace(b"=3D", b"=").decode("ascii")
