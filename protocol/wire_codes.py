@@ -30,9 +30,44 @@ class CoordinatorType(IntEnum):
     SHARE = 2
 
 
-class AclOperation(IntEnum):
-    """The operations of a principal on a resource; Kafka's `AclOperation`."""
+class AclResourceType(IntEnum):
+    """What ACLs protect; Kafka's `ResourceType`. ANY stands in filters alone."""
 
+    UNKNOWN = 0
+    ANY = 1
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
+
+
+class AclPatternType(IntEnum):
+    """How an ACL names resources; Kafka's `PatternType`. ANY and MATCH stand in filters alone."""
+
+    UNKNOWN = 0
+    ANY = 1
+    MATCH = 2
+    LITERAL = 3
+    PREFIXED = 4
+
+
+class AclPermissionType(IntEnum):
+    """Kafka's `AclPermissionType`. ANY stands in filters alone."""
+
+    UNKNOWN = 0
+    ANY = 1
+    DENY = 2
+    ALLOW = 3
+
+
+class AclOperation(IntEnum):
+    """The operations of a principal on a resource; Kafka's `AclOperation`. ANY stands in filters alone."""
+
+    UNKNOWN = 0
+    ANY = 1
+    ALL = 2
     READ = 3
     WRITE = 4
     CREATE = 5
@@ -43,6 +78,8 @@ class AclOperation(IntEnum):
     DESCRIBE_CONFIGS = 10
     ALTER_CONFIGS = 11
     IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
 
 
 class SecurityProtocol(IntEnum):
