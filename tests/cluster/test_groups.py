@@ -19,7 +19,8 @@ from tests.patience import block_until
 from tests.soak import rounds
 
 TOPIC, PARTITIONS, PER_SECOND = "orders", 6, 300
-KINDS = ("kafka-python", "java", "confluent")
+KINDS = ("aiokafka", "java", "confluent")
+"""Without kafka-python 3.0.12, which may fall silent for ever when it loses its coordinator (see also load.py)."""
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
