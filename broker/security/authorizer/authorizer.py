@@ -28,9 +28,7 @@ class Authorizer(Protocol):
         """
         ...
 
-    def allows_some(
-        self, principal: str, host: str, operation: AclOperation, resource_type: AclResourceType
-    ) -> bool:
+    def allows_some(self, principal: str, host: str, operation: AclOperation, resource_type: AclResourceType) -> bool:
         """Whether the principal may perform the operation on at least one resource of this type;
         Kafka's `authorizeByResourceType`.
         """
