@@ -86,6 +86,39 @@ ELSEWHERE = {
     "zookeeper.ssl.endpoint.identification.algorithm": (
         "broker/metadata_store/test_zookeeper_tls.py::test_the_name_of_the_server_is_verified_unless_the_setting_is_empty"
     ),
+    **dict.fromkeys(
+        (
+            "ssl.key.password",
+            "ssl.keystore.certificate.chain",
+            "ssl.keystore.key",
+            "ssl.keystore.location",
+            "ssl.keystore.password",
+            "ssl.keystore.type",
+            "ssl.truststore.certificates",
+            "ssl.truststore.location",
+            "ssl.truststore.password",
+        ),
+        "broker/test_tls_listeners.py::test_keys_and_certificates_may_stand_in_any_form",
+    ),
+    "ssl.truststore.type": (
+        "broker/settings/test_tls_settings.py::test_the_type_of_a_store_is_that_of_its_content_unless_it_is_set"
+    ),
+    **dict.fromkeys(
+        ("ssl.cipher.suites", "ssl.enabled.protocols"),
+        "broker/test_tls_listeners.py::test_versions_and_suites_are_those_of_the_settings",
+    ),
+    "ssl.client.auth": (
+        "broker/test_tls_listeners.py::test_brokers_replicate_over_tls_with_certificates_of_both_sides"
+    ),
+    "ssl.endpoint.identification.algorithm": (
+        "broker/test_tls_listeners.py::test_brokers_verify_each_others_names_unless_the_setting_is_empty"
+    ),
+    "ssl.principal.mapping.rules": (
+        "broker/network/test_tls_transport.py::test_mapping_rules_give_the_principal_its_name"
+    ),
+    "odradek.max.handshakes.per.ip": (
+        "broker/network/test_tls_transport.py::test_too_many_handshakes_of_one_address_are_refused"
+    ),
     "sasl.enabled.mechanisms": (
         "broker/settings/test_sasl_listeners.py"
         "::test_a_listener_has_its_own_mechanisms_and_each_its_own_module_and_lifetime"

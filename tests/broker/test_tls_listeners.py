@@ -264,6 +264,27 @@ async def test_a_broker_of_another_authority_does_not_follow(files: TlsFiles, tm
                 await other.stop(hand_over=False)
 
 
+async def test_brokers_verify_each_others_names_unless_the_setting_is_empty(files: TlsFiles, tmp_path: Path) -> None:
+    elsewhere = files.write("elsewhere.pem", files.authority.sign("broker", "elsewhere.example.com").pem)
+    settings = files.listener() | {"ssl.keystore.location": elsewhere}
+    for algorithm, brokers_known in (("https", 0), ("", 2)):
+        (tmp_path / str(brokers_known)).mkdir()
+        values = {name.replace(".", "_"): text for name, text in settings.items()}
+        values["ssl_endpoint_identification_algorithm"] = algorithm
+        async with brokers_on_zookeeper(tmp_path / str(brokers_known), 1, **values) as brokers:
+            with structlog.testing.capture_logs() as logs:
+                other = brokers.broker(2)
+                await other.start()
+                try:
+                    if brokers_known:
+                        await until(lambda: len(other.metadata.brokers) == 2)
+                    else:
+                        await until(lambda: any("mismatch" in str(entry) for entry in logs))
+                        assert len(other.metadata.brokers) == 0, "the controller cannot tell it anything"
+                finally:
+                    await other.stop(hand_over=False)
+
+
 @pytest.mark.parametrize(
     ("properties", "problem"),
     [
