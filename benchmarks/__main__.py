@@ -22,7 +22,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from subprocess import SubprocessError
 
-from benchmarks import report
+from benchmarks import report, secured
 from benchmarks.admin_row import SmallRequests
 from benchmarks.checkout import ROOT, NotSetUp
 from benchmarks.cluster_rows import cluster_rows
@@ -33,6 +33,7 @@ from benchmarks.java_tools import Unavailable
 from benchmarks.measurement import Reading, Result, Row, TakesNoPart
 from benchmarks.pipeline_rows import SparkWorker, pipeline_rows
 from benchmarks.purgatory_row import Purgatory
+from benchmarks.security_rows import security_rows
 from benchmarks.standing_rows import Memory, ParkedFetches, Start
 from benchmarks.start_rows import start_rows
 from benchmarks.traffic_rows import Consume, FanOut, Latency, Produce
@@ -68,6 +69,7 @@ def all_rows(scale: float) -> list[Row]:
         Commits(some(100_000)),
         Transactions(some(6_000)),
         SmallRequests(scale),
+        *security_rows(scale),
         *cluster_rows(scale),
     ]
 
@@ -79,7 +81,7 @@ class Session:
         self.workspace = workspace
         self.contestants = contestants
         self.notes: list[str] = []
-        self._shared: dict[str, Contestant] = {}
+        self._shared: dict[tuple[str, str], Contestant] = {}
         self._memory = WarmMemory(workspace)
 
     def run(self, rows: Iterable[Row], rounds: int) -> list[Result]:
@@ -114,7 +116,9 @@ class Session:
         for kind in self.contestants:
             log(f"{row.name}: {kind.name} warms up")
             try:
-                row.warm_up(self._broker(kind))
+                row.warm_up(self._broker(row, kind))
+            except TakesNoPart:
+                continue  # its measurement says so
             except FAILURES as failure:
                 self._note_failure(row, kind, failure)
 
@@ -143,19 +147,33 @@ class Session:
         if not row.needs_broker:
             return row.measure(kind.make(self.workspace))
         if not row.needs_fresh_broker:
-            return row.measure(self._broker(kind))
-        contestant = kind.make(self.workspace)
+            return row.measure(self._broker(row, kind))
+        contestant = self._made(row, kind)
         try:
             return row.measure(contestant)
         finally:
             contestant.remove()
 
-    def _broker(self, kind: Kind) -> Contestant:
-        contestant = self._shared.get(kind.name)
+    def _broker(self, row: Row, kind: Kind) -> Contestant:
+        """The broker that rows share which want it secured in the same way."""
+        contestant = self._shared.get((kind.name, row.secured))
         if contestant is None:
-            contestant = kind.make(self.workspace)
-            contestant.start()
-            self._shared[kind.name] = contestant
+            contestant = self._made(row, kind)
+            try:
+                contestant.start()
+                if row.secured:
+                    secured.prepare(contestant, row.secured)
+            except BaseException:
+                contestant.remove()
+                raise
+            self._shared[kind.name, row.secured] = contestant
+        return contestant
+
+    def _made(self, row: Row, kind: Kind) -> Contestant:
+        """A broker that is not started yet."""
+        contestant = kind.make(self.workspace)
+        if row.secured:
+            secured.secure(contestant, row.secured)
         return contestant
 
 

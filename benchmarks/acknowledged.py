@@ -1,7 +1,8 @@
 """A producer with acks=all on librdkafka, in a process of its own.
 
-    python -m benchmarks.acknowledged BOOTSTRAP TOPIC RECORDS RECORDS_PER_SECOND
+    python -m benchmarks.acknowledged BOOTSTRAP TOPIC RECORDS RECORDS_PER_SECOND [--config FILE]
 
+FILE has settings of librdkafka, as JSON.
 Sends records of 1,000 bytes to partition 0, at the given rate, or at full speed if that is 0. A fifth of RECORDS more
 are the warm-up, after which it prints "measuring". At the end it prints one JSON object: the seconds from the first
 record to the last acknowledgement, and the percentiles of the time from `produce` to the acknowledgement, in
@@ -15,6 +16,8 @@ import gc
 import json
 import sys
 import time
+from pathlib import Path
+from typing import Any
 
 from confluent_kafka import KafkaError, Message, Producer
 
@@ -34,8 +37,8 @@ BEHIND_S = 0.0005
 class Load:
     """Sends records and keeps the latencies of their acknowledgements."""
 
-    def __init__(self, bootstrap: str, topic: str, rate: int) -> None:
-        self._producer = Producer({"bootstrap.servers": bootstrap, **SETTINGS})
+    def __init__(self, bootstrap: str, topic: str, rate: int, config: dict[str, Any]) -> None:
+        self._producer = Producer({"bootstrap.servers": bootstrap, **SETTINGS, **config})
         self._topic = topic
         self._rate = rate
         self.latencies_us: list[float] = []
@@ -78,9 +81,11 @@ def main() -> int:
     parser.add_argument("topic")
     parser.add_argument("records", type=int)
     parser.add_argument("rate", type=int)
+    parser.add_argument("--config", type=Path)
     arguments = parser.parse_args()
+    config = {} if arguments.config is None else json.loads(arguments.config.read_text())
     gc.disable()
-    load = Load(arguments.bootstrap, arguments.topic, arguments.rate)
+    load = Load(arguments.bootstrap, arguments.topic, arguments.rate, config)
     load.send(max(arguments.records // 5, 1))
     print("measuring", flush=True)
     seconds = load.send(arguments.records)

@@ -37,6 +37,10 @@ class Contestant(ABC):
         self.name = name
         self.directory = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=workspace))
         self.port = free_port()
+        self.ports: dict[str, int] = {}
+        """The ports of a secured broker, by protocol (secured.py)."""
+        self.settings: dict[str, str] = {}
+        """Settings besides the usual ones, from the next start on."""
         self.pid = 0
 
     @property
@@ -113,7 +117,8 @@ class Odradek(Contestant):
 
     def _launch(self) -> None:
         arguments = ["--port", str(self.port), "--data-dir", str(self.directory / "data"), *self.options]
-        arguments += [part for setting in SAME_AS_KAFKAS for part in ("--set", setting)]
+        own = [f"{name}={value}" for name, value in self.settings.items()]
+        arguments += [part for setting in (*SAME_AS_KAFKAS, *own) for part in ("--set", setting)]
         with (self.directory / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 [*self.tracer, *self.checkout.command(self.checkout.module("broker"), *arguments)],
@@ -150,7 +155,9 @@ class Odradek(Contestant):
 
 
 class ApacheKafka(Contestant):
-    """A single node of Apache Kafka. `$KAFKA_CONTROL start PORT DIR` starts it, `$KAFKA_CONTROL stop DIR` stops it."""
+    """A single node of Apache Kafka. `$KAFKA_CONTROL start PORT DIR NAME=VALUE...` starts it, with some settings of its
+    own if there are any; `$KAFKA_CONTROL stop DIR` stops it.
+    """
 
     def __init__(self, workspace: Path) -> None:
         super().__init__(KAFKA, workspace)
@@ -162,6 +169,7 @@ class ApacheKafka(Contestant):
 
     def _launch(self) -> None:
         command = [*(self.command() or []), "start", str(self.port), str(self.directory)]
+        command += [f"{name}={value}" for name, value in self.settings.items()]
         with (self.directory / "start.log").open("ab") as log:
             self._starting = subprocess.Popen(command, stdout=log, stderr=log, preexec_fn=self._limit_files)
 

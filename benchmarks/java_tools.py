@@ -42,13 +42,16 @@ def kafka_tool() -> list[str]:
     return prefix
 
 
-def produce(bootstrap: str, topic: str, records: int, record_bytes: int, settings: list[str]) -> Produced:
-    """Runs ProducerPerformance at full speed."""
+def produce(
+    bootstrap: str, topic: str, records: int, record_bytes: int, settings: list[str], config: Path | None = None
+) -> Produced:
+    """Runs ProducerPerformance at full speed. `config`: a file of properties, which secures the connections."""
     command = [
         *kafka_tool(),
         "org.apache.kafka.tools.ProducerPerformance",
         *("--topic", topic, "--num-records", str(records), "--record-size", str(record_bytes), "--throughput", "-1"),
         *("--producer-props", f"bootstrap.servers={bootstrap}", *settings),
+        *(() if config is None else ("--producer.config", str(config))),
     ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=False)
     found = PRODUCED.search(done.stdout)
@@ -57,9 +60,14 @@ def produce(bootstrap: str, topic: str, records: int, record_bytes: int, setting
     return Produced(int(found[1]), float(found[2]), float(found[3]), float(found[4]))
 
 
-def probe(*arguments: str, when_measuring: Callable[[], None], program: str = "Probe") -> dict[str, Any]:
-    """Runs one of the probes; calls `when_measuring` after its warm-up. Returns its last line."""
-    command = ["java", "-Xms512m", "-Xmx512m", "-cp", class_path(), f"odradek.{program}", *arguments]
+def probe(
+    *arguments: str, when_measuring: Callable[[], None], program: str = "Probe", config: Path | None = None
+) -> dict[str, Any]:
+    """Runs one of the probes; calls `when_measuring` after its warm-up. Returns its last line. `config`: a file of
+    properties for the probe's clients.
+    """
+    secured = [] if config is None else [f"-Dclient.config={config}"]
+    command = ["java", "-Xms512m", "-Xmx512m", *secured, "-cp", class_path(), f"odradek.{program}", *arguments]
     result: dict[str, Any] = {}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from benchmarks.contestants import BEFORE, KAFKA, ODRADEK, Contestant
 
 MORE, LESS = "more is better", "less is better"
+TLS, ACLS = "TLS", "ACLs"
 BUSY = 0.6
 """A broker that uses less of a core than this did not limit the row; then its CPU time per operation decides."""
 
@@ -52,6 +53,8 @@ class Row:
     """Whether the row moves so much data that never-used memory would dominate it."""
     needs_fresh_broker = False
     """Whether each round gets a new broker (which is not started yet)."""
+    secured = ""
+    """How the broker is secured (secured.py): TLS, or ACLS as well; not at all by default."""
 
     def warm_up(self, contestant: Contestant) -> None:
         """Runs once per broker, before the first round."""

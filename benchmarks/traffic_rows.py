@@ -11,6 +11,7 @@ from benchmarks import fan_out, java_tools, wire
 from benchmarks.contestants import Contestant
 from benchmarks.measurement import LESS, MORE, Metric, Reading, Row, TakesNoPart
 from benchmarks.processes import cpu_seconds
+from benchmarks.secured import PLAINTEXT, client_of
 from odradek.protocol.api_keys import ApiKey
 
 MEGABYTE = 1024 * 1024
@@ -22,8 +23,20 @@ class Produce(Row):
 
     needs_warm_memory = True
 
-    def __init__(self, name: str, record_bytes: int, records: int, settings: str, wanted: float = 1.0) -> None:
+    def __init__(
+        self,
+        name: str,
+        record_bytes: int,
+        records: int,
+        settings: str,
+        wanted: float = 1.0,
+        protocol: str = PLAINTEXT,
+        secured: str = "",
+    ) -> None:
+        """`protocol`: that of the listener to which the producer connects."""
         self.name = name
+        self.protocol = protocol
+        self.secured = secured
         self.metrics = (Metric(name, "MB/s", MORE, wanted),)
         self.record_bytes = record_bytes
         self.records = records
@@ -38,8 +51,9 @@ class Produce(Row):
     def _run(self, contestant: Contestant, records: int) -> Reading:
         topic = f"produce-{next(_numbers)}"
         wire.create_topic(contestant.port, topic)
+        client = client_of(contestant, self.protocol)
         before = cpu_seconds(contestant.pid)
-        done = java_tools.produce(contestant.bootstrap, topic, records, self.record_bytes, self.settings)
+        done = java_tools.produce(client.bootstrap, topic, records, self.record_bytes, self.settings, client.config)
         used = cpu_seconds(contestant.pid) - before
         wire.delete_topic(contestant.port, topic)
         return Reading(done.megabytes_per_second, used, done.records / done.records_per_second, done.records)
@@ -48,12 +62,15 @@ class Produce(Row):
 class Consume(Row):
     """Reads a topic of 1 KB records from its beginning, all from the page cache, after one warm-up pass."""
 
-    name = "consume"
-    metrics = (Metric(name, "MB/s", MORE),)
     needs_warm_memory = True
     record_bytes = 1000
 
-    def __init__(self, records: int) -> None:
+    def __init__(self, records: int, name: str = "consume", protocol: str = PLAINTEXT, secured: str = "") -> None:
+        """`protocol`: that of the listener to which the consumer connects."""
+        self.name = name
+        self.metrics = (Metric(name, "MB/s", MORE),)
+        self.protocol = protocol
+        self.secured = secured
         self.records = records
         self.topic = f"consume-{next(_numbers)}"
 
@@ -63,9 +80,12 @@ class Consume(Row):
         java_tools.produce(contestant.bootstrap, self.topic, self.records, self.record_bytes, settings)
 
     def measure(self, contestant: Contestant) -> dict[str, Reading]:
+        client = client_of(contestant, self.protocol)
         meter = CpuMeter(contestant.pid)
         done = java_tools.probe(
-            *("consume", contestant.bootstrap, self.topic, str(self.records), "2"), when_measuring=meter.start
+            *("consume", client.bootstrap, self.topic, str(self.records), "2"),
+            when_measuring=meter.start,
+            config=client.config,
         )
         speed = done["bytes"] / MEGABYTE / done["seconds"]
         return {self.name: Reading(speed, meter.used(), done["seconds"], done["records"])}

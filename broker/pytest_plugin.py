@@ -11,12 +11,19 @@ tests with blocking clients.
 The brokers have free ports on 127.0.0.1, temporary data directories, and an event loop in a thread of its own. Each
 test that uses a fixture gets new brokers, which are removed afterwards. Asynchronous tests use `odradek.testing`
 instead.
+
+Marks have the arguments of `odradek.testing.BrokerThread` and `ClusterThread`: settings, security, the number of
+brokers. The mark of a test comes before that of its class or module.
+
+    @pytest.mark.odradek_broker(security="SASL_SSL")
+    def test_my_service_logs_in(odradek_broker):
+        producer = KafkaProducer(**odradek_broker.client_settings("kafka-python"))
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -24,19 +31,39 @@ if TYPE_CHECKING:
     from odradek.broker.testing import BrokerThread, ClusterThread
 
 
+MARKS = {
+    "odradek_broker(settings=None, *, security, ...)": "how the fixture odradek_broker starts its broker",
+    "odradek_cluster(brokers=3, settings=None, *, security, ...)": "how the fixture odradek_cluster starts its brokers",
+}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Makes the marks known."""
+    for mark, what in MARKS.items():
+        config.addinivalue_line("markers", f"{mark}: {what}; see odradek.testing")
+
+
 @pytest.fixture
-def odradek_broker() -> Iterator[BrokerThread]:
+def odradek_broker(request: pytest.FixtureRequest) -> Iterator[BrokerThread]:
     """A broker in a thread of its own: `.bootstrap` is its HOST:PORT, `.data_dir` its directory."""
     from odradek.broker.testing import BrokerThread
 
-    with BrokerThread() as running:
+    positional, named = _mark(request, "odradek_broker")
+    with BrokerThread(*positional, **named) as running:
         yield running
 
 
 @pytest.fixture
-def odradek_cluster() -> Iterator[ClusterThread]:
+def odradek_cluster(request: pytest.FixtureRequest) -> Iterator[ClusterThread]:
     """A cluster of three brokers, 1 to 3, in a thread of its own; see docs/cluster.md for what can be done to it."""
     from odradek.broker.testing import ClusterThread
 
-    with ClusterThread() as running:
+    positional, named = _mark(request, "odradek_cluster")
+    with ClusterThread(*positional, **named) as running:
         yield running
+
+
+def _mark(request: pytest.FixtureRequest, name: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Returns the arguments of the closest mark."""
+    mark: pytest.Mark | None = request.node.get_closest_marker(name)
+    return ((), {}) if mark is None else (mark.args, dict(mark.kwargs))

@@ -67,7 +67,13 @@ def run(arguments: argparse.Namespace, new_metadata_store: NewMetadataStore = me
             settings.append(f"odradek.metrics.port={arguments.metrics_port}")
         if arguments.metrics_host is not None:
             settings.append(f"odradek.metrics.host={arguments.metrics_host}")
-        config = load_config(arguments.config, port=arguments.port, data_dir=arguments.data_dir, settings=settings)
+        config = load_config(
+            arguments.config,
+            port=arguments.port,
+            data_dir=arguments.data_dir,
+            settings=settings,
+            environment=os.environ,
+        )
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             unclean = runner.run(serve(config, open_files, new_metadata_store))
     except (ConfigError, StartError) as error:

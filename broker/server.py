@@ -215,7 +215,8 @@ class Broker:
             self.coordinators.begin_loading()
         except REASONS_NOT_TO_START as error:
             await self._undo_all()
-            raise StartError(self._reason(error)) from error
+            cause = None if self.config.provided.names else error
+            raise StartError(self.config.provided.hidden(self._reason(error))) from cause
         except BaseException:
             await self._undo_all()
             raise
@@ -258,8 +259,8 @@ class Broker:
 
             self._tls = tls_of_listeners(self.config, self.files)
             tls = tls_to_brokers(self.config, self.files)
-            if tls is not None and self.connect is None:
-                self.connect = partial(NetworkClient.connect, tls=tls)
+            if tls is not None:
+                self.connect = partial(self.connect or NetworkClient.connect, tls=tls)
 
     async def _serve_metrics(self) -> None:
         """Comes first, so that the status is available while logs are recovered."""

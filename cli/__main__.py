@@ -104,6 +104,7 @@ FORESEEN = frozenset(
     {
         "ConfigError",
         "Disconnected",
+        "LoginRefused",
         "MetaPropertiesError",
         "MetadataStoreError",
         "MigrationError",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 
 from odradek.cli.errors import CommandError
 from odradek.cli.options import command
@@ -50,11 +51,11 @@ def migrate(arguments: argparse.Namespace) -> None:
         raise CommandError("name the node's data: --config server.properties, or --data-dir")
     place = arguments.zookeeper_connect
     settings = [] if place is None else [f"zookeeper.connect={place}"]
-    config = load_config(arguments.config, data_dir=arguments.data_dir, settings=settings)
+    config = load_config(arguments.config, data_dir=arguments.data_dir, settings=settings, environment=os.environ)
     if config.zookeeper_connect is None:
         raise CommandError("name ZooKeeper: zookeeper.connect in the file of --config, or --zookeeper-connect")
     is_named = arguments.config is not None and config.broker_id >= 0
-    with QUIET_LOGS.shown():
+    with QUIET_LOGS.shown(), config.provided.hiding():
         asyncio.run(
             migration.migrate(
                 config,

@@ -14,7 +14,7 @@ from typing import Protocol, TextIO
 from odradek.broker.admin.client import AdminClient
 from odradek.broker.admin.overview import ClusterOverview, changes, overview
 from odradek.broker.logging.printable import printable
-from odradek.broker.peers.network_errors import NetworkError
+from odradek.broker.peers.network_errors import LoginRefused, NetworkError
 from odradek.cli.cluster_lines import cluster_lines
 from odradek.protocol.errors import ProtocolError
 
@@ -70,7 +70,7 @@ class Screen:
 
 
 async def look_again(admin: AdminClient, display: Display, interval_s: float, times: int | None) -> None:
-    """Looks every `interval_s`, `times` or until it is interrupted."""
+    """Looks every `interval_s`, `times` or until it is interrupted. Raises LoginRefused if the first login fails."""
     before: ClusterOverview | None = None
     failure = ""
     looks = 0
@@ -81,6 +81,8 @@ async def look_again(admin: AdminClient, display: Display, interval_s: float, ti
         try:
             found = await overview(admin, patience_s=interval_s)
         except (NetworkError, ProtocolError) as error:
+            if isinstance(error, LoginRefused) and before is None:
+                raise
             if str(error) != failure:
                 failure = str(error)
                 news.append(f"not reached: {failure}")

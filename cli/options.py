@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from odradek.cli.errors import CommandError
 
 if TYPE_CHECKING:
-    import ssl
-
     from odradek.broker.admin.client import AdminClient
+    from odradek.broker.admin.client_properties import ClientSecurity
     from odradek.protocol.errors import ErrorCode
 
 T = TypeVar("T")
@@ -31,7 +31,7 @@ def add_bootstrap_server(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--command-config",
         metavar="FILE",
-        help="a property file with Kafka's names that says how connections are secured: security.protocol, ssl.*",
+        help="a client's property file with Kafka's names: security.protocol, ssl.*, sasl.*, config.providers",
     )
     parser.add_argument(
         "--timeout-ms",
@@ -44,11 +44,16 @@ def add_bootstrap_server(parser: argparse.ArgumentParser) -> None:
 
 def with_admin(arguments: argparse.Namespace, work: Callable[[AdminClient], Awaitable[T]]) -> T:
     """Runs `work` with an admin client of the selected broker."""
-    from odradek.broker.admin.client import AdminClient
+    from random import SystemRandom
 
-    tls = tls_of(arguments)
+    from odradek.broker.admin.client import AdminClient
+    from odradek.broker.peers.network_client import NetworkClient
+    from odradek.broker.peers.network_errors import Disconnected
+
+    security = security_of(arguments)
+    connect = NetworkClient.connect if security is None else security.connect(SystemRandom())
     try:
-        admin = AdminClient(arguments.bootstrap_server, timeout_ms=arguments.timeout_ms, tls=tls)
+        admin = AdminClient(arguments.bootstrap_server, timeout_ms=arguments.timeout_ms, connect=connect)
     except ValueError as error:
         raise CommandError(f"--bootstrap-server: {error}") from error
 
@@ -56,23 +61,37 @@ def with_admin(arguments: argparse.Namespace, work: Callable[[AdminClient], Awai
         async with admin:
             return await work(admin)
 
-    return asyncio.run(run())
+    try:
+        return asyncio.run(run())
+    except Disconnected as error:
+        raise CommandError(f"{error}{_hint(str(error), security)}") from error
 
 
-def tls_of(arguments: argparse.Namespace) -> ssl.SSLContext | None:
-    """Returns the TLS of --command-config, None for plain connections."""
+def _hint(error: str, security: ClientSecurity | None) -> str:
+    """What may be wrong if a broker closes the connection and gives no reason: it cannot, to a client that does not
+    speak as its listener does.
+    """
+    if not error.endswith("closed the connection"):
+        return ""
+    if security is None:
+        return "; if its listener has TLS or a login, say so in a file for --command-config"
+    return f"; its listener may need another security.protocol than {security.protocol}"
+
+
+def security_of(arguments: argparse.Namespace) -> ClientSecurity | None:
+    """Returns what --command-config says about connections, None without it."""
     if arguments.command_config is None:
         return None
-    from odradek.broker.admin.client_properties import tls_of_file
+    from odradek.broker.admin.client_properties import security_of_file
     from odradek.storage.files import OsFiles
 
-    return tls_of_file(arguments.command_config, OsFiles())
+    return security_of_file(arguments.command_config, OsFiles(), os.environ)
 
 
 def kafka_python_security(arguments: argparse.Namespace) -> dict[str, Any]:
     """Returns the same for kafka-python, as its arguments."""
-    tls = tls_of(arguments)
-    return {} if tls is None else {"security_protocol": "SSL", "ssl_context": tls}
+    security = security_of(arguments)
+    return {} if security is None else security.for_kafka_python()
 
 
 async def delete_each(

@@ -6,6 +6,11 @@
     async with in_process_cluster(brokers=3) as cluster:
         producer = AIOKafkaProducer(bootstrap_servers=cluster.bootstrap, acks="all")
 
+With `security="SASL_SSL"`, or a `Security`, clients connect as to a production that has TLS and logins:
+
+    async with in_process_broker(security="SASL_SSL") as broker:
+        producer = AIOKafkaProducer(**broker.client_settings("aiokafka"))
+
 `in_process_broker` and `in_process_cluster` run on the running event loop, `BrokerThread` and `ClusterThread` in a
 thread of their own for blocking clients. The pytest fixtures `odradek_broker` and `odradek_cluster` are such threads.
 """
@@ -15,7 +20,9 @@ from odradek.broker.testing import (
     BrokerThread,
     Cluster,
     ClusterThread,
+    InProcessBroker,
     NotReached,
+    Security,
     in_process_broker,
     in_process_cluster,
 )
@@ -25,7 +32,9 @@ __all__ = [
     "BrokerThread",
     "Cluster",
     "ClusterThread",
+    "InProcessBroker",
     "NotReached",
+    "Security",
     "in_process_broker",
     "in_process_cluster",
 ]

@@ -1,7 +1,7 @@
 """Topics to lake tables with PySpark. Independent of the broker: reads over the Kafka protocol, or from log files.
 
-Of the broker's packages only `protocol` is imported, and only by `segments`: batches in log files have the same format
-as on the wire.
+Of the packages of the broker, `segments` imports `protocol`: batches in log files have the same format as on the wire.
+`kafka/security.py` imports what secures the connections of Odradek's own clients. Nothing else does.
 
 The packages, top to bottom; each imports only the packages below it:
 

@@ -3,9 +3,10 @@
     client.py         one method for each admin request
     connections.py    to any broker, to the controller, to a broker by its id
     client_properties.py    how connections are secured, by a client's property file
+    login_check.py    one login, for clients that do not say why it fails
     groups.py         groups and their offsets
     transactions.py   transactions, and how hanging ones are aborted
     overview.py       brokers, leaders and in-sync replicas at a glance, and what has changed between two glances
 
-Callers: `odradek.cli` and tests. The broker itself does not use it.
+Callers: `odradek.cli`, `pipeline/kafka/security.py` and tests. The broker itself does not use it.
 """

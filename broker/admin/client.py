@@ -11,15 +11,15 @@ NetworkError.
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
 from odradek.broker.admin.connections import Connections
 from odradek.broker.controller.topic_planner import NewPartitions, NewTopic
-from odradek.broker.peers.network_client import DEFAULT_TIMEOUT_MS
+from odradek.broker.peers.network_client import DEFAULT_TIMEOUT_MS, NetworkClient
 from odradek.broker.peers.network_errors import Disconnected, NetworkError, NodeUnreachable
+from odradek.broker.peers.peer import Connect
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.cluster import DescribeClusterRequest, DescribeClusterResponse
 from odradek.protocol.messages.configs import (
@@ -67,7 +67,7 @@ def parse_addresses(text: str) -> list[tuple[str, int]]:
 
 class AdminClient:
     """Connects to the first address in `bootstrap` (HOST:PORT,...) that responds, and to other brokers on demand.
-    `tls` is that of the connections, None for plain ones.
+    `connect` makes the connections, by default plain ones (client_properties.py).
     """
 
     def __init__(
@@ -76,9 +76,9 @@ class AdminClient:
         *,
         client_id: str = "odradek-admin",
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
-        tls: ssl.SSLContext | None = None,
+        connect: Connect = NetworkClient.connect,
     ) -> None:
-        self._connections = Connections(parse_addresses(bootstrap), client_id, timeout_ms, tls)
+        self._connections = Connections(parse_addresses(bootstrap), client_id, timeout_ms, connect)
         self._timeout_ms = timeout_ms
         self.until = self._connections.until
         self._ask = self._connections.ask_any

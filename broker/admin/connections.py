@@ -1,7 +1,8 @@
 """An admin client's connections: to any broker, to the controller, to each broker by its id.
 
 (A) Queries go to any broker: the first address that responds, and the next one when the connection is lost. The
-    addresses are those given at first, then those that the cluster reports.
+    addresses are those given at first, then those that the cluster reports. If a login is refused, no other address
+    is tried: the others refuse it, too, and each refusal takes a moment.
 (B) Changes of the cluster go to the controller. If the broker asked is no longer the controller, or cannot be
     connected to, the controller is looked up again, at another broker, until the timeout: an election takes a
     moment, and a broker that is cut off may name an old controller.
@@ -11,12 +12,12 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from odradek.broker.peers.network_client import NetworkClient
-from odradek.broker.peers.network_errors import Disconnected, NetworkError, NodeUnreachable
+from odradek.broker.peers.network_errors import Disconnected, LoginRefused, NetworkError, NodeUnreachable
+from odradek.broker.peers.peer import Connect
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from odradek.protocol.schema import Message
@@ -31,12 +32,10 @@ ANSWER_MS = 1000
 
 
 class Connections:
-    """`addresses` are tried in their order. Each request may take `timeout_ms`. `tls`: see `AdminClient`."""
+    """`addresses` are tried in their order. Each request may take `timeout_ms`."""
 
-    def __init__(
-        self, addresses: Sequence[Address], client_id: str, timeout_ms: int, tls: ssl.SSLContext | None = None
-    ) -> None:
-        self._tls = tls
+    def __init__(self, addresses: Sequence[Address], client_id: str, timeout_ms: int, connect: Connect) -> None:
+        self._connect_to = connect
         self._addresses = list(addresses)
         self._client_id = client_id
         self._timeout_ms = timeout_ms
@@ -116,6 +115,8 @@ class Connections:
             try:
                 self._any = await self._connect(*self._addresses[self._first])
                 return self._any
+            except LoginRefused:
+                raise
             except NetworkError as error:
                 failure = failure or error
         self._first = 0
@@ -146,9 +147,7 @@ class Connections:
         return "the broker" if self._any is None else self._any.name
 
     async def _connect(self, host: str, port: int) -> NetworkClient:
-        return await NetworkClient.connect(
-            host, port, client_id=self._client_id, timeout_ms=self._timeout_ms, tls=self._tls
-        )
+        return await self._connect_to(host, port, client_id=self._client_id, timeout_ms=self._timeout_ms)
 
 
 def _is_not_controller(response: Any) -> bool:

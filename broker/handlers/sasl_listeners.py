@@ -86,6 +86,11 @@ def login_between_brokers(config: BrokerConfig, files: Files) -> ClientCredentia
     )
 
 
+def login_module_class(mechanism: str) -> str:
+    """Returns the class of a mechanism's login module."""
+    return PLAIN_MODULE if mechanism == PLAIN else SCRAM_MODULE
+
+
 def _scram_server(
     mechanism: ScramMechanism, stored: StoredCredential, unknown: Unknown, source: random.Random
 ) -> ScramServer:
@@ -113,7 +118,7 @@ def _modules(
     config: BrokerConfig,
 ) -> list[LoginModule]:
     """The login modules of a mechanism (A, B), of its own class only."""
-    wanted = PLAIN_MODULE if settings.name == PLAIN else SCRAM_MODULE
+    wanted = login_module_class(settings.name)
     if settings.jaas is not None:
         try:
             module = parse_login_module(settings.jaas, settings.jaas_name)

@@ -53,6 +53,7 @@ FIRST_API_VERSIONS_VERSION = 3
 CLOSE_GRACE_S = 2
 """How long `close` waits for a broker that does not read."""
 SOFTWARE_NAME = "odradek"
+WITHOUT_TLS = "the TLS handshake got no answer: its listener may have no TLS"
 LONG_RESPONSE_BYTES = 64 * 1024
 
 
@@ -124,7 +125,7 @@ class NetworkClient(asyncio.BufferedProtocol):
             raise NodeUnreachable(f"cannot connect to {name}: TLS failed: {explained(error)}") from error
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
-            raise NodeUnreachable(f"cannot connect to {name}: {reason}") from error
+            raise NodeUnreachable(f"cannot connect to {name}: {reason or WITHOUT_TLS}") from error
         try:
             await client._negotiate()
         except BaseException:

@@ -18,6 +18,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
@@ -41,7 +42,14 @@ class Connect(Protocol):
     """`NetworkClient.connect`; a test may pass something that refuses some addresses."""
 
     async def __call__(
-        self, host: str, port: int, *, client_id: str = ..., software_name: str = ..., timeout_ms: int = ...
+        self,
+        host: str,
+        port: int,
+        *,
+        client_id: str = ...,
+        software_name: str = ...,
+        timeout_ms: int = ...,
+        tls: ssl.SSLContext | None = ...,
     ) -> NetworkClient: ...
 
 

@@ -69,6 +69,20 @@ def parse_login_module(text: str, source: str) -> LoginModule:
     return _Parser(text, source).only_module()
 
 
+def login_module(class_name: str, options: Mapping[str, str]) -> str:
+    """Returns the text of a login module for a setting (E), which `parse_login_module` reads."""
+    words = [class_name, "required", *(f"{_quoted(name)}={_quoted(value)}" for name, value in options.items())]
+    return f"{' '.join(words)};"
+
+
+def _quoted(text: str) -> str:
+    """A text (B); words that Java takes as they are stay so."""
+    if re.fullmatch(r"[A-Za-z_][\w.-]*", text, re.ASCII):
+        return text
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
+    return f'"{escaped}"'
+
+
 class _Token(NamedTuple):
     """`text` is unquoted. The kind `end` comes last."""
 

@@ -11,6 +11,8 @@
     D   Each setting that takes effect is an attribute: `config.num_partitions`. Values are replaced when dynamic
         settings change: a cached value misses later changes.
     E   A few settings are in the dynamic layers only (`dynamic_only`). Elsewhere their names are unknown ones.
+    F   Settings given at the start may have variables (config_providers.py), which are replaced before anything reads
+        them; --port counts after that. Dynamic settings have none.
 
 Source: Kafka's `KafkaConfig`, `DynamicBrokerConfig`.
 """
@@ -39,9 +41,11 @@ from odradek.broker.settings import (
     parse_value,
 )
 from odradek.broker.settings.checks import check_broker_values, check_topic_values
+from odradek.broker.settings.config_providers import PROVIDERS, resolve
 from odradek.broker.settings.listener_values import LISTENER_PREFIX, listener_value
 from odradek.broker.settings.listeners import Listener, read_listeners, with_port
 from odradek.broker.settings.properties import parse_properties
+from odradek.broker.settings.provided import NOTHING, Provided
 from odradek.broker.settings.sasl_listeners import (
     OF_LISTENERS,
     SCRAM,
@@ -51,6 +55,7 @@ from odradek.broker.settings.sasl_listeners import (
 )
 from odradek.broker.settings.setting import rows
 from odradek.broker.settings.tls_checks import TlsOfListener, check_listener_tls
+from odradek.storage.files import Files, OsFiles
 from odradek.storage.log_config import LogConfig
 
 __all__ = ["BrokerConfig", "ConfigError", "load_config"]
@@ -77,19 +82,29 @@ log = structlog.get_logger("broker.config")
 
 
 def load_config(
-    path: str | None = None, *, port: int | None = None, data_dir: str | None = None, settings: Iterable[str] = ()
+    path: str | None = None,
+    *,
+    port: int | None = None,
+    data_dir: str | None = None,
+    settings: Iterable[str] = (),
+    files: Files | None = None,
+    environment: Mapping[str, str] = _NOTHING,
 ) -> BrokerConfig:
-    """Loads the settings of `odradek serve` (B). `settings` are the name=value texts of --set. Raises ConfigError."""
+    """Loads the settings of `odradek serve` (B). `settings` are the name=value texts of --set. Variables read `files`
+    and `environment` (F). Raises ConfigError.
+    """
     overrides = dict(_assignment(text) for text in settings)
     if data_dir is not None:
         overrides["log.dirs"] = data_dir
     file_path = SINGLE_NODE_FILE if path is None else Path(path)
     file = read_properties_file(file_path)
     places = {**dict.fromkeys(file, str(file_path)), **dict.fromkeys(overrides, "--set")}
+    texts, provided = resolve(_overridden(file, overrides), files or OsFiles(), environment)
     if port is not None:
-        listeners = overrides.get("listeners") or file.get("listeners") or str(_DEFAULTS["listeners"])
-        overrides["listeners"] = with_port(listeners, port)
-    return BrokerConfig(_overridden(file, overrides), chosen=overrides if path is None else None, places=places)
+        texts["listeners"] = with_port(texts.get("listeners") or str(_DEFAULTS["listeners"]), port)
+    chosen = {*overrides, *(["listeners"] if port is not None else [])} if path is None else None
+    with provided.hiding():
+        return BrokerConfig(texts, chosen=chosen, places=places, provided=provided)
 
 
 def read_properties_file(path: Path) -> dict[str, str]:
@@ -156,10 +171,12 @@ class BrokerConfig(BrokerSettings):
         *,
         chosen: Collection[str] | None = None,
         places: Mapping[str, str] = _NOTHING,
+        provided: Provided = NOTHING,
     ) -> None:
         """`chosen`: the names that the user set (default: all), which warnings may list. `places`: the file or flag of
-        each name, for messages.
+        each name, for messages. `provided`: what came from config providers.
         """
+        self.provided = provided
         self.static: Mapping[str, str] = MappingProxyType(_with_both_ids(static))
         self.cluster_wide: Mapping[str, str] = _NOTHING
         self.per_broker: Mapping[str, str] = _NOTHING
@@ -183,9 +200,18 @@ class BrokerConfig(BrokerSettings):
         return cls(settings)
 
     @classmethod
-    def single_node(cls, overrides: Mapping[str, str] = _NOTHING) -> BrokerConfig:
-        """Creates a config from the bundled single-node file and overrides."""
-        return cls(_overridden(read_properties_file(SINGLE_NODE_FILE), overrides), chosen=overrides)
+    def single_node(
+        cls,
+        overrides: Mapping[str, str] = _NOTHING,
+        *,
+        files: Files | None = None,
+        environment: Mapping[str, str] = _NOTHING,
+    ) -> BrokerConfig:
+        """Creates a config from the bundled single-node file and overrides. Variables as in `load_config`."""
+        texts = _overridden(read_properties_file(SINGLE_NODE_FILE), overrides)
+        resolved, provided = resolve(texts, files or OsFiles(), environment)
+        with provided.hiding():
+            return cls(resolved, chosen=overrides, provided=provided)
 
     @property
     def given(self) -> Mapping[str, str]:
@@ -272,7 +298,7 @@ class BrokerConfig(BrokerSettings):
 
     def unknown_names(self) -> list[str]:
         """The unknown names that the user set, sorted."""
-        return sorted(name for name in self._chosen if broker_setting(name) is None)
+        return sorted(name for name in self._chosen if broker_setting(name) is None and not name.startswith(PROVIDERS))
 
     def names_without_effect(self) -> list[str]:
         """The settings that the user set and that have no effect yet, sorted."""
@@ -312,11 +338,15 @@ class BrokerConfig(BrokerSettings):
         return name.removeprefix(LISTENER_PREFIX).partition(".")[0] not in with_tls
 
     def warn(self) -> None:
-        """Logs one warning for unknown names and one for settings without effect, if there are any."""
+        """Logs one warning each for unknown names, settings without effect, and those with a variable that has no
+        value, if there are any.
+        """
         if unknown := self.unknown_names():
             log.warning("unknown settings ignored", names=unknown)
         if idle := self.names_without_effect():
             log.warning("settings have no effect yet", names=idle)
+        if unresolved := self.provided.unresolved:
+            log.warning("variables without a value are kept as they are", names=unresolved)
 
     def _layered(
         self, cluster_wide: Mapping[str, str], per_broker: Mapping[str, str]

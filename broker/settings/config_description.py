@@ -5,7 +5,8 @@
         omitted, and the first remaining one determines the source.
     B   A topic setting's list contains its own value, if it has one, followed by the list of the first broker setting
         that supplies its default.
-    C   The values of passwords are not shown, nor the values of unknown names, which might be passwords.
+    C   The values of passwords are not shown, nor the values of unknown names, which might be passwords, nor texts that
+        came from a config provider (provided.py).
     D   Internal settings are shown only if they were set.
 
 Source: Kafka's `ConfigHelper`.
@@ -167,7 +168,7 @@ def _topic_description(
 
 def _broker_description(config: BrokerConfig, name: str, synonyms: list[ConfigSynonym]) -> ConfigDescription:
     setting = broker_setting(name) or DYNAMIC_ONLY.get(name)
-    is_sensitive = setting is None or setting.is_sensitive
+    is_sensitive = setting is None or setting.is_sensitive or _is_hidden_source(synonyms)
     value = value_text(config.values[name]) if name in BROKER else config.given[name]
     is_dynamic = name in BROKER and BROKER[name].update_mode is not UpdateMode.READ_ONLY
     return ConfigDescription(
@@ -196,11 +197,13 @@ def _broker_synonyms(config: BrokerConfig, name: str) -> list[ConfigSynonym]:
         (ConfigSource.STATIC_BROKER_CONFIG, config.static),
     )
     is_hidden = setting is None or setting.is_sensitive
+
+    def shown(each: str, layer: Mapping[str, str]) -> str | None:
+        is_secret = layer is config.static and setting is not None and config.provided.hides(each, setting)
+        return None if is_hidden or is_secret else layer[each]
+
     synonyms = [
-        ConfigSynonym(each, None if is_hidden else layer[each], source)
-        for source, layer in layers
-        for each in names
-        if each in layer
+        ConfigSynonym(each, shown(each, layer), source) for source, layer in layers for each in names if each in layer
     ]
     for each in names:
         default = value_text(BROKER[each].default) if each in BROKER else None
@@ -209,6 +212,11 @@ def _broker_synonyms(config: BrokerConfig, name: str) -> list[ConfigSynonym]:
     while synonyms and synonyms[0].name != name:
         del synonyms[0]
     return synonyms
+
+
+def _is_hidden_source(synonyms: list[ConfigSynonym]) -> bool:
+    """Whether the value in effect is one that is hidden."""
+    return bool(synonyms) and synonyms[0].value is None
 
 
 def _source(synonyms: list[ConfigSynonym]) -> ConfigSource:

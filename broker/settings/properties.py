@@ -23,8 +23,13 @@ def parse_properties(data: bytes) -> dict[str, str]:
     """Returns names and values, in the order in which the names first appear. Raises ValueError for a malformed
     \\uXXXX.
     """
+    return parse_property_text(data.decode("latin-1"))
+
+
+def parse_property_text(text: str) -> dict[str, str]:
+    """As `parse_properties`, for text in whatever encoding."""
     properties: dict[str, str] = {}
-    for line in _logical_lines(data.decode("latin-1")):
+    for line in _logical_lines(text):
         name, value = _split(line)
         properties[_unescaped(name)] = _unescaped(value)
     return properties

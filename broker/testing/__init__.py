@@ -6,6 +6,7 @@
     cluster_view.py           what it looks like from outside; conditions.py: states that tests wait for
     cluster_thread.py, loop_thread.py    the same for blocking clients
     node_loop.py              an event loop for each broker, which can be paused and ended
+    security.py     TLS and logins; certificates.py, client_settings.py: what clients need then
     network.py, gates.py      cuts between brokers, and what stands in front of a paused one
     setting_texts.py          settings as keyword arguments
 
@@ -16,14 +17,17 @@ from odradek.broker.testing.cluster import Cluster, NotReached
 from odradek.broker.testing.cluster_thread import ClusterThread
 from odradek.broker.testing.cluster_view import BrokerStatus
 from odradek.broker.testing.in_process_cluster import in_process_cluster
-from odradek.broker.testing.one_broker import BrokerThread, in_process_broker
+from odradek.broker.testing.one_broker import BrokerThread, InProcessBroker, in_process_broker
+from odradek.broker.testing.security import Security
 
 __all__ = [
     "BrokerStatus",
     "BrokerThread",
     "Cluster",
     "ClusterThread",
+    "InProcessBroker",
     "NotReached",
+    "Security",
     "in_process_broker",
     "in_process_cluster",
 ]

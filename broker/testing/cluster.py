@@ -31,9 +31,10 @@ Whatever is not a coroutine may be called, and everything may be read, at any ti
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from functools import partial
-from random import Random
+from random import Random, SystemRandom
 from typing import Any, TypeVar
 
 from odradek.broker.admin.client import AdminClient
@@ -42,10 +43,12 @@ from odradek.broker.logging.quiet_logs import LatestWarnings
 from odradek.broker.metadata_store.shared.shared_store import SharedStore
 from odradek.broker.server import Broker
 from odradek.broker.settings.config import BrokerConfig
+from odradek.broker.testing.client_settings import client_settings, property_text
 from odradek.broker.testing.cluster_view import ENDED, BrokerStatus, ClusterView, Member
 from odradek.broker.testing.conditions import why_no_leader, why_not_in_sync, why_not_stable
 from odradek.broker.testing.network import Network
 from odradek.broker.testing.node_loop import node_loop
+from odradek.broker.testing.security import Security
 from odradek.broker.testing.setting_texts import setting_texts
 from odradek.timer import Clock
 
@@ -75,6 +78,7 @@ class Cluster(ClusterView):
     def __init__(
         self,
         members: Sequence[Member],
+        security: Security,
         *,
         clock: Clock | None,
         random: Random | None,
@@ -92,11 +96,22 @@ class Cluster(ClusterView):
             ),
             Network(),
         )
+        self.security = security
         self._clock = clock
         self._random = random
         self._open_files = open_files // len(members)
         self._keeps_data = keeps_data
         self._warnings = warnings
+
+    # --- clients ------------------------------------------------------------------------------------------------
+
+    def client_settings(self, client: str, user: str | None = None) -> dict[str, Any]:
+        """See InProcessBroker; the settings name all brokers."""
+        return client_settings(self.security, self.bootstrap, client, user)
+
+    def client_properties(self, user: str | None = None) -> str:
+        """See InProcessBroker."""
+        return property_text(self.client_settings("java", user))
 
     # --- starting and stopping ----------------------------------------------------------------------------------
 
@@ -112,7 +127,7 @@ class Cluster(ClusterView):
             self.store.heal(member.name)
         loop = member.loop = node_loop(broker_id, self.network)
         member.broker = Broker(
-            BrokerConfig.single_node(member.settings),
+            BrokerConfig.single_node(member.settings, environment=os.environ),
             clock=self._clock,
             random=None if self._random is None else Random(self._random.getrandbits(64)),
             new_metadata_store=lambda *_: session,
@@ -272,7 +287,8 @@ class Cluster(ClusterView):
             dict(setting_texts(configs or {}, {})),
         )
         running = ",".join(map(self.bootstrap_of, self.running))
-        async with AdminClient(running, timeout_ms=round(1000 * timeout_s)) as admin:
+        connect = self.security.of_brokers().connect(self._random or SystemRandom())
+        async with AdminClient(running, timeout_ms=round(1000 * timeout_s), connect=connect) as admin:
             await admin.create_topic(topic)
         numbers = range(partitions) if assignments is None else assignments
         await self._reach(

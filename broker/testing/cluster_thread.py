@@ -22,6 +22,7 @@ from odradek.broker.testing.cluster import LONGEST_POLL_S, TIMEOUT_S, Cluster
 from odradek.broker.testing.cluster_view import BrokerStatus
 from odradek.broker.testing.in_process_cluster import in_process_cluster
 from odradek.broker.testing.loop_thread import LoopThread
+from odradek.broker.testing.security import PLAINTEXT, Security
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -35,13 +36,19 @@ class ClusterThread:
         brokers: int = 3,
         settings: Mapping[str, object] | None = None,
         *,
+        security: str | Security = PLAINTEXT,
         data_dir: str | Path | None = None,
         settings_of: Mapping[int, Mapping[str, object]] | None = None,
         loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
         **more_settings: object,
     ) -> None:
         """`loop_factory`: uvloop's by default, if installed."""
-        arguments: dict[str, Any] = {"data_dir": data_dir, "settings_of": settings_of, **more_settings}
+        arguments: dict[str, Any] = {
+            "security": security,
+            "data_dir": data_dir,
+            "settings_of": settings_of,
+            **more_settings,
+        }
         self._thread: LoopThread[Cluster] = LoopThread(
             lambda: in_process_cluster(brokers, settings, **arguments),
             name="odradek-cluster",
@@ -97,6 +104,14 @@ class ClusterThread:
     def bootstrap_of(self, broker_id: int) -> str:
         """See Cluster."""
         return self.cluster.bootstrap_of(broker_id)
+
+    def client_settings(self, client: str, user: str | None = None) -> dict[str, Any]:
+        """See Cluster."""
+        return self.cluster.client_settings(client, user)
+
+    def client_properties(self, user: str | None = None) -> str:
+        """See Cluster."""
+        return self.cluster.client_properties(user)
 
     def data_dir(self, broker_id: int) -> Path:
         """See Cluster."""

@@ -13,6 +13,7 @@ from odradek.broker.logging.quiet_logs import QUIET_LOGS, no_warnings
 from odradek.broker.network.open_files import open_files_limit
 from odradek.broker.testing.cluster import SESSION_TIMEOUT, Cluster
 from odradek.broker.testing.cluster_view import HOST, Member, no_broker
+from odradek.broker.testing.security import PLAINTEXT, Security, as_security
 from odradek.broker.testing.setting_texts import setting_texts
 from odradek.timer import Clock
 
@@ -35,6 +36,7 @@ async def in_process_cluster(
     brokers: int = 3,
     settings: Mapping[str, object] | None = None,
     *,
+    security: str | Security = PLAINTEXT,
     data_dir: str | Path | None = None,
     settings_of: Mapping[int, Mapping[str, object]] | None = None,
     clock: Clock | None = None,
@@ -44,11 +46,13 @@ async def in_process_cluster(
 ) -> AsyncIterator[Cluster]:
     """Yields a cluster of running brokers that know each other; see cluster.py.
 
-    With `data_dir`, the brokers' data is kept there, in broker-1 and so on. `settings_of` gives settings to single
+    `security`: a protocol (`SASL_SSL`) or more (security.py), for clients and between brokers. With `data_dir`, the
+    brokers' data is kept there, in broker-1 and so on. `settings_of` gives settings to single
     brokers, by id, such as a rack. `open_files`: how many files the process may have open (default: the system's
     limit). Raises StartError, and ValueError for impossible arguments.
     """
     keeps_data = data_dir is not None
+    secured = as_security(security)
     if brokers < 1:
         raise ValueError("a cluster has at least one broker")
     ids = range(1, brokers + 1)
@@ -57,8 +61,9 @@ async def in_process_cluster(
             raise ValueError(f"settings_of: {no_broker(broker_id, ids)}")
     common = setting_texts({**DEFAULTS, **_replication(brokers), **(settings or {})}, more_settings)
     with contextlib.ExitStack() as stack:
+        temporary = stack.enter_context(tempfile.TemporaryDirectory(prefix="odradek-"))
         if data_dir is None:
-            data_dir = stack.enter_context(tempfile.TemporaryDirectory(prefix="odradek-"))
+            data_dir = temporary
         stack.enter_context(QUIET_LOGS.shown())
         warnings = no_warnings()
         members = []
@@ -68,13 +73,19 @@ async def in_process_cluster(
             for name in CHOSEN_BY_THE_CLUSTER:
                 if name in texts:
                     raise ValueError(f"{name} is chosen by the cluster")
+            texts = secured.settings(f"{HOST}:{reserved.getsockname()[1]}", Path(temporary)) | texts
             texts["broker.id"] = str(broker_id)
-            texts["listeners"] = f"PLAINTEXT://{HOST}:{reserved.getsockname()[1]}"
             texts["log.dirs"] = str(Path(data_dir, f"broker-{broker_id}"))
             members.append(Member(broker_id, texts, reserved))
         most_open = open_files_limit() if open_files is None else open_files
         cluster = Cluster(
-            members, clock=clock, random=random, open_files=most_open, keeps_data=keeps_data, warnings=warnings
+            members,
+            secured,
+            clock=clock,
+            random=random,
+            open_files=most_open,
+            keeps_data=keeps_data,
+            warnings=warnings,
         )
         try:
             await cluster.open()

@@ -3,6 +3,9 @@
     async with in_process_broker() as broker:
         producer = AIOKafkaProducer(bootstrap_servers=broker.bootstrap)
 
+    async with in_process_broker(security="SASL_SSL") as broker:
+        producer = AIOKafkaProducer(**broker.client_settings("aiokafka"))
+
 Settings are Kafka's and override the single-node server.properties: `in_process_broker(log_segment_bytes=10_000)` or
 `in_process_broker({"log.segment.bytes": "10000"})`. `BrokerThread` runs the broker in a thread of its own, for blocking
 clients; the pytest fixture `odradek_broker` uses it. If the program has not configured structlog, only warnings and
@@ -13,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import tempfile
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from pathlib import Path
@@ -24,40 +28,67 @@ from odradek.broker.logging.quiet_logs import QUIET_LOGS
 from odradek.broker.network.open_files import open_files_limit
 from odradek.broker.server import Broker
 from odradek.broker.settings.config import BrokerConfig
+from odradek.broker.testing.client_settings import client_settings, property_text
 from odradek.broker.testing.loop_thread import LoopThread
+from odradek.broker.testing.security import PLAINTEXT, Security, as_security
 from odradek.broker.testing.setting_texts import setting_texts
 from odradek.storage.files import Files
 from odradek.timer import Clock
 
 T = TypeVar("T")
 
-ANY_PORT = "PLAINTEXT://127.0.0.1:0"
+ANY_PORT = "127.0.0.1:0"
+
+
+class InProcessBroker(Broker):
+    """A broker, and what its clients need to connect to it."""
+
+    def __init__(self, config: BrokerConfig, security: Security, **options: Any) -> None:
+        super().__init__(config, **options)
+        self.security = security
+
+    def client_settings(self, client: str, user: str | None = None) -> dict[str, Any]:
+        """Returns the settings of a client: `kafka-python`, `aiokafka`, `confluent-kafka` or `java`. `user` is who it
+        is: one of those who can log in (by default the first), or with SSL any name. Raises ValueError.
+        """
+        return client_settings(self.security, self.bootstrap, client, user)
+
+    def client_properties(self, user: str | None = None) -> str:
+        """Returns the text of a property file for Kafka's programs and the `odradek` commands. Raises ValueError."""
+        return property_text(self.client_settings("java", user))
 
 
 @contextlib.asynccontextmanager
 async def in_process_broker(
     settings: Mapping[str, object] | None = None,
     *,
+    security: str | Security = PLAINTEXT,
     data_dir: str | Path | None = None,
     clock: Clock | None = None,
     random: Random | None = None,
     files: Files | None = None,
     open_files: int | None = None,
     **more_settings: object,
-) -> AsyncIterator[Broker]:
+) -> AsyncIterator[InProcessBroker]:
     """Yields a running broker; `.bootstrap` is its HOST:PORT. With `data_dir`, or log.dirs, its data is kept.
 
-    `open_files`: how many files the process may have open (default: the system's limit). Raises StartError."""
+    `security`: a protocol (`SASL_SSL`) or more (security.py). `open_files`: how many files the process may have open
+    (default: the system's limit). Raises StartError, and ValueError for impossible arguments."""
+    secured = as_security(security)
     with contextlib.ExitStack() as stack:
-        texts = {"listeners": ANY_PORT, **setting_texts(settings or {}, more_settings)}
+        temporary = stack.enter_context(tempfile.TemporaryDirectory(prefix="odradek-"))
+        given = setting_texts(settings or {}, more_settings)
+        if secured.protocol != PLAINTEXT and "listeners" in given:
+            raise ValueError(f"listeners is chosen by security={secured.protocol}")
+        texts = {**secured.settings(ANY_PORT, Path(temporary)), **given}
         if data_dir is None and not texts.keys() & {"log.dir", "log.dirs"}:
-            data_dir = stack.enter_context(tempfile.TemporaryDirectory(prefix="odradek-"))
+            data_dir = Path(temporary, "data")
         if data_dir is not None:
             texts["log.dirs"] = str(data_dir)
         stack.enter_context(QUIET_LOGS.shown())
-        config = BrokerConfig.single_node(texts)
+        config = BrokerConfig.single_node(texts, files=files, environment=os.environ)
         most_open = open_files_limit() if open_files is None else open_files
-        broker = Broker(config, clock=clock, random=random, files=files, open_files=most_open)
+        broker = InProcessBroker(config, secured, clock=clock, random=random, files=files, open_files=most_open)
         await broker.start()
         try:
             yield broker
@@ -72,26 +103,35 @@ class BrokerThread:
         self,
         settings: Mapping[str, object] | None = None,
         *,
+        security: str | Security = PLAINTEXT,
         data_dir: str | Path | None = None,
         loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
         **more_settings: object,
     ) -> None:
         """Arguments as for `in_process_broker`. `loop_factory`: uvloop's by default, if installed."""
-        arguments: dict[str, Any] = {"data_dir": data_dir, **more_settings}
-        self._thread: LoopThread[Broker] = LoopThread(
+        arguments: dict[str, Any] = {"security": security, "data_dir": data_dir, **more_settings}
+        self._thread: LoopThread[InProcessBroker] = LoopThread(
             lambda: in_process_broker(settings, **arguments),
             name="odradek-broker",
             loop_factory=loop_factory,
         )
 
     @property
-    def broker(self) -> Broker:
+    def broker(self) -> InProcessBroker:
         """The broker, for read access only: change it with `call`."""
         return self._thread.inside
 
     @property
     def bootstrap(self) -> str:
         return self.broker.bootstrap
+
+    def client_settings(self, client: str, user: str | None = None) -> dict[str, Any]:
+        """See InProcessBroker."""
+        return self.broker.client_settings(client, user)
+
+    def client_properties(self, user: str | None = None) -> str:
+        """See InProcessBroker."""
+        return self.broker.client_properties(user)
 
     @property
     def data_dir(self) -> Path:

@@ -1,13 +1,9 @@
-"""kafka-python's admin client, configured by the settings: for requests about offsets, topics and groups.
-
-`[kafka]` has the option names of the Java client. The options that concern connections are translated.
-"""
+"""kafka-python's admin client, configured by the settings: for requests about offsets, topics and groups."""
 
 from __future__ import annotations
 
-import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,19 +12,16 @@ from kafka.errors import KafkaError
 from kafka.net.compat import KafkaNetClient
 from kafka.structs import TopicPartition
 
-from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.kafka.security import connection_options, refuse_wrong_login
 from odradek.pipeline.settings import Settings
 
 PAUSES_S = (0.1, 0.3, 0.6, 1.0, 2.0, 4.0)
-PEM_FILES = {
-    "ssl.truststore.location": ("ssl_cafile",),
-    "ssl.keystore.location": ("ssl_certfile", "ssl_keyfile"),
-}
 
 
 @contextmanager
 def admin_client(settings: Settings, patience_ms: int = 10_000) -> Iterator[KafkaAdminClient]:
     """Yields a client that gives up after `patience_ms` without a response. Raises PipelineError and KafkaError."""
+    refuse_wrong_login(settings, patience_ms)
     networks: list[KafkaNetClient] = []
 
     def network(**configs: Any) -> KafkaNetClient:
@@ -72,24 +65,3 @@ def committed_offsets(
         else:
             return {partition: each.offset for partition, each in found.items()}
     raise AssertionError("the last attempt returns or raises")
-
-
-def connection_options(options: Mapping[str, str]) -> dict[str, Any]:
-    """Translates the Java client's security options to kafka-python's. Raises PipelineError for stores not in PEM."""
-    found: dict[str, Any] = {}
-    if protocol := options.get("security.protocol"):
-        found["security_protocol"] = protocol
-    if mechanism := options.get("sasl.mechanism"):
-        found["sasl_mechanism"] = mechanism
-    for name in ("username", "password"):
-        if match := re.search(rf"""\b{name}=(["'])(.*?)\1""", options.get("sasl.jaas.config", "")):
-            found[f"sasl_plain_{name}"] = match[2]
-    if options.get("ssl.endpoint.identification.algorithm") == "":
-        found["ssl_check_hostname"] = False
-    for name, targets in PEM_FILES.items():
-        if location := options.get(name):
-            kind = options.get(name.replace("location", "type"), "JKS")
-            if kind.upper() != "PEM":
-                raise PipelineError(f"{name} is a {kind} store, which Python cannot read", "use PEM files")
-            found.update(dict.fromkeys(targets, location))
-    return found

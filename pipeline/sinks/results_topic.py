@@ -16,7 +16,8 @@ from kafka.structs import OffsetAndMetadata, TopicPartition
 from pyspark.sql import DataFrame
 
 from odradek.pipeline.errors import PipelineError
-from odradek.pipeline.kafka.admin import admin_client, committed_offsets, connection_options
+from odradek.pipeline.kafka.admin import admin_client, committed_offsets
+from odradek.pipeline.kafka.security import connection_options
 from odradek.pipeline.settings import Settings
 from odradek.pipeline.sinks.delta import nothing
 from odradek.pipeline.state.batch_id import BatchId

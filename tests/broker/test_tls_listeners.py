@@ -11,7 +11,7 @@ import pytest
 import structlog.testing
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from odradek.broker.admin.client_properties import tls_of_properties
+from odradek.broker.admin.client_properties import ClientSecurity, security_of_properties
 from odradek.broker.controller.topic_planner import NewTopic
 from odradek.broker.peers.network_client import NetworkClient
 from odradek.broker.peers.network_errors import NetworkError, NodeUnreachable
@@ -21,11 +21,14 @@ from odradek.broker.start_error import StartError
 from odradek.broker.testing import in_process_broker
 from odradek.protocol.errors import ErrorCode
 from odradek.storage.files import OsFiles
+from tests.broker.handlers.sasl_broker import PLAIN_MODULE
 from tests.broker.testing.records import produce_on, values_on
 from tests.patience import until
 from tests.tls_files import TlsFiles
 from tests.zookeeper.brokers import brokers_on_zookeeper
 from tests.zookeeper.certificates import PASSWORD, Authority
+
+SASL = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
 
 
 @pytest.fixture
@@ -34,7 +37,7 @@ def files(tmp_path: Path) -> TlsFiles:
 
 
 def tls_of(properties: dict[str, str]) -> ssl.SSLContext:
-    tls = tls_of_properties(properties, OsFiles())
+    tls = security_of_properties(properties, OsFiles(), {}).tls
     assert tls is not None
     return tls
 
@@ -288,7 +291,7 @@ async def test_brokers_verify_each_others_names_unless_the_setting_is_empty(file
 @pytest.mark.parametrize(
     ("properties", "problem"),
     [
-        ({"security.protocol": "SASL_SSL"}, "security.protocol=SASL_SSL is not one of PLAINTEXT, SSL"),
+        ({"security.protocol": "TLS"}, "security.protocol=TLS is not one of PLAINTEXT, SSL"),
         ({"security.protocol": "SSL", "ssl.provider": "a.B"}, "ssl.provider is not supported"),
         (
             {"security.protocol": "SSL", "ssl.truststore.location": "/no/file"},
@@ -296,19 +299,26 @@ async def test_brokers_verify_each_others_names_unless_the_setting_is_empty(file
         ),
         ({"security.protocol": "SSL", "ssl.keystore.key": "secret"}, "ssl.keystore.key needs"),
         ({"security.protocol": "SSL", "ssl.enabled.protocols": "SSLv3"}, "ssl.enabled.protocols names SSLv3"),
-        ({"sasl.jaas.config": "secret"}, "sasl.jaas.config is not supported"),
+        ({"sasl.jaas.config": "secret"}, "sasl.jaas.config has no use: security.protocol is PLAINTEXT"),
+        ({"security.protocol": "SSL", "sasl.mechanism": "PLAIN"}, "sasl.mechanism has no use"),
+        ({"ssl.truststore.location": "/no/file"}, "ssl.truststore.location has no use"),
+        ({"security.protocol": "SASL_PLAINTEXT"}, "sasl.mechanism=GSSAPI is not one of PLAIN, SCRAM-SHA-256,"),
+        ({"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}, "sasl.jaas.config is missing"),
+        ({**SASL, "sasl.jaas.config": "a.B required;"}, "sasl.jaas.config: the login module of PLAIN is org.apache"),
+        ({**SASL, "sasl.jaas.config": f'{PLAIN_MODULE} required password="secret";'}, "sasl.jaas.config lacks the opt"),
+        ({**SASL, "sasl.jaas.config": f'{PLAIN_MODULE} required password="secret'}, "sasl.jaas.config:1: a text in"),
     ],
 )
 def test_a_clients_properties_that_cannot_be_kept_are_refused(properties: dict[str, str], problem: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        tls_of_properties(properties, OsFiles())
+        security_of_properties(properties, OsFiles(), {})
     assert str(caught.value).startswith(problem)
     assert "secret" not in str(caught.value)
 
 
 def test_a_clients_properties_may_be_plain() -> None:
-    assert tls_of_properties({"security.protocol": "PLAINTEXT", "acks": "all"}, OsFiles()) is None
-    assert tls_of_properties({}, OsFiles()) is None
+    assert security_of_properties({"security.protocol": "PLAINTEXT", "acks": "all"}, OsFiles(), {}) == ClientSecurity()
+    assert security_of_properties({}, OsFiles(), {}) == ClientSecurity()
 
 
 async def test_a_clients_host_name_is_verified_unless_the_setting_is_empty(files: TlsFiles) -> None:

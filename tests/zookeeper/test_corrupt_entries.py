@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -133,7 +133,7 @@ def _replaced(value: Any, place: tuple[Any, ...], other: Any) -> Any:
 class Cluster:
     """Two brokers, of which one may be asked for everything."""
 
-    def __init__(self, settings: dict[str, Any], brokers: list[Broker], producer: AIOKafkaProducer) -> None:
+    def __init__(self, settings: dict[str, Any], brokers: Sequence[Broker], producer: AIOKafkaProducer) -> None:
         self.settings = settings
         self.brokers = brokers
         self.producer = producer

@@ -1,6 +1,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -43,13 +44,9 @@ class Nodes:
 
     @property
     def connecting(self) -> Connect:
-        async def connect(
-            host: str, port: int, *, client_id: str = "", software_name: str = "", timeout_ms: int = 1000
-        ) -> NetworkClient:
+        async def connect(host: str, port: int, **options: Any) -> NetworkClient:
             self.attempts.append(port)
-            return await NetworkClient.connect(
-                host, port, client_id=client_id, software_name=software_name, timeout_ms=timeout_ms
-            )
+            return await NetworkClient.connect(host, port, **options)
 
         return connect
 

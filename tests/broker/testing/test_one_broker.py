@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import kafka
 import pytest
@@ -65,11 +66,11 @@ async def test_a_coroutine_test_is_left_to_other_plugins():
 """
 
 
-def use(bootstrap: str) -> None:
-    producer = kafka.KafkaProducer(bootstrap_servers=bootstrap)
+def use(bootstrap_servers: str, **security: Any) -> None:
+    producer = kafka.KafkaProducer(bootstrap_servers=bootstrap_servers, **security)
     producer.send("topic", b"value").get(timeout=20)
     producer.close()
-    consumer = kafka.KafkaConsumer(bootstrap_servers=bootstrap)
+    consumer = kafka.KafkaConsumer(bootstrap_servers=bootstrap_servers, **security)
     partition = kafka.TopicPartition("topic", 0)
     consumer.assign([partition])
     consumer.seek_to_beginning(partition)
@@ -78,10 +79,11 @@ def use(bootstrap: str) -> None:
 
 
 @pytest.mark.usefixtures("isolated")
-async def test_an_in_process_broker_leaves_no_file_socket_thread_task_or_directory_behind() -> None:
+@pytest.mark.parametrize("security", ["PLAINTEXT", "SASL_SSL"])
+async def test_an_in_process_broker_leaves_no_file_socket_thread_task_or_directory_behind(security: str) -> None:
     async def one() -> None:
-        async with in_process_broker() as broker:
-            await asyncio.to_thread(use, broker.bootstrap)
+        async with in_process_broker(security=security) as broker:
+            await asyncio.to_thread(use, **broker.client_settings("kafka-python"))
 
     await one()  # the first broker leaves threads of the executor and imported modules for the next: not a leak
     before, tasks = left_behind(), asyncio.all_tasks()

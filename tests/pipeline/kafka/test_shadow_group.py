@@ -14,9 +14,8 @@ import structlog
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from odradek.broker.testing import BrokerThread
-from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.kafka import shadow_group
-from odradek.pipeline.kafka.admin import admin_client, connection_options
+from odradek.pipeline.kafka.admin import admin_client
 from odradek.pipeline.settings import Settings
 
 
@@ -140,30 +139,3 @@ def test_a_returning_broker_is_tried_again(pipeline: Settings, topic: str, close
 
         assert shadow_group.commit(settings, {topic: {0: 6}}, patience_ms=1000, sleep=meanwhile)
     assert committed(pipeline) == {TopicPartition(topic, 0): 6}
-
-
-def test_the_java_clients_security_options_are_translated_for_kafka_python() -> None:
-    jaas = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="ann" password="s=\'3";'
-    assert connection_options(
-        {
-            "security.protocol": "SASL_SSL",
-            "sasl.mechanism": "PLAIN",
-            "sasl.jaas.config": jaas,
-            "ssl.truststore.location": "/ca.pem",
-            "ssl.truststore.type": "PEM",
-            "ssl.endpoint.identification.algorithm": "",
-            "max.poll.records": "5000",
-        }
-    ) == {
-        "security_protocol": "SASL_SSL",
-        "sasl_mechanism": "PLAIN",
-        "sasl_plain_username": "ann",
-        "sasl_plain_password": "s='3",
-        "ssl_check_hostname": False,
-        "ssl_cafile": "/ca.pem",
-    }
-
-
-def test_a_key_store_that_python_cannot_read_is_reported() -> None:
-    with pytest.raises(PipelineError, match=r"ssl\.truststore\.location is a JKS store.*PEM"):
-        connection_options({"ssl.truststore.location": "/truststore.jks"})

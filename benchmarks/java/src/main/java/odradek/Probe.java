@@ -1,9 +1,13 @@
 package odradek;
 
+import java.io.IOException;
+import java.io.Reader;
+import java.io.UncheckedIOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.Arrays;
 import java.util.List;
-import java.util.Map;
 import java.util.Properties;
 import org.apache.kafka.clients.consumer.ConsumerConfig;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
@@ -23,6 +27,8 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
  * consume BOOTSTRAP TOPIC RECORDS PASSES   reads partition 0 from its beginning, PASSES times; the first is a warm-up
  * latency BOOTSTRAP TOPIC MESSAGES WARMUP BYTES   sends one record with acks=all and waits until it was consumed
  * </pre>
+ *
+ * The system property client.config names a file of properties for the clients.
  *
  * Prints one JSON object on a line of its own for each measured pass. Times are of System.nanoTime.
  */
@@ -116,23 +122,36 @@ public final class Probe {
     }
 
     private static KafkaConsumer<byte[], byte[]> consumer(String bootstrap) {
-        Map<String, Object> settings = Map.of(
-            ConsumerConfig.BOOTSTRAP_SERVERS_CONFIG, bootstrap,
-            ConsumerConfig.ENABLE_AUTO_COMMIT_CONFIG, false,
-            ConsumerConfig.RECEIVE_BUFFER_CONFIG, 2 * 1024 * 1024,
-            ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, "earliest",
-            ConsumerConfig.KEY_DESERIALIZER_CLASS_CONFIG, ByteArrayDeserializer.class,
-            ConsumerConfig.VALUE_DESERIALIZER_CLASS_CONFIG, ByteArrayDeserializer.class);
+        Properties settings = configured();
+        settings.put(ConsumerConfig.BOOTSTRAP_SERVERS_CONFIG, bootstrap);
+        settings.put(ConsumerConfig.ENABLE_AUTO_COMMIT_CONFIG, false);
+        settings.put(ConsumerConfig.RECEIVE_BUFFER_CONFIG, 2 * 1024 * 1024);
+        settings.put(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, "earliest");
+        settings.put(ConsumerConfig.KEY_DESERIALIZER_CLASS_CONFIG, ByteArrayDeserializer.class);
+        settings.put(ConsumerConfig.VALUE_DESERIALIZER_CLASS_CONFIG, ByteArrayDeserializer.class);
         return new KafkaConsumer<>(settings);
     }
 
     private static KafkaProducer<byte[], byte[]> producer(String bootstrap) {
-        Properties settings = new Properties();
+        Properties settings = configured();
         settings.put(ProducerConfig.BOOTSTRAP_SERVERS_CONFIG, bootstrap);
         settings.put(ProducerConfig.ACKS_CONFIG, "all");
         settings.put(ProducerConfig.LINGER_MS_CONFIG, 0);
         settings.put(ProducerConfig.KEY_SERIALIZER_CLASS_CONFIG, ByteArraySerializer.class);
         settings.put(ProducerConfig.VALUE_SERIALIZER_CLASS_CONFIG, ByteArraySerializer.class);
         return new KafkaProducer<>(settings);
+    }
+
+    private static Properties configured() {
+        Properties settings = new Properties();
+        String file = System.getProperty("client.config");
+        if (file != null) {
+            try (Reader reader = Files.newBufferedReader(Path.of(file))) {
+                settings.load(reader);
+            } catch (IOException e) {
+                throw new UncheckedIOException(e);
+            }
+        }
+        return settings;
     }
 }

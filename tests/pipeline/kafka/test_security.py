@@ -1,0 +1,92 @@
+"""A pipeline whose topics are behind SASL_SSL: Spark's consumers and the driver's own clients log in alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from kafka.structs import TopicPartition
+from pyspark.sql import SparkSession
+
+from odradek.broker.testing import BrokerThread, Security
+from odradek.pipeline.errors import PipelineError
+from odradek.pipeline.jobs import ingest
+from odradek.pipeline.kafka.admin import admin_client, committed_offsets
+from odradek.pipeline.kafka.lag import partition_lags
+from odradek.pipeline.kafka.security import connection_options
+from odradek.pipeline.kafka.topics import look
+from odradek.pipeline.settings import Settings
+from tests.pipeline.lake import check_tables, order, send
+
+USERS = {"ann": 'ann\'s "secret"', "bob": "bob-secret"}
+
+
+@pytest.fixture(scope="module")
+def secured() -> Iterator[BrokerThread]:
+    with BrokerThread(security=Security("SASL_SSL", users=USERS), num_partitions=2, log_retention_ms=-1) as broker:
+        yield broker
+
+
+@pytest.fixture
+def pipeline(secured: BrokerThread, orders: Settings, tmp_path: Path) -> Settings:
+    """The pipeline of `orders`, with a trust store in a file of PEM, as a production has it."""
+    options = secured.client_settings("java", "ann")
+    servers, certificates = options.pop("bootstrap.servers"), options.pop("ssl.truststore.certificates")
+    file = tmp_path / "authority.pem"
+    file.write_text(certificates)
+    options["ssl.truststore.location"] = str(file)
+    return replace(orders, bootstrap_server=servers, kafka=options)
+
+
+def produce(broker: BrokerThread, topic: str, count: int) -> None:
+    settings = broker.client_settings("kafka-python", "bob")
+    send(settings.pop("bootstrap_servers"), topic, [order(number, number) for number in range(count)], **settings)
+
+
+def test_a_topic_behind_tls_and_a_login_becomes_tables(
+    spark: SparkSession, secured: BrokerThread, pipeline: Settings, topic: str
+) -> None:
+    settings = replace(pipeline, results_topic=f"{topic}-results")
+    produce(secured, topic, 50)
+    assert ingest.run(settings) == 0
+    assert sum(row.good for row in check_tables(spark, settings)) == 50
+    with admin_client(settings) as admin:
+        assert committed_offsets(admin, settings.group) == {TopicPartition(topic, each): 25 for each in (0, 1)}
+    assert [each.lag for each in partition_lags(settings, {topic: {0: 25, 1: 25}})] == [0, 0]
+    principals = {each.info.principal for each in secured.broker.socket_server.connections}
+    assert principals <= {"User:ann"}
+
+
+def test_a_wrong_password_ends_a_job_at_once_and_is_not_shown(
+    spark: SparkSession, secured: BrokerThread, pipeline: Settings, topic: str
+) -> None:
+    produce(secured, topic, 1)
+    jaas = pipeline.kafka["sasl.jaas.config"].replace("secret", "wrong-secret")
+    settings = replace(pipeline, kafka={**pipeline.kafka, "sasl.jaas.config": jaas})
+    with pytest.raises(PipelineError) as caught:
+        look(settings, list)
+    text = str(caught.value)
+    assert f"{secured.bootstrap} refuses the login of ann by SCRAM-SHA-512: SASL_AUTHENTICATION_FAILED" in text
+    assert "check sasl.mechanism and sasl.jaas.config in [kafka]" in text
+    assert "secret" not in text
+
+
+def test_the_options_of_the_java_client_become_those_of_kafka_python(secured: BrokerThread) -> None:
+    options = secured.client_settings("java", "ann") | {"max.poll.records": "5000"}
+    found = connection_options(options)
+    assert found.pop("ssl_context").check_hostname
+    assert found == {
+        "security_protocol": "SASL_SSL",
+        "sasl_mechanism": "SCRAM-SHA-512",
+        "sasl_plain_username": "ann",
+        "sasl_plain_password": USERS["ann"],
+    }
+    context = connection_options(options | {"ssl.endpoint.identification.algorithm": ""})["ssl_context"]
+    assert not context.check_hostname
+
+
+def test_options_that_cannot_be_kept_are_reported() -> None:
+    with pytest.raises(PipelineError, match=r"^\[kafka\] ssl\.truststore\.location=/no/file: No such file"):
+        connection_options({"security.protocol": "SSL", "ssl.truststore.location": "/no/file"})
