@@ -22,7 +22,7 @@ COPY cli /source/cli
 COPY pipeline /source/pipeline
 COPY pyspark_odradek /source/pyspark_odradek
 RUN python3 -m venv /opt/odradek \
-    && ODRADEK_BUILD=compiled /opt/odradek/bin/pip install /source[cli,zookeeper] \
+    && ODRADEK_BUILD=compiled /opt/odradek/bin/pip install /source[cli,security,zookeeper] \
     && /opt/odradek/bin/python -m odradek.broker.build_info --require-compiled \
     && /opt/odradek/bin/pip uninstall --yes pip setuptools
 
@@ -53,7 +53,7 @@ USER odradek
 WORKDIR /var/lib/odradek
 VOLUME /var/lib/odradek
 EXPOSE 9092
-HEALTHCHECK --interval=30s --timeout=10s --start-period=5s CMD ["odradek", "topics", "list"]
+HEALTHCHECK --interval=30s --timeout=10s --start-period=5s CMD ["odradek", "health"]
 ENTRYPOINT ["odradek"]
-CMD ["serve", "--data-dir", "/var/lib/odradek", \
+CMD ["serve", "--data-dir", "/var/lib/odradek", "--metrics-port", "9404", \
      "--set", "listeners=PLAINTEXT://0.0.0.0:9092", "--set", "advertised.listeners=PLAINTEXT://localhost:9092"]

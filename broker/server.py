@@ -424,8 +424,8 @@ class Broker:
 
     def _dispatcher(self) -> Dispatcher:
         """If the metadata store is not shared, there are no other brokers, and nobody may send what they would."""
-        inter_broker_listener = self.config.inter_broker_listener if self.metadata_store.is_shared else None
-        bound = RequestBound(inter_broker_listener, self.replica_manager.partitions.__len__)
+        broker_listeners = self.config.broker_listeners if self.metadata_store.is_shared else frozenset()
+        bound = RequestBound(broker_listeners, self.replica_manager.partitions.__len__)
         handlers = Handlers(
             self.api_table.rows(),
             config=self.config,
@@ -437,7 +437,7 @@ class Broker:
             replica_manager=self.replica_manager,
             fetch_sessions=self.fetch_sessions,
             coordinators=self.coordinators,
-            inter_broker_listener=inter_broker_listener,
+            broker_listeners=broker_listeners,
             bound=bound,
         )
         return Dispatcher(
@@ -448,7 +448,7 @@ class Broker:
             metrics=self.metrics,
             client_warnings=self.client_warnings,
             max_response_bytes=self.config.odradek_max_response_bytes,
-            inter_broker_listener=inter_broker_listener,
+            broker_listeners=broker_listeners,
             bound=bound,
         )
 

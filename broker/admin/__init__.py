@@ -5,6 +5,7 @@
     client_properties.py    how connections are secured, by a client's property file
     login_check.py    one login, for clients that do not say why it fails
     groups.py         groups and their offsets
+    users.py, acls.py  passwords of users, and who may do what
     transactions.py   transactions, and how hanging ones are aborted
     overview.py       brokers, leaders and in-sync replicas at a glance, and what has changed between two glances
 

@@ -81,8 +81,8 @@ class AdminClient:
         self._connections = Connections(parse_addresses(bootstrap), client_id, timeout_ms, connect)
         self._timeout_ms = timeout_ms
         self.until = self._connections.until
-        self._ask = self._connections.ask_any
-        self._ask_controller = self._connections.ask_controller
+        self.ask_any = self._connections.ask_any
+        self.ask_controller = self._connections.ask_controller
 
     async def __aenter__(self) -> AdminClient:
         return self
@@ -100,7 +100,7 @@ class AdminClient:
 
     async def describe_cluster(self) -> DescribeClusterResponse:
         """Returns the cluster id, the controller and the brokers."""
-        response: DescribeClusterResponse = await self._ask(DescribeClusterRequest())
+        response: DescribeClusterResponse = await self.ask_any(DescribeClusterRequest())
         check(response.error_code, response.error_message)
         return response
 
@@ -108,7 +108,7 @@ class AdminClient:
         """Returns the named topics, or all, sorted by name. Each has its own `error_code`. No topic is created."""
         asked = None if names is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
         request = MetadataRequest(topics=asked, allow_auto_topic_creation=False)
-        response: MetadataResponse = await self._ask(request)
+        response: MetadataResponse = await self.ask_any(request)
         return sorted(response.topics, key=lambda topic: topic.name or "")
 
     async def topic(self, name: str) -> MetadataResponse.MetadataResponseTopic:
@@ -141,7 +141,7 @@ class AdminClient:
     async def reassignments(self) -> dict[TopicPartition, Reassignment]:
         """Returns the reassignments under way, by partition."""
         request = ListPartitionReassignmentsRequest(topics=None, timeout_ms=self._timeout_ms)
-        response: ListPartitionReassignmentsResponse = await self._ask_controller(request)
+        response: ListPartitionReassignmentsResponse = await self.ask_controller(request)
         check(response.error_code, response.error_message)
         return {
             TopicPartition(topic.name, partition.partition_index): partition
@@ -164,7 +164,7 @@ class AdminClient:
         request = FindCoordinatorRequest(key=key, key_type=kind, coordinator_keys=[key])
 
         async def ask() -> Any:
-            response = await self._ask(request)
+            response = await self.ask_any(request)
             return response.coordinators[0] if response.coordinators else response
 
         found = await self.until(ask, lambda found: found.error_code != ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -216,7 +216,7 @@ class AdminClient:
             ],
         )
         request = CreateTopicsRequest(topics=[creatable], timeout_ms=self._timeout_ms, validate_only=validate_only)
-        (result,) = (await self._ask_controller(request)).topics
+        (result,) = (await self.ask_controller(request)).topics
         check(result.error_code, result.error_message)
 
     async def delete_topic(self, name: str) -> None:
@@ -224,7 +224,7 @@ class AdminClient:
         request = DeleteTopicsRequest(
             topics=[DeleteTopicsRequest.DeleteTopicState(name=name)], topic_names=[name], timeout_ms=self._timeout_ms
         )
-        (result,) = (await self._ask_controller(request)).responses
+        (result,) = (await self.ask_controller(request)).responses
         check(result.error_code, _why_no_topic(name, result.error_code) or result.error_message)
 
     async def create_partitions(self, new_partitions: NewPartitions, *, validate_only: bool = False) -> None:
@@ -239,7 +239,7 @@ class AdminClient:
             name=new_partitions.topic, count=new_partitions.total_count, assignments=assigned
         )
         request = CreatePartitionsRequest(topics=[topic], timeout_ms=self._timeout_ms, validate_only=validate_only)
-        (result,) = (await self._ask_controller(request)).results
+        (result,) = (await self.ask_controller(request)).results
         check(result.error_code, result.error_message)
 
     async def alter_configs(
@@ -275,7 +275,7 @@ class AdminClient:
                 for name, partitions in topics.items()
             ],
         )
-        response: AlterPartitionReassignmentsResponse = await self._ask_controller(request)
+        response: AlterPartitionReassignmentsResponse = await self.ask_controller(request)
         check(response.error_code, response.error_message)
         return {
             TopicPartition(topic.name, one.partition_index): ProtocolError(
@@ -291,7 +291,7 @@ class AdminClient:
         is_of_one_broker = kind in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER)
         if is_of_one_broker and name.isascii() and name.isdigit():
             return await self.ask_broker(int(name), request)
-        return await self._ask(request)
+        return await self.ask_any(request)
 
 
 def check(code: int, message: str | None = None) -> None:

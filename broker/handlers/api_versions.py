@@ -30,11 +30,11 @@ class ServedApi(Protocol):
 
 
 class ApiVersionsHandler:
-    """ApiVersions (key 18). `inter_broker_listener`: see `Dispatcher`."""
+    """ApiVersions (key 18). `broker_listeners`: see `Dispatcher`."""
 
-    def __init__(self, apis: Sequence[ServedApi], inter_broker_listener: str | None) -> None:
+    def __init__(self, apis: Sequence[ServedApi], broker_listeners: frozenset[str]) -> None:
         self._apis = apis
-        self._inter_broker_listener = inter_broker_listener
+        self._broker_listeners = broker_listeners
 
     def api_versions(self, request: ApiVersionsRequest | None, context: RequestContext) -> ApiVersionsResponse:
         """`request` is None if its version is unknown."""
@@ -61,6 +61,6 @@ class ApiVersionsHandler:
         )
 
     def _shown(self, row: ServedApi, connection: ConnectionInfo) -> Versions:
-        if row.served == NEVER and connection.listener.name == self._inter_broker_listener:
+        if row.served == NEVER and connection.listener.name in self._broker_listeners:
             return row.between_brokers
         return row.served

@@ -69,10 +69,10 @@ class Dispatcher:
         metrics: BrokerMetrics,
         client_warnings: ClientWarnings,
         max_response_bytes: int,
-        inter_broker_listener: str | None,
+        broker_listeners: frozenset[str],
         bound: RequestBound,
     ) -> None:
-        """`inter_broker_listener`: the listener that serves the requests between brokers, None if there is no other
+        """`broker_listeners`: the listeners that serve the requests between brokers, none if there is no other
         broker.
         """
         self._table = table
@@ -82,7 +82,7 @@ class Dispatcher:
         self._metrics = metrics
         self._client_warnings = client_warnings
         self._max_response_bytes = max_response_bytes
-        self._inter_broker_listener = inter_broker_listener
+        self._broker_listeners = broker_listeners
         self._bound = bound
         self._routes: dict[tuple[int, int], Route] = {}
         """The routes that every listener has."""
@@ -278,7 +278,7 @@ class Dispatcher:
             raise CloseConnection("API not served", api_key=api_key, api_version=api_version)
         routes = self._routes
         if api_version in row.between_brokers:
-            if connection.listener.name != self._inter_broker_listener:
+            if connection.listener.name not in self._broker_listeners:
                 raise CloseConnection("API between brokers only", api=row.key.name, api_version=api_version)
             routes = self._routes_between_brokers
         elif not row.serves(api_version) and row.key != ApiKey.API_VERSIONS:
@@ -297,7 +297,7 @@ class Dispatcher:
         each of its API versions is logged once.
         """
         details = {"api": row.key.name, "api_version": api_version, "client_id": client_id}
-        if row.between_brokers == NEVER or connection.listener.name != self._inter_broker_listener:
+        if row.between_brokers == NEVER or connection.listener.name not in self._broker_listeners:
             return CloseConnection("API version not served", **details)
         peer = (connection.client_host, client_id, int(row.key), api_version)
         if peer in self._logged_peers:

@@ -45,7 +45,7 @@ from odradek.timer import Clock
 
 
 class Handlers:
-    """Created once per broker. `apis` is what ApiVersions lists; `inter_broker_listener`: see `Dispatcher`."""
+    """Created once per broker. `apis` is what ApiVersions lists; `broker_listeners`: see `Dispatcher`."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Handlers:
         replica_manager: ReplicaManager,
         fetch_sessions: FetchSessionCache,
         coordinators: Coordinators,
-        inter_broker_listener: str | None,
+        broker_listeners: frozenset[str],
         bound: RequestBound,
     ) -> None:
         groups, internal_topics = coordinators.groups, coordinators.internal_topics
@@ -78,7 +78,7 @@ class Handlers:
         self.producers = DescribeProducersHandler(replica_manager, max_response_bytes)
         self.log_dirs = LogDirHandlers(replica_manager)
 
-        self.api_versions = ApiVersionsHandler(apis, inter_broker_listener)
+        self.api_versions = ApiVersionsHandler(apis, broker_listeners)
         self.metadata = MetadataHandler(metadata, config, links.active_controller, internal_topics, spawn, turns)
         self.cluster = DescribeClusterHandler(metadata)
         self.topics = TopicHandlers(links.controller, metadata, config, turns)

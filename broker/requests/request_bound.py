@@ -6,7 +6,7 @@ share the inter-broker listener and claim to be a follower; they gain no more th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import Any
 
 from odradek.protocol.errors import ErrorCode, ProtocolError
@@ -17,12 +17,12 @@ LARGE_FRAME_BYTES = 64 * 1024
 
 
 class RequestBound:
-    """`hosted` returns the number of partitions that this broker hosts. `inter_broker_listener`: see `Dispatcher`."""
+    """`hosted` returns the number of partitions that this broker hosts. `broker_listeners`: see `Dispatcher`."""
 
-    __slots__ = ("_hosted", "_inter_broker_listener")
+    __slots__ = ("_broker_listeners", "_hosted")
 
-    def __init__(self, inter_broker_listener: str | None, hosted: Callable[[], int]) -> None:
-        self._inter_broker_listener = inter_broker_listener
+    def __init__(self, broker_listeners: Container[str], hosted: Callable[[], int]) -> None:
+        self._broker_listeners = broker_listeners
         self._hosted = hosted
 
     def of(self, request: Any, listener: str) -> int:
@@ -32,7 +32,7 @@ class RequestBound:
 
     def of_replica(self, replica_id: int, listener: str) -> int:
         """Returns how many partitions a request of a follower, or of a client (below 0), may name."""
-        if replica_id >= 0 and listener == self._inter_broker_listener:
+        if replica_id >= 0 and listener in self._broker_listeners:
             return MAX_PARTITIONS_PER_REQUEST + self._hosted()
         return MAX_PARTITIONS_PER_REQUEST
 

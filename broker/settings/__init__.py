@@ -66,6 +66,12 @@ class BrokerSettings(
         name = self.inter_broker_listener_name
         return self.security_inter_broker_protocol if name is None else name.upper()
 
+    @property
+    def broker_listeners(self) -> frozenset[str]:
+        """The names of the listeners that serve requests of other brokers: usually only `inter_broker_listener`."""
+        other = self.odradek_other_inter_broker_listener_name
+        return frozenset({self.inter_broker_listener, *([other.upper()] if other else [])})
+
 
 _SUBJECTS: dict[str, type[SettingValues]] = {
     "The node": ServerSettings,

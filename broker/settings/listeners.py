@@ -180,3 +180,12 @@ def _check_inter_broker_listener(
         raise ConfigError(
             setting, f"{setting}: {wanted} is not among the advertised listeners {', '.join(sorted(advertised))}"
         )
+    _check_other_listener(values, wanted, advertised)
+
+
+def _check_other_listener(values: BrokerSettings, wanted: str, advertised: Collection[str]) -> None:
+    setting = BrokerSettings.odradek_other_inter_broker_listener_name.name
+    for name in values.broker_listeners - {wanted} - set(advertised):
+        raise ConfigError(
+            setting, f"{setting}: {name} is not among the advertised listeners {', '.join(sorted(advertised))}"
+        )

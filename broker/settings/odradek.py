@@ -38,6 +38,9 @@ class OdradekSettings(SettingValues):
         doc="The address that serves /metrics and /health; empty means all interfaces.")
     odradek_metrics_port = Setting(INT, -1, LOW, valid=Between(-1, 65535),
         doc="The port that serves /metrics and /health; 0 means any free port, -1 disables both.")
+    odradek_other_inter_broker_listener_name = Setting(STRING, None, LOW,
+        doc="A second listener that serves requests of other brokers, while these move one by one from one "
+            "inter.broker.listener.name to another.")
     odradek_scram_credentials_file = Setting(STRING, None, MEDIUM,
         doc="The file with the first credentials for SCRAM, one MECHANISM=[name=NAME,password=PASSWORD] a line, of "
             "which a start adds those that users do not have.")

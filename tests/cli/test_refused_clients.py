@@ -30,6 +30,9 @@ COMMANDS = [
     "groups describe readers",
     "transactions list",
     "transactions describe t",
+    "users list",
+    "users remove alice",
+    "acls list",
     "produce orders --file /dev/null",
     "consume orders --exit",
 ]

@@ -25,9 +25,18 @@ WAIT_S = 30
 
 
 class Service:
-    """One service, with an empty volume owned by its image's user. `addresses` are those of all services."""
+    """One service, with an empty volume owned by its image's user. `addresses` are those of all services. `mounted` are
+    the files that it sees, by their paths in the container.
+    """
 
-    def __init__(self, name: str, described: Mapping[str, Any], addresses: Mapping[str, str], directory: Path) -> None:
+    def __init__(
+        self,
+        name: str,
+        described: Mapping[str, Any],
+        addresses: Mapping[str, str],
+        directory: Path,
+        mounted: Mapping[str, Path],
+    ) -> None:
         self.address = addresses[name]
         self.namespace = f"{BRIDGE}-{name}"
         self.image = _image(described["image"])
@@ -39,6 +48,7 @@ class Service:
         (volume,) = described["volumes"]
         self.volume = directory / volume.partition(":")[0]
         self._volume_path = volume.partition(":")[2]
+        self._mounts = [f"--volume={file}:{path}:ro" for path, file in mounted.items()]
         self._log = directory / f"{name}.log"
         names = [part for host, address in addresses.items() for part in ("--add-host", f"{host}:{address}")]
         self._container = _run(BUILDAH, "from", *names, described["image"])
@@ -49,7 +59,7 @@ class Service:
 
     def _within(self, *command: str) -> list[str]:
         volume = f"--volume={self.volume}:{self._volume_path}"
-        return [BUILDAH, "run", "--isolation=chroot", volume, self._container, "--", *command]
+        return [BUILDAH, "run", "--isolation=chroot", volume, *self._mounts, self._container, "--", *command]
 
     def start(self) -> None:
         """Starts its command and returns at once."""
@@ -78,6 +88,10 @@ class Service:
         command = ["ip", "netns", "exec", self.namespace, *self._within(*check)]
         return subprocess.run(command, check=False, timeout=WAIT_S, capture_output=True).returncode == 0
 
+    def log(self) -> str:
+        """What it has printed."""
+        return self._log.read_text()
+
     def close(self) -> None:
         """Ends it by force if it runs."""
         self.end(signal.SIGKILL)
@@ -87,9 +101,13 @@ class Service:
 @contextlib.contextmanager
 def running(file: Path, directory: Path) -> Iterator[dict[str, Service]]:
     """Starts all services at once, in the order of the file, and yields them by their names."""
-    described = yaml.safe_load(file.read_text())["services"]
+    composed = yaml.safe_load(file.read_text())
+    described = composed["services"]
     addresses = {name: f"{NETWORK}.{number}" for number, name in enumerate(described, 2)}
-    services = {name: Service(name, one, addresses, directory) for name, one in described.items()}
+    services = {
+        name: Service(name, one, addresses, directory, _mounted(composed, one, file.parent))
+        for name, one in described.items()
+    }
     with contextlib.ExitStack() as stack:
         stack.enter_context(_network(list(services.values())))
         for service in services.values():
@@ -98,6 +116,13 @@ def running(file: Path, directory: Path) -> Iterator[dict[str, Service]]:
             for host, port, inside in service.published:
                 stack.enter_context(_forwarded(host, port, service.address, inside))
         yield services
+
+
+def _mounted(composed: Mapping[str, Any], service: Mapping[str, Any], beside: Path) -> dict[str, Path]:
+    """The files of a service's secrets and configs, by their paths in the container."""
+    secrets = {f"/run/secrets/{name}": composed["secrets"][name]["file"] for name in service.get("secrets", ())}
+    configs = {each["target"]: composed["configs"][each["source"]]["file"] for each in service.get("configs", ())}
+    return {path: (beside / file).resolve() for path, file in (secrets | configs).items()}
 
 
 @contextlib.contextmanager
