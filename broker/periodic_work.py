@@ -5,6 +5,7 @@
 | sweep connections: closed by clients, too slow to close, idle | every half second |
 | flush rolled segments, remove files whose deletion delay is over | every second |
 | create logs again that a full disk prevented | every second |
+| look for files of keys and certificates that have changed | every two seconds, with TLS |
 | apply retention | log.retention.check.interval.ms |
 | write checkpoints: recovery points | log.flush.offset.checkpoint.interval.ms |
 | ... log start offsets | log.flush.start.offset.checkpoint.interval.ms |
@@ -24,6 +25,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -40,8 +42,12 @@ from odradek.storage.checkpoint import HIGH_WATERMARK, LOG_START_OFFSET, RECOVER
 from odradek.storage.directories.log_manager import LogManager
 from odradek.timer import Clock
 
+if TYPE_CHECKING:
+    from odradek.broker.network.certificates import Certificates
+
 SWEEP_INTERVAL_MS = 500
 HOUSEKEEPING_INTERVAL_MS = 1000
+CERTIFICATES_INTERVAL_MS = 2000
 MINUTE_MS = 60_000
 GROUPS_PER_TURN = 100
 
@@ -62,7 +68,9 @@ class PeriodicWork:
         coordinators: Coordinators,
         cluster: ClusterMember,
         controller: Controller,
+        certificates: Certificates | None,
     ) -> None:
+        """`certificates`: None without TLS."""
         self._config = config
         self._clock = clock
         self._background = background
@@ -71,6 +79,7 @@ class PeriodicWork:
         self._replica_manager = replica_manager
         self._cluster = cluster
         self._controller = controller
+        self._certificates = certificates
         self._groups = coordinators.groups
         self._transactions = coordinators.transactions
 
@@ -81,11 +90,12 @@ class PeriodicWork:
 
     def table(self) -> list[tuple[int, Callable[[], object], str]]:
         """Returns the interval of each job, the job, and its name in the log; see the head of this file."""
-        config = self._config
+        config, certificates = self._config, self._certificates
         return [
             (SWEEP_INTERVAL_MS, self._socket_server.sweep, "sweep connections"),
             (HOUSEKEEPING_INTERVAL_MS, self.keep_house, "flush and remove segments"),
             (HOUSEKEEPING_INTERVAL_MS, self._cluster.uncreated_logs.ask_again, "retry creations of logs"),
+            *([] if certificates is None else [(CERTIFICATES_INTERVAL_MS, self.follow_certificates, "certificates")]),
             (config.log_retention_check_interval_ms, self.apply_retention, "retention"),
             (max(config.replica_lag_time_max_ms // 2, 1), self.shrink_isrs, "shrink ISRs"),
             (
@@ -132,6 +142,11 @@ class PeriodicWork:
         removal = self._logs.take_removals()
         if removal is not None:
             await self._background.run_in_thread(removal.run)
+
+    async def follow_certificates(self) -> None:
+        """Replaces keys and certificates whose files have changed."""
+        if self._certificates is not None:
+            await self._certificates.follow(self._background.run_in_thread)
 
     async def apply_retention(self) -> None:
         """Deletes segments that exceed the retention time or size."""

@@ -18,9 +18,8 @@ import asyncio
 import errno
 from collections.abc import Awaitable, Callable
 from enum import IntEnum
-from functools import partial
 from random import Random, SystemRandom
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -51,9 +50,11 @@ from odradek.broker.replica.surroundings import LiveSettings
 from odradek.broker.requests.endpoint import Endpoint
 from odradek.broker.requests.request_bound import RequestBound
 from odradek.broker.requests.request_metrics import BrokerMetrics
+from odradek.broker.security.authentication_counts import AuthenticationCounts
 from odradek.broker.security.sasl.authentication import SaslListener
 from odradek.broker.security.sasl.scram import new_nonce
 from odradek.broker.settings.config import BrokerConfig, ConfigError
+from odradek.broker.settings.config_changes import NoCertificates
 from odradek.broker.start_error import StartError
 from odradek.purgatory import CompletionQueue
 from odradek.storage.directories.log_directory import DirectoryLocked
@@ -66,7 +67,7 @@ if TYPE_CHECKING:
     from odradek.broker.cleaning.log_cleaner import LogCleaner
     from odradek.broker.metrics.server import MetricsServer
     from odradek.broker.metrics.sources import BrokerStatus, MetricSources
-    from odradek.broker.network.listener_tls import ListenerTls
+    from odradek.broker.network.certificates import Certificates
     from odradek.broker.peers.peer import Connect
 
 CLOSE_GRACE_MS = 3000
@@ -144,8 +145,9 @@ class Broker:
         self.client_warnings = ClientWarnings(self.clock)
         self.metrics = BrokerMetrics()
         self.endpoints: list[Endpoint] = []
-        self._tls: dict[str, ListenerTls] = {}
-        """TLS of the listeners that have it."""
+        self.authentications = {listener.name: AuthenticationCounts() for listener in config.listeners}
+        self._certificates: Certificates | None = None
+        """None without TLS."""
         self.state = BrokerState.NOT_RUNNING
         self.metrics_server: MetricsServer | None = None
         self.log_cleaner: LogCleaner | None = None
@@ -172,6 +174,7 @@ class Broker:
 
         return MetricSources(
             requests=self.metrics,
+            authentications=self.authentications,
             endpoints=self.endpoints,
             socket_server=self.socket_server,
             metadata=self.metadata,
@@ -202,7 +205,7 @@ class Broker:
         self.state = BrokerState.STARTING
         try:
             self.config.check_protection()
-            self._read_keys()
+            self._connect_by_tls()
             await self._serve_metrics()
             self._take_directories()
             cluster_id = await self._open_store()
@@ -251,16 +254,19 @@ class Broker:
 
     # --- starting -----------------------------------------------------------------------------------------------
 
-    def _read_keys(self) -> None:
-        """Reads the keys and certificates that the settings name. A broker without TLS does not import it."""
+    def _connect_by_tls(self) -> None:
+        """A broker without TLS does not import it."""
         if any(listener.uses_tls for listener in self.config.listeners):
-            from odradek.broker.network.listener_tls import tls_of_listeners, tls_to_brokers
+            from odradek.broker.network.certificates import Certificates
             from odradek.broker.peers.network_client import NetworkClient
 
-            self._tls = tls_of_listeners(self.config, self.files)
-            tls = tls_to_brokers(self.config, self.files)
-            if tls is not None:
-                self.connect = partial(self.connect or NetworkClient.connect, tls=tls)
+            self._certificates = certificates = Certificates(self.config, self.files, self.authentications)
+            connect = self.connect or NetworkClient.connect
+
+            async def connect_by_tls(host: str, port: int, **options: Any) -> NetworkClient:
+                return await connect(host, port, tls=certificates.to_brokers, **options)
+
+            self.connect = connect_by_tls
 
     async def _serve_metrics(self) -> None:
         """Comes first, so that the status is available while logs are recovered."""
@@ -395,7 +401,7 @@ class Broker:
             run_in_thread=self.background.run_in_thread,
             limits=ConnectionLimits.from_config(self.config, self.open_files),
             client_warnings=self.client_warnings,
-            tls=self._tls,
+            tls={} if self._certificates is None else self._certificates.listeners,
             admit=self._authentication(dispatch),
         )
 
@@ -406,7 +412,7 @@ class Broker:
         def admit(listener: SaslListener) -> Admit:
             return lambda info: Authenticating(listener, dispatch).begin(info)
 
-        listeners = sasl_listeners_of(self.config, self.files, stored, self.random)
+        listeners = sasl_listeners_of(self.config, self.files, stored, self.random, self.authentications)
         return {name: admit(listener) for name, listener in listeners.items()}
 
     def _new_periodic_work(self) -> PeriodicWork:
@@ -420,6 +426,7 @@ class Broker:
             self.coordinators,
             self.cluster,
             self.controller,
+            self._certificates,
         )
 
     def _dispatcher(self) -> Dispatcher:
@@ -437,6 +444,7 @@ class Broker:
             replica_manager=self.replica_manager,
             fetch_sessions=self.fetch_sessions,
             coordinators=self.coordinators,
+            certificates=self._certificates or NoCertificates(),
             broker_listeners=broker_listeners,
             bound=bound,
         )
@@ -455,6 +463,8 @@ class Broker:
     async def _load_metadata(self) -> None:
         await self.cluster.load()
         await add_first_credentials(self.config, self.files, self.cluster.configs, self.random)
+        if self._certificates is not None:
+            self._certificates.load()
         self._apply_settings()
         self.config.on_change(lambda _: self._apply_settings())
 
@@ -527,6 +537,8 @@ class Broker:
         self.log_manager.set_producer_id_expiration(self.config.producer_id_expiration_ms)
         self.socket_server.limits = ConnectionLimits.from_config(self.config, self.open_files)
         self.cluster.settings_changed()
+        if self._certificates is not None:
+            self._certificates.reload()
         if self.log_cleaner is not None:
             self.log_cleaner.settings_changed()
 

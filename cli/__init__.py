@@ -12,8 +12,9 @@
     cluster_migrate.py                                                   makes one of a single node
     produce.py, consume.py                                               write and read records
     dump_log.py                                                          prints log files
+    certificates.py                                                      makes certificates for development
     pipeline.py                                                          runs a job of the pipeline
     tables.py, errors.py, extras.py
 
-It is thin: over the broker's admin client, and the pipeline for its own commands.
+It is thin: over the broker's admin client and security, and the pipeline for its own commands.
 """

@@ -26,6 +26,7 @@ COMMANDS = {
     "produce": "write lines from stdin to a topic",
     "consume": "print a topic's records",
     "health": "say whether a broker serves clients",
+    "certificates": "make certificates for development",
     "transactions": "list, describe and abort transactions",
     "dump-log": "print segments and indexes of a log",
     "pipeline": "load topics into lake tables with PySpark",

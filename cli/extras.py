@@ -8,6 +8,7 @@ from odradek.cli.errors import CommandError
 
 MODULES = {
     "cli": ("kafka.net", "snappy"),
+    "security": ("cryptography",),
     "spark": ("pyspark", "deltalake", "pyarrow", "matplotlib", "kafka.net", "snappy"),
 }
 """One module of each package of an extra. `kafka.net` exists since kafka-python 3."""

@@ -101,6 +101,9 @@ class Files(Protocol):
 
     def set_modified_ms(self, path: str, modified_ms: int) -> None: ...
 
+    def version(self, path: str) -> tuple[int, ...]:
+        """Returns numbers that change when the file is written or replaced."""
+
     def list_directory(self, path: str) -> list[str]:
         """Returns the names in a directory, sorted."""
 
@@ -312,6 +315,10 @@ class OsFiles:
 
     def set_modified_ms(self, path: str, modified_ms: int) -> None:
         os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
+
+    def version(self, path: str) -> tuple[int, ...]:
+        found = os.stat(path)
+        return found.st_ino, found.st_size, found.st_mtime_ns
 
     def list_directory(self, path: str) -> list[str]:
         return sorted(os.listdir(path))

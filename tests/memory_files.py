@@ -314,6 +314,10 @@ class ForgetfulFiles:
     def set_modified_ms(self, path: str, modified_ms: int) -> None:
         self.open(path).inode.modified_ms = modified_ms
 
+    def version(self, path: str) -> tuple[int, ...]:
+        inode = self.open(path).inode
+        return id(inode), len(inode.data), inode.modified_ms
+
     @_alone
     def list_directory(self, path: str) -> list[str]:
         if not self.is_directory(path):

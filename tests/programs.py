@@ -54,6 +54,11 @@ def kcat() -> None:
 
 
 @program
+def openssl() -> None:
+    _on_path("openssl")
+
+
+@program
 def java_tools() -> list[str]:
     """The command before a Java class of Kafka's tools."""
     return _command_in("KAFKA_TOOLS")

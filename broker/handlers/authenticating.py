@@ -72,6 +72,7 @@ class Authenticating:
             raise CloseConnection("invalid request length", length=len(frame))
         api_key = _API_KEY(frame)[0]
         if not self._authentication.expects(api_key):
+            self._authentication.count(is_successful=False)
             raise CloseConnection(
                 "request not expected before authentication",
                 api_key=api_key,
@@ -92,6 +93,7 @@ class Authenticating:
 
     def _admit(self, info: ConnectionInfo, login: Login, now_ms: int) -> None:
         """Lets the client in (C)."""
+        self._authentication.count(is_successful=True)
         info.principal = login.principal
         info.authentication = None
         info.frame_bounds = None

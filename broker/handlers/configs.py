@@ -5,7 +5,8 @@
     (B) A resource that a request names twice fails both times with INVALID_REQUEST; the others are processed. The items
         of a resource take effect all together or not at all.
     (C) AlterConfigs replaces all settings of a resource and does not support loggers.
-    (D) Changes take effect on this broker before they are answered, and on the others soon after.
+    (D) Changes take effect on this broker before they are answered, and on the others soon after. So do files of keys
+        and certificates that have changed, even if the settings are those from before.
 
 Results are in the order of the request. Source: Kafka's `ConfigAdminManager`, `ZkAdminManager` and
 `RuntimeLoggerManager`.
@@ -30,6 +31,7 @@ from odradek.broker.settings.config import BrokerConfig, broker_setting, is_with
 from odradek.broker.settings.config_changes import (
     MOST_NAMES,
     Item,
+    ReloadedCertificates,
     check_items,
     checked_for_brokers,
     modification,
@@ -56,9 +58,17 @@ log = structlog.get_logger("broker.handlers")
 class AlterConfigsHandlers:
     """AlterConfigs and IncrementalAlterConfigs (keys 33 and 44)."""
 
-    def __init__(self, configs: DynamicConfigs, config: BrokerConfig, broker_id: int, turns: Turns) -> None:
+    def __init__(
+        self,
+        configs: DynamicConfigs,
+        config: BrokerConfig,
+        certificates: ReloadedCertificates,
+        broker_id: int,
+        turns: Turns,
+    ) -> None:
         self._configs = configs
         self._config = config
+        self._certificates = certificates
         self._broker_id = broker_id
         self._turns = turns
 
@@ -88,8 +98,7 @@ class AlterConfigsHandlers:
         await self._turns.take(check_items(items))
         if resource_type == ConfigResourceType.BROKER:
             per_broker = self._is_one_broker(name)
-            change = checked_for_brokers(replacement(items), self._config, per_broker=per_broker)
-            await self._store_for_brokers(per_broker, change, items, validate_only)
+            await self._store_for_brokers(per_broker, replacement(items), items, validate_only)
         elif resource_type == ConfigResourceType.TOPIC:
             await self._store_for_topic(name, replacement(items), items, validate_only)
         else:
@@ -99,8 +108,7 @@ class AlterConfigsHandlers:
         await self._turns.take(check_items(items))
         if resource_type == ConfigResourceType.BROKER:
             per_broker = self._is_one_broker(name)
-            change = checked_for_brokers(modification(items, broker_setting), self._config, per_broker=per_broker)
-            await self._store_for_brokers(per_broker, change, items, validate_only)
+            await self._store_for_brokers(per_broker, modification(items, broker_setting), items, validate_only)
         elif resource_type == ConfigResourceType.TOPIC:
             await self._store_for_topic(name, modification(items, TOPIC.get), items, validate_only)
         elif resource_type == ConfigResourceType.BROKER_LOGGER:
@@ -122,8 +130,10 @@ class AlterConfigsHandlers:
         self, per_broker: bool, change: Any, items: Iterable[Item], validate_only: bool
     ) -> None:
         broker_id = self._broker_id if per_broker else None
-        await self._configs.alter_broker_config(broker_id, change, validate_only=validate_only)
+        checked = checked_for_brokers(change, self._config, self._certificates, per_broker=per_broker)
+        await self._configs.alter_broker_config(broker_id, checked, validate_only=validate_only)
         if not validate_only:
+            self._certificates.reload()
             await _warn(items, broker_setting, broker=broker_id)
 
     def _is_one_broker(self, name: str) -> bool:

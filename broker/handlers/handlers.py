@@ -41,6 +41,7 @@ from odradek.broker.replica.fetch.fetch_session_cache import FetchSessionCache
 from odradek.broker.replica.replica_manager import ReplicaManager
 from odradek.broker.requests.request_bound import RequestBound
 from odradek.broker.settings.config import BrokerConfig
+from odradek.broker.settings.config_changes import ReloadedCertificates
 from odradek.timer import Clock
 
 
@@ -60,6 +61,7 @@ class Handlers:
         replica_manager: ReplicaManager,
         fetch_sessions: FetchSessionCache,
         coordinators: Coordinators,
+        certificates: ReloadedCertificates,
         broker_listeners: frozenset[str],
         bound: RequestBound,
     ) -> None:
@@ -86,7 +88,7 @@ class Handlers:
         self.reassignments = ReassignmentHandlers(links.controller)
         self.cluster_changes = ClusterChangeHandlers(cluster.changes, links.controller)
         self.describe_configs = DescribeConfigsHandler(config, metadata)
-        self.alter_configs = AlterConfigsHandlers(cluster.configs, config, metadata.broker_id, turns)
+        self.alter_configs = AlterConfigsHandlers(cluster.configs, config, certificates, metadata.broker_id, turns)
         self.sasl = SaslHandlers()
         self.scram = ScramHandlers(cluster.configs)
         self.acls = AclHandlers()

@@ -65,6 +65,7 @@ class SaslHandlers:
 
 
 def login_failed(authentication: Authentication, response: Any, reason: str) -> CloseConnection:
-    """Returns what ends the connection of a client whose login has failed (B). `response`: None if it gets none."""
+    """Counts a login that has failed, and returns what ends the connection (B). `response`: None if it gets none."""
+    authentication.count(is_successful=False)
     closing = CloseConnection("authentication failed", mechanism=authentication.mechanism_name, error=reason)
     return closing.after(response, authentication.listener.failure_delay_ms)

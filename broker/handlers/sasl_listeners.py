@@ -14,6 +14,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping
 
+from odradek.broker.security.authentication_counts import AuthenticationCounts
 from odradek.broker.security.jaas import JaasError, LoginModule, parse_jaas, parse_login_module
 from odradek.broker.security.sasl.authentication import SaslListener
 from odradek.broker.security.sasl.client import ClientCredentials
@@ -36,9 +37,15 @@ StoredCredential = Callable[[str, str], ScramCredential | None]
 
 
 def sasl_listeners_of(
-    config: BrokerConfig, files: Files, stored: StoredCredential, source: random.Random
+    config: BrokerConfig,
+    files: Files,
+    stored: StoredCredential,
+    source: random.Random,
+    counts: Mapping[str, AuthenticationCounts],
 ) -> dict[str, SaslListener]:
-    """Returns the listeners with SASL by name. `source` draws nonces and secrets. Raises ConfigError."""
+    """Returns the listeners with SASL by name. `source` draws nonces and secrets; `counts` has those of each listener.
+    Raises ConfigError.
+    """
     listeners = config.sasl_listeners()
     if not listeners:
         return {}
@@ -60,6 +67,7 @@ def sasl_listeners_of(
             {settings.name: mechanism(each.listener, settings) for settings in each.mechanisms},
             config.connection_failed_authentication_delay_ms,
             each.longest_message,
+            counts[each.listener],
         )
         for each in listeners
     }

@@ -18,6 +18,7 @@ from odradek.broker.coordinator.transaction.transaction_state import Transaction
 from odradek.broker.metadata_store.session_metrics import STATES, SessionMetrics
 from odradek.broker.replica.partition.topic_stats import TopicStats
 from odradek.broker.requests.request_metrics import error_name
+from odradek.broker.security.authentication_counts import AuthenticationCounts
 
 if TYPE_CHECKING:
     from odradek.broker.cleaning.log_cleaner import LogCleaner
@@ -107,6 +108,11 @@ def connections(sources: MetricSources) -> list[Row]:
     found = Counter({endpoint.name: 0 for endpoint in sources.endpoints})
     found.update(connection.info.listener.name for connection in list(sources.socket_server.connections))
     return [((name,), count) for name, count in found.items()]
+
+
+def authentications(count: Callable[[AuthenticationCounts], int]) -> Reader:
+    """Returns a reader of one row per listener."""
+    return lambda sources: [((name,), count(counts)) for name, counts in sources.authentications.items()]
 
 
 def leaders(sources: MetricSources) -> float:
@@ -408,6 +414,18 @@ FAMILIES = (
     Family("kafka_server_socket_server_metrics_expired_connections_killed_count", GAUGE,
            "Connections closed after connections.max.idle.ms.",
            _NONE, single(lambda s: s.socket_server.counters.expired)),
+    Family("kafka_server_socket_server_metrics_successful_authentication", COUNTER,
+           "Connections that have authenticated: by a TLS handshake, or by SASL.",
+           ("listener",), authentications(lambda c: c.successful)),
+    Family("kafka_server_socket_server_metrics_failed_authentication", COUNTER,
+           "Connections whose TLS handshake or login by SASL has failed.",
+           ("listener",), authentications(lambda c: c.failed)),
+    Family("kafka_server_socket_server_metrics_successful_reauthentication", COUNTER,
+           "Logins by SASL that were renewed.",
+           ("listener",), authentications(lambda c: c.successful_again)),
+    Family("kafka_server_socket_server_metrics_failed_reauthentication", COUNTER,
+           "Logins by SASL that were to be renewed, and have failed.",
+           ("listener",), authentications(lambda c: c.failed_again)),
     Family("kafka_server_socket_server_metrics_incoming_byte", COUNTER,
            "Bytes received from clients.",
            _NONE, single(lambda s: s.socket_server.counters.bytes_in)),

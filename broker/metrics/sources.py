@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from odradek.broker.cleaning.log_cleaner import LogCleaner
@@ -17,6 +17,7 @@ from odradek.broker.replica.follower.fetcher_manager import FetcherManager
 from odradek.broker.replica.replica_manager import ReplicaManager
 from odradek.broker.requests.endpoint import Endpoint
 from odradek.broker.requests.request_metrics import BrokerMetrics
+from odradek.broker.security.authentication_counts import AuthenticationCounts
 from odradek.purgatory import DelayedOperationPurgatory
 from odradek.timer import ExpirationReaper, SystemTimer
 
@@ -24,10 +25,12 @@ from odradek.timer import ExpirationReaper, SystemTimer
 class MetricSources(NamedTuple):
     """`late_transactions_before_ms()` returns the wall time before which no open transaction may have begun.
 
-    `log_cleaner` is None if log.cleaner.enable is false, `store_session` if the metadata store is within this process.
+    `authentications` has those of each listener, by name. `log_cleaner` is None if log.cleaner.enable is false,
+    `store_session` if the metadata store is within this process.
     """
 
     requests: BrokerMetrics
+    authentications: Mapping[str, AuthenticationCounts]
     endpoints: Sequence[Endpoint]
     socket_server: SocketServer
     metadata: MetadataCache

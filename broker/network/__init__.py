@@ -8,7 +8,8 @@
     file_sending.py        slices of files, by sendfile
     tls_transport.py       TLS between a socket and its connection
     handshakes.py          which TLS handshakes are under way
-    listener_tls.py        TLS of the listeners, by the settings
+    listener_tls.py        TLS of one listener
+    certificates.py        the keys and certificates of all listeners, which are replaced while the broker runs
     file_reading.py        slices of files, where TLS must encrypt them
     queued_bytes.py        bounds what all connections have begun to send
     connection_limits.py, open_files.py   how many connections there may be

@@ -31,7 +31,7 @@ import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from odradek.broker.network.connection_limits import MIN_FRAME_BYTES
+from odradek.broker.network.connection_limits import MIN_FRAME_BYTES, refused_before_login
 from odradek.broker.network.file_sending import NewSending, RunInThread
 from odradek.broker.network.large_frame import LargeFrame
 from odradek.broker.network.outbox import WRITE_HIGH_BYTES, Outbox
@@ -217,7 +217,7 @@ class Connection(Flushable):
             bounds = self.info.frame_bounds
             if bounds is not None:
                 if not bounds.shortest <= length <= bounds.longest:
-                    self._end_in_turn(CloseConnection("invalid request length", length=length, longest=bounds.longest))
+                    self._end_in_turn(refused_before_login(length, bounds.longest))
                     break
             elif not MIN_FRAME_BYTES <= length <= longest and not self._may_be_so_long(length, data[start:end]):
                 break

@@ -23,9 +23,22 @@ SYSTEMS_CHOICE = -1
 
 TLS_BEGINNINGS = range(0x160300, 0x160304)
 """The first three bytes of a client that speaks TLS: a handshake record, and a version."""
+SPEAKS_TLS = "client speaks TLS, which this listener does not"
 MIN_FRAME_BYTES = 8
 """API key, version and correlation id."""
 MOST_QUEUED_BYTES = 256 * 1024 * 1024
+
+
+def begins_tls(length: int) -> bool:
+    """Whether the length of a frame is what a client sends first that speaks TLS."""
+    return length >> 8 in TLS_BEGINNINGS
+
+
+def refused_before_login(length: int, longest: int) -> CloseConnection:
+    """Returns what ends a connection whose frame is too short or too long before its client has logged in."""
+    if length > longest and begins_tls(length):
+        return CloseConnection(SPEAKS_TLS)
+    return CloseConnection("invalid request length", length=length, longest=longest)
 
 
 class ConnectionLimits(NamedTuple):
@@ -59,8 +72,8 @@ class ConnectionLimits(NamedTuple):
     def may_be_so_long(self, length: int, beginning: Buffer) -> bool:
         """Whether a frame of this length may be read; only a Produce may have up to `max_request_bytes`. Returns False
         also while the API is still unknown. Raises CloseConnection."""
-        if length >> 8 in TLS_BEGINNINGS and length > self.max_other_request_bytes:
-            raise CloseConnection("client speaks TLS, which this listener does not")
+        if length > self.max_other_request_bytes and begins_tls(length):
+            raise CloseConnection(SPEAKS_TLS)
         if not MIN_FRAME_BYTES <= length <= self.max_request_bytes:
             raise CloseConnection("invalid request length", length=length)
         if length <= self.max_other_request_bytes:

@@ -168,6 +168,7 @@ class TlsTransport(asyncio.BufferedProtocol):
             self._handshake_failed(str(error))
         else:
             self._handshakes.completed += 1
+            self._tls.handshake_ended(is_successful=True)
             self._handshakes.end(self)
             self._connection.info.principal = principal
             self.state = State.OPEN
@@ -183,6 +184,7 @@ class TlsTransport(asyncio.BufferedProtocol):
 
     def _handshake_failed(self, reason: str) -> None:
         self._handshakes.failed += 1
+        self._tls.handshake_ended(is_successful=False)
         if self._first_byte != HANDSHAKE_RECORD:
             self._refuse("client does not speak TLS, which this listener needs", reason)
         else:

@@ -7,8 +7,12 @@
     cipher_suites.py    TLS versions and cipher suites by Java's names
     tls.py          TLS of a client and of a server, as an `ssl.SSLContext`
     distinguished_name.py, principal_mapping.py     who a client's certificate says it is
-    certificate_authority.py    makes certificates for development and tests
+    alternative_names.py    for which hosts a certificate is
+    der.py          the encoding of certificates
+    authentication_counts.py    how many connections of a listener have authenticated
+    certificate_authority.py    makes certificates for development
 
 Everything here is values in, values out: callers read files and send bytes. No text of this room, neither an error nor
-a `repr`, shows a secret. Callers: `metadata_store/zookeeper/`, `settings/`, `network/`, `handlers/`, `peers/`.
+a `repr`, shows a secret. Callers: `metadata_store/zookeeper/`, `settings/`, `network/`, `handlers/`, `peers/`,
+`cli/certificates.py`.
 """

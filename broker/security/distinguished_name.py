@@ -14,8 +14,7 @@ Source: RFC 2253 and Java's documentation of `X500Principal`; recorded from Java
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from odradek.broker.security.der import certificate_fields, elements, object_identifier
 
 KEYWORDS = {
     "2.5.4.3": "CN",
@@ -32,37 +31,24 @@ UTF8, PRINTABLE, T61, IA5, GENERAL, BMP = 0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E
 TEXTS = {UTF8, PRINTABLE, T61, IA5, GENERAL, BMP}
 ESCAPED = ',+<>#;"=\\'
 BLANKS = " \r"
-VERSION = 0xA0
-"""The tag of a certificate's version, which may be missing."""
-
-
-class _Element(NamedTuple):
-    """One element of DER: its tag, the bytes of its content, and all its bytes."""
-
-    tag: int
-    content: bytes
-    whole: bytes
 
 
 def subject_of(certificate: bytes) -> bytes:
     """Returns the subject of a certificate, both in DER. Raises ValueError."""
-    (whole,) = _elements(certificate)
-    signed, _, _ = _elements(whole.content)
-    fields = [field for field in _elements(signed.content) if field.tag != VERSION]
-    _serial, _algorithm, _issuer, _validity, subject, *_ = fields
+    _serial, _algorithm, _issuer, _validity, subject, *_ = certificate_fields(certificate)
     return subject.whole
 
 
 def java_name(name: bytes) -> str:
     """Returns the text of a name in DER. Raises ValueError."""
-    (sequence,) = _elements(name)
-    parts = [[_attribute(each.content) for each in _elements(part.content)] for part in _elements(sequence.content)]
+    (sequence,) = elements(name)
+    parts = [[_attribute(each.content) for each in elements(part.content)] for part in elements(sequence.content)]
     return ",".join("+".join(attributes) for attributes in reversed(parts))
 
 
 def _attribute(content: bytes) -> str:
-    kind, value = _elements(content)
-    number = _number(kind.content)
+    kind, value = elements(content)
+    number = object_identifier(kind.content)
     keyword = KEYWORDS.get(number)
     if keyword is None or value.tag not in TEXTS:
         return f"{keyword or number}=#{value.whole.hex()}"
@@ -78,36 +64,3 @@ def _escaped(text: str) -> str:
     end = start + len(inner)
     escaped = "".join("\\00" if each == "\0" else f"\\{each}" if each in ESCAPED else each for each in inner)
     return "".join((*(f"\\{each}" for each in text[:start]), escaped, *(f"\\{each}" for each in text[end:])))
-
-
-def _number(content: bytes) -> str:
-    """An object identifier in dotted form."""
-    numbers: list[int] = []
-    number = 0
-    for byte in content:
-        number = number << 7 | byte & 0x7F
-        if not byte & 0x80:
-            numbers.append(number)
-            number = 0
-    first = min(numbers[0] // 40, 2)
-    return ".".join(map(str, (first, numbers[0] - 40 * first, *numbers[1:])))
-
-
-def _elements(data: bytes) -> Iterator[_Element]:
-    """Raises ValueError."""
-    position = 0
-    while position < len(data):
-        start = position
-        if len(data) - position < 2:
-            raise ValueError("the certificate is cut off")
-        tag, length = data[position], data[position + 1]
-        position += 2
-        if length & 0x80:
-            size = length & 0x7F
-            length = int.from_bytes(data[position : position + size], "big")
-            position += size
-        end = position + length
-        if end > len(data):
-            raise ValueError("the certificate is cut off")
-        yield _Element(tag, data[position:end], data[start:end])
-        position = end

@@ -65,11 +65,13 @@ def _in_lines(block: re.Match[str]) -> str:
     return "\n".join(("", f"-----BEGIN {block[1]}-----", *lines, f"-----END {block[1]}-----", ""))
 
 
-def load_key(context: ssl.SSLContext, store: Store) -> None:
-    """Gives the context the store's private key and its certificates. Raises StoreError."""
+def load_key(context: ssl.SSLContext, store: Store) -> bytes:
+    """Gives the context the store's private key and its certificates. Returns the key's own certificate, in DER. Raises
+    StoreError.
+    """
     if _kind_of(store) == PEM:
         _load_chain(context, store.data, store.key_password or store.password)
-        return
+        return _first_certificate(store.data)
     if store.key_password not in (None, store.password):
         raise StoreError("is PKCS12, whose key has the password of the store, but another one is set for the key")
     found = _opened(store)
@@ -81,6 +83,14 @@ def load_key(context: ssl.SSLContext, store: Store) -> None:
     certificates = [found.cert, *found.additional_certs]
     chain = [each.certificate.public_bytes(Encoding.PEM) for each in certificates]
     _load_chain(context, b"".join((key, *chain)), None)
+    return found.cert.certificate.public_bytes(Encoding.DER)
+
+
+def _first_certificate(pem: bytes) -> bytes:
+    """That of the key: OpenSSL has checked that it is."""
+    for match in _CERTIFICATE.finditer(pem):
+        return ssl.PEM_cert_to_DER_cert(match[0].decode("ascii").replace("X509 CERTIFICATE", "CERTIFICATE"))
+    raise StoreError("contains no private key with its certificate")
 
 
 def load_trusted(context: ssl.SSLContext, store: Store) -> None:

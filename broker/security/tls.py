@@ -12,6 +12,8 @@ from odradek.broker.security.cipher_suites import Negotiable
 
 CLIENT_AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 """What ssl.client.auth demands."""
+MOST_ROUNDS = 10
+"""More than any handshake needs."""
 
 
 def client_context(allowed: Negotiable, *, checks_host_name: bool) -> ssl.SSLContext:
@@ -35,6 +37,28 @@ def _restricted(context: ssl.SSLContext, allowed: Negotiable) -> ssl.SSLContext:
         context.set_ciphers(allowed.ciphers)
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     return context
+
+
+def shake_hands(server: ssl.SSLContext, client: ssl.SSLContext) -> None:
+    """Tries whether a client and a server with these contexts agree; `client` must not check host names. Raises
+    SSLError.
+    """
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    waiting = [client.wrap_bio(to_client, to_server), server.wrap_bio(to_server, to_client, server_side=True)]
+    for _ in range(MOST_ROUNDS):
+        waiting = [side for side in waiting if not _is_done(side)]
+        if not waiting:
+            return
+    raise ssl.SSLError("the handshake does not end")
+
+
+def _is_done(side: ssl.SSLObject) -> bool:
+    """Takes the next step of a handshake. Returns whether it was the last one."""
+    try:
+        side.do_handshake()
+    except ssl.SSLWantReadError:
+        return False
+    return True
 
 
 def explained(error: ssl.SSLError) -> str:

@@ -72,6 +72,13 @@ MECHANISM_SETTINGS = (
 TWO_NAMES = {"log.dir": "log.dirs", "log.dirs": "log.dir", "broker.id": "node.id", "node.id": "broker.id"}
 """Names of the same setting that are not synonyms in Kafka's sense."""
 TLS: Mapping[str, Setting[Value]] = {row.name: row for row in rows(TlsSettings)}
+RELOADED = (
+    TlsSettings.ssl_keystore_location.name,
+    TlsSettings.ssl_keystore_type.name,
+    TlsSettings.ssl_truststore_location.name,
+    TlsSettings.ssl_truststore_type.name,
+)
+"""The settings of TLS that may change while the broker runs, with the prefix of a listener."""
 TIERED_STORAGE = ("remote.storage.enable", "remote.log.copy.disable", "remote.log.delete.on.disable")
 """Topic settings that Kafka refuses without tiered storage."""
 _DEFAULTS: Mapping[str, Value] = MappingProxyType({name: setting.default for name, setting in BROKER.items()})
@@ -141,10 +148,12 @@ def promises_missing_protection(name: str, text: str) -> bool:
 
 
 def is_fixed_at_start(name: str) -> bool:
-    """Whether it is a setting of TLS or SASL: keys, users and rules are not replaced while the broker runs."""
+    """Whether it is a setting of TLS or SASL that is not replaced while the broker runs: all but the files of keys and
+    certificates, with the prefix of a listener.
+    """
     setting = broker_setting(name)
     return setting is not None and (
-        (setting.name in TLS and setting.protects)
+        (setting.name in TLS and not (setting.name in RELOADED and name.startswith(LISTENER_PREFIX)))
         or setting.name in (*OF_LISTENERS, BrokerSettings.sasl_mechanism_inter_broker_protocol.name)
     )
 
@@ -193,6 +202,12 @@ class BrokerConfig(BrokerSettings):
             if listener.uses_tls:
                 check_listener_tls(self.tls_of(listener))
         check_login_file(self, self.listeners)
+        self._reloaded = [
+            f"{LISTENER_PREFIX}{listener.name.lower()}.{name}"
+            for listener in self.listeners
+            if listener.uses_tls
+            for name in RELOADED
+        ]
 
     @classmethod
     def from_mapping(cls, settings: Mapping[str, str]) -> BrokerConfig:
@@ -223,8 +238,12 @@ class BrokerConfig(BrokerSettings):
         return listener_value(self, self._texts, listener, setting, mechanism)
 
     def tls_of(self, listener: Listener) -> TlsOfListener:
-        """Returns the TLS settings of a listener, as given at the start."""
-        return TlsOfListener(self, self.static, listener)
+        """Returns the TLS settings that a listener has now."""
+        return TlsOfListener(self, self._texts, listener)
+
+    def tls_with(self, per_broker: Mapping[str, str], listener: Listener) -> TlsOfListener:
+        """Returns the TLS settings that a listener would have with this layer of dynamic settings."""
+        return TlsOfListener(self, {**self.static, **self.cluster_wide, **per_broker}, listener)
 
     def sasl_listeners(self) -> list[SaslListenerSettings]:
         """Returns the settings of the listeners whose clients authenticate by SASL. Raises ConfigError."""
@@ -280,13 +299,16 @@ class BrokerConfig(BrokerSettings):
         An unusable value (stored by an older release, say) is ignored and logged, because the broker must start.
         """
         cluster_wide, per_broker = self._usable(cluster_wide), self._usable(per_broker)
-        before = {**self.values, **self.dynamic_only.values}
+        before, texts_before = {**self.values, **self.dynamic_only.values}, self._texts
         self._texts, self.values = self._layered(cluster_wide, per_broker)
         self.dynamic_only = DynamicOnlySettings(_dynamic_only(cluster_wide, per_broker))
         self._topic_defaults = _topic_defaults(self.values)
         self.cluster_wide, self.per_broker = MappingProxyType(cluster_wide), MappingProxyType(per_broker)
         after = {**self.values, **self.dynamic_only.values}
-        changed = frozenset(name for name, value in after.items() if before[name] != value)
+        changed = frozenset(
+            [name for name, value in after.items() if before[name] != value]
+            + [name for name in self._reloaded if texts_before.get(name) != self._texts.get(name)]
+        )
         for listener in self._change_listeners if changed else ():
             listener(changed)
 
@@ -315,7 +337,7 @@ class BrokerConfig(BrokerSettings):
                 f"Odradek does not provide the protection that these settings promise: {self._listed(names)}. "
                 "Remove them if you do not need it; see docs/security.md",
             )
-        names = sorted(name for name, text in self.static.items() if self._is_unused_tls(name, text))
+        names = sorted(name for name, text in self.static.items() if self.is_unused_tls(name, text))
         if names:
             raise ConfigError(
                 names[0],
@@ -327,7 +349,7 @@ class BrokerConfig(BrokerSettings):
     def _listed(self, names: list[str]) -> str:
         return ", ".join(f"{name} ({self._places[name]})" if name in self._places else name for name in names)
 
-    def _is_unused_tls(self, name: str, text: str) -> bool:
+    def is_unused_tls(self, name: str, text: str) -> bool:
         """Whether a value promises TLS, and no listener with TLS has it."""
         setting = broker_setting(name)
         if setting is None or setting.name not in TLS or not setting.promises_protection(parse_value(setting, text)):

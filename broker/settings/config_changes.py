@@ -9,10 +9,11 @@
         KAFKA-13609).
     D   Names that are not broker settings may be stored, because plug-ins have their own.
     E   Not supported in Odradek yet: new listeners (INVALID_REQUEST), passwords, which would have to be stored
-        encrypted (INVALID_CONFIG, as Kafka without password.encoder.secret), settings of SASL, other keys and rules of
-        TLS, and settings
-        that promise protection which Odradek does not provide (INVALID_CONFIG; Kafka accepts those that it does not
-        use).
+        encrypted (INVALID_CONFIG, as Kafka without password.encoder.secret), settings of SASL and TLS but for the
+        files of keys and certificates, and settings that promise protection which Odradek does not provide
+        (INVALID_CONFIG; Kafka accepts those that it does not use).
+    F   A request for one broker, whatever it changes, reads the files of keys and certificates that have changed. It
+        is refused with INVALID_REQUEST if they cannot replace those in use.
 
 Source: Kafka's `ConfigAdminManager`, `DynamicBrokerConfig.validateConfigs`.
 """
@@ -20,7 +21,7 @@ Source: Kafka's `ConfigAdminManager`, `DynamicBrokerConfig.validateConfigs`.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from odradek.broker.background.stepwise import Pace, Steps
 from odradek.broker.settings import BROKER, ConfigError, Setting, UpdateMode, Value, value_text
@@ -67,6 +68,26 @@ FIXED_SO_FAR = {"advertised.listeners", "listener.security.protocol.map", "liste
 
 
 _OPERATIONS = frozenset(ConfigOperation)
+
+
+class ReloadedCertificates(Protocol):
+    """The keys and certificates of this broker's listeners."""
+
+    def check(self, per_broker: Mapping[str, str]) -> None:
+        """Raises ConfigError if those that the broker would have with these settings cannot replace those in use."""
+
+    def reload(self) -> None:
+        """Reads those whose settings or files have changed."""
+
+
+class NoCertificates:
+    """Those of a broker without TLS."""
+
+    def check(self, per_broker: Mapping[str, str]) -> None:
+        """Nothing can be wrong."""
+
+    def reload(self) -> None:
+        """Nothing can change."""
 
 
 class Item(NamedTuple):
@@ -163,8 +184,10 @@ def _changed_list(item: Item, setting: Setting[Value] | None, current: str | Non
     return changed
 
 
-def checked_for_brokers(change: ConfigChange, config: BrokerConfig, *, per_broker: bool) -> ConfigChange:
-    """Returns `change`, followed by the checks of cases C to E on its result. The returned change raises
+def checked_for_brokers(
+    change: ConfigChange, config: BrokerConfig, certificates: ReloadedCertificates, *, per_broker: bool
+) -> ConfigChange:
+    """Returns `change`, followed by the checks of cases C to F on its result. The returned change raises
     INVALID_REQUEST, INVALID_CONFIG.
     """
 
@@ -183,19 +206,37 @@ def checked_for_brokers(change: ConfigChange, config: BrokerConfig, *, per_broke
         except ConfigError as error:
             raise ProtocolError(ErrorCode.INVALID_REQUEST, str(error)) from error
         for name, text in changed.items():
-            if name.endswith(PASSWORDS):
-                raise ProtocolError(ErrorCode.INVALID_CONFIG, f"{name} is a password, which cannot be stored yet")
-            if promises_missing_protection(name, text):
-                raise ProtocolError(
-                    ErrorCode.INVALID_CONFIG, f"{name} promises protection that Odradek does not provide"
-                )
-            if is_fixed_at_start(name):
-                raise ProtocolError(ErrorCode.INVALID_CONFIG, f"{name} cannot be changed yet while the broker runs")
+            _check_support(name, text, config)
             if pace.step_ends():
                 yield
+        if per_broker:
+            _check_certificates(after, certificates)
         return after
 
     return checked
+
+
+def _check_support(name: str, text: str, config: BrokerConfig) -> None:
+    """Case E. Raises INVALID_CONFIG."""
+    if name.endswith(PASSWORDS):
+        problem = "is a password, which cannot be stored yet"
+    elif promises_missing_protection(name, text):
+        problem = "promises protection that Odradek does not provide"
+    elif is_fixed_at_start(name):
+        problem = "cannot be changed yet while the broker runs"
+    elif config.is_unused_tls(name, text):
+        problem = "is not of a listener with TLS"
+    else:
+        return
+    raise ProtocolError(ErrorCode.INVALID_CONFIG, f"{name} {problem}")
+
+
+def _check_certificates(after: Mapping[str, str], certificates: ReloadedCertificates) -> None:
+    """Case F."""
+    try:
+        certificates.check(after)
+    except ConfigError as error:
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, str(error)) from error
 
 
 def _check_change(name: str, text: str, *, per_broker: bool) -> None:

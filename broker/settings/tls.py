@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from odradek.broker.settings.rules import OneOf
 from odradek.broker.settings.setting import (
+    BOOLEAN,
     LIST,
     LOW,
     MEDIUM,
@@ -19,6 +20,10 @@ from odradek.broker.settings.setting import (
 
 # fmt: off
 class TlsSettings(SettingValues):
+    ssl_allow_dn_changes = Setting(BOOLEAN, False, LOW,
+        doc="Whether a certificate that is replaced at run time may be of another distinguished name.")
+    ssl_allow_san_changes = Setting(BOOLEAN, False, LOW,
+        doc="Whether a certificate that is replaced at run time may lack alternative names of the earlier one.")
     ssl_cipher_suites = Setting(LIST, [], MEDIUM, update_mode=PER_BROKER, protects=True,
         doc="The allowed cipher suites, by Java's names; an empty list means all that OpenSSL enables.")
     ssl_client_auth = Setting(STRING, "none", MEDIUM, valid=OneOf("required", "requested", "none"),

@@ -14,34 +14,41 @@ from odradek.broker.settings.values import ConfigError
 from odradek.storage.files import Files
 
 
-def tls_of_client(tls: TlsOptions, files: Files) -> ssl.SSLContext:
-    """Returns the TLS of a client's connections. Raises ConfigError."""
+def tls_of_client(tls: TlsOptions, files: Files, *, checks_host_name: bool = True) -> ssl.SSLContext:
+    """Returns the TLS of a client's connections. Without `checks_host_name` no host name is verified, whatever the
+    settings say. Raises ConfigError.
+    """
     algorithm = tls.value(TlsSettings.ssl_endpoint_identification_algorithm)
-    context = client_context(negotiable(tls.versions, tls.suites), checks_host_name=bool(algorithm))
+    allowed = negotiable(tls.versions, tls.suites)
+    context = client_context(allowed, checks_host_name=checks_host_name and bool(algorithm))
     load_stores(context, tls, files)
     return context
 
 
-def load_stores(context: ssl.SSLContext, tls: TlsOptions, files: Files) -> None:
-    """Gives the context its own key, if there is one, and whom it trusts. Raises ConfigError."""
-    _load_own_key(context, tls, files)
+def load_stores(context: ssl.SSLContext, tls: TlsOptions, files: Files) -> bytes | None:
+    """Gives the context its own key, if there is one, and whom it trusts. Returns the key's certificate, in DER. Raises
+    ConfigError.
+    """
+    certificate = _load_own_key(context, tls, files)
     _load_trusted(context, tls, files)
+    return certificate
 
 
-def _load_own_key(context: ssl.SSLContext, tls: TlsOptions, files: Files) -> None:
+def _load_own_key(context: ssl.SSLContext, tls: TlsOptions, files: Files) -> bytes | None:
     key_password = tls.value(TlsSettings.ssl_key_password)
     path = tls.value(TlsSettings.ssl_keystore_location)
     key = tls.value(TlsSettings.ssl_keystore_key)
     if path:
         type_, password = tls.store_type(TlsSettings.ssl_keystore_type), tls.value(TlsSettings.ssl_keystore_password)
         with naming_file(tls.name(TlsSettings.ssl_keystore_location), path):
-            load_key(context, Store(path, files.read_file(path), type_, password, key_password))
+            return load_key(context, Store(path, files.read_file(path), type_, password, key_password))
     elif key:
         name, chain = tls.name(TlsSettings.ssl_keystore_key), tls.value(TlsSettings.ssl_keystore_certificate_chain)
         try:
-            load_key(context, store_in_setting(name, key, chain or "", key_password=key_password))
+            return load_key(context, store_in_setting(name, key, chain or "", key_password=key_password))
         except StoreError as error:
             raise ConfigError(name, f"{name} {error}") from error
+    return None
 
 
 def _load_trusted(context: ssl.SSLContext, tls: TlsOptions, files: Files) -> None:

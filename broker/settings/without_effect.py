@@ -290,10 +290,6 @@ WITHOUT_EFFECT: dict[str, dict[str, Setting[Value]]] = {
             doc="The Java class with server callbacks, per listener and mechanism."),
     },
     "TLS": {
-        "ssl.allow.dn.changes": Setting(BOOLEAN, False, LOW,
-            doc="Whether a keystore that is replaced at run time may have another distinguished name."),
-        "ssl.allow.san.changes": Setting(BOOLEAN, False, LOW,
-            doc="Whether a keystore that is replaced at run time may have other alternative names."),
         "ssl.engine.factory.class": Setting(CLASS, None, LOW, update_mode=PER_BROKER, protects=True,
             doc="The Java class that creates TLS engines."),
         "ssl.keymanager.algorithm": Setting(STRING, "SunX509", MEDIUM, update_mode=PER_BROKER, protects=True,

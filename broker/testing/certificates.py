@@ -15,7 +15,7 @@ from odradek.broker.security.key_stores import Store, load_key
 from odradek.broker.start_error import StartError
 
 if TYPE_CHECKING:
-    from odradek.broker.security.certificate_authority import Authority, Issued
+    from odradek.broker.security.certificate_authority import Authority, Signed, Validity
 
 HOSTS = ("localhost", "127.0.0.1", "::1")
 DAYS = 365
@@ -24,17 +24,17 @@ DAYS = 365
 
 def trusted() -> str:
     """Returns the certificate of the authority in PEM. Raises StartError."""
-    return _authority().certificate.decode()
+    return _authority().pem.decode()
 
 
 @cache
-def certificate_of_brokers(name: str) -> Issued:
+def certificate_of_brokers(name: str) -> Signed:
     """Returns the key and the certificate that all brokers share. Raises StartError."""
     return _issued(name, *HOSTS)
 
 
 @cache
-def certificate_of(user: str) -> Issued:
+def certificate_of(user: str) -> Signed:
     """Returns a client's key and certificate, with the common name `user`. Raises StartError."""
     return _issued(user)
 
@@ -52,16 +52,19 @@ def context_of_client(user: str | None) -> ssl.SSLContext:
 @cache
 def _authority() -> Authority:
     try:
-        from odradek.broker.security.certificate_authority import new_authority
+        from odradek.broker.security.certificate_authority import Authority
     except ModuleNotFoundError as error:
         raise StartError(
             f"TLS in tests needs a package that is missing ({error.name}): pip install 'odradek[security]'"
         ) from error
-    return new_authority("Odradek in this process", now=datetime.now(UTC), days=DAYS)
+    return Authority.create("Odradek in this process", _validity())
 
 
-def _issued(name: str, *hosts: str) -> Issued:
-    authority = _authority()
-    from odradek.broker.security.certificate_authority import issue
+def _issued(name: str, *hosts: str) -> Signed:
+    return _authority().sign(name, *hosts, validity=_validity())
 
-    return issue(authority, name, hosts=hosts, now=datetime.now(UTC), days=DAYS)
+
+def _validity() -> Validity:
+    from odradek.broker.security.certificate_authority import Validity
+
+    return Validity.days(datetime.now(UTC), DAYS)

@@ -48,7 +48,7 @@ def _librdkafka(security: Security, bootstrap: str, user: str | None) -> dict[st
         found["ssl.ca.pem"] = trusted()
     if shown is not None:
         own = certificate_of(shown)
-        found |= {"ssl.certificate.pem": own.certificate.decode(), "ssl.key.pem": own.key.decode()}
+        found |= {"ssl.certificate.pem": own.chain_pem.decode(), "ssl.key.pem": own.key_pem.decode()}
     if credentials is not None:
         found["sasl.mechanism"] = credentials.mechanism
         found |= {"sasl.username": credentials.username, "sasl.password": credentials.password}
@@ -62,8 +62,8 @@ def _java(security: Security, bootstrap: str, user: str | None) -> dict[str, Any
         found |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": trusted()}
     if shown is not None:
         own = certificate_of(shown)
-        found |= {"ssl.keystore.type": "PEM", "ssl.keystore.key": own.key.decode()}
-        found["ssl.keystore.certificate.chain"] = own.certificate.decode()
+        found |= {"ssl.keystore.type": "PEM", "ssl.keystore.key": own.key_pem.decode()}
+        found["ssl.keystore.certificate.chain"] = own.chain_pem.decode()
     if credentials is not None:
         found |= {"sasl.mechanism": credentials.mechanism, "sasl.jaas.config": module_of(credentials)}
     return found

@@ -117,8 +117,8 @@ class Security:
     def _tls_settings(self) -> dict[str, str]:
         own = certificate_of_brokers(BROKER)
         found = {
-            "ssl.keystore.key": own.key.decode(),
-            "ssl.keystore.certificate.chain": own.certificate.decode(),
+            "ssl.keystore.key": own.key_pem.decode(),
+            "ssl.keystore.certificate.chain": own.chain_pem.decode(),
             "ssl.truststore.certificates": trusted(),
         }
         if not self.has_sasl:

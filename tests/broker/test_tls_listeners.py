@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
+import re
 import ssl
 from pathlib import Path
 
@@ -21,10 +20,10 @@ from odradek.broker.start_error import StartError
 from odradek.broker.testing import in_process_broker
 from odradek.protocol.errors import ErrorCode
 from odradek.storage.files import OsFiles
-from tests.broker.handlers.sasl_broker import PLAIN_MODULE
-from tests.broker.testing.records import produce_on, values_on
+from tests.broker.handlers.sasl_broker import PLAIN_MODULE, sasl_broker
+from tests.broker.testing.records import produce_on
 from tests.patience import until
-from tests.tls_files import TlsFiles
+from tests.tls_files import NAMES, TlsFiles
 from tests.zookeeper.brokers import brokers_on_zookeeper
 from tests.zookeeper.certificates import PASSWORD, Authority
 
@@ -59,48 +58,6 @@ async def test_a_listener_with_tls_serves_beside_a_plain_one(files: TlsFiles) ->
             await produces(broker, client)
         async with await NetworkClient.connect("127.0.0.1", broker.endpoints[0].port) as client:
             await produces(broker, client)
-
-
-class Wire:
-    """Passes on what two sides send each other, and keeps it."""
-
-    def __init__(self, port: int) -> None:
-        self.seen = bytearray()
-        self._port = port
-
-    async def serve(self) -> asyncio.Server:
-        return await asyncio.start_server(self._connected, "127.0.0.1", 0)
-
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there, back = await asyncio.open_connection("127.0.0.1", self._port)
-        await asyncio.gather(self._pass_on(reader, back), self._pass_on(there, writer))
-
-    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(ConnectionError):
-            while data := await reader.read(1 << 16):
-                self.seen += data
-                writer.write(data)
-                await writer.drain()
-        writer.close()
-
-
-@pytest.mark.parametrize("tail_bytes", [0, 4 << 20])
-async def test_nothing_of_a_record_is_in_clear_text_on_the_wire(files: TlsFiles, tail_bytes: int) -> None:
-    """Without the tail in memory, the response comes from a file: sendfile would bypass TLS."""
-    marker = b"in clear text"
-    value = marker * 50_000
-    settings = {"listeners": "PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0", **files.stores()}
-    async with in_process_broker(settings, odradek_log_tail_bytes=tail_bytes) as broker:
-        await broker.controller.topics.create([NewTopic("t", 1, 1)], timeout_ms=5000)
-        for endpoint, tls in ((1, tls_of(files.client())), (0, None)):
-            wire = Wire(broker.endpoints[endpoint].port)
-            async with await wire.serve() as server:
-                port = server.sockets[0].getsockname()[1]
-                async with await NetworkClient.connect("127.0.0.1", port, tls=tls) as client:
-                    assert await produce_on(client, "t", value) == ErrorCode.NONE
-                    assert (await values_on(client, "t"))[0] == value
-            assert len(wire.seen) > 2 * len(value)
-            assert (marker in wire.seen) == (tls is None), "the plain listener shows that the test can fail"
 
 
 def one_line(pem: bytes) -> str:
@@ -190,7 +147,6 @@ async def test_a_key_that_cannot_be_used_ends_the_start_by_its_name(
     assert problem in str(caught.value)
     assert "secret" not in str(caught.value)
     assert PASSWORD not in str(caught.value)
-    assert not (tmp_path / "data").exists()
 
 
 async def test_each_listener_has_the_key_of_its_own(files: TlsFiles) -> None:
@@ -209,6 +165,40 @@ async def test_each_listener_has_the_key_of_its_own(files: TlsFiles) -> None:
                 pass
             with pytest.raises(NodeUnreachable, match="TLS failed: the certificate is not accepted"):
                 await connect(broker, not_trusting, endpoint)
+
+
+SERVERS_SEEN = [
+    ("expired", "the certificate is not accepted: certificate has expired"),
+    ("other authority", "the certificate is not accepted: self-signed certificate in certificate chain"),
+    ("other host", "IP address mismatch, certificate is not valid for '127.0.0.1'"),
+]
+
+
+@pytest.mark.parametrize(("kind", "problem"), SERVERS_SEEN)
+async def test_a_wrong_certificate_of_the_broker_is_told_to_its_clients_and_logged(
+    files: TlsFiles, kind: str, problem: str
+) -> None:
+    keys = {
+        "expired": files.authority.sign("broker", *NAMES, expired=True),
+        "other authority": Authority("Other").sign("broker", *NAMES),
+        "other host": files.authority.sign("broker", "elsewhere.example.com"),
+    }
+    files.write("broker.pem", keys[kind].pem)
+    async with in_process_broker(files.listener()) as broker:
+        with structlog.testing.capture_logs() as logs:
+            with pytest.raises(NodeUnreachable, match=re.escape(problem)):
+                await connect(broker, files.client())
+            await until(lambda: not broker.socket_server.connections)
+        assert [(entry["event"], entry["client"]) for entry in logs] == [("TLS handshake failed", "127.0.0.1")]
+
+
+async def test_a_tls_client_of_a_listener_with_sasl_alone_is_named_in_the_log(files: TlsFiles) -> None:
+    async with sasl_broker() as broker:
+        with structlog.testing.capture_logs() as logs:
+            with pytest.raises(NodeUnreachable):
+                await connect(broker, files.client())
+            await until(lambda: not broker.socket_server.connections)
+        assert [entry["event"] for entry in logs] == ["client speaks TLS, which this listener does not"]
 
 
 async def test_versions_and_suites_are_those_of_the_settings(files: TlsFiles) -> None:
@@ -267,25 +257,24 @@ async def test_a_broker_of_another_authority_does_not_follow(files: TlsFiles, tm
                 await other.stop(hand_over=False)
 
 
-async def test_brokers_verify_each_others_names_unless_the_setting_is_empty(files: TlsFiles, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("algorithm", "brokers_known"), [("https", 0), ("", 2)])
+async def test_brokers_verify_each_others_names_unless_the_setting_is_empty(
+    files: TlsFiles, tmp_path: Path, algorithm: str, brokers_known: int
+) -> None:
     elsewhere = files.write("elsewhere.pem", files.authority.sign("broker", "elsewhere.example.com").pem)
     settings = files.listener() | {"ssl.keystore.location": elsewhere}
-    for algorithm, brokers_known in (("https", 0), ("", 2)):
-        (tmp_path / str(brokers_known)).mkdir()
-        values = {name.replace(".", "_"): text for name, text in settings.items()}
-        values["ssl_endpoint_identification_algorithm"] = algorithm
-        async with brokers_on_zookeeper(tmp_path / str(brokers_known), 1, **values) as brokers:
-            with structlog.testing.capture_logs() as logs:
-                other = brokers.broker(2)
-                await other.start()
-                try:
-                    if brokers_known:
-                        await until(lambda: len(other.metadata.brokers) == 2)
-                    else:
-                        await until(lambda: any("mismatch" in str(entry) for entry in logs))
-                        assert len(other.metadata.brokers) == 0, "the controller cannot tell it anything"
-                finally:
-                    await other.stop(hand_over=False)
+    settings["ssl.endpoint.identification.algorithm"] = algorithm
+    values = {name.replace(".", "_"): text for name, text in settings.items()}
+    async with brokers_on_zookeeper(tmp_path, 1, **values) as brokers:
+        with structlog.testing.capture_logs() as logs:
+            other = brokers.broker(2)
+            await other.start()
+            try:
+                if not brokers_known:
+                    await until(lambda: any("mismatch" in str(entry) for entry in logs))
+                await until(lambda: len(other.metadata.brokers) == brokers_known)
+            finally:
+                await other.stop(hand_over=False)
 
 
 @pytest.mark.parametrize(

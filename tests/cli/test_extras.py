@@ -38,7 +38,7 @@ def test_kafka_python_2_counts_as_missing(tmp_path: Path) -> None:
 def test_the_packages_of_an_extra_are_those_of_the_distribution() -> None:
     packages = {"kafka.net": "kafka-python", "snappy": "python-snappy"}
     extras = tomllib.loads(PYPROJECT.read_text())["project"]["optional-dependencies"]
-    wanted = [*extras["cli"], *extras["spark"]]
+    wanted = [*extras["cli"], *extras["spark"], *extras["security"]]
     for modules in MODULES.values():
         for module in modules:
             assert any(line.startswith(packages.get(module, module)) for line in wanted), module

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from tests.clients.workload import PARTITIONS, Sent, by_partition
@@ -15,9 +16,12 @@ JAVA = Path(__file__).parent / "java"
 NULL = "\N{EMPTY SET}null"
 
 
-def run(command: Sequence[str], stdin: bytes = b"") -> bytes:
-    """Returns the output of ``command``, which must exit with 0 within five minutes."""
-    done = subprocess.run(command, input=stdin, capture_output=True, timeout=300, check=False)
+def run(command: Sequence[str], stdin: bytes = b"", variables: Mapping[str, str] | None = None) -> bytes:
+    """Returns the output of ``command``, which must exit with 0 within five minutes.
+
+    ``variables``: of its environment, beside those of this process."""
+    environment = {**os.environ, **(variables or {})}
+    done = subprocess.run(command, input=stdin, capture_output=True, timeout=300, check=False, env=environment)
     assert done.returncode == 0, f"{command}: {done.stderr.decode(errors='replace')[-2000:]}"
     return done.stdout
 
@@ -71,13 +75,22 @@ def java_command(directory: Path) -> list[str]:
     return [*jvm, "-cp", f"{directory / 'target' / 'classes'}:{directory / 'libs'}/*"]
 
 
-def franz_go_produce(program: Path, bootstrap: str, topic: str, records: Iterable[Sent], codec: str) -> None:
+def franz_go_produce(
+    program: Path,
+    bootstrap: str,
+    topic: str,
+    records: Iterable[Sent],
+    codec: str,
+    variables: Mapping[str, str] | None = None,
+) -> None:
     lines = "\n".join(json.dumps(_to_go(record)) for record in records)
-    run([str(program), "produce", bootstrap, topic, codec], lines.encode())
+    run([str(program), "produce", bootstrap, topic, codec], lines.encode(), variables)
 
 
-def franz_go_consume(program: Path, bootstrap: str, topic: str, count: int) -> list[Sent]:
-    out = run([str(program), "consume", bootstrap, topic, str(PARTITIONS), str(count)])
+def franz_go_consume(
+    program: Path, bootstrap: str, topic: str, count: int, variables: Mapping[str, str] | None = None
+) -> list[Sent]:
+    out = run([str(program), "consume", bootstrap, topic, str(PARTITIONS), str(count)], variables=variables)
     return [_from_go(json.loads(line)) for line in out.splitlines()]
 
 

@@ -106,8 +106,11 @@ class Numbers:
         return self.count
 
 
-def read_committed(bootstrap: str, topic: str, partitions: int) -> dict[int, list[str]]:
-    """All that a read_committed consumer reads of each partition up to its end, in order."""
+def read_committed(
+    bootstrap: str, topic: str, partitions: int, security: Mapping[str, object] | None = None
+) -> dict[int, list[str]]:
+    """All that a read_committed consumer reads of each partition up to its end, in order. ``security``: how librdkafka
+    connects, if not in plain text."""
     consumer = confluent_kafka.Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -116,6 +119,7 @@ def read_committed(bootstrap: str, topic: str, partitions: int) -> dict[int, lis
             "enable.partition.eof": True,
             "check.crcs": True,
             "fetch.wait.max.ms": 10,
+            **(security or {}),
         }
     )
     consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])

@@ -99,13 +99,17 @@ class ProcessCluster(SignaledCluster):
         command = [*self._place(broker_id), sys.executable, "-m", "odradek.broker", "--data-dir", self._log_dirs(node)]
         settings = {
             "broker.id": str(broker_id),
-            "listeners": f"PLAINTEXT://{node.address}",
             "zookeeper.connect": str(self._zookeeper),
+            **self._own_settings(broker_id, node),
             **self._settings,
         }
         command += [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
         with self._log(broker_id).open("ab") as log:
             return spawned(command, log)
+
+    def _own_settings(self, _broker_id: int, node: Node) -> dict[str, str]:
+        """The settings that are a broker's own."""
+        return {"listeners": f"PLAINTEXT://{node.address}"}
 
     def _place(self, _broker_id: int) -> list[str]:
         """The command before that of a broker."""

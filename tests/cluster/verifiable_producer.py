@@ -8,7 +8,7 @@ import os
 import subprocess
 import threading
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.clients.transactions import read_committed
@@ -40,15 +40,23 @@ class VerifiableProducer:
     """Writes 0, 1, 2, ... to a topic, whose partitions the client chooses, until `finish`."""
 
     def __init__(
-        self, tools: Sequence[str], bootstrap: str, topic: str, partitions: int, per_second: int, directory: Path
+        self,
+        tools: Sequence[str],
+        bootstrap: str,
+        topic: str,
+        partitions: int,
+        per_second: int,
+        directory: Path,
+        security: Mapping[str, str] | None = None,
     ) -> None:
+        """`security`: properties of how it connects, if not in plain text."""
         self.topic, self.partitions = topic, partitions
         self.acknowledged: dict[int, list[tuple[int, int]]] = defaultdict(list)
         """The offset and the number of each record, by partition, in the order of the acknowledgements."""
         self.failures: list[str] = []
         self._count = 0
         config, self._log = directory / f"{topic}.properties", directory / f"{topic}-producer.log"
-        config.write_text("".join(f"{name}={text}\n" for name, text in SETTINGS.items()))
+        config.write_text("".join(f"{name}={text}\n" for name, text in {**SETTINGS, **(security or {})}.items()))
         command = [*tools, "org.apache.kafka.tools.VerifiableProducer", "--bootstrap-server", bootstrap]
         command += ["--topic", topic, "--acks", "-1", "--throughput", str(per_second)]
         command += ["--producer.config", str(config)]
@@ -97,9 +105,9 @@ class VerifiableProducer:
         self._process.wait(END_S)
         self._reader.join(END_S)
 
-    def assert_written_once_and_in_order(self, bootstrap: str) -> None:
+    def assert_written_once_and_in_order(self, bootstrap: str, security: Mapping[str, object] | None = None) -> None:
         """Reads the topic: all that was acknowledged is there, at its offset, once and in the order of the numbers."""
-        read = read_committed(bootstrap, self.topic, self.partitions)
+        read = read_committed(bootstrap, self.topic, self.partitions, security)
         for partition in range(self.partitions):
             numbers = [int(value) for value in read[partition]]
             assert_same(numbers, sorted(set(numbers)), f"{self.topic}-{partition} doubled or out of order")

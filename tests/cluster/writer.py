@@ -112,9 +112,9 @@ class Writer:
         assert self._producer.flush(120) == 0
         assert not self.failures, self.failures[:3]
 
-    def assert_written_once_and_in_order(self, bootstrap: str) -> None:
+    def assert_written_once_and_in_order(self, bootstrap: str, security: Mapping[str, object] | None = None) -> None:
         """Reads the topic: each record is there once, in order, at the offset that was acknowledged."""
-        read = read_committed(bootstrap, self.topic, self.partitions)
+        read = read_committed(bootstrap, self.topic, self.partitions, security)
         for partition in range(self.partitions):
             numbers = [int(value) for value in read[partition]]
             assert_same(numbers, range(self.count), f"{self.topic}-{partition}")

@@ -25,6 +25,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import NamedTuple
 
+from odradek.broker.security.authentication_counts import AuthenticationCounts
 from odradek.broker.security.sasl.mechanism import LoginRefused, Mechanism, SaslServer
 from odradek.protocol.api_keys import ApiKey
 
@@ -54,12 +55,13 @@ EXPECTED: Mapping[Phase, frozenset[int]] = {
 
 class SaslListener(NamedTuple):
     """What a listener asks of its clients. `failure_delay_ms`: how long the answer to a failed login waits, at least.
-    `longest_message`: the most bytes of a request before the login.
+    `longest_message`: the most bytes of a request before the login. `counts` counts its logins.
     """
 
     mechanisms: Mapping[str, Mechanism]
     failure_delay_ms: int
     longest_message: int
+    counts: AuthenticationCounts
 
 
 class Login(NamedTuple):
@@ -144,6 +146,10 @@ class Authentication:
             self.phase = Phase.FAILED
             raise AuthenticationFailed(refused.reason, refused.shown or self._text(mechanism)) from None
         return answer
+
+    def count(self, *, is_successful: bool) -> None:
+        """Counts how this login has ended."""
+        self.listener.counts.count(is_successful=is_successful, is_renewal=self.before is not None)
 
     def _complete(self, principal: str, mechanism: Mechanism) -> None:
         if self.before is not None and self.before.principal != principal:

@@ -13,6 +13,7 @@ from structlog.testing import capture_logs
 from odradek.broker.handlers.authenticating import Session
 from odradek.broker.requests.endpoint import Endpoint
 from odradek.broker.requests.request_context import CloseConnection, ConnectionInfo
+from odradek.broker.security.authentication_counts import AuthenticationCounts
 from odradek.broker.security.sasl.authentication import Login, SaslListener
 from odradek.broker.security.sasl.plain import WRONG
 from odradek.broker.security.sasl.scram import MECHANISMS
@@ -411,7 +412,7 @@ def session(handled: list[bytes], began_ms: int | None = None) -> Session:
     def ordinary(frame: bytes, info: ConnectionInfo, now_ms: int) -> None:
         handled.append(frame)
 
-    listener = SaslListener({}, failure_delay_ms=0, longest_message=LONGEST)
+    listener = SaslListener({}, failure_delay_ms=0, longest_message=LONGEST, counts=AuthenticationCounts())
     return Session(listener, ordinary, Login("User:alice", "PLAIN", 5000), 1000, began_ms)
 
 

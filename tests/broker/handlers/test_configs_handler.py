@@ -24,6 +24,7 @@ from odradek.broker.logging.structured_logging import configure_logging
 from odradek.broker.requests.endpoint import Endpoint
 from odradek.broker.requests.request_context import ConnectionInfo, RequestContext
 from odradek.broker.settings.config import BrokerConfig
+from odradek.broker.settings.config_changes import NoCertificates
 from odradek.broker.settings.config_description import (
     ConfigDescription,
     TopicDescriptions,
@@ -67,7 +68,9 @@ class Client:
     def __init__(self, harness: SingleNode) -> None:
         self.harness = harness
         self._describing = DescribeConfigsHandler(harness.config, harness.cache)
-        self.altering = AlterConfigsHandlers(harness.configs, harness.config, harness.cache.broker_id, Turns())
+        self.altering = AlterConfigsHandlers(
+            harness.configs, harness.config, NoCertificates(), harness.cache.broker_id, Turns()
+        )
         connection = ConnectionInfo(Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9092, "127.0.0.1", 9092))
         self.context = RequestContext(connection, 32, 4, 1, "client", 0)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from odradek.broker.handlers.sasl_listeners import sasl_listeners_of
+from odradek.broker.security.authentication_counts import AuthenticationCounts
 from odradek.broker.security.sasl.authentication import SaslListener
 from odradek.broker.security.sasl.mechanism import LoginRefused
 from odradek.broker.settings.config import BrokerConfig, ConfigError
@@ -28,8 +29,9 @@ FILE = "odradek.security.auth.login.config"
 def outside(settings: dict[str, str]) -> SaslListener:
     config = BrokerConfig.from_mapping({**SETTINGS, **settings})
     stored = {("SCRAM-SHA-256", "carol"): credential_of("carol-secret")}
+    counts = {listener.name: AuthenticationCounts() for listener in config.listeners}
     listeners = sasl_listeners_of(
-        config, OsFiles(), lambda mechanism, user: stored.get((mechanism, user)), random.Random(7)
+        config, OsFiles(), lambda mechanism, user: stored.get((mechanism, user)), random.Random(7), counts
     )
     assert list(listeners) == ["OUTSIDE"]
     return listeners["OUTSIDE"]

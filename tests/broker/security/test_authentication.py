@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from odradek.broker.security.authentication_counts import AuthenticationCounts
 from odradek.broker.security.sasl.authentication import (
     EXPECTED,
     Authentication,
@@ -36,6 +37,7 @@ LISTENER = SaslListener(
     },
     failure_delay_ms=100,
     longest_message=524_288,
+    counts=AuthenticationCounts(),
 )
 
 

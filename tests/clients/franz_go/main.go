@@ -3,6 +3,8 @@
 //	franz_go produce BOOTSTRAP TOPIC CODEC            < lines
 //	franz_go consume BOOTSTRAP TOPIC PARTITIONS COUNT > lines
 //	franz_go member BOOTSTRAP GROUP TOPIC STRATEGY [--instance ID]   (member.go)
+//
+// $FRANZ_GO_SECURITY says how connections are secured (security.go).
 package main
 
 import (
@@ -50,14 +52,23 @@ func pointer(value []byte) *[]byte {
 	return &value
 }
 
+// A client whose connections are secured as security.go says.
+func newClient(bootstrap string, options ...kgo.Opt) (*kgo.Client, error) {
+	secured, err := securityOptions()
+	if err != nil {
+		return nil, err
+	}
+	return kgo.NewClient(append(append(options, kgo.SeedBrokers(bootstrap)), secured...)...)
+}
+
 func produce(bootstrap, topic, codec string) error {
 	codecs := map[string]kgo.CompressionCodec{
 		"none": kgo.NoCompression(), "gzip": kgo.GzipCompression(), "snappy": kgo.SnappyCompression(),
 		"lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression(),
 	}
-	client, err := kgo.NewClient(
-		kgo.SeedBrokers(bootstrap), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(20*time.Millisecond),
-		kgo.ProducerBatchCompression(codecs[codec]), kgo.MaxBufferedRecords(1_000_000),
+	client, err := newClient(
+		bootstrap, kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(20*time.Millisecond),
+		kgo.ProducerBatchCompression(codecs[codec]), kgo.MaxBufferedRecords(1_000_000), kgo.AllowAutoTopicCreation(),
 	)
 	if err != nil {
 		return err
@@ -96,9 +107,7 @@ func consume(bootstrap, topic string, partitions, count int) error {
 	for partition := range partitions {
 		offsets[int32(partition)] = kgo.NewOffset().AtStart()
 	}
-	client, err := kgo.NewClient(
-		kgo.SeedBrokers(bootstrap), kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: offsets}),
-	)
+	client, err := newClient(bootstrap, kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: offsets}))
 	if err != nil {
 		return err
 	}

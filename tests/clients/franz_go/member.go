@@ -49,7 +49,7 @@ func member(bootstrap, group, topic, strategy, instance string) error {
 		}
 	}
 	options := []kgo.Opt{
-		kgo.SeedBrokers(bootstrap), kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic), kgo.Balancers(balancers[strategy]),
+		kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic), kgo.Balancers(balancers[strategy]),
 		kgo.SessionTimeout(sessionTimeout), kgo.RebalanceTimeout(rebalanceTimeout), kgo.HeartbeatInterval(heartbeat),
 		kgo.MetadataMaxAge(metadataAge), kgo.MetadataMinAge(metadataAge / 2),
 		kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
@@ -58,7 +58,7 @@ func member(bootstrap, group, topic, strategy, instance string) error {
 	if instance != "" {
 		options = append(options, kgo.InstanceID(instance), kgo.SessionTimeout(staticTimeout), kgo.RebalanceTimeout(staticTimeout))
 	}
-	client, err := kgo.NewClient(options...)
+	client, err := newClient(bootstrap, options...)
 	if err != nil {
 		return err
 	}
