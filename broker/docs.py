@@ -78,7 +78,7 @@ def settings_page() -> str:
         "",
         "## Authorizers",
         "",
-        "Kafka's authorizers read these from `server.properties`; Odradek has no authorizer.",
+        "The authorizer reads these from `server.properties` ([security.md](security.md#acls)).",
         "",
         *_table(header, map(_broker_row, AUTHORIZER.values())),
     ]

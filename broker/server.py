@@ -49,13 +49,17 @@ from odradek.broker.replica.replica_manager import ReplicaManager, ReplicaSettin
 from odradek.broker.replica.surroundings import LiveSettings
 from odradek.broker.requests.endpoint import Endpoint
 from odradek.broker.requests.request_bound import RequestBound
+from odradek.broker.requests.request_context import ANONYMOUS
 from odradek.broker.requests.request_metrics import BrokerMetrics
 from odradek.broker.security.authentication_counts import AuthenticationCounts
+from odradek.broker.security.authorizer.acl_authorizer import AclAuthorizer
+from odradek.broker.security.authorizer.authorizer import CLUSTER_NAME
 from odradek.broker.security.sasl.authentication import SaslListener
 from odradek.broker.security.sasl.scram import new_nonce
 from odradek.broker.settings.config import BrokerConfig, ConfigError
 from odradek.broker.settings.config_changes import NoCertificates
 from odradek.broker.start_error import StartError
+from odradek.protocol.wire_codes import AclOperation, AclResourceType
 from odradek.purgatory import CompletionQueue
 from odradek.storage.directories.log_directory import DirectoryLocked
 from odradek.storage.directories.log_manager import LogManager
@@ -322,6 +326,7 @@ class Broker:
         self.controller = self.links.controller
         self.replica_manager = self._new_replica_manager()
         self.coordinators = self._new_coordinators()
+        self.authorizer = self._new_authorizer()
         self.cluster = ClusterMember(
             self.config,
             self.links,
@@ -330,6 +335,7 @@ class Broker:
             clock=self.clock,
             background=self.background,
             topic_deleted=self.coordinators.groups.topic_deleted,
+            authorizer=self.authorizer,
         )
         self.fetch_sessions = FetchSessionCache(
             self.config.max_incremental_fetch_session_cache_slots, self.clock, self.random
@@ -337,6 +343,13 @@ class Broker:
         self.socket_server = self._new_socket_server()
         self.periodic_work = self._new_periodic_work()
         self._undo.append(self.links.peers.close)
+
+    def _new_authorizer(self) -> AclAuthorizer | None:
+        """Without an authorizer, every client may do everything."""
+        values = self.config.authorizer()
+        if values is None:
+            return None
+        return AclAuthorizer(values.super_users, allow_everyone_if_no_acl_found=values.allow_everyone_if_no_acl_found)
 
     def _new_links(self) -> ClusterLinks:
         return ClusterLinks(
@@ -447,6 +460,7 @@ class Broker:
             certificates=self._certificates or NoCertificates(),
             broker_listeners=broker_listeners,
             bound=bound,
+            authorizer=self.authorizer,
         )
         return Dispatcher(
             self.api_table,
@@ -462,11 +476,42 @@ class Broker:
 
     async def _load_metadata(self) -> None:
         await self.cluster.load()
+        self._check_own_rights()
         await add_first_credentials(self.config, self.files, self.cluster.configs, self.random)
         if self._certificates is not None:
             self._certificates.load()
         self._apply_settings()
         self.config.on_change(lambda _: self._apply_settings())
+
+    def _check_own_rights(self) -> None:
+        """Logs a warning if other brokers would refuse what this one sends them. Its rights may come later."""
+        if self.authorizer is None or not self.metadata_store.is_shared:
+            return
+        try:
+            principal = self._own_principal()
+        except (OSError, ValueError) as error:  # SSLError is an OSError
+            log.warning("other brokers refuse the certificate of this one", reason=str(error))
+            return
+        if not self.authorizer.allows_from_somewhere(
+            principal, AclOperation.CLUSTER_ACTION, AclResourceType.CLUSTER, CLUSTER_NAME
+        ):
+            log.warning(
+                "other brokers refuse what this one sends",
+                principal=principal,
+                reason="it is not in super.users, and no ACL allows it CLUSTER_ACTION on the cluster",
+            )
+
+    def _own_principal(self) -> str:
+        """Who this broker is to the others. Raises ConfigError, SSLError, ValueError."""
+        credentials = login_between_brokers(self.config, self.files)
+        if credentials is not None:
+            return f"User:{credentials.username}"
+        name = self.config.inter_broker_listener
+        if not any(listener.uses_tls for listener in self.config.listeners if listener.name == name):
+            return ANONYMOUS
+        from odradek.broker.network.own_principal import principal_by_certificate
+
+        return principal_by_certificate(self.config, self.files)
 
     async def _listen(self) -> None:
         """Binds the addresses without accepting connections."""

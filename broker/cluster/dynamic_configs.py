@@ -8,7 +8,7 @@
     cache and applies them. The broker that made the change does so before the change returns. Of users only their
     credentials have an effect, if a listener has SCRAM (user_credentials.py). Settings of clients and ips, which have
     none, are not read. An entry that cannot be read or applied is logged.
-(C) Entries of `/config/changes` that this broker has known for 15 minutes are removed.
+(C) Entries of `/config/changes` are removed after a while (change_notices.py).
 (D) Settings of a topic are read before the topic is served (`load`, `ensure`). `load` waits while the connection is
     lost; if the store is unavailable to `ensure`, they are read when it is back. After a lost session, changes may have
     been missed: everything known is read again. Damaged settings are logged, and the defaults apply.
@@ -22,13 +22,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from itertools import takewhile
 
 import structlog
 
 from odradek.broker.background.stepwise import Steps, others_between
 from odradek.broker.background.tasks import Spawn
 from odradek.broker.background.turns import Turns
+from odradek.broker.cluster.change_notices import ChangeNotices
 from odradek.broker.cluster.user_credentials import UserCredentials, user_path
 from odradek.broker.controller.topic_operations import encoded_config
 from odradek.broker.controller.topic_planner import check_config
@@ -60,7 +60,6 @@ from odradek.timer import Clock
 ConfigChange = Callable[[Mapping[str, str]], Steps[dict[str, str]]]
 """Maps the current settings to the new ones. Raises ProtocolError if the change is refused."""
 
-CHANGE_EXPIRATION_MS = 15 * 60 * 1000
 COST = 10
 """The cost of applying the settings of one topic, in items of a step."""
 TOPICS_PER_READ = 100
@@ -87,7 +86,6 @@ class DynamicConfigs:
         self._cache = cache
         self._config = config
         self._apply_topic = apply_topic
-        self._clock = clock
         self._spawn = spawn
         self._turns = turns
         self.store = store
@@ -97,8 +95,7 @@ class DynamicConfigs:
         self._known_topics: dict[str, None] = {}
         self._unread_topics: dict[str, None] = {}
         """Those that are served with the defaults, because the store was unavailable."""
-        self._changes: dict[str, int] = {}
-        """The entries of /config/changes that have been applied, and when this broker saw them first, oldest first."""
+        self._notices = ChangeNotices(store, znodes.CONFIG_CHANGES, clock)
         self._applying = asyncio.Lock()
         """Held by a change from before its write, whose event comes first, until it is noted: it is applied once."""
         self._read_in_session = 0
@@ -146,8 +143,7 @@ class DynamicConfigs:
 
     async def _read_everything(self, topics: Iterable[str]) -> None:
         session_epoch = self.store.session_epoch
-        for name in await self.store.children(znodes.CONFIG_CHANGES, self._changed):
-            self._changes.setdefault(name, self._clock.now_ms())
+        await self._notices.skip(self._changed)
         for broker_id in (None, self._cache.broker_id):
             await self._read_broker(broker_id)
         if self._config.has_scram:
@@ -244,7 +240,7 @@ class DynamicConfigs:
                     may_be_written = True
                     continue
                 if isinstance(results[-1], str) and notices:
-                    self._note_applied(results[-1])
+                    self._notices.applied(results[-1])
                 return after
         except NoEntry as error:
             raise _unknown(path.rpartition("/")[2]) from error
@@ -255,9 +251,6 @@ class DynamicConfigs:
         check_config(config, self._config.check_topic_config)
 
     # Following the changes of all brokers
-
-    def _note_applied(self, path: str) -> None:
-        self._changes[path.rpartition("/")[2]] = self._clock.now_ms()
 
     def _changed(self, _event: object) -> None:
         self._spawn(self._follow(), "changes of settings")
@@ -287,19 +280,10 @@ class DynamicConfigs:
 
     async def _apply_new_changes(self) -> None:
         """Applies the changes that this broker has not applied yet (B), and removes old entries (C)."""
-        names = await self.store.children(znodes.CONFIG_CHANGES, self._changed)
-        for name in names:
-            if name not in self._changes:
-                await self._apply_change(name)
-                self._note_applied(name)
-        if len(self._changes) > len(names):
-            self._changes = {name: self._changes[name] for name in names}
-        expired_ms = self._clock.now_ms() - CHANGE_EXPIRATION_MS
-        for name in takewhile(lambda name: self._changes[name] <= expired_ms, list(self._changes)):
-            try:
-                await self.store.delete(f"{znodes.CONFIG_CHANGES}/{name}")
-            except NoEntry:
-                pass  # another broker has removed it
+        for name in await self._notices.new(self._changed):
+            await self._apply_change(name)
+            self._notices.applied(name)
+        await self._notices.remove_expired()
 
     async def _apply_change(self, name: str) -> None:
         path = f"{znodes.CONFIG_CHANGES}/{name}"

@@ -22,6 +22,7 @@ from odradek.broker.cluster.changes import ClusterChanges
 from odradek.broker.cluster.dynamic_configs import DynamicConfigs
 from odradek.broker.cluster.known_topics import KnownTopics
 from odradek.broker.cluster.links import ClusterLinks
+from odradek.broker.cluster.stored_acls import StoredAcls
 from odradek.broker.cluster.uncreated_logs import UncreatedLogs
 from odradek.broker.controller.active_controller import NoController
 from odradek.broker.metadata.metadata_cache import BrokerInfo, MetadataCache
@@ -32,6 +33,7 @@ from odradek.broker.replica.follower.fetcher_manager import FetcherManager
 from odradek.broker.replica.follower.fetcher_settings import FetcherSettings
 from odradek.broker.replica.replica_manager import ReplicaManager
 from odradek.broker.replica.role_changes import RoleChanges
+from odradek.broker.security.authorizer.acl_authorizer import AclAuthorizer
 from odradek.broker.settings.config import BrokerConfig
 from odradek.protocol.errors import ProtocolError
 from odradek.storage.log_config import LogConfig
@@ -46,7 +48,7 @@ log = structlog.get_logger("broker.cluster")
 
 
 class ClusterMember:
-    """`topic_deleted`: see ClusterChanges."""
+    """`topic_deleted`: see ClusterChanges. `authorizer` gets the ACLs of the cluster; None for no access control."""
 
     def __init__(
         self,
@@ -58,6 +60,7 @@ class ClusterMember:
         clock: Clock,
         background: Background,
         topic_deleted: Callable[[str], Iterator[None]],
+        authorizer: AclAuthorizer | None = None,
     ) -> None:
         self._config = config
         self._links = links
@@ -77,6 +80,9 @@ class ClusterMember:
             spawn=background.spawn,
             turns=background.turns,
         )
+        self.acls: StoredAcls | None = None
+        if authorizer is not None:
+            self.acls = StoredAcls(links.store, authorizer, clock=clock, spawn=background.spawn)
         self.uncreated_logs = UncreatedLogs(replica_manager, links.disk_failures.report)
         self.fetchers = self._new_fetchers(clock, background)
         self.changes = ClusterChanges(
@@ -109,7 +115,9 @@ class ClusterMember:
     # Life
 
     async def load(self) -> None:
-        """Reads the settings, and which topics there are. Raises StoreDamaged, StoreUnavailable."""
+        """Reads the ACLs, the settings, and which topics there are. Raises StoreDamaged, StoreUnavailable."""
+        if self.acls is not None:
+            await self.acls.load()
         await self.configs.load()
         await self.known_topics.load(self._links.store)
 

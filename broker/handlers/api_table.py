@@ -357,12 +357,16 @@ def api_table() -> ApiTable:
                 (0, 3),
                 lambda handlers: handlers.acls.create_acls,
                 per_item(CreateAclsResponse, ("creations", "results")),
+                partitions_asked=lambda request: (len(request.creations),),
+                bytes_per_partition=8,
             ),
             ApiRow(
                 ApiKey.DELETE_ACLS,
                 (0, 3),
                 lambda handlers: handlers.acls.delete_acls,
                 per_item(DeleteAclsResponse, ("filters", "filter_results")),
+                partitions_asked=lambda request: (len(request.filters),),
+                bytes_per_partition=8,
             ),
             ApiRow(
                 ApiKey.ELECT_LEADERS,

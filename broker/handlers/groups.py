@@ -9,7 +9,6 @@ Source: Kafka's KafkaApis and GroupCoordinatorAdapter.
 from __future__ import annotations
 
 from functools import partial
-from ipaddress import IPv6Address
 
 from odradek.broker.background.stepwise import Pace, Steps, each_in_steps
 from odradek.broker.coordinator.group.coordinator import GroupCoordinator
@@ -17,6 +16,7 @@ from odradek.broker.coordinator.group.join import Joining
 from odradek.broker.coordinator.group.membership import Syncing
 from odradek.broker.coordinator.group.responses import join_refused, sync_refused
 from odradek.broker.requests.request_context import PendingResponse, RequestContext
+from odradek.broker.security.authorizer.hosts import java_host
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.groups import (
     HeartbeatRequest,
@@ -120,7 +120,7 @@ def _joining(request: JoinGroupRequest, context: RequestContext, answer: partial
         member_id=request.member_id,
         group_instance_id=request.group_instance_id,
         client_id=context.client_id or "",
-        client_host=_java_host(context.client_host),
+        client_host=f"/{java_host(context.client_host)}",
         rebalance_timeout_ms=request.rebalance_timeout_ms if has_timeout else request.session_timeout_ms,
         session_timeout_ms=request.session_timeout_ms,
         protocol_type=request.protocol_type,
@@ -147,11 +147,3 @@ def _assignments(request: SyncGroupRequest) -> Steps[dict[str, bytes]]:
         if pace.step_ends():
             yield
     return assignments
-
-
-def _java_host(host: str) -> str:
-    """Formats an address as Java's InetAddress does: /127.0.0.1, and IPv6 in full."""
-    if ":" not in host:
-        return f"/{host}"
-    exploded = IPv6Address(host.partition("%")[0]).exploded
-    return "/" + ":".join(f"{int(part, 16):x}" for part in exploded.split(":"))

@@ -40,13 +40,16 @@ from odradek.broker.metadata.metadata_cache import MetadataCache
 from odradek.broker.replica.fetch.fetch_session_cache import FetchSessionCache
 from odradek.broker.replica.replica_manager import ReplicaManager
 from odradek.broker.requests.request_bound import RequestBound
+from odradek.broker.security.authorizer.authorizer import Authorizer
 from odradek.broker.settings.config import BrokerConfig
 from odradek.broker.settings.config_changes import ReloadedCertificates
 from odradek.timer import Clock
 
 
 class Handlers:
-    """Created once per broker. `apis` is what ApiVersions lists; `broker_listeners`: see `Dispatcher`."""
+    """Created once per broker. `apis` is what ApiVersions lists; `broker_listeners`: see `Dispatcher`.
+    `authorizer`: None if every client may do everything.
+    """
 
     def __init__(
         self,
@@ -64,7 +67,9 @@ class Handlers:
         certificates: ReloadedCertificates,
         broker_listeners: frozenset[str],
         bound: RequestBound,
+        authorizer: Authorizer | None = None,
     ) -> None:
+        self.authorizer = authorizer
         groups, internal_topics = coordinators.groups, coordinators.internal_topics
         spawn, turns = background.spawn, background.turns
         max_response_bytes = config.odradek_max_response_bytes
@@ -91,7 +96,7 @@ class Handlers:
         self.alter_configs = AlterConfigsHandlers(cluster.configs, config, certificates, metadata.broker_id, turns)
         self.sasl = SaslHandlers()
         self.scram = ScramHandlers(cluster.configs)
-        self.acls = AclHandlers()
+        self.acls = AclHandlers(cluster.acls)
 
         self.coordinators = FindCoordinatorHandler(internal_topics, metadata, replica_manager)
         self.groups = GroupHandlers(groups)

@@ -8,6 +8,7 @@ answer was lost is repeated.
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 from odradek.broker.metadata.kafka_uuid import random_uuid, uuid_text
 from odradek.broker.metadata_store import znodes
@@ -60,11 +61,14 @@ async def next_broker_id(store: MetadataStore, reserved_max: int) -> int:
 
 async def make_persistent_entries(store: MetadataStore) -> None:
     """Creates the fixed entries that are missing."""
+    await make_entries(store, znodes.PERSISTENT_PATHS)
+
+
+async def make_entries(store: MetadataStore, paths: Sequence[str]) -> None:
+    """Creates those entries that are missing, without data. Parents come first."""
     while True:
-        found = await store.entries(znodes.PERSISTENT_PATHS)
-        missing: list[Operation] = [
-            Create(path) for path, entry in zip(znodes.PERSISTENT_PATHS, found, strict=True) if entry is None
-        ]
+        found = await store.entries(paths)
+        missing: list[Operation] = [Create(path) for path, entry in zip(paths, found, strict=True) if entry is None]
         if not missing:
             return
         try:

@@ -3,11 +3,11 @@ DescribeConfigs, AlterConfigs and the page docs/settings.md.
 
 1.  setting.py: a row of the table. rules.py: the rules for values. values.py: from text to values and back.
 2.  The rows that take effect, in a class per subject: server.py, network.py, log.py, cleaner.py, replication.py,
-    groups.py, transactions.py, tls.py, sasl.py, zookeeper.py, kraft.py and odradek.py for brokers, topic.py for topics.
-    Code reads each as an attribute with its type: `config.num_partitions`.
+    groups.py, transactions.py, security.py, tls.py, sasl.py, zookeeper.py, kraft.py and odradek.py for brokers,
+    topic.py for topics. Code reads each as an attribute with its type: `config.num_partitions`.
 3.  dynamic_only.py: the rows that no file has. without_effect.py: all other rows.
-4.  checks.py, tls_checks.py, zookeeper_checks.py, sasl_listeners.py, listeners.py, connect_string.py: what rows must
-    fulfil together, and texts with a form of their own.
+4.  checks.py, tls_checks.py, zookeeper_checks.py, sasl_listeners.py, authorizers.py, listeners.py, connect_string.py:
+    what rows must fulfil together, and texts with a form of their own.
 5.  properties.py, config.py: from a file and flags to `BrokerConfig`, which the whole broker reads. listener_values.py:
     the values of single listeners. tls_stores.py, naming_files.py: the keys and certificates that settings name.
 6.  config_changes.py, config_description.py: the settings as clients change and see them.
@@ -26,6 +26,7 @@ from odradek.broker.settings.network import NetworkSettings
 from odradek.broker.settings.odradek import OdradekSettings
 from odradek.broker.settings.replication import ReplicationSettings
 from odradek.broker.settings.sasl import SaslSettings
+from odradek.broker.settings.security import AuthorizerSettings, SecuritySettings
 from odradek.broker.settings.server import ServerSettings
 from odradek.broker.settings.setting import Setting, SettingType, SettingValues, Synonym, UpdateMode, Value, rows
 from odradek.broker.settings.tls import TlsSettings
@@ -44,6 +45,7 @@ class BrokerSettings(
     ReplicationSettings,
     GroupsSettings,
     TransactionsSettings,
+    SecuritySettings,
     TlsSettings,
     SaslSettings,
     ZooKeeperSettings,
@@ -83,7 +85,7 @@ _SUBJECTS: dict[str, type[SettingValues]] = {
     "Transactions": TransactionsSettings,
     "Metrics": SettingValues,
     "Quotas": SettingValues,
-    "Security": SettingValues,
+    "Security": SecuritySettings,
     "SASL": SaslSettings,
     "TLS": TlsSettings,
     "ZooKeeper": ZooKeeperSettings,
@@ -112,7 +114,7 @@ DYNAMIC_ONLY: dict[str, Setting[Value]] = {row.name: row for row in rows(Dynamic
 TOPIC = _by_name("Topics", TopicSettings)
 """Topic settings by name."""
 
-AUTHORIZER = _by_name("Authorizers")
+AUTHORIZER = _by_name("Authorizers", AuthorizerSettings)
 """Settings of Kafka's authorizers by name. They are not broker settings: Kafka shows and stores them like any unknown
 name (`StandardAuthorizer`).
 """
@@ -123,6 +125,7 @@ __all__ = [
     "BROKER_GROUPS",
     "DYNAMIC_ONLY",
     "TOPIC",
+    "AuthorizerSettings",
     "BrokerSettings",
     "ConfigError",
     "DynamicOnlySettings",

@@ -40,6 +40,7 @@ from odradek.broker.settings import (
     Value,
     parse_value,
 )
+from odradek.broker.settings.authorizers import AuthorizerValues, authorizer_values
 from odradek.broker.settings.checks import check_broker_values, check_topic_values
 from odradek.broker.settings.config_providers import PROVIDERS, resolve
 from odradek.broker.settings.listener_values import LISTENER_PREFIX, listener_value
@@ -148,9 +149,11 @@ def promises_missing_protection(name: str, text: str) -> bool:
 
 
 def is_fixed_at_start(name: str) -> bool:
-    """Whether it is a setting of TLS or SASL that is not replaced while the broker runs: all but the files of keys and
-    certificates, with the prefix of a listener.
+    """Whether it is a setting of TLS, SASL or the authorizer that is not replaced while the broker runs: all but the
+    files of keys and certificates, with the prefix of a listener.
     """
+    if name in AUTHORIZER:
+        return True
     setting = broker_setting(name)
     return setting is not None and (
         (setting.name in TLS and not (setting.name in RELOADED and name.startswith(LISTENER_PREFIX)))
@@ -254,6 +257,10 @@ class BrokerConfig(BrokerSettings):
         """Whether clients of a listener authenticate by SCRAM, with credentials in the metadata store."""
         return any(each.name in SCRAM for listener in self.sasl_listeners() for each in listener.mechanisms)
 
+    def authorizer(self) -> AuthorizerValues | None:
+        """Returns the settings of the authorizer, None if everybody may do everything. Raises ConfigError."""
+        return authorizer_values(self, self.static)
+
     def topic_defaults(self) -> dict[str, Value]:
         """Returns the typed value of every topic setting for a topic without settings of its own."""
         return dict(self._topic_defaults)
@@ -320,7 +327,11 @@ class BrokerConfig(BrokerSettings):
 
     def unknown_names(self) -> list[str]:
         """The unknown names that the user set, sorted."""
-        return sorted(name for name in self._chosen if broker_setting(name) is None and not name.startswith(PROVIDERS))
+        return sorted(
+            name
+            for name in self._chosen
+            if broker_setting(name) is None and name not in AUTHORIZER and not name.startswith(PROVIDERS)
+        )
 
     def names_without_effect(self) -> list[str]:
         """The settings that the user set and that have no effect yet, sorted."""
@@ -345,6 +356,7 @@ class BrokerConfig(BrokerSettings):
                 "Give a listener the protocol SSL, or remove them; see docs/security.md",
             )
         self.sasl_listeners()
+        self.authorizer()
 
     def _listed(self, names: list[str]) -> str:
         return ", ".join(f"{name} ({self._places[name]})" if name in self._places else name for name in names)

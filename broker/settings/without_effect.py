@@ -10,7 +10,6 @@ from odradek.broker.settings.rules import (
     AtLeast,
     Between,
     NotEmpty,
-    NotNull,
     OneOf,
     OneOfAnyCase,
     Release,
@@ -197,8 +196,6 @@ WITHOUT_EFFECT: dict[str, dict[str, Setting[Value]]] = {
             doc="The length of one sample of client quotas."),
     },
     "Security": {
-        "authorizer.class.name": Setting(STRING, "", LOW, valid=NotNull(), protects=True,
-            doc="The class that authorizes requests; Odradek loads no Java classes."),
         "delegation.token.expiry.check.interval.ms": Setting(LONG, 3600000, LOW, valid=AtLeast(1),
             doc="How often expired delegation tokens are removed."),
         "delegation.token.expiry.time.ms": Setting(LONG, 86400000, MEDIUM, valid=AtLeast(1),
@@ -434,12 +431,6 @@ WITHOUT_EFFECT: dict[str, dict[str, Setting[Value]]] = {
             doc="With tiered storage, whether disabling it also deletes the copied segments."),
         "remote.storage.enable": Setting(BOOLEAN, False, MEDIUM,
             doc="Whether older segments of the topic are moved to tiered storage."),
-    },
-    "Authorizers": {
-        "allow.everyone.if.no.acl.found": Setting(BOOLEAN, True, MEDIUM, protects=True,
-            doc="Whether everybody may access resources without ACLs; without an authorizer, everybody may."),
-        "super.users": Setting(STRING, "", MEDIUM, protects=True,
-            doc="The principals with access to everything, separated by semicolons."),
     },
 }
 # fmt: on

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from odradek.broker.background.stepwise import Steps
-from odradek.broker.cluster.dynamic_configs import CHANGE_EXPIRATION_MS
+from odradek.broker.cluster.change_notices import EXPIRATION_MS
 from odradek.broker.controller.topic_operations import MOST_CONFIG_BYTES
 from odradek.broker.metadata_store import znodes
 from odradek.broker.metadata_store.interface import Create
@@ -205,7 +205,7 @@ async def test_too_large_settings_of_a_broker_are_refused(brokers: TwoBrokers) -
 async def test_notices_of_changes_are_removed_after_a_quarter_of_an_hour(brokers: TwoBrokers) -> None:
     await brokers.one.configs.alter_topic_config("t", to({"retention.ms": "1"}))
     await brokers.settle()
-    brokers.clock.advance(CHANGE_EXPIRATION_MS)
+    brokers.clock.advance(EXPIRATION_MS)
     await brokers.two.configs.alter_topic_config("t", to({"retention.ms": "2"}))
     await brokers.settle()
     assert await brokers.store.children(znodes.CONFIG_CHANGES) == ["config_change_0000000001"]

@@ -8,6 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from odradek.broker.settings import AUTHORIZER, BROKER
+from odradek.broker.settings.authorizers import CLASSES, AuthorizerValues
 from odradek.broker.settings.config import BrokerConfig, ConfigError, load_config
 from odradek.broker.settings.setting import MEDIUM, STRING, Setting, SettingValues
 from odradek.broker.start_error import StartError
@@ -48,7 +49,7 @@ TUNE = {
 """These only say when, how often or in which format a mechanism works. If it is not enabled, they promise nothing."""
 
 REFUSED = {
-    "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+    "authorizer.class.name": "com.example.Authorizer",
     "super.users": "User:admin",
     "allow.everyone.if.no.acl.found": "false",
     "ssl.client.auth": "required",
@@ -129,15 +130,48 @@ def test_a_protection_setting_that_takes_effect_is_accepted() -> None:
 
 def test_the_error_names_all_refused_settings_with_their_file_or_flag(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
-    file.write_text("broker.id=1\nsuper.users=User:a\nsecurity.providers=a.B\nssl.keystore.type=JKS\n")
+    file.write_text("broker.id=1\nprincipal.builder.class=a.B\nsecurity.providers=a.B\nssl.keystore.type=JKS\n")
     config = load_config(str(file), settings=["security.providers=a.C"])
     with pytest.raises(ConfigError) as caught:
         config.check_protection()
     message = str(caught.value)
-    assert f"security.providers (--set), super.users ({file})" in message
+    assert f"principal.builder.class ({file}), security.providers (--set)" in message
     assert "docs/security.md" in message
     assert "keystore" not in message
     assert "\n" not in message
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_the_names_of_kafkas_authorizers_stand_for_ours(name: str) -> None:
+    config = BrokerConfig.from_mapping(
+        {"authorizer.class.name": name, "super.users": " User:admin; ;User:CN=a,O=b:c;", "num.io.threads": "4"}
+    )
+    config.check_protection()
+    assert config.authorizer() == AuthorizerValues(frozenset({"User:admin", "User:CN=a,O=b:c"}), False)
+    assert config.unknown_names() == []
+
+
+@pytest.mark.parametrize(("text", "expected"), [(None, False), ("false", False), (" TRUE ", True)])
+def test_everyone_is_allowed_without_acls_only_if_the_setting_says_so(text: str | None, expected: bool) -> None:
+    given = {} if text is None else {"allow.everyone.if.no.acl.found": text}
+    values = BrokerConfig.from_mapping({"authorizer.class.name": CLASSES[0], **given}).authorizer()
+    assert values == AuthorizerValues(frozenset(), expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("super.users", "admin"), ("super.users", "User:a;b"), ("allow.everyone.if.no.acl.found", "1")]
+)
+def test_an_invalid_value_of_the_authorizer_is_refused(name: str, text: str) -> None:
+    config = BrokerConfig.from_mapping({"authorizer.class.name": CLASSES[0], name: text})
+    with pytest.raises(ConfigError, match=name):
+        config.check_protection()
+
+
+async def test_settings_of_the_authorizer_do_not_change_while_the_broker_runs() -> None:
+    ours = await client()
+    answer = await ours.modify(BROKER_RESOURCE, str(BROKER_ID), [["super.users", SET, "User:mallory"]])
+    assert answer.error_code == ErrorCode.INVALID_CONFIG
+    assert "super.users" not in ours.harness.config.given
 
 
 async def test_a_broker_with_an_unsupported_protection_setting_does_not_start(tmp_path: Path) -> None:

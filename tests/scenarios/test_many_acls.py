@@ -1,0 +1,92 @@
+"""Very many ACLs are created, described, loaded and deleted without a long turn, and memory stays in proportion."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from odradek.broker.cluster.stored_acls import StoredAcls
+from odradek.broker.metadata_store.shared.shared_store import SharedStore
+from odradek.broker.security.authorizer.acl import AccessControlEntry, ResourcePattern
+from odradek.broker.security.authorizer.acl_authorizer import AclAuthorizer
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.acls import DescribeAclsResponse
+from odradek.protocol.wire_codes import AclOperation, AclPatternType, AclPermissionType, AclResourceType
+from odradek.timer import ManualClock
+from tests.broker.handlers.acl_scenarios import PREFIXED, SETTINGS, acl, create, delete, describe
+from tests.scenarios.test_hostile_admin_requests import BYTES_PER_BYTE, LONGEST_TURN_MS
+from tests.scenarios.turns_of_a_loop import LongestTurn, collector_as_when_served
+from tests.scenarios.watched_broker import Memory, decoded, watched_broker
+from tests.soak import rounds
+from tests.zookeeper.stores import spawn
+
+VERSION = 3
+PER_REQUEST = 5000
+REQUESTS = rounds(1, in_soak=20)
+ACLS = PER_REQUEST * REQUESTS
+ENTRIES = 5000
+"""Those of one resource: nearly what an entry of the metadata store can hold."""
+EXEMPT_BYTES = 8 << 20
+"""See docs/security.md."""
+
+
+def in_proportion(memory: Memory) -> bool:
+    return memory.beyond_frame_and_answer <= EXEMPT_BYTES + BYTES_PER_BYTE * memory.request
+
+
+@pytest.mark.soak("100,000 ACLs", minutes=1)
+@pytest.mark.timeout(300)
+def test_no_turn_is_long_while_acls_are_created_described_and_deleted() -> None:
+    with watched_broker(SETTINGS) as broker:
+        for number in range(REQUESTS):
+            names = (f"topic-{each}" for each in range(number * PER_REQUEST, (number + 1) * PER_REQUEST))
+            request = create(*(acl(name=name, pattern_type=PREFIXED) for name in names))
+            answer = broker.ask(request, VERSION)
+            assert {each.error_code for each in decoded(request, VERSION, answer).results} == {ErrorCode.NONE}
+            assert answer.longest_turn_ms < LONGEST_TURN_MS
+        many = create(*(acl(name="one", principal=f"User:{number}") for number in range(ENTRIES)))
+        assert broker.ask(many, VERSION).longest_turn_ms < LONGEST_TURN_MS
+        described = broker.ask(describe(), VERSION)
+        assert described.longest_turn_ms < LONGEST_TURN_MS
+        response: DescribeAclsResponse = decoded(describe(), VERSION, described)
+        assert sum(len(resource.acls) for resource in response.resources) == ACLS + ENTRIES
+        assert in_proportion(broker.memory_of(describe(), VERSION))
+        deletion = delete({"operation": AclOperation.READ})
+        deleted = broker.ask(deletion, VERSION)
+        assert deleted.longest_turn_ms < LONGEST_TURN_MS
+        (result,) = decoded(deletion, VERSION, deleted).filter_results
+        assert len(result.matching_acls) == ACLS + ENTRIES
+        assert broker.response(describe(), VERSION).resources == []
+
+
+def test_refused_acls_take_memory_in_proportion() -> None:
+    with watched_broker(SETTINGS) as broker:
+        refused = create(*(acl(name=f"{number}", principal="nobody") for number in range(10_000)))
+        answer = broker.ask(refused, VERSION)
+        assert answer.longest_turn_ms < LONGEST_TURN_MS
+        assert in_proportion(broker.memory_of(refused, VERSION))
+        too_many = create(*(acl(name=f"{number}") for number in range(10_001)))
+        assert {each.error_code for each in broker.response(too_many, VERSION).results} == {ErrorCode.POLICY_VIOLATION}
+
+
+@pytest.mark.soak("100,000 ACLs are loaded", minutes=1)
+async def test_no_turn_is_long_while_a_broker_loads_acls() -> None:
+    store = SharedStore(session_timeout_ms=60_000).session("one")
+    await store.open()
+    entry = AccessControlEntry("User:a", "*", AclOperation.READ, AclPermissionType.ALLOW)
+    first = StoredAcls(store, AclAuthorizer(), clock=ManualClock(), spawn=spawn)
+    await first.load()
+    patterns = [ResourcePattern(AclResourceType.GROUP, AclPatternType.LITERAL, f"g{number}") for number in range(ACLS)]
+    async for _, altered in first.alter((pattern, lambda before: before | {entry}) for pattern in patterns):
+        assert altered.error is None
+    second = StoredAcls(store, AclAuthorizer(), clock=ManualClock(), spawn=spawn)
+    turn = LongestTurn()
+    with collector_as_when_served():
+        await turn.begin()
+        await second.load()
+        await turn.end()
+    assert len(second.authorizer.acls) == ACLS
+    assert turn.milliseconds < LONGEST_TURN_MS
+    await asyncio.sleep(0)
+    await store.close()
