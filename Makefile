@@ -21,7 +21,7 @@ BY_FILE := --dist=loadfile --no-loadscope-reorder
 
 .PHONY: setup setup-spark run test test-all test-programs test-plain test-pipeline test-pipeline-all \
 	test-pipeline-plain test-old-spark test-pythons simulate cluster cluster-demo pipeline-demo check docs bench bench-pipeline soak \
-	image-test dist dist-test clean
+	audit image-test dist dist-test clean
 
 setup: $(STAMP)
 
@@ -114,6 +114,7 @@ check: setup-spark
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive $(PACKAGES) odradek pyspark_odradek
 	$(BIN)/python -m odradek.broker.docs --check
 	$(BIN)/python -m odradek.pipeline.docs --check
 
@@ -133,6 +134,13 @@ soak: setup-spark
 	ODRADEK_SOAK=1 $(BIN)/python -m pytest -qq --kinds=all --plan
 	ODRADEK_SOAK=1 $(PYTEST) --dist=worksteal --kinds=all
 	$(BIN)/python -m tests.pythons --others
+
+# Known vulnerabilities of what $(BIN) has, as the index knows them. It fails if the index knows nothing of a package, which
+# is so for most mirrors of PyPI; so it is no part of `make check`.
+audit: $(STAMP)
+	@$(PYTHON) -m venv $(VENV)-audit
+	@$(VENV)-audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit
+	$(VENV)-audit/bin/pip-audit --strict --skip-editable --path $(wildcard $(VENV)/lib/python*/site-packages)
 
 image-test: setup
 	tests/image/image-test

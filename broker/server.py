@@ -76,7 +76,7 @@ if TYPE_CHECKING:
 
 CLOSE_GRACE_MS = 3000
 """How long a stopping broker waits for clients to read their last responses."""
-LOCAL_HOSTS = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
+LOCAL_HOSTS = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # nosec B104 # binds nothing
 REASONS_NOT_TO_START = (
     BindError,
     ClusterIdMismatch,

@@ -115,7 +115,7 @@ def _assigned(
     factor = replication_factor or len(now[0].replica_nodes)
     if factor > len(racks):
         raise CommandError(f"{name} is to have {factor} replicas: name as many brokers")
-    assigned = assign_replicas(racks, len(now), factor, random.Random())
+    assigned = assign_replicas(racks, len(now), factor, random.Random())  # nosec B311 # spreads replicas
     return {TopicPartition(name, partition): replicas for partition, replicas in assigned.items()}
 
 

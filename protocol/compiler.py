@@ -126,5 +126,5 @@ def _compile(cls: type[Message], version: int, what: str, made: Any, how: str = 
     file_name = f"<{cls.__schema__.name} v{version} {what}{how}>"
     source = made.source()
     linecache.cache[file_name] = (len(source), None, source.splitlines(keepends=True), file_name)
-    exec(compile(source, file_name, "exec"), made.names)
+    exec(compile(source, file_name, "exec"), made.names)  # nosec B102 # made of schemas, not of messages
     return made.names[what]

@@ -370,7 +370,7 @@ def _install_constructor(cls: type[Message]) -> None:
             body.append(f"self.{attribute} = {made} if {attribute} is UNSET else {attribute}")
     stars = "*, " if parameters else ""
     source = f"def __init__(self, {stars}{', '.join(parameters)}):\n    " + "\n    ".join(body)
-    exec(source, names)
+    exec(source, names)  # nosec B102 # made of schemas, not of messages
     constructor = names["__init__"]
     constructor.__qualname__ = f"{cls.__qualname__}.__init__"
     cls.__init__ = constructor  # type: ignore[method-assign]

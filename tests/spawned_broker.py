@@ -17,6 +17,8 @@ from functools import partial
 from pathlib import Path
 from typing import IO
 
+from tests.shown_secrets import look_into
+
 GIVEN_AWAY_BY_NOBODY = range(15_000, 32_000)
 """Below Linux's ephemeral ports."""
 
@@ -41,7 +43,8 @@ class SpawnedBroker:
         return self.process.wait(timeout)
 
     def close(self) -> None:
-        """Closes its pipe and removes its log; the process must have ended."""
+        """Closes its pipe and removes its log, in which secrets are looked for; the process must have ended."""
+        look_into(self.log_text(), "log of a broker")
         if self.process.stdout is not None:
             self.process.stdout.close()
         self.log.close()

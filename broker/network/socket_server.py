@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from odradek.broker.network.listener_tls import ListenerTls
 
 CUT_OFF_AFTER_MS = 1000
-EVERY_INTERFACE = ["0.0.0.0", "::"]
+EVERY_INTERFACE = ["0.0.0.0", "::"]  # nosec B104 # only for a listener whose host is empty
 PROTOCOL = (
     *("connection_made", "connection_lost", "get_buffer", "buffer_updated", "eof_received"),
     *("pause_writing", "resume_writing"),

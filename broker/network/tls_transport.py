@@ -360,9 +360,13 @@ class TlsTransport(asyncio.BufferedProtocol):
             self._connection.pause_writing()
 
     def _write_records(self) -> None:
-        """Writes what OpenSSL itself has to say."""
+        """Writes what OpenSSL itself has to say. A client may ask for any number of such records (a KeyUpdate): they
+        count, too, for the pause of the connection.
+        """
         if self._outgoing.pending:
             self._socket.write(self._outgoing.read())
+            if self.state is State.OPEN:
+                self._tell()
 
     # --- the end ------------------------------------------------------------------------------------------------
 

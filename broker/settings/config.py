@@ -55,7 +55,7 @@ from odradek.broker.settings.sasl_listeners import (
     sasl_listeners,
 )
 from odradek.broker.settings.setting import rows
-from odradek.broker.settings.tls_checks import TlsOfListener, check_listener_tls
+from odradek.broker.settings.tls_checks import TlsOfListener, check_listener_tls, is_used_by
 from odradek.storage.files import Files, OsFiles
 from odradek.storage.log_config import LogConfig
 
@@ -353,7 +353,8 @@ class BrokerConfig(BrokerSettings):
             raise ConfigError(
                 names[0],
                 f"No listener with TLS uses these settings: {self._listed(names)}. "
-                "Give a listener the protocol SSL, or remove them; see docs/security.md",
+                "Give a listener the protocol SSL, or remove them; see docs/security.md. (A listener with SASL_SSL "
+                "uses ssl.client.auth only with the listener's prefix, and no ssl.principal.mapping.rules.)",
             )
         self.sasl_listeners()
         self.authorizer()
@@ -362,11 +363,11 @@ class BrokerConfig(BrokerSettings):
         return ", ".join(f"{name} ({self._places[name]})" if name in self._places else name for name in names)
 
     def is_unused_tls(self, name: str, text: str) -> bool:
-        """Whether a value promises TLS, and no listener with TLS has it."""
+        """Whether a value promises TLS, and no listener with TLS uses it."""
         setting = broker_setting(name)
         if setting is None or setting.name not in TLS or not setting.promises_protection(parse_value(setting, text)):
             return False
-        with_tls = [listener.name.lower() for listener in self.listeners if listener.uses_tls]
+        with_tls = [each.name.lower() for each in self.listeners if each.uses_tls and is_used_by(each, name)]
         if name in TLS:
             return not with_tls
         return name.removeprefix(LISTENER_PREFIX).partition(".")[0] not in with_tls

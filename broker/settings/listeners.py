@@ -158,7 +158,7 @@ def _advertised(
     if unknown:
         raise ConfigError(setting, f"{setting}: {', '.join(sorted(unknown))} is not among listeners")
     for address in advertised.values():
-        if address.host == "0.0.0.0":
+        if address.host == "0.0.0.0":  # nosec B104 # this is refused
             raise ConfigError(
                 setting,
                 f"{setting}: clients of {address.name} cannot connect to 0.0.0.0; use an address that they can reach",

@@ -32,7 +32,7 @@ JITTER = (Synonym("log.roll.jitter.ms"), Synonym("log.roll.jitter.hours", 360000
 class LogSettings(SettingValues):
     log_cleanup_policy = Setting(LIST, ["delete"], MEDIUM, valid=OneOf("compact", "delete"), update_mode=CLUSTER_WIDE,
         doc="The default of the topic setting cleanup.policy.")
-    log_dir = Setting(STRING, "/tmp/kafka-logs", HIGH,
+    log_dir = Setting(STRING, "/tmp/kafka-logs", HIGH,  # nosec B108 # the default of Kafka
         doc="The directory for logs, used if log.dirs is not set.")
     log_dirs_text = Setting(STRING, None, HIGH, name="log.dirs",
         doc="The directories for logs, separated by commas; the metadata is stored in the first one.")

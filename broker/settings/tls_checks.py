@@ -4,7 +4,8 @@
         ssl.keystore.certificate.chain. Two ways at once are an error, as is half of one.
     (B) Keys and certificates in the settings themselves are PEM, and so have no password of a store.
     (C) Versions, suites and mapping rules must be ones that Odradek has (cipher_suites.py, principal_mapping.py).
-    (D) As in Kafka, ssl.client.auth counts on a SASL_SSL listener only with the listener's prefix (KIP-684).
+    (D) As in Kafka, ssl.client.auth counts on a SASL_SSL listener only with the listener's prefix (KIP-684), and
+        ssl.principal.mapping.rules never: its clients are who they log in as.
 
 Source: Kafka's `DefaultSslEngineFactory`, `SslChannelBuilder`.
 """
@@ -77,6 +78,13 @@ class TlsOfListener(TlsOptions):
         if self.listener.security_protocol == SASL_SSL and self.name(setting) == setting.name:
             return setting.default
         return self.value(setting)
+
+
+def is_used_by(listener: Listener, name: str) -> bool:
+    """Whether a setting of TLS has a use for a listener with TLS, by the name under which it is set (D)."""
+    if listener.security_protocol != SASL_SSL:
+        return True
+    return name != TlsSettings.ssl_client_auth.name and not name.endswith(TlsSettings.ssl_principal_mapping_rules.name)
 
 
 def check_listener_tls(tls: TlsOfListener) -> None:

@@ -129,7 +129,7 @@ class Cluster(ClusterView):
         member.broker = Broker(
             BrokerConfig.single_node(member.settings, environment=os.environ),
             clock=self._clock,
-            random=None if self._random is None else Random(self._random.getrandbits(64)),
+            random=None if self._random is None else Random(self._random.getrandbits(64)),  # nosec B311 # for tests
             new_metadata_store=lambda *_: session,
             connect=self.network.connect,
             open_files=self._open_files,

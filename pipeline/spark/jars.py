@@ -19,7 +19,7 @@ from importlib.resources import as_file, files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import NoReturn
-from xml.etree import ElementTree
+from xml.etree import ElementTree  # nosec B405
 
 from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.spark.cache import cache_directory
@@ -65,7 +65,7 @@ def _properties(jars: Jars) -> dict[str, str]:
 
 def _dependencies(jars: Jars, profile: str = "", pom: Traversable = POM) -> Iterator[tuple[str, str, str]]:
     """Yields group, artifact and version of each dependency."""
-    root = ElementTree.fromstring(pom.read_bytes())
+    root = ElementTree.fromstring(pom.read_bytes())  # nosec B314 # a file of this package
     versions = {f"${{{name}}}": version for name, version in _properties(jars).items()}
     profiles = {one.findtext(f"{_NAMESPACE}id"): one for one in root.iter(f"{_NAMESPACE}profile")}
     for one in (profiles[profile] if profile else root).iterfind(f"{_NAMESPACE}dependencies/{_NAMESPACE}dependency"):

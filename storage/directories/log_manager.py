@@ -81,7 +81,7 @@ class LogManager:
         max_tail_bytes: int = 0,
         cache: SegmentCache | None = None,
     ) -> None:
-        self._random = random_source if random_source is not None else random.Random()
+        self._random = random_source if random_source is not None else random.Random()  # nosec B311 # for jitter
         self._registry = registry = LogRegistry(files, dirs, clock, self._random)
         self.files = files
         self.clock = clock

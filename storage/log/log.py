@@ -92,7 +92,7 @@ class Log:
         producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
         max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
     ) -> None:
-        random_source = random_source if random_source is not None else random.Random(0)
+        random_source = random_source if random_source is not None else random.Random(0)  # nosec B311 # for jitter
         cache = cache if cache is not None else SegmentCache()
         self.files = files
         self.topic_partition = topic_partition

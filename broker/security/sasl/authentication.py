@@ -37,7 +37,7 @@ class Phase(Enum):
 
     FIRST = "first"
     HANDSHAKE = "handshake"
-    TOKEN = "token"
+    TOKEN = "token"  # nosec B105 # the name of a phase
     OTHER_MECHANISM = "other mechanism"
     COMPLETE = "complete"
     FAILED = "failed"

@@ -10,7 +10,10 @@
     (D) Extensions are ignored, as in Kafka, except `tokenauth=true`: there are no delegation tokens. The mandatory
         extension `m` is refused.
     (E) An unknown user gets a salt, as others do, and fails at the last message, as with a wrong password; the salt of
-        a name remains the same while the broker runs. (Kafka refuses an unknown user at the first message.)
+        a name remains the same while the broker runs. (Kafka refuses an unknown user at the first message.) It is made
+        up for every user, so that known ones take the same time.
+    (F) A message has at most LONGEST_MESSAGE bytes: it is matched at once, and much of the first one is kept until the
+        last one comes.
 
 Source: RFC 5802; Kafka's `ScramSaslServer` and `ScramMessages`.
 """
@@ -32,6 +35,8 @@ from odradek.broker.security.sasl.scram import (
     salt_of,
 )
 
+LONGEST_MESSAGE = 8192
+"""Room for the longest name of a user, written twice with each character escaped, and for a nonce."""
 OTHER_IDENTITY = "Authentication failed: Client requested an authorization id that is different from username"
 
 _NAME = rb"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
@@ -91,6 +96,8 @@ class ScramServer:
 
     def evaluate(self, token: bytes) -> bytes:
         """Returns the answer to the client's first or last message. Raises LoginRefused."""
+        if len(token) > LONGEST_MESSAGE:
+            raise LoginRefused(f"the message has more than {LONGEST_MESSAGE} bytes")
         if self._begun is None:
             return self._first(token)
         begun, self._begun = self._begun, None
@@ -105,9 +112,8 @@ class ScramServer:
             raise LoginRefused("another authorization id than the user", OTHER_IDENTITY)
         if b"tokenauth=true" in message["extensions"].lower().split(b","):
             raise LoginRefused("the client has a delegation token, which Odradek does not support")
-        credential = self._credential_of(name)
-        if credential is None:
-            credential = self._unknown.credential(self._mechanism, name)
+        made_up = self._unknown.credential(self._mechanism, name)
+        credential = self._credential_of(name) or made_up
         if credential.iterations < LEAST_ITERATIONS:
             raise LoginRefused(f"the stored credential has less than {LEAST_ITERATIONS} iterations")
         nonce = message["nonce"] + self._nonce

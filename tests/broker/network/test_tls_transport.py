@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -15,6 +17,8 @@ import structlog.testing
 
 from odradek.broker.network.connection_limits import ConnectionLimits
 from odradek.broker.network.handshakes import LONGEST_MS
+from odradek.broker.network.outbox import WRITE_HIGH_BYTES
+from odradek.broker.network.tls_transport import RECORD_BYTES
 from odradek.timer import ManualClock
 from tests.broker.network.echo_server import (
     BIG,
@@ -28,6 +32,7 @@ from tests.broker.network.echo_server import (
     request,
     running,
 )
+from tests.broker.network.key_updates import KeyUpdates, log_secrets
 from tests.broker.network.tls_sides import ALERT, APPLICATION_DATA, HOST, RecordClient, authority, both_sides
 from tests.zookeeper.certificates import Authority
 
@@ -154,6 +159,39 @@ async def test_a_resumed_session_has_the_principal_of_its_certificate() -> None:
         assert second.session.session_reused
         assert [each.info.principal for each in bench.server.connections] == ["User:CN=alice"]
         second.close()
+
+
+@both_versions
+async def test_a_session_of_another_listener_does_not_replace_a_certificate(version: str) -> None:
+    lenient = both_sides(versions=(version,))
+    strict = lenient._replace(listener=both_sides("required", versions=(version,)).listener)
+    async with serving(lenient) as bench:
+        client = await record_client(bench)
+        await client.shake_hands()
+        await client.send(request(ECHO, 1))
+        await client.read(8)
+        session = client.session.session
+        assert session is not None
+        client.close()
+        again = await record_client(bench)
+        again.session.session = session
+        await again.shake_hands()
+        assert again.session.session_reused
+        again.close()
+    async with serving(strict) as bench:
+        client = await record_client(bench)
+        client.session.session = session
+
+        async def ask() -> None:
+            await client.shake_hands()
+            await client.send(request(ECHO, 1))
+            await client.read(8)
+
+        with pytest.raises(ENDS):
+            await ask()
+        assert not client.session.session_reused
+        assert not bench.echo.handled
+        client.close()
 
 
 @both_versions
@@ -394,6 +432,26 @@ async def test_a_paused_connection_leaves_one_buffer_undecrypted() -> None:
         assert bench.server.counters.bytes_in < 1_000_000
         bench.echo.parked[0].complete(b"")
         assert [await client.answer() for _ in range(2)] == [(1, b""), (2, b"5000000")]
+
+
+async def test_a_client_that_asks_for_records_and_reads_none_is_not_read(tmp_path: Path) -> None:
+    tls = both_sides(versions=("TLSv1.3",))
+    log_secrets(tls.client, tmp_path / "secrets")
+    async with serving(tls, ConnectionLimits(send_buffer_bytes=4096)) as bench:
+        client = await record_client(bench)
+        client.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        await client.shake_hands()
+        await client.send(request(ECHO, 1))
+        await client.read(8)
+        client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        updates = KeyUpdates(tmp_path / "secrets", records_before=1)
+        [connection] = bench.server.connections
+        async with asyncio.timeout(20):
+            while not bench.server.not_read_by:
+                client.writer.write(updates.records(100))
+                await asyncio.sleep(0)
+                assert connection.transport.get_write_buffer_size() < WRITE_HIGH_BYTES + RECORD_BYTES
+        client.close()
 
 
 async def test_a_damaged_record_ends_the_connection_with_an_alert() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import random
 import re
+import tracemalloc
 from typing import NamedTuple
 
 import pytest
@@ -20,7 +21,7 @@ from odradek.broker.security.sasl.scram import (
     new_salt,
     parse_credential,
 )
-from odradek.broker.security.sasl.scram_server import OTHER_IDENTITY, ScramServer, Unknown
+from odradek.broker.security.sasl.scram_server import LONGEST_MESSAGE, OTHER_IDENTITY, ScramServer, Unknown
 from tests.broker.security.scram_client import ScramClient, credential_of
 
 UNKNOWN = Unknown(b"a secret of this broker")
@@ -149,6 +150,41 @@ def test_another_first_message_is_refused(first: bytes) -> None:
     with pytest.raises(LoginRefused) as caught:
         server_of(ALICE).evaluate(first)
     assert caught.value.shown is None
+
+
+LARGE = {
+    "name": b"n,,n=" + b"a" * 500_000 + b",r=nonce",
+    "escaped name": b"n,,n=" + b"=2C" * 160_000 + b",r=nonce",
+    "nonce": b"n,,n=alice,r=" + b"x" * 500_000,
+    "extensions": b"n,,n=alice,r=nonce" + b",a=b" * 120_000,
+    "last extensions": b"c=biws,r=nonceserver-nonce" + b",a=b" * 120_000,
+    "proof": b"c=biws,r=nonceserver-nonce,p=" + b"abcd" * 120_000,
+}
+
+
+@pytest.mark.parametrize("token", LARGE.values(), ids=LARGE)
+def test_a_large_message_is_refused_and_takes_no_more_memory_than_itself(token: bytes) -> None:
+    server = server_of(ALICE)
+    if token.startswith(b"c="):
+        server.evaluate(b"n,,n=alice,r=nonce")
+    tracemalloc.start()
+    try:
+        with pytest.raises(LoginRefused):
+            server.evaluate(token)
+        assert tracemalloc.get_traced_memory()[1] < len(token)
+    finally:
+        tracemalloc.stop()
+
+
+def test_the_longest_name_fits_into_a_message() -> None:
+    name = "," * 1024
+    server = server_of({name: credential_of("alice-secret")})
+    escaped = b"=2C" * 1024
+    client = ScramClient(name, "alice-secret", nonce="x" * 500, header=b"n,a=" + escaped + b",")
+    assert len(client.first) < LONGEST_MESSAGE
+
+    server.evaluate(client.final(server.evaluate(client.first)))
+    assert server.username == name
 
 
 def test_extensions_are_ignored() -> None:

@@ -135,6 +135,23 @@ def test_a_promise_of_tls_that_no_listener_keeps_is_refused(settings: dict[str, 
         assert name in problem_of(TWO, KEY, settings)
 
 
+@pytest.mark.parametrize("name", ["ssl.client.auth", "ssl.principal.mapping.rules"])
+def test_a_setting_that_sasl_ssl_does_not_use_is_refused(name: str) -> None:
+    value = {"ssl.client.auth": "required", "ssl.principal.mapping.rules": "RULE:^CN=(.*)$/$1/"}[name]
+    with_sasl = {
+        "listeners": "PLAINTEXT://:9092,OUTSIDE://:9093",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,OUTSIDE:SASL_SSL",
+        "sasl.enabled.mechanisms": "SCRAM-SHA-256",
+    }
+    assert f"uses these settings: {name}." in problem_of(with_sasl, KEY, {name: value})
+    config_of(TWO, KEY, {name: value})
+    prefixed = f"listener.name.outside.{name}"
+    if name == "ssl.client.auth":
+        config_of(with_sasl, KEY, {prefixed: value})
+    else:
+        assert prefixed in problem_of(with_sasl, KEY, {prefixed: value})
+
+
 @pytest.mark.parametrize(
     "name", ["ssl.engine.factory.class", "ssl.secure.random.implementation", "ssl.provider", "ssl.keymanager.algorithm"]
 )
