@@ -5,11 +5,11 @@
 
 Each row is measured on all brokers alternately, and each round begins with another broker; the table shows the medians.
 All brokers are single nodes with their default settings, except for the few that $KAFKA_CONTROL sets; the rows of
-clusters start three (benchmarks/clusters.py). `$KAFKA_TOOLS` runs a class of Kafka's tools, which load the brokers;
-`$KAFKA_CONTROL start PORT DIR` and `$KAFKA_CONTROL stop DIR` start and stop a Kafka. Without Kafka its columns stay
-empty; a row whose program is missing is omitted. Notes report both. DIR is a checkout in which `make setup` was run;
-the clients are always those of this checkout. If this checkout is worse than DIR in every round, the table's last
-column and a note report it.
+clusters start three (benchmarks/clusters.py), secured rows have listeners with TLS and logins (benchmarks/secured.py).
+`$KAFKA_TOOLS` runs a class of Kafka's tools, which load the brokers; `$KAFKA_CONTROL start PORT DIR NAME=VALUE...` and
+`$KAFKA_CONTROL stop DIR` start and stop a Kafka. Without Kafka its columns stay empty; a row whose program is missing
+is omitted. Notes report both. DIR is a checkout in which `make setup` was run; the clients are always those of this
+checkout. If this checkout is worse than DIR in every round, the table's last column and a note report it.
 """
 
 from __future__ import annotations

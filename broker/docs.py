@@ -27,6 +27,8 @@ from odradek.broker.settings import (
     Value,
     value_text,
 )
+from odradek.broker.settings.config import RELOADED, is_fixed_at_start
+from odradek.broker.settings.config_changes import FIXED_SO_FAR
 from odradek.broker.settings.setting import UpdateMode
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.messages.registry import codec_versions
@@ -52,8 +54,9 @@ def settings_page() -> str:
         f"{working} of {len(settings)} settings take effect.",
         "",
         "The *changes* column says when a new value takes effect: *at start* at the next start, *broker* at once, for "
-        "one broker (`odradek configs alter`), *cluster* at once, for one broker or for the whole cluster. Topic "
-        "settings always take effect at once.",
+        "one broker (`odradek configs alter`), *listener* at once, for one listener of a broker, with its prefix "
+        "(`listener.name.NAME.`), *cluster* at once, for one broker or for the whole cluster. Topic settings always "
+        "take effect at once.",
         "",
         "## Topics",
         "",
@@ -102,6 +105,16 @@ def supported_apis_page() -> str:
         "",
         "Produce and Fetch are listed from 0 because librdkafka before 2.12 disables features otherwise. Produce 0-2 "
         "with message formats 0 and 1, and Fetch 0-3, return UNSUPPORTED_VERSION for each partition.",
+        "",
+        "## What an authorizer is asked",
+        "",
+        "Before an API does anything, the client must be allowed the operation on the resource. *For*: the field of "
+        "the request with the resource's name, or when the question arises. *A denial*: where the response has it. "
+        "Several lines of an API apply together, except that *instead* and *or else* name operations of which one is "
+        "enough. "
+        "ApiVersions, SaslHandshake and SaslAuthenticate come before a login and ask nothing.",
+        "",
+        *_table(("API", "operation", "resource", "for", "a denial"), _questions(table)),
         "",
         "## What the versions since Kafka 3.0 add",
         "",
@@ -207,8 +220,16 @@ def _topic_row(setting: Setting[Value]) -> tuple[str, ...]:
 
 
 def _broker_row(setting: Setting[Value]) -> tuple[str, ...]:
-    changes = {UpdateMode.READ_ONLY: "at start", UpdateMode.PER_BROKER: "broker", UpdateMode.CLUSTER_WIDE: "cluster"}
-    return (*_facts(setting), changes[setting.update_mode], setting.documentation)
+    return (*_facts(setting), _changes(setting), setting.documentation)
+
+
+def _changes(setting: Setting[Value]) -> str:
+    """When a new value takes effect."""
+    if setting.name in RELOADED:
+        return "listener"
+    if setting.update_mode is UpdateMode.READ_ONLY or setting.name in FIXED_SO_FAR or is_fixed_at_start(setting.name):
+        return "at start"
+    return "broker" if setting.update_mode is UpdateMode.PER_BROKER else "cluster"
 
 
 def _facts(setting: Setting[Value]) -> tuple[str, ...]:
@@ -231,6 +252,18 @@ def _api_row(row: ApiRow) -> tuple[str, ...]:
         _range(row.served),
         _range(codec_versions(row.key)),
     )
+
+
+def _questions(table: ApiTable) -> Iterator[tuple[str, ...]]:
+    for row in table.rows():
+        for check in row.authorization.checks:
+            yield (
+                row.key.name,
+                check.operation.name,
+                check.resource_type.name,
+                check.names or "the cluster",
+                check.denied,
+            )
 
 
 def _history(table: ApiTable) -> Iterator[tuple[str, ...]]:

@@ -29,6 +29,7 @@ from odradek.broker.cluster.links import ClusterLinks
 from odradek.broker.cluster.member import ClusterMember
 from odradek.broker.controller.controller import Controller
 from odradek.broker.coordinator.coordinators import Coordinators
+from odradek.broker.handlers.access import brokers_by
 from odradek.broker.handlers.api_table import api_table
 from odradek.broker.handlers.authenticating import Authenticating
 from odradek.broker.handlers.dispatcher import Dispatcher
@@ -110,6 +111,7 @@ class Broker:
     log_manager: LogManager
     metadata: MetadataCache
     metadata_store: MetadataStore
+    authorizer: AclAuthorizer | None
     links: ClusterLinks
     cluster: ClusterMember
     replica_manager: ReplicaManager
@@ -445,7 +447,8 @@ class Broker:
     def _dispatcher(self) -> Dispatcher:
         """If the metadata store is not shared, there are no other brokers, and nobody may send what they would."""
         broker_listeners = self.config.broker_listeners if self.metadata_store.is_shared else frozenset()
-        bound = RequestBound(broker_listeners, self.replica_manager.partitions.__len__)
+        is_broker = brokers_by(self.authorizer, broker_listeners)
+        bound = RequestBound(is_broker, self.replica_manager.partitions.__len__)
         handlers = Handlers(
             self.api_table.rows(),
             config=self.config,

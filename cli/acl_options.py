@@ -159,9 +159,9 @@ def _named(arguments: argparse.Namespace) -> list[Resource]:
 
 
 def _acls(arguments: argparse.Namespace) -> Iterable[Acl]:
-    for permission in ("allow", "deny"):
-        if getattr(arguments, f"{permission}_host") and not getattr(arguments, f"{permission}_principal"):
-            raise CommandError(f"--{permission}-host needs --{permission}-principal")
+    for word in ("allow", "deny"):
+        if getattr(arguments, f"{word}_host") and not getattr(arguments, f"{word}_principal"):
+            raise CommandError(f"--{word}-host needs --{word}-principal")
     pattern_type = AclPatternType[arguments.resource_pattern_type]
     for resource, operations in _operations(arguments):
         literal = resource.type is AclResourceType.CLUSTER and pattern_type is AclPatternType.PREFIXED

@@ -7,6 +7,8 @@ $KAFKA_TOOLS          a command before the name of a class of Kafka's tools, and
 $KAFKA_CONTROL        a command that starts and stops Kafka and ZooKeeper: `start PORT DIR`, `zk-start PORT DIR`,
                       `zk-broker ID PORT ZOOKEEPER DIR NAME=VALUE...`, `stop DIR`
 $KAFKA_PYTHON_SUITE   a command that runs kafka-python's own tests: `COMMAND HOST:PORT [pytest arguments]`
+$AIOKAFKA_SUITE       the same of aiokafka. Its tests of SASL and SSL have the addresses of such listeners in $SASL and
+                      $SSL, and in $SSL_FILES a folder with ca.crt, client.crt and client.key
 """
 
 from __future__ import annotations
@@ -81,6 +83,12 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def kafka_python_suite() -> list[str]:
     """The command that runs kafka-python's own tests."""
     return _command_in("KAFKA_PYTHON_SUITE")
+
+
+@program
+def aiokafka_suite() -> list[str]:
+    """The command that runs aiokafka's own tests."""
+    return _command_in("AIOKAFKA_SUITE")
 
 
 @program

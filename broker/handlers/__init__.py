@@ -2,18 +2,20 @@
 
     api_row.py, api_table.py    one row for each API: versions, handler, error response, limits
     handlers.py                 creates every handler with the parts that it uses
+    authorization.py            what a row's API asks the authorizer, before its handler
+    access.py, audit_log.py     what clients may do, as handlers ask; what of it is logged
     dispatcher.py               decodes, calls the handler, encodes; turns exceptions into error codes
     route.py                    one version's decoder, handler, encoder and counters
     long_requests.py            the same in steps, for requests that name very many things
     error_responses.py          each API's response to a request that failed as a whole
-    answer_size.py, item_faults.py, version_history.py
+    answer_size.py, handler_kinds.py, item_faults.py, version_history.py
 
 The APIs, one file for a group:
 
-    records       produce.py, fetch.py, current_leaders.py, list_offsets.py,
-                  offset_for_leader_epoch.py, delete_records.py
-    cluster       api_versions.py, metadata.py, cluster.py, topics.py, elections.py, reassignments.py, log_dirs.py,
-                  authorized_operations.py
+    records       produce.py, fetch.py, authorized_produce.py, authorized_fetch.py, current_leaders.py,
+                  list_offsets.py, offset_for_leader_epoch.py, delete_records.py
+    cluster       api_versions.py, metadata.py, cluster.py, topics.py, topic_creations.py, elections.py,
+                  reassignments.py, log_dirs.py, authorized_operations.py
     settings      describe_configs.py, configs.py, config_resources.py
     groups        coordinators.py, groups.py, group_admin.py, offsets.py, offset_fetch.py,
                   offset_commit_response_builder.py, zookeeper_commits.py

@@ -6,6 +6,8 @@
         number, each of which may only be verified: before a broker appends the first batch of a transaction, it asks
         another one whether the transaction is open (KIP-890). A partition that is not in it returns
         TRANSACTION_ABORTABLE, in version 4 too. Each transaction has its own result, even if it is named twice.
+    (C) Up to version 3 a client may not name internal topics, and needs WRITE on the others. What version 4 names was
+        authorized by the broker that asks.
 
 Source: Kafka's `KafkaApis.handleAddPartitionsToTxnRequest`.
 """
@@ -19,13 +21,15 @@ from typing import Any
 from odradek.broker.background.stepwise import Pace, Steps, each_when_written, items_of
 from odradek.broker.coordinator.transaction.coordinator import TransactionCoordinator
 from odradek.broker.coordinator.transaction.transaction import ProducerIdAndEpoch
+from odradek.broker.handlers.access import Access
 from odradek.broker.handlers.transaction_outcomes import answered, code_for
-from odradek.broker.metadata.metadata_cache import MetadataCache
+from odradek.broker.metadata.metadata_cache import INTERNAL_TOPICS, MetadataCache
 from odradek.broker.requests.request_context import PendingResponse, RequestContext
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.transactions import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from odradek.protocol.schema import Message
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.protocol.wire_codes import AclOperation, AclResourceType
 
 FIRST_VERSION_OF_SEVERAL = 4
 ITEMS_PER_TRANSACTION = 10
@@ -43,13 +47,15 @@ CodeOf = Callable[[TopicPartition], ErrorCode]
 class AddPartitionsHandler:
     """AddPartitionsToTxn (key 24)."""
 
-    def __init__(self, coordinator: TransactionCoordinator, metadata: MetadataCache) -> None:
+    def __init__(self, coordinator: TransactionCoordinator, metadata: MetadataCache, access: Access) -> None:
         self._coordinator = coordinator
         self._metadata = metadata
+        self._access = access
 
     def add_partitions_to_txn(self, request: AddPartitionsToTxnRequest, context: RequestContext) -> Steps[Any]:
         """Responds when the new partitions of all transactions are in the transaction log."""
         if context.api_version >= FIRST_VERSION_OF_SEVERAL:
+            self._access.check_on_cluster(context, AclOperation.CLUSTER_ACTION)
             return (yield from self._several(request, context))
         one = Transaction(
             transactional_id=request.v3_and_below_transactional_id,
@@ -57,8 +63,9 @@ class AddPartitionsHandler:
             producer_epoch=request.v3_and_below_producer_epoch,
             topics=request.v3_and_below_topics,
         )
+        code_of = yield from self._refusal(one, context)
         return answered(
-            partial(self._start, one, context),
+            partial(self._start, one, context, refusal=code_of),
             lambda code_of: AddPartitionsToTxnResponse(
                 results_by_topic_v3_and_below=_topic_results(one.topics, code_of)
             ),
@@ -74,7 +81,27 @@ class AddPartitionsHandler:
                 yield
         return results.answer()
 
-    def _start(self, transaction: Transaction, context: RequestContext, settle: Callable[[CodeOf], None]) -> None:
+    def _refusal(self, transaction: Transaction, context: RequestContext) -> Steps[CodeOf]:
+        """Returns what the client may not do, as the error of each partition (C)."""
+        access, name = self._access, transaction.transactional_id
+        if not access.allows(context, AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, name):
+            return lambda _: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        topics = [topic.name for topic in transaction.topics if topic.name not in INTERNAL_TOPICS]
+        writable = yield from access.allowed(context, AclOperation.WRITE, AclResourceType.TOPIC, topics)
+        denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+        def code_of(key: TopicPartition) -> ErrorCode:
+            return ErrorCode.NONE if key.topic in writable and key.topic not in INTERNAL_TOPICS else denied
+
+        return code_of
+
+    def _start(
+        self,
+        transaction: Transaction,
+        context: RequestContext,
+        settle: Callable[[CodeOf], None],
+        refusal: CodeOf = lambda _: ErrorCode.NONE,
+    ) -> None:
         """Calls `settle` with the error of each partition, now or when the transaction log has the partitions."""
         name, coordinator, contains = transaction.transactional_id, self._coordinator, self._metadata.contains
         asked = frozenset(
@@ -86,9 +113,9 @@ class AddPartitionsHandler:
             code = code_for(error, context.api_version)
             settle(lambda _: code)
 
-        if not all(map(contains, asked)):
+        if any(map(refusal, asked)) or not all(map(contains, asked)):
             not_attempted, unknown = ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            settle(lambda key: not_attempted if contains(key) else unknown)  # (A)
+            settle(lambda key: refusal(key) or (not_attempted if contains(key) else unknown))  # (A)
         elif transaction.verify_only:
             settle(lambda key: coordinator.verify(name, producer.producer_id, producer.producer_epoch, key))
         else:

@@ -7,22 +7,19 @@ answers, and that ApiVersions lists there (docs/decisions/requests-between-broke
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable
-from enum import Enum
 from typing import Any
 
+from odradek.broker.background.background import Background
+from odradek.broker.handlers.authorization import Authorization
 from odradek.broker.handlers.error_responses import ErrorResponse
+from odradek.broker.handlers.handler_kinds import Handler
 from odradek.broker.handlers.handlers import Handlers
 from odradek.broker.requests.request_bound import MAX_PARTITIONS_PER_REQUEST, check_partitions_asked
-from odradek.broker.requests.request_context import RequestContext
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.messages.registry import request_class, response_class
 from odradek.protocol.primitives import NO_LIMIT
 from odradek.protocol.schema import NEVER, Message, Versions
-from odradek.protocol.wire_codes import AclOperation
-
-Handler = Callable[[Any, RequestContext], Any]
 
 
 class ApiRow:
@@ -54,19 +51,19 @@ class ApiRow:
         handler: Callable[[Handlers], Handler],
         error_response: ErrorResponse,
         *,
+        authorization: Authorization,
         between_brokers: tuple[int, int] | None = None,
         partitions_asked: Callable[[Any], Iterable[int]] | None = None,
         bytes_per_partition: int = 4,
         keeps_parked_requests: bool = True,
         bounds_its_answer: bool = False,
-        authorization: AclOperation | None = None,
     ) -> None:
         """`served`: None if only the inter-broker listener serves the API.
         `handler` selects the API's handler from those of a broker.
         `bytes_per_partition`: the least that a partition takes in a request; shorter requests need not be counted.
         `keeps_parked_requests`: keep a parked request in memory, for its error response should it fail as a whole.
         `bounds_its_answer`: the handler limits the response by a setting of its own.
-        `authorization`: the operation on the cluster that the principal must be allowed. Unused without an authorizer.
+        `authorization`: what the client must be allowed. Unused without an authorizer.
         """
         self.key = key
         self.served = Versions(*(served or NEVER))
@@ -81,6 +78,13 @@ class ApiRow:
         self.response_class: type[Message] = response_class(key)
         counted_from = MAX_PARTITIONS_PER_REQUEST * bytes_per_partition
         self.bound_from_bytes = NO_LIMIT if partitions_asked is None else counted_from
+
+    def handler_of(self, handlers: Handlers, background: Background) -> Handler:
+        """Returns the handler of a broker. If there is an authorizer, the handler asks it."""
+        handler = self.handler(handlers)
+        if not handlers.access.decides:
+            return handler
+        return self.authorization.guard(handler, self.error_response, handlers.access, background)
 
     def check_bound(self, request: Any, most: int = MAX_PARTITIONS_PER_REQUEST) -> None:
         """Raises POLICY_VIOLATION if the request names more partitions than `most`."""
@@ -108,17 +112,3 @@ class ApiTable:
     def client_rows(self) -> list[ApiRow]:
         """Returns the rows of the APIs that every listener serves."""
         return [row for row in self.rows() if row.served != NEVER]
-
-
-class HandlerKind(Enum):
-    """How a handler responds; the letters are those of request_context.py."""
-
-    PLAIN = "at once, or with a PendingResponse: (a) to (e)"
-    STEPS = "a generator: (f)"
-    TASK = "a coroutine: (g)"
-
-
-def kind_of(handler: Handler) -> HandlerKind:
-    if inspect.iscoroutinefunction(handler):
-        return HandlerKind.TASK
-    return HandlerKind.STEPS if inspect.isgeneratorfunction(handler) else HandlerKind.PLAIN

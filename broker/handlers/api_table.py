@@ -14,6 +14,20 @@ from typing import Any
 from odradek.broker.background.stepwise import Steps
 from odradek.broker.handlers.add_partitions import add_partitions_error, partitions_to_add_or_verify
 from odradek.broker.handlers.api_row import ApiRow, ApiTable
+from odradek.broker.handlers.authorization import (
+    ASKS_ON,
+    NOTHING_ASKED,
+    Check,
+    before,
+    in_handler,
+    on_cluster,
+    on_each,
+    on_each_with_settings,
+    on_group,
+    on_transactional_id,
+    says_nothing,
+    says_who,
+)
 from odradek.broker.handlers.error_responses import (
     find_coordinator_error,
     metadata_error,
@@ -90,7 +104,7 @@ from odradek.protocol.messages.transactions import (
     TxnOffsetCommitResponse,
 )
 from odradek.protocol.schema import Message
-from odradek.protocol.wire_codes import AclOperation
+from odradek.protocol.wire_codes import AclOperation, AclResourceType
 
 
 def _count(topics: str, partitions: str) -> Any:
@@ -142,6 +156,15 @@ def api_table() -> ApiTable:
                 ),
                 partitions_asked=_count("topic_data", "partition_data"),
                 keeps_parked_requests=False,
+                authorization=in_handler(
+                    Check(
+                        AclOperation.WRITE,
+                        AclResourceType.TRANSACTIONAL_ID,
+                        "transactional_id, if a batch is transactional",
+                        "each partition",
+                    ),
+                    Check(AclOperation.WRITE, AclResourceType.TOPIC, "topic_data.name", "each partition"),
+                ),
             ),
             ApiRow(
                 ApiKey.FETCH,
@@ -150,6 +173,10 @@ def api_table() -> ApiTable:
                 fetch_error,
                 partitions_asked=_count("topics", "partitions"),
                 bounds_its_answer=True,
+                authorization=in_handler(
+                    Check(AclOperation.CLUSTER_ACTION, AclResourceType.CLUSTER, "of a follower", "each partition"),
+                    Check(AclOperation.READ, AclResourceType.TOPIC, "topics.topic, of a consumer", "each partition"),
+                ),
             ),
             ApiRow(
                 ApiKey.LIST_OFFSETS,
@@ -157,12 +184,19 @@ def api_table() -> ApiTable:
                 lambda handlers: handlers.list_offsets.list_offsets,
                 per_partition(ListOffsetsResponse, "topics", "name", "partitions", "partition_index"),
                 partitions_asked=_count("topics", "partitions"),
+                authorization=before(items=on_each(AclOperation.DESCRIBE, AclResourceType.TOPIC, "topics", "name")),
             ),
             ApiRow(
                 ApiKey.METADATA,
                 (0, 12),
                 lambda handlers: handlers.metadata.metadata,
                 metadata_error,
+                authorization=in_handler(
+                    Check(AclOperation.DESCRIBE, AclResourceType.TOPIC, "topics.name", "each topic; all: left out"),
+                    Check(AclOperation.CREATE, AclResourceType.CLUSTER, "to create a topic", ASKS_ON),
+                    Check(AclOperation.CREATE, AclResourceType.TOPIC, "or else, to create it", "each topic"),
+                    Check(AclOperation.DESCRIBE, AclResourceType.CLUSTER, "for its operations", "0 operations"),
+                ),
             ),
             ApiRow(
                 ApiKey.OFFSET_COMMIT,
@@ -170,6 +204,10 @@ def api_table() -> ApiTable:
                 lambda handlers: handlers.offsets.offset_commit,
                 per_partition(OffsetCommitResponse, "topics", "name", "partitions", "partition_index"),
                 partitions_asked=_count("topics", "partitions"),
+                authorization=before(
+                    on_group(AclOperation.READ),
+                    items=on_each(AclOperation.READ, AclResourceType.TOPIC, "topics", "name"),
+                ),
             ),
             ApiRow(
                 ApiKey.OFFSET_FETCH,
@@ -177,12 +215,21 @@ def api_table() -> ApiTable:
                 lambda handlers: handlers.offset_fetch.offset_fetch,
                 offset_fetch_error,
                 partitions_asked=offsets_to_fetch,
+                authorization=in_handler(
+                    Check(AclOperation.DESCRIBE, AclResourceType.GROUP, "group_id, groups.group_id", "each group"),
+                    Check(AclOperation.DESCRIBE, AclResourceType.TOPIC, "topics.name", "each partition; all: left out"),
+                ),
             ),
             ApiRow(
                 ApiKey.FIND_COORDINATOR,
                 (0, 6),
                 lambda handlers: handlers.coordinators.find_coordinator,
                 find_coordinator_error,
+                authorization=in_handler(
+                    Check(AclOperation.DESCRIBE, AclResourceType.GROUP, "a group's key", "each key"),
+                    Check(AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID, "a transaction's key", "each key"),
+                    Check(AclOperation.CLUSTER_ACTION, AclResourceType.CLUSTER, "a share group's key", "each key"),
+                ),
             ),
             ApiRow(
                 ApiKey.JOIN_GROUP,
@@ -191,34 +238,52 @@ def api_table() -> ApiTable:
                 top_level(JoinGroupResponse, protocol_name=""),
                 partitions_asked=lambda request: (len(request.protocols),),
                 bytes_per_partition=3,
+                authorization=in_handler(Check(AclOperation.READ, AclResourceType.GROUP, "group_id")),
             ),
-            ApiRow(ApiKey.HEARTBEAT, (0, 4), lambda handlers: handlers.groups.heartbeat, top_level(HeartbeatResponse)),
+            ApiRow(
+                ApiKey.HEARTBEAT,
+                (0, 4),
+                lambda handlers: handlers.groups.heartbeat,
+                top_level(HeartbeatResponse),
+                authorization=before(on_group(AclOperation.READ)),
+            ),
             ApiRow(
                 ApiKey.LEAVE_GROUP,
                 (0, 5),
                 lambda handlers: handlers.groups.leave_group,
                 top_level(LeaveGroupResponse),
+                authorization=before(on_group(AclOperation.READ)),
             ),
             ApiRow(
-                ApiKey.SYNC_GROUP, (0, 5), lambda handlers: handlers.groups.sync_group, top_level(SyncGroupResponse)
+                ApiKey.SYNC_GROUP,
+                (0, 5),
+                lambda handlers: handlers.groups.sync_group,
+                top_level(SyncGroupResponse),
+                authorization=in_handler(Check(AclOperation.READ, AclResourceType.GROUP, "group_id")),
             ),
             ApiRow(
                 ApiKey.DESCRIBE_GROUPS,
                 (0, 5),
                 lambda handlers: handlers.group_admin.describe_groups,
                 per_item(DescribeGroupsResponse, "groups", "group_id"),
+                authorization=before(items=on_each(AclOperation.DESCRIBE, AclResourceType.GROUP, "groups")),
             ),
             ApiRow(
                 ApiKey.LIST_GROUPS,
                 (0, 5),
                 lambda handlers: handlers.group_admin.list_groups,
                 top_level(ListGroupsResponse),
+                authorization=in_handler(
+                    Check(AclOperation.DESCRIBE, AclResourceType.CLUSTER, "all groups", ASKS_ON),
+                    Check(AclOperation.DESCRIBE, AclResourceType.GROUP, "or else, each group", "left out"),
+                ),
             ),
             ApiRow(
                 ApiKey.DELETE_GROUPS,
                 (0, 2),
                 lambda handlers: handlers.group_admin.delete_groups,
                 per_item(DeleteGroupsResponse, ("groups_names", "results"), "group_id"),
+                authorization=before(items=on_each(AclOperation.DELETE, AclResourceType.GROUP, "groups_names")),
             ),
             ApiRow(
                 ApiKey.OFFSET_DELETE,
@@ -226,6 +291,16 @@ def api_table() -> ApiTable:
                 lambda handlers: handlers.offsets.offset_delete,
                 top_level(OffsetDeleteResponse),
                 partitions_asked=_count("topics", "partitions"),
+                authorization=before(
+                    on_group(AclOperation.DELETE),
+                    items=on_each(
+                        AclOperation.READ,
+                        AclResourceType.TOPIC,
+                        "topics",
+                        "name",
+                        denial=per_partition(OffsetDeleteResponse, "topics", "name", "partitions", "partition_index"),
+                    ),
+                ),
             ),
             ApiRow(
                 ApiKey.TXN_OFFSET_COMMIT,
@@ -233,28 +308,54 @@ def api_table() -> ApiTable:
                 lambda handlers: handlers.offsets.txn_offset_commit,
                 per_partition(TxnOffsetCommitResponse, "topics", "name", "partitions", "partition_index"),
                 partitions_asked=_count("topics", "partitions"),
+                authorization=before(
+                    on_transactional_id(AclOperation.WRITE),
+                    on_group(AclOperation.READ),
+                    items=on_each(AclOperation.READ, AclResourceType.TOPIC, "topics", "name"),
+                ),
             ),
             ApiRow(
                 ApiKey.SASL_HANDSHAKE,
                 (0, 1),
                 lambda handlers: handlers.sasl.sasl_handshake,
                 top_level(SaslHandshakeResponse),
+                authorization=NOTHING_ASKED,
             ),
             ApiRow(
                 ApiKey.API_VERSIONS,
                 (0, 4),
                 lambda handlers: handlers.api_versions.api_versions,
                 top_level(ApiVersionsResponse),
+                authorization=NOTHING_ASKED,
             ),
             ApiRow(
                 ApiKey.CREATE_TOPICS,
                 (0, 7),
-                lambda handlers: handlers.cluster_changes.for_controller,
+                lambda handlers: handlers.topic_creations.create_topics,
                 per_item(CreateTopicsResponse, "topics", "name"),
                 partitions_asked=partitions_to_create,
                 bytes_per_partition=0,
+                authorization=in_handler(
+                    Check(AclOperation.CREATE, AclResourceType.CLUSTER, "all topics", ASKS_ON),
+                    Check(AclOperation.CREATE, AclResourceType.TOPIC, "or else topics.name", "each topic"),
+                    Check(
+                        AclOperation.DESCRIBE_CONFIGS,
+                        AclResourceType.TOPIC,
+                        "topics.name, to see its settings",
+                        "topic_config_error_code",
+                    ),
+                ),
             ),
-            ApiRow(ApiKey.DELETE_TOPICS, (0, 6), lambda handlers: handlers.topics.delete_topics, _delete_topics_error),
+            ApiRow(
+                ApiKey.DELETE_TOPICS,
+                (0, 6),
+                lambda handlers: handlers.topics.delete_topics,
+                _delete_topics_error,
+                authorization=in_handler(
+                    Check(AclOperation.DESCRIBE, AclResourceType.TOPIC, "topics.topic_id, to name it", "each topic"),
+                    Check(AclOperation.DELETE, AclResourceType.TOPIC, "topic_names, topics.name", "each topic"),
+                ),
+            ),
             ApiRow(
                 ApiKey.DELETE_RECORDS,
                 (0, 2),
@@ -263,12 +364,18 @@ def api_table() -> ApiTable:
                     DeleteRecordsResponse, "topics", "name", "partitions", "partition_index", low_watermark=-1
                 ),
                 partitions_asked=_count("topics", "partitions"),
+                authorization=before(items=on_each(AclOperation.DELETE, AclResourceType.TOPIC, "topics", "name")),
             ),
             ApiRow(
                 ApiKey.INIT_PRODUCER_ID,
                 (0, 5),
                 lambda handlers: handlers.transactions.init_producer_id,
                 top_level(InitProducerIdResponse, producer_id=-1, producer_epoch=-1),
+                authorization=in_handler(
+                    Check(AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, "transactional_id"),
+                    Check(AclOperation.IDEMPOTENT_WRITE, AclResourceType.CLUSTER, "without one", ASKS_ON),
+                    Check(AclOperation.WRITE, AclResourceType.TOPIC, "or else, on any topic"),
+                ),
             ),
             ApiRow(
                 ApiKey.OFFSET_FOR_LEADER_EPOCH,
@@ -276,6 +383,15 @@ def api_table() -> ApiTable:
                 lambda handlers: handlers.offset_for_leader_epoch.offset_for_leader_epoch,
                 per_partition(OffsetForLeaderEpochResponse, "topics", "topic", "partitions", "partition"),
                 partitions_asked=_count("topics", "partitions"),
+                authorization=before(
+                    items=on_each(
+                        AclOperation.DESCRIBE,
+                        AclResourceType.TOPIC,
+                        "topics",
+                        "topic",
+                        unless=AclOperation.CLUSTER_ACTION,
+                    )
+                ),
             ),
             ApiRow(
                 ApiKey.ADD_PARTITIONS_TO_TXN,
@@ -283,32 +399,56 @@ def api_table() -> ApiTable:
                 lambda handlers: handlers.add_partitions.add_partitions_to_txn,
                 add_partitions_error,
                 partitions_asked=partitions_to_add_or_verify,
+                authorization=in_handler(
+                    Check(AclOperation.CLUSTER_ACTION, AclResourceType.CLUSTER, "from version 4 on"),
+                    Check(
+                        AclOperation.WRITE,
+                        AclResourceType.TRANSACTIONAL_ID,
+                        "v3_and_below_transactional_id",
+                        "each partition",
+                    ),
+                    Check(AclOperation.WRITE, AclResourceType.TOPIC, "v3_and_below_topics.name", "each partition"),
+                ),
             ),
             ApiRow(
                 ApiKey.ADD_OFFSETS_TO_TXN,
                 (0, 4),
                 lambda handlers: handlers.transactions.add_offsets_to_txn,
                 top_level(AddOffsetsToTxnResponse),
+                authorization=before(on_transactional_id(AclOperation.WRITE), on_group(AclOperation.READ)),
             ),
-            ApiRow(ApiKey.END_TXN, (0, 4), lambda handlers: handlers.transactions.end_txn, top_level(EndTxnResponse)),
+            ApiRow(
+                ApiKey.END_TXN,
+                (0, 4),
+                lambda handlers: handlers.transactions.end_txn,
+                top_level(EndTxnResponse),
+                authorization=before(on_transactional_id(AclOperation.WRITE)),
+            ),
             ApiRow(
                 ApiKey.WRITE_TXN_MARKERS,
                 (0, 1),
                 lambda handlers: handlers.transactions.write_txn_markers,
                 write_txn_markers_error,
                 partitions_asked=partitions_of_markers,
+                authorization=before(on_cluster(AclOperation.ALTER, AclOperation.CLUSTER_ACTION)),
             ),
             ApiRow(
                 ApiKey.DESCRIBE_TRANSACTIONS,
                 (0, 0),
                 lambda handlers: handlers.transactions.describe_transactions,
                 per_item(DescribeTransactionsResponse, ("transactional_ids", "transaction_states"), "transactional_id"),
+                authorization=before(
+                    items=on_each(AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID, "transactional_ids")
+                ).and_in_handler(Check(AclOperation.DESCRIBE, AclResourceType.TOPIC, "those in it", "left out")),
             ),
             ApiRow(
                 ApiKey.LIST_TRANSACTIONS,
                 (0, 1),
                 lambda handlers: handlers.transactions.list_transactions,
                 top_level(ListTransactionsResponse),
+                authorization=in_handler(
+                    Check(AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID, "each transaction", "left out")
+                ),
             ),
             ApiRow(
                 ApiKey.ALTER_REPLICA_LOG_DIRS,
@@ -316,6 +456,7 @@ def api_table() -> ApiTable:
                 lambda handlers: handlers.log_dirs.alter_replica_log_dirs,
                 alter_replica_log_dirs_error,
                 partitions_asked=replicas_to_move,
+                authorization=before(on_cluster(AclOperation.ALTER)),
             ),
             ApiRow(
                 ApiKey.DESCRIBE_LOG_DIRS,
@@ -323,20 +464,23 @@ def api_table() -> ApiTable:
                 lambda handlers: handlers.log_dirs.describe_log_dirs,
                 top_level(DescribeLogDirsResponse),
                 partitions_asked=_count("topics", "partitions"),
+                authorization=before(on_cluster(AclOperation.DESCRIBE)),
             ),
             ApiRow(
                 ApiKey.SASL_AUTHENTICATE,
                 (0, 2),
                 lambda handlers: handlers.sasl.sasl_authenticate,
                 top_level(SaslAuthenticateResponse),
+                authorization=NOTHING_ASKED,
             ),
             ApiRow(
                 ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
                 (0, 0),
                 lambda handlers: handlers.scram.describe_user_scram_credentials,
-                top_level(DescribeUserScramCredentialsResponse),
+                per_item(DescribeUserScramCredentialsResponse, ("users", "results")),
                 partitions_asked=lambda request: (len(request.users or ()),),
                 bytes_per_partition=2,
+                authorization=before(on_cluster(AclOperation.DESCRIBE)),
             ),
             ApiRow(
                 ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
@@ -345,18 +489,21 @@ def api_table() -> ApiTable:
                 _alter_scram_error,
                 partitions_asked=lambda request: (len(request.deletions), len(request.upsertions)),
                 bytes_per_partition=3,
+                authorization=before(on_cluster(AclOperation.ALTER)),
             ),
             ApiRow(
                 ApiKey.DESCRIBE_ACLS,
                 (0, 3),
                 lambda handlers: handlers.acls.describe_acls,
                 top_level(DescribeAclsResponse),
+                authorization=before(on_cluster(AclOperation.DESCRIBE, says=says_who)),
             ),
             ApiRow(
                 ApiKey.CREATE_ACLS,
                 (0, 3),
                 lambda handlers: handlers.acls.create_acls,
                 per_item(CreateAclsResponse, ("creations", "results")),
+                authorization=before(on_cluster(AclOperation.ALTER, says=says_who)),
                 partitions_asked=lambda request: (len(request.creations),),
                 bytes_per_partition=8,
             ),
@@ -365,6 +512,7 @@ def api_table() -> ApiTable:
                 (0, 3),
                 lambda handlers: handlers.acls.delete_acls,
                 per_item(DeleteAclsResponse, ("filters", "filter_results")),
+                authorization=before(on_cluster(AclOperation.ALTER, says=says_who)),
                 partitions_asked=lambda request: (len(request.filters),),
                 bytes_per_partition=8,
             ),
@@ -380,6 +528,7 @@ def api_table() -> ApiTable:
                     "partition_id",
                 ),
                 partitions_asked=_count("topic_partitions", "partitions"),
+                authorization=before(on_cluster(AclOperation.ALTER, says=says_nothing)),
             ),
             ApiRow(
                 ApiKey.ALTER_PARTITION_REASSIGNMENTS,
@@ -393,31 +542,54 @@ def api_table() -> ApiTable:
                     "partition_index",
                 ),
                 partitions_asked=_count("topics", "partitions"),
+                authorization=before(on_cluster(AclOperation.ALTER, says=says_who)),
             ),
             ApiRow(
                 ApiKey.LIST_PARTITION_REASSIGNMENTS,
                 (0, 0),
                 lambda handlers: handlers.reassignments.list_partition_reassignments,
-                top_level(ListPartitionReassignmentsResponse),
+                per_partition(
+                    ListPartitionReassignmentsResponse,
+                    "topics",
+                    "name",
+                    ("partition_indexes", "partitions"),
+                    "partition_index",
+                ),
                 partitions_asked=_count("topics", "partition_indexes"),
+                authorization=before(on_cluster(AclOperation.DESCRIBE, says=says_who)),
             ),
             ApiRow(
                 ApiKey.DESCRIBE_CONFIGS,
                 (0, 4),
                 lambda handlers: handlers.describe_configs.describe_configs,
                 per_item(DescribeConfigsResponse, ("resources", "results"), "resource_type", "resource_name"),
+                authorization=before(items=on_each_with_settings(AclOperation.DESCRIBE_CONFIGS, "resources")),
             ),
             ApiRow(
                 ApiKey.ALTER_CONFIGS,
                 (0, 2),
                 lambda handlers: handlers.alter_configs.alter_configs,
                 per_item(AlterConfigsResponse, ("resources", "responses"), "resource_type", "resource_name"),
+                authorization=in_handler(
+                    Check(
+                        AclOperation.ALTER_CONFIGS, AclResourceType.TOPIC, "resources.resource_name", "each resource"
+                    ),
+                    Check(AclOperation.ALTER_CONFIGS, AclResourceType.CLUSTER, "a broker", "each resource"),
+                ),
             ),
             ApiRow(
                 ApiKey.INCREMENTAL_ALTER_CONFIGS,
                 (0, 1),
                 lambda handlers: handlers.alter_configs.incremental_alter_configs,
                 per_item(IncrementalAlterConfigsResponse, ("resources", "responses"), "resource_type", "resource_name"),
+                authorization=in_handler(
+                    Check(
+                        AclOperation.ALTER_CONFIGS, AclResourceType.TOPIC, "resources.resource_name", "each resource"
+                    ),
+                    Check(
+                        AclOperation.ALTER_CONFIGS, AclResourceType.CLUSTER, "a broker, its loggers", "each resource"
+                    ),
+                ),
             ),
             ApiRow(
                 ApiKey.CREATE_PARTITIONS,
@@ -426,12 +598,16 @@ def api_table() -> ApiTable:
                 per_item(CreatePartitionsResponse, ("topics", "results"), "name"),
                 partitions_asked=partitions_to_add,
                 bytes_per_partition=0,
+                authorization=in_handler(Check(AclOperation.ALTER, AclResourceType.TOPIC, "topics.name", "each topic")),
             ),
             ApiRow(
                 ApiKey.DESCRIBE_CLUSTER,
                 (0, 1),
                 lambda handlers: handlers.cluster.describe_cluster,
                 top_level(DescribeClusterResponse),
+                authorization=in_handler(
+                    Check(AclOperation.DESCRIBE, AclResourceType.CLUSTER, "for its operations", "0 operations")
+                ),
             ),
             ApiRow(
                 ApiKey.DESCRIBE_PRODUCERS,
@@ -445,6 +621,9 @@ def api_table() -> ApiTable:
                     "partition_index",
                 ),
                 partitions_asked=_count("topics", "partition_indexes"),
+                authorization=in_handler(
+                    Check(AclOperation.READ, AclResourceType.TOPIC, "topics.name", "each partition")
+                ),
             ),
             ApiRow(
                 ApiKey.LEADER_AND_ISR,
@@ -452,7 +631,7 @@ def api_table() -> ApiTable:
                 lambda handlers: handlers.cluster_changes.from_controller,
                 top_level(LeaderAndIsrResponse),
                 between_brokers=(5, 5),
-                authorization=AclOperation.CLUSTER_ACTION,
+                authorization=before(on_cluster(AclOperation.CLUSTER_ACTION, says=says_who)),
             ),
             ApiRow(
                 ApiKey.STOP_REPLICA,
@@ -460,7 +639,7 @@ def api_table() -> ApiTable:
                 lambda handlers: handlers.cluster_changes.from_controller,
                 top_level(StopReplicaResponse),
                 between_brokers=(3, 3),
-                authorization=AclOperation.CLUSTER_ACTION,
+                authorization=before(on_cluster(AclOperation.CLUSTER_ACTION, says=says_who)),
             ),
             ApiRow(
                 ApiKey.UPDATE_METADATA,
@@ -468,7 +647,7 @@ def api_table() -> ApiTable:
                 lambda handlers: handlers.cluster_changes.from_controller,
                 top_level(UpdateMetadataResponse),
                 between_brokers=(7, 7),
-                authorization=AclOperation.CLUSTER_ACTION,
+                authorization=before(on_cluster(AclOperation.CLUSTER_ACTION, says=says_who)),
             ),
             ApiRow(
                 ApiKey.CONTROLLED_SHUTDOWN,
@@ -476,7 +655,7 @@ def api_table() -> ApiTable:
                 lambda handlers: handlers.cluster_changes.for_controller,
                 top_level(ControlledShutdownResponse),
                 between_brokers=(3, 3),
-                authorization=AclOperation.CLUSTER_ACTION,
+                authorization=before(on_cluster(AclOperation.CLUSTER_ACTION, says=says_who)),
             ),
             ApiRow(
                 ApiKey.ALTER_PARTITION,
@@ -484,7 +663,7 @@ def api_table() -> ApiTable:
                 lambda handlers: handlers.cluster_changes.for_controller,
                 top_level(AlterPartitionResponse),
                 between_brokers=(0, 0),
-                authorization=AclOperation.CLUSTER_ACTION,
+                authorization=before(on_cluster(AclOperation.CLUSTER_ACTION, says=says_who)),
             ),
             ApiRow(
                 ApiKey.ALLOCATE_PRODUCER_IDS,
@@ -492,7 +671,7 @@ def api_table() -> ApiTable:
                 lambda handlers: handlers.cluster_changes.for_controller,
                 top_level(AllocateProducerIdsResponse),
                 between_brokers=(0, 0),
-                authorization=AclOperation.CLUSTER_ACTION,
+                authorization=before(on_cluster(AclOperation.CLUSTER_ACTION, says=says_who)),
             ),
         ]
     )

@@ -1,12 +1,11 @@
 """Bit fields of the operations that a client is authorized for (KIP-430): bit n stands for Kafka's `AclOperation` n.
 
-Without an authorizer these are all operations that the resource supports. Source: Kafka's
-`AclEntry.supportedOperations`.
+Source: Kafka's `AclEntry.supportedOperations`.
 """
 
 from __future__ import annotations
 
-from odradek.protocol.wire_codes import AclOperation
+from odradek.protocol.wire_codes import AclOperation, AclResourceType
 
 NOT_ASKED = -(2**31)
 """The value in the response if the request did not ask for the operations."""
@@ -17,23 +16,26 @@ def bit_field(*operations: AclOperation) -> int:
     return sum(1 << operation for operation in operations)
 
 
-ALL_ON_TOPIC = bit_field(
-    AclOperation.READ,
-    AclOperation.WRITE,
-    AclOperation.CREATE,
-    AclOperation.DELETE,
-    AclOperation.ALTER,
-    AclOperation.DESCRIBE,
-    AclOperation.DESCRIBE_CONFIGS,
-    AclOperation.ALTER_CONFIGS,
-)
-ALL_ON_CLUSTER = bit_field(
-    AclOperation.CREATE,
-    AclOperation.ALTER,
-    AclOperation.DESCRIBE,
-    AclOperation.CLUSTER_ACTION,
-    AclOperation.DESCRIBE_CONFIGS,
-    AclOperation.ALTER_CONFIGS,
-    AclOperation.IDEMPOTENT_WRITE,
-)
-ALL_ON_GROUP = bit_field(AclOperation.READ, AclOperation.DELETE, AclOperation.DESCRIBE)
+ON_RESOURCE = {
+    AclResourceType.TOPIC: (
+        AclOperation.READ,
+        AclOperation.WRITE,
+        AclOperation.CREATE,
+        AclOperation.DELETE,
+        AclOperation.ALTER,
+        AclOperation.DESCRIBE,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
+    ),
+    AclResourceType.CLUSTER: (
+        AclOperation.CREATE,
+        AclOperation.ALTER,
+        AclOperation.DESCRIBE,
+        AclOperation.CLUSTER_ACTION,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
+        AclOperation.IDEMPOTENT_WRITE,
+    ),
+    AclResourceType.GROUP: (AclOperation.READ, AclOperation.DELETE, AclOperation.DESCRIBE),
+}
+"""The operations that each type of resource supports."""

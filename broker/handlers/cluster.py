@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from odradek.broker.handlers.authorized_operations import ALL_ON_CLUSTER, NOT_ASKED
+from odradek.broker.handlers.access import Access
+from odradek.broker.handlers.authorized_operations import NOT_ASKED
 from odradek.broker.metadata.metadata_cache import MetadataCache
 from odradek.broker.requests.request_context import RequestContext
 from odradek.protocol.errors import ErrorCode
@@ -14,8 +15,9 @@ BROKER_ENDPOINT, CONTROLLER_ENDPOINT = 1, 2
 class DescribeClusterHandler:
     """DescribeCluster (key 60)."""
 
-    def __init__(self, metadata: MetadataCache) -> None:
+    def __init__(self, metadata: MetadataCache, access: Access) -> None:
         self._metadata = metadata
+        self._access = access
 
     def describe_cluster(self, request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
         """Returns the cluster id, the controller and the brokers that have an endpoint on this listener."""
@@ -38,7 +40,7 @@ class DescribeClusterHandler:
             cluster_id=metadata.cluster_id,
             controller_id=metadata.controller_id if is_listed else -1,
             brokers=brokers,
-            cluster_authorized_operations=ALL_ON_CLUSTER
+            cluster_authorized_operations=self._access.operations_on_cluster(context)
             if request.include_cluster_authorized_operations
             else NOT_ASKED,
         )

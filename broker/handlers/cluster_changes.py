@@ -1,7 +1,7 @@
 """Requests between brokers: LeaderAndIsr, StopReplica and UpdateMetadata from the controller; ControlledShutdown,
-AlterPartition, AllocateProducerIds and CreateTopics (which clients send, too) to it (keys 4 to 7, 19, 56 and 67).
+AlterPartition and AllocateProducerIds to it (keys 4 to 7, 56 and 67).
 
-A broker that is not the controller answers the latter four with NOT_CONTROLLER. Source: Kafka's `KafkaApis`.
+A broker that is not the controller answers the latter three with NOT_CONTROLLER. Source: Kafka's `KafkaApis`.
 """
 
 from __future__ import annotations

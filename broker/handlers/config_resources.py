@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from odradek.broker.logging.structured_logging import Loggers, current_loggers
+from odradek.broker.security.authorizer.authorizer import CLUSTER_NAME
 from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.wire_codes import AclResourceType, ConfigResourceType
 
 
 def check_is_this_broker(name: str, expected: int) -> None:
@@ -22,6 +24,15 @@ def loggers() -> Loggers:
     if found is None:
         raise ProtocolError(ErrorCode.INVALID_REQUEST, "The host program of this broker controls its log levels")
     return found
+
+
+def resource_with_settings(config_type: int, name: str) -> tuple[AclResourceType, str] | None:
+    """Returns the resource that ACLs protect; None for a type that has no settings here."""
+    if config_type == ConfigResourceType.TOPIC:
+        return AclResourceType.TOPIC, name
+    if config_type in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER):
+        return AclResourceType.CLUSTER, CLUSTER_NAME
+    return None
 
 
 def no_such_type(resource_type: int) -> ProtocolError:

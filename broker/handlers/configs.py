@@ -5,7 +5,9 @@
     (B) A resource that a request names twice fails both times with INVALID_REQUEST; the others are processed. The items
         of a resource take effect all together or not at all.
     (C) AlterConfigs replaces all settings of a resource and does not support loggers.
-    (D) Changes take effect on this broker before they are answered, and on the others soon after. So do files of keys
+    (D) Authorization comes behind the names of settings and of the broker, and before all else: a client that may not
+        change the broker's settings does not learn which values it would take.
+    (E) Changes take effect on this broker before they are answered, and on the others soon after. So do files of keys
         and certificates that have changed, even if the settings are those from before.
 
 Results are in the order of the request. Source: Kafka's `ConfigAdminManager`, `ZkAdminManager` and
@@ -23,7 +25,13 @@ import structlog
 from odradek.broker.background.stepwise import EachMade, others_between
 from odradek.broker.background.turns import Turns
 from odradek.broker.cluster.dynamic_configs import DynamicConfigs
-from odradek.broker.handlers.config_resources import check_is_this_broker, loggers, no_such_type
+from odradek.broker.handlers.access import DENIALS, Access
+from odradek.broker.handlers.config_resources import (
+    check_is_this_broker,
+    loggers,
+    no_such_type,
+    resource_with_settings,
+)
 from odradek.broker.logging.structured_logging import LEVELS, ROOT, Loggers
 from odradek.broker.requests.request_context import RequestContext
 from odradek.broker.settings import TOPIC, Setting, Value
@@ -44,7 +52,7 @@ from odradek.protocol.messages.configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from odradek.protocol.wire_codes import ConfigOperation, ConfigResourceType
+from odradek.protocol.wire_codes import AclOperation, ConfigOperation, ConfigResourceType
 
 COST_OF_CHANGE = 30
 """How many items of a step a change of a resource's settings counts as."""
@@ -64,8 +72,10 @@ class AlterConfigsHandlers:
         config: BrokerConfig,
         certificates: ReloadedCertificates,
         broker_id: int,
+        access: Access,
         turns: Turns,
     ) -> None:
+        self._access = access
         self._configs = configs
         self._config = config
         self._certificates = certificates
@@ -77,7 +87,7 @@ class AlterConfigsHandlers:
 
         async def alter(resource: AlterConfigsRequest.AlterConfigsResource) -> None:
             items = EachMade(resource.configs, lambda one: Item(one.name, ConfigOperation.SET, one.value))
-            await self._replace(resource.resource_type, resource.resource_name, items, request.validate_only)
+            await self._replace(resource, items, request.validate_only, context)
 
         answer = AlterConfigsResponse.AlterConfigsResourceResponse
         return AlterConfigsResponse(responses=await _outcomes(request.resources, alter, answer))
@@ -89,33 +99,48 @@ class AlterConfigsHandlers:
 
         async def alter(resource: IncrementalAlterConfigsRequest.AlterConfigsResource) -> None:
             items = EachMade(resource.configs, lambda one: Item(one.name, one.config_operation, one.value))
-            await self._modify(resource.resource_type, resource.resource_name, items, request.validate_only)
+            await self._modify(resource, items, request.validate_only, context)
 
         answer = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
         return IncrementalAlterConfigsResponse(responses=await _outcomes(request.resources, alter, answer))
 
-    async def _replace(self, resource_type: int, name: str, items: Iterable[Item], validate_only: bool) -> None:
+    async def _replace(
+        self, resource: Any, items: Iterable[Item], validate_only: bool, context: RequestContext
+    ) -> None:
+        resource_type, name = resource.resource_type, resource.resource_name
         await self._turns.take(check_items(items))
         if resource_type == ConfigResourceType.BROKER:
             per_broker = self._is_one_broker(name)
+            self._check_access(resource_type, name, context)
             await self._store_for_brokers(per_broker, replacement(items), items, validate_only)
         elif resource_type == ConfigResourceType.TOPIC:
+            self._check_access(resource_type, name, context)
             await self._store_for_topic(name, replacement(items), items, validate_only)
         else:
             raise no_such_type(resource_type)
 
-    async def _modify(self, resource_type: int, name: str, items: Iterable[Item], validate_only: bool) -> None:
+    async def _modify(self, resource: Any, items: Iterable[Item], validate_only: bool, context: RequestContext) -> None:
+        resource_type, name = resource.resource_type, resource.resource_name
         await self._turns.take(check_items(items))
         if resource_type == ConfigResourceType.BROKER:
             per_broker = self._is_one_broker(name)
+            self._check_access(resource_type, name, context)
             await self._store_for_brokers(per_broker, modification(items, broker_setting), items, validate_only)
         elif resource_type == ConfigResourceType.TOPIC:
+            self._check_access(resource_type, name, context)
             await self._store_for_topic(name, modification(items, TOPIC.get), items, validate_only)
         elif resource_type == ConfigResourceType.BROKER_LOGGER:
+            self._check_access(resource_type, name, context)
             check_is_this_broker(name, self._broker_id)
             _change_levels(items, validate_only)
         else:
             raise no_such_type(resource_type)
+
+    def _check_access(self, resource_type: int, name: str, context: RequestContext) -> None:
+        """Raises TOPIC_AUTHORIZATION_FAILED or CLUSTER_AUTHORIZATION_FAILED (D)."""
+        protected = resource_with_settings(resource_type, name)
+        if protected is not None and not self._access.allows(context, AclOperation.ALTER_CONFIGS, *protected):
+            raise ProtocolError(DENIALS[protected[0]])
 
     async def _store_for_topic(self, topic: str, change: Any, items: Iterable[Item], validate_only: bool) -> None:
         if not topic:

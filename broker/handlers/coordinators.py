@@ -11,13 +11,15 @@ from typing import cast
 from odradek.broker.background.stepwise import Steps, each_in_steps, once
 from odradek.broker.coordinator.internal_topics import InternalTopics
 from odradek.broker.coordinator.java_hash import partition_for
+from odradek.broker.handlers.access import DENIALS, Access
 from odradek.broker.metadata.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC, BrokerEndpoint, MetadataCache
 from odradek.broker.replica.replica_manager import ReplicaManager
 from odradek.broker.requests.request_context import RequestContext
+from odradek.broker.security.authorizer.authorizer import CLUSTER_NAME
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from odradek.protocol.topic_partition import TopicPartition
-from odradek.protocol.wire_codes import CoordinatorType
+from odradek.protocol.wire_codes import AclOperation, AclResourceType, CoordinatorType
 
 FIRST_BATCHED_VERSION = 4
 FIRST_VERSION_WITH_SHARE_GROUPS = 6
@@ -26,17 +28,27 @@ NO_NODE = -1
 
 TOPICS = {CoordinatorType.GROUP: GROUP_TOPIC, CoordinatorType.TRANSACTION: TRANSACTION_TOPIC}
 """The internal topic whose partition leaders are the coordinators of this type."""
+RESOURCES = {
+    CoordinatorType.GROUP: AclResourceType.GROUP,
+    CoordinatorType.TRANSACTION: AclResourceType.TRANSACTIONAL_ID,
+}
+"""The resource that a key names."""
 
 
 class FindCoordinatorHandler:
     """FindCoordinator (key 10)."""
 
     def __init__(
-        self, internal_topics: InternalTopics, metadata: MetadataCache, replica_manager: ReplicaManager
+        self,
+        internal_topics: InternalTopics,
+        metadata: MetadataCache,
+        replica_manager: ReplicaManager,
+        access: Access,
     ) -> None:
         self._internal_topics = internal_topics
         self._metadata = metadata
         self._replica_manager = replica_manager
+        self._access = access
 
     def find_coordinator(
         self, request: FindCoordinatorRequest, context: RequestContext
@@ -67,6 +79,10 @@ class FindCoordinatorHandler:
             result.error_code = ErrorCode.INVALID_REQUEST
             result.error_message = f"Unknown coordinator type {key_type}"
             return result
+        denial = self._denial(key_type, key, context)
+        if denial is not None:
+            result.error_code, result.error_message = denial, denial.message
+            return result
         broker_id, endpoint = (NO_NODE, None) if topic is None else self._leader(topic, key, context)
         if endpoint is None:
             result.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -74,6 +90,14 @@ class FindCoordinatorHandler:
             return result
         result.node_id, result.host, result.port = broker_id, endpoint.host, endpoint.port
         return result
+
+    def _denial(self, key_type: int, key: str, context: RequestContext) -> ErrorCode | None:
+        """Returns the error of a client that may not know the coordinator: brokers alone ask for share groups."""
+        resource = RESOURCES.get(cast(CoordinatorType, key_type))
+        operation, name = AclOperation.DESCRIBE, key
+        if resource is None:
+            resource, operation, name = AclResourceType.CLUSTER, AclOperation.CLUSTER_ACTION, CLUSTER_NAME
+        return None if self._access.allows(context, operation, resource, name) else DENIALS[resource]
 
     def _leader(self, topic: str, key: str, context: RequestContext) -> tuple[int, BrokerEndpoint | None]:
         """Returns the leader of the key's partition and its endpoint on the client's listener; None if unavailable."""

@@ -25,8 +25,10 @@ import structlog
 
 from odradek.broker.background.background import Background
 from odradek.broker.background.stepwise import Steps, finished, let_go
+from odradek.broker.handlers.access import AuthorizationDenied
 from odradek.broker.handlers.answer_size import AnswerTooLarge
-from odradek.broker.handlers.api_row import ApiRow, ApiTable, HandlerKind
+from odradek.broker.handlers.api_row import ApiRow, ApiTable
+from odradek.broker.handlers.handler_kinds import HandlerKind
 from odradek.broker.handlers.handlers import Handlers
 from odradek.broker.handlers.item_faults import item_faults
 from odradek.broker.handlers.long_requests import LongRequests
@@ -147,7 +149,7 @@ class Dispatcher:
 
     def check_bound(self, route: Route, request: Any, context: RequestContext) -> None:
         """Raises POLICY_VIOLATION if the request names too many partitions."""
-        route.row.check_bound(request, self._bound.of(request, context.listener.name))
+        route.row.check_bound(request, self._bound.of(request, context.connection))
 
     def _refused(self, route: Route, request: Any, context: RequestContext) -> PendingResponse | None:
         """Fails a request that names too many partitions. Parked, since it takes time to encode all of them."""
@@ -246,6 +248,8 @@ class Dispatcher:
 
     def _log_failure(self, row: ApiRow, context: RequestContext, error: Exception) -> tuple[ErrorCode, str | None]:
         """Logs a failure. Returns the error code and message for the client."""
+        if isinstance(error, AuthorizationDenied):
+            return error.code, error.error_message  # the audit log has it
         if isinstance(error, ProtocolError):
             self._client_warnings.warn(
                 "request refused",
@@ -310,7 +314,8 @@ class Dispatcher:
         counted_version = api_version if row.serves(api_version) else 0
         most_bytes = NO_LIMIT if row.bounds_its_answer else self._max_response_bytes
         metrics = self._metrics.of(int(row.key), counted_version)
-        return Route(row, row.handler(self._handlers), api_version, metrics, most_bytes)
+        handler = row.handler_of(self._handlers, self._background)
+        return Route(row, handler, api_version, metrics, most_bytes)
 
 
 def _client_id(frame: bytes) -> str | None:

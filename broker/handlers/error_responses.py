@@ -14,7 +14,7 @@ Source: `getErrorResponse` of Kafka's requests.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from odradek.broker.background.stepwise import Steps, each_when_written
 from odradek.protocol.errors import ErrorCode
@@ -34,55 +34,97 @@ def top_level(response_class: type[Message], **values: Any) -> ErrorResponse:
     return build
 
 
-def per_item(response_class: type[Message], items: Name, *identity: str, **values: Any) -> ErrorResponse:
+class RefusedItems(Protocol):
+    """The shapes that repeat the code for each item. Also called for items alone, whose requests go on without them."""
+
+    request_items: str
+    """The array in the request."""
+    response_items: str
+
+    def __call__(self, request: Any, code: ErrorCode, message: str | None) -> Steps[Message]: ...
+
+    def refused(self, item: Any, code: ErrorCode, message: str | None) -> Message:
+        """Returns the response to one item of the request's array."""
+        ...
+
+
+def per_item(response_class: type[Message], items: Name, *identity: str, **values: Any) -> RefusedItems:
     """`items`: the array; `identity`: the fields that name an item. A null array becomes an empty one.
 
     In the request, items may be structures or bare names."""
-    request_items, response_items = _pair(items)
-    item_class = _structure(response_class, response_items)
-
-    def build(request: Any, code: ErrorCode, message: str | None) -> Steps[Message]:
-        yield from ()
-        answers = each_when_written(
-            getattr(request, request_items) or (),
-            lambda item: _with_error(item_class, code, message, **values, **named(item)),
-        )
-        return _with_error(response_class, code, message, **{response_items: answers})
-
-    def named(item: Any) -> dict[str, Any]:
-        return {identity[0]: item} if isinstance(item, str) else {name: getattr(item, name) for name in identity}
-
-    return build
+    return _PerItem(response_class, items, identity, values)
 
 
 def per_partition(
     response_class: type[Message], topics: Name, topic: str, partitions: Name, partition: Name, **values: Any
-) -> ErrorResponse:
+) -> RefusedItems:
     """`topics` and `partitions`: the arrays; `topic` and `partition`: the fields with the name and number.
 
     In the request, partitions may be structures or bare numbers. Null topics become an empty array."""
-    request_topics, response_topics = _pair(topics)
-    request_partitions, response_partitions = _pair(partitions)
-    request_index, response_index = _pair(partition)
-    topic_class = _structure(response_class, response_topics)
-    partition_class = _structure(topic_class, response_partitions)
+    return _PerPartition(response_class, topics, topic, partitions, partition, values)
 
-    def build_partition(asked: Any, code: ErrorCode, message: str | None) -> Message:
-        index = asked if isinstance(asked, int) else getattr(asked, request_index)
-        return _with_error(partition_class, code, message, **values, **{response_index: index})
 
-    def build_topic(asked: Any, code: ErrorCode, message: str | None) -> Message:
-        partitions = getattr(asked, request_partitions)
-        refused = each_when_written(partitions, lambda one: build_partition(one, code, message))
-        return topic_class(**{topic: getattr(asked, topic), response_partitions: refused})
+class _Repeating:
+    """Builds the response of either shape."""
 
-    def build(request: Any, code: ErrorCode, message: str | None) -> Steps[Message]:
+    def __init__(self, response_class: type[Message], items: Name) -> None:
+        self._response_class = response_class
+        self.request_items, self.response_items = _pair(items)
+
+    def __call__(self, request: Any, code: ErrorCode, message: str | None) -> Steps[Message]:
         yield from ()
-        topics = getattr(request, request_topics) or ()
-        refused = each_when_written(topics, lambda one: build_topic(one, code, message))
-        return _with_error(response_class, code, message, **{response_topics: refused})
+        items = getattr(request, self.request_items) or ()
+        refused = each_when_written(items, lambda item: self.refused(item, code, message))
+        return _with_error(self._response_class, code, message, **{self.response_items: refused})
 
-    return build
+    def refused(self, item: Any, code: ErrorCode, message: str | None) -> Message:
+        raise NotImplementedError
+
+
+class _PerItem(_Repeating):
+    def __init__(
+        self, response_class: type[Message], items: Name, identity: tuple[str, ...], values: dict[str, Any]
+    ) -> None:
+        super().__init__(response_class, items)
+        self._item_class = _structure(response_class, self.response_items)
+        self._identity = identity
+        self._values = values
+
+    def refused(self, item: Any, code: ErrorCode, message: str | None) -> Message:
+        return _with_error(self._item_class, code, message, **self._values, **self._named(item))
+
+    def _named(self, item: Any) -> dict[str, Any]:
+        if isinstance(item, str):
+            return {self._identity[0]: item}
+        return {name: getattr(item, name) for name in self._identity}
+
+
+class _PerPartition(_Repeating):
+    def __init__(
+        self,
+        response_class: type[Message],
+        topics: Name,
+        topic: str,
+        partitions: Name,
+        partition: Name,
+        values: dict[str, Any],
+    ) -> None:
+        super().__init__(response_class, topics)
+        self._topic = topic
+        self._request_partitions, self._response_partitions = _pair(partitions)
+        self._request_index, self._response_index = _pair(partition)
+        self._topic_class = _structure(response_class, self.response_items)
+        self._partition_class = _structure(self._topic_class, self._response_partitions)
+        self._values = values
+
+    def refused(self, item: Any, code: ErrorCode, message: str | None) -> Message:
+        partitions = getattr(item, self._request_partitions)
+        refused = each_when_written(partitions, lambda one: self._refused_partition(one, code, message))
+        return self._topic_class(**{self._topic: getattr(item, self._topic), self._response_partitions: refused})
+
+    def _refused_partition(self, asked: Any, code: ErrorCode, message: str | None) -> Message:
+        index = asked if isinstance(asked, int) else getattr(asked, self._request_index)
+        return _with_error(self._partition_class, code, message, **self._values, **{self._response_index: index})
 
 
 def find_coordinator_error(request: FindCoordinatorRequest, code: ErrorCode, message: str | None) -> Steps[Message]:

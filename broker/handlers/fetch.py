@@ -8,7 +8,7 @@ other brokers lead (KIP-951). (Kafka's KafkaApis.handleFetchRequest)
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Container, Hashable
 
 from odradek.broker.background.stepwise import Steps
 from odradek.broker.handlers.current_leaders import CurrentLeaders
@@ -49,32 +49,37 @@ class FetchHandler(FetchResponder):
 
     def fetch(self, request: FetchRequest, context: RequestContext) -> FetchResponse | PendingResponse:
         """Returns what is available, or parks the request until there is enough."""
-        version = context.api_version
+        if context.api_version < FIRST_VERSION_WITH_FORMAT_2:
+            return unsupported(request, context.api_version)
+        params = self.params_of(request, context)
+        return self.begin(params, self.context_of(request, params), context)
+
+    def params_of(self, request: FetchRequest, context: RequestContext) -> FetchParams:
+        """Raises INVALID_REQUEST."""
         if request.isolation_level not in ISOLATION_LEVELS:
             raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Unknown isolation level {request.isolation_level}")
-        if version < FIRST_VERSION_WITH_FORMAT_2:
-            return fetch_response(
-                [
-                    (target, failed_partition(target.partition, ErrorCode.UNSUPPORTED_VERSION, version))
-                    for target in _wanted(request).values()
-                ]
-            )
-        manager = self._replica_manager
         state = request.replica_state
         replica_id = request.replica_id if state is None else state.replica_id
-        params = FetchParams(
-            version,
+        return FetchParams(
+            context.api_version,
             replica_id=replica_id,
             max_wait_ms=request.max_wait_ms,
             min_bytes=request.min_bytes,
-            max_bytes=min(request.max_bytes, manager.settings.fetch_max_bytes),
+            max_bytes=min(request.max_bytes, self._replica_manager.settings.fetch_max_bytes),
             isolation_level=request.isolation_level,
-            max_partitions=self._bound.of_replica(replica_id, context.listener.name),
+            max_partitions=self._bound.of_replica(replica_id, context.connection),
         )
+
+    def context_of(self, request: FetchRequest, params: FetchParams) -> FetchContext:
+        """Returns what the request reads and how it is answered. Raises POLICY_VIOLATION."""
         wanted = _wanted_by_id(request) if params.uses_topic_ids else _wanted(request)
         forgotten = _forgotten(request, params)
-        fetch = self._sessions.context(request.session_id, request.session_epoch, params, wanted, forgotten)
-        return RunningFetch(manager.fetches, params, fetch, context, self).begin()
+        return self._sessions.context(request.session_id, request.session_epoch, params, wanted, forgotten)
+
+    def begin(
+        self, params: FetchParams, fetch: FetchContext, context: RequestContext
+    ) -> FetchResponse | PendingResponse:
+        return RunningFetch(self._replica_manager.fetches, params, fetch, context, self).begin()
 
     def respond(self, fetch: FetchContext, results: list[FetchResult], context: RequestContext) -> FetchResponse:
         response = fetch.answer(results)
@@ -83,6 +88,21 @@ class FetchHandler(FetchResponder):
             if refused:
                 self._leaders.name_in_fetch(response, refused, context.listener.name)
         return response
+
+
+def unsupported(request: FetchRequest, version: int, denied: Container[str] = ()) -> FetchResponse:
+    """Returns the response to a version below 4. `denied`: the topics that the client may not read."""
+    return fetch_response(
+        [
+            (target, failed_partition(target.partition, _unsupported(target, denied), version))
+            for target in _wanted(request).values()
+        ]
+    )
+
+
+def _unsupported(target: FetchTarget, denied: Container[str]) -> ErrorCode:
+    is_denied = target.topic_partition.topic in denied
+    return ErrorCode.TOPIC_AUTHORIZATION_FAILED if is_denied else ErrorCode.UNSUPPORTED_VERSION
 
 
 def _forgotten(request: FetchRequest, params: FetchParams) -> list[Hashable]:

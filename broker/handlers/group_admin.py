@@ -11,8 +11,8 @@ from odradek.broker.background.stepwise import Pace, Steps, each_in_steps, items
 from odradek.broker.coordinator.group.coordinator import CLASSIC, GroupCoordinator
 from odradek.broker.coordinator.group.group_state import GroupState
 from odradek.broker.coordinator.group.member import Member
+from odradek.broker.handlers.access import Access
 from odradek.broker.handlers.answer_size import AnswerSize
-from odradek.broker.handlers.authorized_operations import ALL_ON_GROUP
 from odradek.broker.requests.request_context import PendingResponse, RequestContext
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.group_admin import (
@@ -23,6 +23,7 @@ from odradek.protocol.messages.group_admin import (
     ListGroupsRequest,
     ListGroupsResponse,
 )
+from odradek.protocol.wire_codes import AclOperation, AclResourceType
 
 ITEMS_PER_DELETION = 10
 """How many items of a step the deletion of a group counts as."""
@@ -43,8 +44,9 @@ _DescribedMember = DescribeGroupsResponse.DescribedGroupMember
 class GroupAdminHandlers:
     """DescribeGroups, ListGroups and DeleteGroups (keys 15, 16 and 42)."""
 
-    def __init__(self, coordinator: GroupCoordinator, max_response_bytes: int) -> None:
+    def __init__(self, coordinator: GroupCoordinator, access: Access, max_response_bytes: int) -> None:
         self._coordinator = coordinator
+        self._access = access
         self._max_response_bytes = max_response_bytes
 
     def describe_groups(self, request: DescribeGroupsRequest, context: RequestContext) -> Steps[DescribeGroupsResponse]:
@@ -55,7 +57,7 @@ class GroupAdminHandlers:
         for group_id in (yield from once(request.groups)):
             described = _describe(coordinator, group_id)
             if request.include_authorized_operations and described.error_code == ErrorCode.NONE:
-                described.authorized_operations = ALL_ON_GROUP
+                described.authorized_operations = self._access.operations(context, AclResourceType.GROUP, group_id)
             for member in described.members:
                 size.add(MEMBER_BYTES + len(member.member_metadata) + len(member.member_assignment))
             groups.append(described)
@@ -64,12 +66,18 @@ class GroupAdminHandlers:
         return DescribeGroupsResponse(groups=groups)
 
     def list_groups(self, request: ListGroupsRequest, context: RequestContext) -> Steps[ListGroupsResponse]:
-        """Lists the groups that this broker coordinates, filtered by state and type."""
+        """Lists the groups that this broker coordinates and the client may know, filtered by state and type."""
         coordinator = self._coordinator
         states = yield from each_in_steps(request.states_filter, lambda name: STATES.get(name.lower()))
         listed = coordinator.list_groups(states)
         if request.types_filter and CLASSIC not in {name.lower() for name in request.types_filter}:
             listed = []
+        if not self._access.allows_on_cluster(context, AclOperation.DESCRIBE, audited=False):
+            names = [row.group_id for row in listed]
+            known = yield from self._access.allowed(
+                context, AclOperation.DESCRIBE, AclResourceType.GROUP, names, audited=False
+            )
+            listed = [row for row in listed if row.group_id in known]
         error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if coordinator.is_loading else ErrorCode.NONE
         groups = yield from each_in_steps(
             listed,

@@ -15,6 +15,7 @@ from odradek.broker.coordinator.group.coordinator import GroupCoordinator
 from odradek.broker.coordinator.group.join import Joining
 from odradek.broker.coordinator.group.membership import Syncing
 from odradek.broker.coordinator.group.responses import join_refused, sync_refused
+from odradek.broker.handlers.access import Access
 from odradek.broker.requests.request_context import PendingResponse, RequestContext
 from odradek.broker.security.authorizer.hosts import java_host
 from odradek.protocol.errors import ErrorCode, ProtocolError
@@ -28,6 +29,7 @@ from odradek.protocol.messages.groups import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
+from odradek.protocol.wire_codes import AclOperation, AclResourceType
 
 JOIN_WITH_REBALANCE_TIMEOUT = 1
 JOIN_WITH_KNOWN_ID = 4
@@ -41,14 +43,18 @@ NO_REASON = "not provided"
 class GroupHandlers:
     """JoinGroup, SyncGroup, Heartbeat and LeaveGroup (keys 11 to 14)."""
 
-    def __init__(self, coordinator: GroupCoordinator) -> None:
+    def __init__(self, coordinator: GroupCoordinator, access: Access) -> None:
         self._coordinator = coordinator
+        self._access = access
 
     def join_group(self, request: JoinGroupRequest, context: RequestContext) -> PendingResponse:
         """Responds when the next generation begins, or at once if there is nothing to wait for."""
         pending = PendingResponse()
         coordinator = self._coordinator
         answer = partial(_answer_join, pending, context.api_version)
+        if not self._access.allows(context, AclOperation.READ, AclResourceType.GROUP, request.group_id):
+            answer(join_refused(ErrorCode.GROUP_AUTHORIZATION_FAILED, ""))
+            return pending
         try:
             coordinator.join(request.group_id, _joining(request, context, answer))
         except ProtocolError as error:
@@ -64,6 +70,7 @@ class GroupHandlers:
         protocol = (request.protocol_type, request.protocol_name)
         if context.api_version >= SYNC_WITH_PROTOCOL and None in protocol:
             return sync_refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        self._access.check(context, AclOperation.READ, AclResourceType.GROUP, request.group_id)
         pending = PendingResponse()
         assignments = yield from _assignments(request)
         syncing = Syncing(

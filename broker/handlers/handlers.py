@@ -9,9 +9,13 @@ from odradek.broker.cluster.links import ClusterLinks
 from odradek.broker.cluster.member import ClusterMember
 from odradek.broker.coordinator.coordinators import Coordinators
 from odradek.broker.coordinator.group.zookeeper_offsets import ZooKeeperOffsets
+from odradek.broker.handlers.access import DecidedAccess, access_by
 from odradek.broker.handlers.acls import AclHandlers
 from odradek.broker.handlers.add_partitions import AddPartitionsHandler
 from odradek.broker.handlers.api_versions import ApiVersionsHandler, ServedApi
+from odradek.broker.handlers.audit_log import AuditLog
+from odradek.broker.handlers.authorized_fetch import AuthorizedFetchHandler
+from odradek.broker.handlers.authorized_produce import AuthorizedProduceHandler
 from odradek.broker.handlers.cluster import DescribeClusterHandler
 from odradek.broker.handlers.cluster_changes import ClusterChangeHandlers
 from odradek.broker.handlers.configs import AlterConfigsHandlers
@@ -34,6 +38,7 @@ from odradek.broker.handlers.producers import DescribeProducersHandler
 from odradek.broker.handlers.reassignments import ReassignmentHandlers
 from odradek.broker.handlers.sasl import SaslHandlers
 from odradek.broker.handlers.scram import ScramHandlers
+from odradek.broker.handlers.topic_creations import CreateTopicsHandler
 from odradek.broker.handlers.topics import TopicHandlers
 from odradek.broker.handlers.transactions import TransactionHandlers
 from odradek.broker.metadata.metadata_cache import MetadataCache
@@ -67,43 +72,54 @@ class Handlers:
         certificates: ReloadedCertificates,
         broker_listeners: frozenset[str],
         bound: RequestBound,
-        authorizer: Authorizer | None = None,
+        authorizer: Authorizer | None,
     ) -> None:
-        self.authorizer = authorizer
         groups, internal_topics = coordinators.groups, coordinators.internal_topics
         spawn, turns = background.spawn, background.turns
         max_response_bytes = config.odradek_max_response_bytes
         zookeeper_offsets = ZooKeeperOffsets(links.store)
         verification = replica_manager.verification
 
+        access = self.access = access_by(authorizer, AuditLog(clock))
+
         leaders = CurrentLeaders(replica_manager.partitions, metadata)
-        self.produce = ProduceHandler(replica_manager, metadata, leaders, spawn)
-        self.fetch = FetchHandler(replica_manager, fetch_sessions, leaders, bound)
+        produce = ProduceHandler(replica_manager, metadata, leaders, spawn)
+        fetch = FetchHandler(replica_manager, fetch_sessions, leaders, bound)
+        self.produce: ProduceHandler | AuthorizedProduceHandler = produce
+        self.fetch: FetchHandler | AuthorizedFetchHandler = fetch
+        if isinstance(access, DecidedAccess):
+            self.produce = AuthorizedProduceHandler(produce, access, background)
+            self.fetch = AuthorizedFetchHandler(fetch, metadata, access, background)
         self.list_offsets = ListOffsetsHandler(replica_manager, clock, max_response_bytes)
         self.offset_for_leader_epoch = OffsetForLeaderEpochHandler(replica_manager)
         self.delete_records = DeleteRecordsHandler(replica_manager)
-        self.producers = DescribeProducersHandler(replica_manager, max_response_bytes)
+        self.producers = DescribeProducersHandler(replica_manager, access, max_response_bytes)
         self.log_dirs = LogDirHandlers(replica_manager)
 
         self.api_versions = ApiVersionsHandler(apis, broker_listeners)
-        self.metadata = MetadataHandler(metadata, config, links.active_controller, internal_topics, spawn, turns)
-        self.cluster = DescribeClusterHandler(metadata)
-        self.topics = TopicHandlers(links.controller, metadata, config, turns)
+        self.metadata = MetadataHandler(
+            metadata, config, links.active_controller, internal_topics, access, spawn, turns
+        )
+        self.cluster = DescribeClusterHandler(metadata, access)
+        self.topics = TopicHandlers(links.controller, metadata, config, access, turns)
+        self.topic_creations = CreateTopicsHandler(links.controller, access, turns)
         self.elections = ElectLeadersHandler(links.controller, metadata)
         self.reassignments = ReassignmentHandlers(links.controller)
         self.cluster_changes = ClusterChangeHandlers(cluster.changes, links.controller)
         self.describe_configs = DescribeConfigsHandler(config, metadata)
-        self.alter_configs = AlterConfigsHandlers(cluster.configs, config, certificates, metadata.broker_id, turns)
+        self.alter_configs = AlterConfigsHandlers(
+            cluster.configs, config, certificates, metadata.broker_id, access, turns
+        )
         self.sasl = SaslHandlers()
         self.scram = ScramHandlers(cluster.configs)
         self.acls = AclHandlers(cluster.acls)
 
-        self.coordinators = FindCoordinatorHandler(internal_topics, metadata, replica_manager)
-        self.groups = GroupHandlers(groups)
-        self.group_admin = GroupAdminHandlers(groups, max_response_bytes)
+        self.coordinators = FindCoordinatorHandler(internal_topics, metadata, replica_manager, access)
+        self.groups = GroupHandlers(groups, access)
+        self.group_admin = GroupAdminHandlers(groups, access, max_response_bytes)
         self.offsets = OffsetHandlers(groups, metadata, config, clock, verification, zookeeper_offsets, spawn)
-        self.offset_fetch = OffsetFetchHandler(groups, metadata, zookeeper_offsets, spawn, max_response_bytes)
-        self.add_partitions = AddPartitionsHandler(coordinators.transactions, metadata)
+        self.offset_fetch = OffsetFetchHandler(groups, metadata, zookeeper_offsets, spawn, access, max_response_bytes)
+        self.add_partitions = AddPartitionsHandler(coordinators.transactions, metadata, access)
         self.transactions = TransactionHandlers(
-            coordinators.transactions, internal_topics, coordinators.new_producer_id, max_response_bytes
+            coordinators.transactions, internal_topics, coordinators.new_producer_id, access, max_response_bytes
         )

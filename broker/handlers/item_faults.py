@@ -2,7 +2,7 @@
 
 A partition's failure is a value in the response and raises no exception. Two kinds of errors are not logged: those of
 normal operation (a topic that does not exist yet, a leader that moved, an evicted session), and those that are logged
-elsewhere (a failing disk).
+elsewhere (a failing disk, a denial of the authorizer).
 """
 
 from __future__ import annotations
@@ -44,6 +44,10 @@ ORDINARY = frozenset(
         ErrorCode.MEMBER_ID_REQUIRED,
         ErrorCode.UNSTABLE_OFFSET_COMMIT,
         ErrorCode.OPERATION_NOT_ATTEMPTED,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     }
 )
 _NAMES = ("name", "topic", "topic_name", "resource_name", "partition_index", "partition", "index")

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from odradek.broker.background.background import Background
 from odradek.broker.background.stepwise import Steps, is_short, let_go, memory_of_request
-from odradek.broker.handlers.api_row import HandlerKind
+from odradek.broker.handlers.handler_kinds import HandlerKind
 from odradek.broker.handlers.route import Route
 from odradek.broker.requests.parked_answer import ParkedAnswer, Part
 from odradek.broker.requests.request_context import CloseConnection, Holds, PendingResponse, RequestContext, undecodable

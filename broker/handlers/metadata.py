@@ -12,7 +12,10 @@
     (D) A partition whose leader is not alive returns LEADER_NOT_AVAILABLE. If the leader has no endpoint on this
         listener, the error is LISTENER_NOT_FOUND, before v6 LEADER_NOT_AVAILABLE. Version 0 names only live replicas,
         and returns REPLICA_NOT_AVAILABLE if some are missing.
-    (E) From version 12 on topics can be named by their ids (KIP-516). If one of them is, names do not count. An unknown
+    (E) A client sees the topics that it may describe. Others are left out of all topics; if the request names them,
+        they return TOPIC_AUTHORIZATION_FAILED, whether they exist or not, by id without their name. Before a topic is
+        created for a client, it needs CREATE on the cluster or on the topic.
+    (F) From version 12 on topics can be named by their ids (KIP-516). If one of them is, names do not count. An unknown
         id returns UNKNOWN_TOPIC_ID; no topic is created for it. Versions 10 and 11 have the fields, but do not support
         them (KAFKA-9773): INVALID_REQUEST for every topic. So does a topic with neither name nor id.
 
@@ -21,7 +24,7 @@ Source: Kafka's `KafkaApis.handleTopicMetadataRequest`, `ZkMetadataCache`, `Auto
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 from uuid import UUID
 
@@ -31,7 +34,8 @@ from odradek.broker.background.turns import Turns
 from odradek.broker.controller.active_controller import ActiveController, NoController
 from odradek.broker.controller.topic_planner import NewTopic
 from odradek.broker.coordinator.internal_topics import InternalTopics
-from odradek.broker.handlers.authorized_operations import ALL_ON_CLUSTER, ALL_ON_TOPIC, NOT_ASKED
+from odradek.broker.handlers.access import EVERYTHING, ITEMS_PER_DECISION, Access
+from odradek.broker.handlers.authorized_operations import NOT_ASKED, ON_RESOURCE
 from odradek.broker.metadata.metadata_cache import (
     INTERNAL_TOPICS,
     NO_LEADER,
@@ -48,21 +52,28 @@ from odradek.broker.settings.config import BrokerConfig
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from odradek.protocol.schema import ZERO_UUID
+from odradek.protocol.wire_codes import AclOperation, AclResourceType
 
 ResponseTopic = MetadataResponse.MetadataResponseTopic
 ResponsePartition = MetadataResponse.MetadataResponsePartition
 
 NO_PARTITIONS: list[ResponsePartition] = []
 """The partitions of every topic that does not exist, shared by all responses."""
+ITEMS_PER_OPERATIONS = len(ON_RESOURCE[AclResourceType.TOPIC]) * ITEMS_PER_DECISION
+"""How many items of a step it counts as to decide about each operation on a topic."""
 CLUSTER_OPERATIONS_VERSIONS = range(8, 11)
 FIRST_VERSION_WITH_IDS = 12
 
 
 class Asked(NamedTuple):
-    """The topics of a request, each once: by name, or by id (E). `names` None: all topics (A)."""
+    """The topics of a request, each once: by name, or by id (F). `names` None: all topics (A), of which the client sees
+    `visible`. `refused` are those that it may not see or create (E).
+    """
 
     names: Iterable[str] | None
     ids: Iterable[UUID] = ()
+    visible: Container[str] = EVERYTHING
+    refused: Sequence[ResponseTopic] = ()
 
 
 class MetadataHandler:
@@ -74,6 +85,7 @@ class MetadataHandler:
         config: BrokerConfig,
         active_controller: ActiveController,
         internal_topics: InternalTopics,
+        access: Access,
         spawn: Spawn,
         turns: Turns,
     ) -> None:
@@ -81,12 +93,15 @@ class MetadataHandler:
         self._config = config
         self._active_controller = active_controller
         self._internal_topics = internal_topics
+        self._access = access
         self._spawn = spawn
         self._turns = turns
 
     def metadata(self, request: MetadataRequest, context: RequestContext) -> Steps[Any]:
         """Responds at once unless topics must be created (B) or the request names very many."""
         asked = yield from self._asked(request, context)
+        if self._access.decides:
+            asked = yield from self._seen(asked, context)
         missing = []
         pace = Pace()
         for name in asked.names or ():
@@ -94,12 +109,14 @@ class MetadataHandler:
                 missing.append(name)
             if pace.step_ends():
                 yield
+        if missing and self._access.decides:
+            asked, missing = yield from self._creatable(asked, missing, context)
         if not missing:
             return (yield from self._response(request, context, asked, {}))
         return answered_later(self._create_and_answer(request, context, asked, missing), context, self._spawn)
 
     def _asked(self, request: MetadataRequest, context: RequestContext) -> Steps[Asked]:
-        """Raises INVALID_REQUEST (E)."""
+        """Raises INVALID_REQUEST (F)."""
         if request.topics is None or not (request.topics or context.api_version):
             return Asked(None)
         names: dict[str | None, None] = {}
@@ -119,6 +136,42 @@ class MetadataHandler:
         if None in names:
             raise ProtocolError(ErrorCode.INVALID_REQUEST, "A topic has neither a name nor an id")
         return Asked(cast("dict[str, None]", names))
+
+    def _seen(self, asked: Asked, context: RequestContext) -> Steps[Asked]:
+        """Returns the topics that the client may see, and the others as refused (E)."""
+        names = self._metadata.topic_names() if asked.names is None else asked.names
+        name_of = {
+            topic_id: name for topic_id in asked.ids if (name := self._metadata.topic_name(topic_id)) is not None
+        }
+        visible = yield from self._access.allowed(
+            context,
+            AclOperation.DESCRIBE,
+            AclResourceType.TOPIC,
+            [*names, *name_of.values()],
+            audited=asked.names is not None,
+        )
+        if asked.names is None:
+            return asked._replace(visible=visible)
+        hidden = {topic_id: None for topic_id, name in name_of.items() if name not in visible}
+        return Asked(
+            {name: None for name in asked.names if name in visible},
+            [topic_id for topic_id in asked.ids if topic_id not in hidden],
+            refused=[
+                *(_refused(name) for name in asked.names if name not in visible),
+                *(_refused(None, topic_id=topic_id) for topic_id in hidden),
+            ],
+        )
+
+    def _creatable(self, asked: Asked, missing: list[str], context: RequestContext) -> Steps[tuple[Asked, list[str]]]:
+        """Returns the missing topics that the client may create; the others are refused (E)."""
+        access = self._access
+        if access.allows_on_cluster(context, AclOperation.CREATE, audited=False):
+            return asked, missing
+        creatable = yield from access.allowed(context, AclOperation.CREATE, AclResourceType.TOPIC, missing)
+        denied = {name: None for name in missing if name not in creatable}
+        refused = [_refused(name, is_internal=name in INTERNAL_TOPICS) for name in denied]
+        names = [name for name in asked.names or () if name not in denied]
+        return Asked(names, refused=[*refused, *asked.refused]), [name for name in missing if name in creatable]
 
     async def _create_and_answer(
         self, request: MetadataRequest, context: RequestContext, asked: Asked, missing: list[str]
@@ -163,16 +216,21 @@ class MetadataHandler:
         asked: Asked,
         failures: Mapping[str, ErrorCode],
     ) -> Steps[MetadataResponse]:
-        metadata = self._metadata
+        metadata, access = self._metadata, self._access
         view = _ListenerView(metadata.brokers.values(), context)
         topics: list[ResponseTopic] = []
         pace = Pace()
         for described in self._described(asked, view, failures):
             if request.include_topic_authorized_operations and described.name is not None:
-                described.topic_authorized_operations = ALL_ON_TOPIC
+                described.topic_authorized_operations = access.operations(
+                    context, AclResourceType.TOPIC, described.name
+                )
+                if access.decides and pace.step_ends(ITEMS_PER_OPERATIONS):
+                    yield
             topics.append(described)
             if pace.step_ends(1 + len(described.partitions)):
                 yield
+        topics += asked.refused
         response = MetadataResponse(
             brokers=view.brokers(),
             cluster_id=metadata.cluster_id,
@@ -181,7 +239,7 @@ class MetadataHandler:
             cluster_authorized_operations=NOT_ASKED,
         )
         if request.include_cluster_authorized_operations and context.api_version in CLUSTER_OPERATIONS_VERSIONS:
-            response.cluster_authorized_operations = ALL_ON_CLUSTER
+            response.cluster_authorized_operations = access.operations_on_cluster(context)
         return response
 
     def _described(
@@ -191,6 +249,8 @@ class MetadataHandler:
         metadata = self._metadata
         for name in metadata.topic_names() if asked.names is None else asked.names:
             topic = metadata.topic(name)
+            if name not in asked.visible:
+                continue
             yield _absent_topic(name, failures.get(name)) if topic is None else view.topic(topic)
         for topic_id in asked.ids:
             topic = metadata.topic_by_id(topic_id)
@@ -205,8 +265,19 @@ def _absent_topic(name: str, failure: ErrorCode | None) -> ResponseTopic:
     return ResponseTopic(error_code=failure, name=name, is_internal=name in INTERNAL_TOPICS, partitions=NO_PARTITIONS)
 
 
+def _refused(name: str | None, *, topic_id: UUID = ZERO_UUID, is_internal: bool = False) -> ResponseTopic:
+    """Returns the error for a topic that the client may not see or create (E)."""
+    return ResponseTopic(
+        error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        name=name,
+        topic_id=topic_id,
+        is_internal=is_internal,
+        partitions=NO_PARTITIONS,
+    )
+
+
 def _unknown_topic(topic_id: UUID) -> ResponseTopic:
-    """Returns the error for an id that no topic has (E)."""
+    """Returns the error for an id that no topic has (F)."""
     return ResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id, partitions=NO_PARTITIONS)
 
 

@@ -14,11 +14,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from odradek.broker.background.stepwise import Pace, Steps, each_when_written, items_of
+from odradek.broker.background.stepwise import Pace, Steps, each_in_steps, each_when_written, in_steps, items_of
 from odradek.broker.background.tasks import Spawn
 from odradek.broker.coordinator.group.coordinator import GroupCoordinator
 from odradek.broker.coordinator.group.offsets import OffsetsOfGroup
 from odradek.broker.coordinator.group.zookeeper_offsets import ZooKeeperOffsets
+from odradek.broker.handlers.access import Access, AuthorizationDenied
 from odradek.broker.handlers.answer_size import AnswerSize, AnswerTooLarge
 from odradek.broker.metadata.metadata_cache import MetadataCache
 from odradek.broker.requests.answered_later import answered_later
@@ -27,6 +28,7 @@ from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.offsets import OffsetFetchRequest, OffsetFetchResponse
 from odradek.protocol.schema import Message
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.protocol.wire_codes import AclOperation, AclResourceType
 
 VERSION_OF_ZOOKEEPER = 0
 FIRST_VERSION_WITH_ERROR = 2
@@ -56,27 +58,29 @@ class OffsetFetchHandler:
         metadata: MetadataCache,
         zookeeper_offsets: ZooKeeperOffsets,
         spawn: Spawn,
+        access: Access,
         max_response_bytes: int,
     ) -> None:
         self._coordinator = coordinator
         self._metadata = metadata
         self._zookeeper_offsets = zookeeper_offsets
         self._spawn = spawn
+        self._access = access
         self._max_response_bytes = max_response_bytes
 
     def offset_fetch(self, request: OffsetFetchRequest, context: RequestContext) -> Steps[Any]:
         """Responds at once, except to version 0 and requests for very many groups."""
         if context.api_version == VERSION_OF_ZOOKEEPER:
-            return answered_later(self._from_zookeeper(request), context, self._spawn)
+            return answered_later(self._from_zookeeper(request, context), context, self._spawn)
         if context.api_version < FIRST_VERSION_WITH_GROUPS:
             return (yield from self._one_group(request, context))
-        return (yield from self._groups(request))
+        return (yield from self._groups(request, context))
 
-    def _groups(self, request: OffsetFetchRequest) -> Steps[OffsetFetchResponse]:
+    def _groups(self, request: OffsetFetchRequest, context: RequestContext) -> Steps[OffsetFetchResponse]:
         """Looks up one group after the other. All offsets of a group are listed once, however often it is named."""
         answers = []
         whole: set[str] = set()
-        fetching = _Fetching(request, OF_GROUPS, self._coordinator, self._max_response_bytes)
+        fetching = self._fetching(request, OF_GROUPS, context)
         for group in request.groups:
             if fetching.pace.step_ends(items_of(group.group_id)):
                 yield
@@ -96,23 +100,33 @@ class OffsetFetchHandler:
 
     def _one_group(self, request: OffsetFetchRequest, context: RequestContext) -> Steps[OffsetFetchResponse]:
         try:
-            topics = yield from _Fetching(request, OF_ONE_GROUP, self._coordinator, self._max_response_bytes).topics(
-                request.group_id, request.topics
-            )
+            fetching = self._fetching(request, OF_ONE_GROUP, context)
+            topics = yield from fetching.topics(request.group_id, request.topics)
         except AnswerTooLarge:
             raise
+        except AuthorizationDenied as error:
+            return OffsetFetchResponse(error_code=error.code)  # version 1 has no place for it, as in Kafka
         except ProtocolError as error:
             if context.api_version < FIRST_VERSION_WITH_ERROR:
                 raise
             return OffsetFetchResponse(error_code=error.code)
         return OffsetFetchResponse(topics=topics)
 
-    async def _from_zookeeper(self, request: OffsetFetchRequest) -> OffsetFetchResponse:
+    def _fetching(self, request: OffsetFetchRequest, shape: Shape, context: RequestContext) -> _Fetching:
+        return _Fetching(request, shape, self._coordinator, self._access, context, self._max_response_bytes)
+
+    async def _from_zookeeper(self, request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
+        access = self._access
+        access.check(context, AclOperation.DESCRIBE, AclResourceType.GROUP, request.group_id)
+        asked = _asked(request.topics or ())
+        known = await in_steps(access.allowed(context, AclOperation.DESCRIBE, AclResourceType.TOPIC, asked))
         store = self._zookeeper_offsets
         contains = self._metadata.contains
 
         async def answer(topic: str, index: int) -> Any:
             offset = None
+            if topic not in known:
+                return _answer(OF_ONE_GROUP, index, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             if contains(TopicPartition(topic, index)):
                 try:
                     offset = await store.committed(request.group_id, topic, index)
@@ -125,7 +139,7 @@ class OffsetFetchHandler:
         return OffsetFetchResponse(
             topics=[
                 OF_ONE_GROUP.topic(name=topic, partitions=[await answer(topic, index) for index in indexes])
-                for topic, indexes in _asked(request.topics or ()).items()
+                for topic, indexes in asked.items()
             ]
         )
 
@@ -151,21 +165,41 @@ class _Fetching:
     """Looks up committed offsets for one response."""
 
     def __init__(
-        self, request: OffsetFetchRequest, shape: Shape, coordinator: GroupCoordinator, max_response_bytes: int
+        self,
+        request: OffsetFetchRequest,
+        shape: Shape,
+        coordinator: GroupCoordinator,
+        access: Access,
+        context: RequestContext,
+        max_response_bytes: int,
     ) -> None:
         self.pace = Pace()
         self._require_stable = request.require_stable
         self._shape = shape
         self._coordinator = coordinator
+        self._access = access
+        self._context = context
         self._size = AnswerSize(max_response_bytes)
 
     def topics(self, group_id: str, topics: Sequence[Any] | None) -> Steps[list[Any]]:
-        """Returns a group's topics; all that have offsets if `topics` is None. Raises the errors of `shard_of`."""
+        """Returns a group's topics; all that have offsets if `topics` is None, but for those that the client may not
+        describe. Raises AuthorizationDenied, and the errors of `shard_of`.
+        """
+        access, context = self._access, self._context
+        access.check(context, AclOperation.DESCRIBE, AclResourceType.GROUP, group_id)
         offsets = self._coordinator.shard_of(group_id).offsets.of_group(group_id)
         found = OffsetsOfGroup() if offsets is None else offsets
         asked: Mapping[str, Iterable[int]] = found.committed if topics is None else _asked(topics)
+        names = list(asked)
+        known = yield from access.allowed(
+            context, AclOperation.DESCRIBE, AclResourceType.TOPIC, names, audited=topics is not None
+        )
         answered = []
+        denied = []
         for topic, indexes in list(asked.items()):
+            if topic not in known:
+                denied.append((topic, indexes))
+                continue
             partitions = []
             for index in list(indexes):
                 partition = self._answer(found, topic, index)
@@ -174,7 +208,13 @@ class _Fetching:
                 if self.pace.step_ends():
                     yield
             answered.append(self._shape.topic(name=topic, partitions=partitions))
+        for topic, indexes in denied if topics is not None else ():
+            answered.append(self._shape.topic(name=topic, partitions=(yield from self._denied(indexes))))
         return answered
+
+    def _denied(self, indexes: Iterable[int]) -> Steps[list[Any]]:
+        code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return (yield from each_in_steps(indexes, lambda index: _answer(self._shape, index, code), self.pace))
 
     def _answer(self, found: OffsetsOfGroup, topic: str, index: int) -> Any:
         if self._require_stable and found.is_unstable(topic, index):

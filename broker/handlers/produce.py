@@ -48,19 +48,45 @@ class ProduceHandler:
 
     def produce(self, request: ProduceRequest, context: RequestContext) -> ProduceResponse | PendingResponse | None:
         """Appends, and completes at once (acks 0 and 1) or when the batches are replicated (acks all)."""
-        entries, refused = self._entries(request)
+        entries, refused = self._entries(request.topic_data)
+        return self._begin(request, context, entries, refused)
+
+    def produce_permitted(
+        self,
+        request: ProduceRequest,
+        context: RequestContext,
+        permitted: list[ProduceRequest.TopicProduceData],
+        denied: list[ProduceRequest.TopicProduceData],
+    ) -> ProduceResponse | PendingResponse | None:
+        """As `produce`, for a client that may not write to some topics of the request."""
+        entries, refused = self._entries(permitted)
+        for topic in denied:
+            for data in topic.partition_data:
+                key = TopicPartition(topic.name, data.index)
+                refused[key] = PartitionAppendResult(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        return self._begin(request, context, entries, refused)
+
+    def _begin(
+        self,
+        request: ProduceRequest,
+        context: RequestContext,
+        entries: dict[TopicPartition, bytes],
+        refused: AppendResults,
+    ) -> ProduceResponse | PendingResponse | None:
         if request.transactional_id is None and any(map(has_transactional_batch, entries.values())):
             if request.acks == 0:
                 raise CloseConnection("transactional batch without transactional id", acks=0)
             raise ProtocolError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         return RunningProduce(self._producing, request, context, entries, refused).begin()
 
-    def _entries(self, request: ProduceRequest) -> tuple[dict[TopicPartition, bytes], AppendResults]:
+    def _entries(
+        self, topics: list[ProduceRequest.TopicProduceData]
+    ) -> tuple[dict[TopicPartition, bytes], AppendResults]:
         """Returns the batches by partition, and the partitions refused outright: with null records or named twice."""
         is_known = self._metadata.contains
         entries: dict[TopicPartition, bytes] = {}
         refused: AppendResults = {}
-        for topic in request.topic_data:
+        for topic in topics:
             for data in topic.partition_data:
                 key = TopicPartition(topic.name, data.index)
                 if data.records is None:

@@ -4,7 +4,8 @@ KafkaApis.handleDescribeProducersRequest)
 
 from __future__ import annotations
 
-from odradek.broker.background.stepwise import Pace, Steps, each_in_steps
+from odradek.broker.background.stepwise import Pace, Steps, each_in_steps, items_of
+from odradek.broker.handlers.access import ITEMS_PER_DECISION, Access
 from odradek.broker.handlers.answer_size import AnswerSize
 from odradek.broker.metadata.topic_names import topic_name_fault
 from odradek.broker.replica.replica_manager import ReplicaManager
@@ -12,6 +13,7 @@ from odradek.broker.requests.request_context import RequestContext
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.producers import DescribeProducersRequest, DescribeProducersResponse
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.protocol.wire_codes import AclOperation, AclResourceType
 from odradek.storage.producers.producer_state_entry import ProducerStateEntry
 
 PRODUCER_BYTES = 39
@@ -23,8 +25,9 @@ _Answer = DescribeProducersResponse.PartitionResponse
 class DescribeProducersHandler:
     """DescribeProducers (key 61)."""
 
-    def __init__(self, replica_manager: ReplicaManager, max_response_bytes: int) -> None:
+    def __init__(self, replica_manager: ReplicaManager, access: Access, max_response_bytes: int) -> None:
         self._replica_manager = replica_manager
+        self._access = access
         self._max_response_bytes = max_response_bytes
 
     def describe_producers(
@@ -34,13 +37,19 @@ class DescribeProducersHandler:
         topics = []
         seen: set[TopicPartition] = set()
         pace, size = Pace(), AnswerSize(self._max_response_bytes)
+        refusals: dict[str, ProtocolError | None] = {}
         for topic in request.topics:
+            if topic.name not in refusals:
+                refusals[topic.name] = self._refusal(topic.name, context)
+                if pace.step_ends(ITEMS_PER_DECISION + items_of(topic.name)):
+                    yield
+            refusal = refusals[topic.name]
             partitions = []
             for index in topic.partition_indexes:
                 key = TopicPartition(topic.name, index)
                 if key not in seen:
                     seen.add(key)
-                    partitions.append((yield from self._described(key, pace, size)))
+                    partitions.append((yield from self._described(key, refusal, pace, size)))
                 if pace.step_ends():
                     yield
             if partitions or not topic.partition_indexes:
@@ -49,13 +58,21 @@ class DescribeProducersHandler:
                 yield
         return DescribeProducersResponse(topics=topics)
 
-    def _described(self, key: TopicPartition, pace: Pace, size: AnswerSize) -> Steps[_Answer]:
-        fault = topic_name_fault(key.topic)
+    def _refusal(self, topic: str, context: RequestContext) -> ProtocolError | None:
+        """Returns why no partition of a topic is described."""
+        fault = topic_name_fault(topic)
         if fault is not None:
-            return _Answer(
-                partition_index=key.partition, error_code=ErrorCode.INVALID_TOPIC_EXCEPTION, error_message=fault
-            )
+            return ProtocolError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
+        if not self._access.allows(context, AclOperation.READ, AclResourceType.TOPIC, topic):
+            return ProtocolError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        return None
+
+    def _described(
+        self, key: TopicPartition, refusal: ProtocolError | None, pace: Pace, size: AnswerSize
+    ) -> Steps[_Answer]:
         try:
+            if refusal is not None:
+                raise refusal
             producers = self._replica_manager.describe_producers(key)
         except ProtocolError as error:
             return _Answer(

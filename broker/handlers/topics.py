@@ -1,5 +1,5 @@
 """DeleteTopics and CreatePartitions: passes the items to the controller and returns the results. CreateTopics, which
-brokers send, too, is answered by the controller itself (`topic_creations.py`).
+brokers send, too: see topic_creations.py.
 
     (A) An item that a CreatePartitions names twice fails with INVALID_REQUEST; the others are processed.
     (B) The controller handles timeouts and validate-only.
@@ -7,6 +7,9 @@ brokers send, too, is answered by the controller itself (`topic_creations.py`).
     (D) From v6 on DeleteTopics names topics by name or by id, never both. An unknown id returns UNKNOWN_TOPIC_ID.
     (E) A broker that is not the controller returns NOT_CONTROLLER for every topic to delete. It may not know a topic
         that exists, for example if it has just started.
+    (F) A client that may not describe a topic gets TOPIC_AUTHORIZATION_FAILED for it whether it exists or not, and does
+        not learn its name by its id. These errors come before those of authorization: NOT_CONTROLLER, INVALID_REQUEST
+        for an item that is named twice, TOPIC_DELETION_DISABLED, UNKNOWN_TOPIC_ID.
 
 Source: Kafka's `KafkaApis.handleDeleteTopicsRequest`, `handleCreatePartitionsRequest`.
 """
@@ -15,11 +18,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from odradek.broker.background.stepwise import each_in_steps, others_between
+from odradek.broker.background.stepwise import Pace, Steps, each_in_steps, others_between
 from odradek.broker.background.turns import Turns
 from odradek.broker.controller.controller import Controller
 from odradek.broker.controller.topic_creations import repeated_in, repetition_of
 from odradek.broker.controller.topic_planner import NewPartitions
+from odradek.broker.handlers.access import Access
 from odradek.broker.metadata.metadata_cache import MetadataCache
 from odradek.broker.requests.request_context import RequestContext
 from odradek.broker.settings.config import BrokerConfig
@@ -32,12 +36,14 @@ from odradek.protocol.messages.topics import (
     DeleteTopicsResponse,
 )
 from odradek.protocol.schema import ZERO_UUID
+from odradek.protocol.wire_codes import AclOperation, AclResourceType
 
 DeletionResult = DeleteTopicsResponse.DeletableTopicResult
 PartitionsResult = CreatePartitionsResponse.CreatePartitionsTopicResult
 
 SETTINGS_PER_PARTITION = 10
 """This many settings of a new topic count as one partition."""
+DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 DELETION_DISABLED_VERSION = 3
 NAME_OR_ID_VERSION = 6
 
@@ -58,7 +64,10 @@ def partitions_to_add(request: CreatePartitionsRequest) -> Iterator[int]:
 class TopicHandlers:
     """DeleteTopics and CreatePartitions (keys 20 and 37)."""
 
-    def __init__(self, controller: Controller, metadata: MetadataCache, config: BrokerConfig, turns: Turns) -> None:
+    def __init__(
+        self, controller: Controller, metadata: MetadataCache, config: BrokerConfig, access: Access, turns: Turns
+    ) -> None:
+        self._access = access
         self._controller = controller
         self._metadata = metadata
         self._config = config
@@ -69,6 +78,8 @@ class TopicHandlers:
         in_turns = self._turns.take
         states = _topics_to_delete(request, context)
         results = await in_turns(each_in_steps(states, lambda state: self._deletion_result(state, context)))
+        if self._access.decides:
+            await in_turns(self._refuse_deletions(results, context))
         names: dict[str, None] = {}
         async for result in others_between(results):
             if result.error_code == ErrorCode.NONE and result.name is not None:
@@ -101,12 +112,38 @@ class TopicHandlers:
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else ErrorCode.NONE
         return DeletionResult(name=state.name, error_code=code)
 
+    def _refuse_deletions(self, results: list[DeletionResult], context: RequestContext) -> Steps[None]:
+        """Sets the error of topics that the client may not delete (F)."""
+        access, topic_type = self._access, AclResourceType.TOPIC
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        named = [each for each in results if each.name is not None and each.error_code in (ErrorCode.NONE, unknown)]
+        names = [each.name for each in named if each.name is not None]
+        by_id = [each.name for each in named if each.name is not None and each.topic_id != ZERO_UUID]
+        known = yield from access.allowed(context, AclOperation.DESCRIBE, topic_type, by_id)
+        deletable = yield from access.allowed(context, AclOperation.DELETE, topic_type, names)
+        pace = Pace()
+        for each in named:
+            if each.topic_id != ZERO_UUID and each.name not in known:
+                each.name, each.error_code = None, DENIED
+            elif each.name not in deletable:
+                each.error_code = DENIED
+            if pace.step_ends():
+                yield
+
     async def create_partitions(
         self, request: CreatePartitionsRequest, context: RequestContext
     ) -> CreatePartitionsResponse:
         """Increases the number of partitions of topics."""
         repeated = repeated_in(topic.name for topic in request.topics)
         topics = [topic for topic in request.topics if topic.name not in repeated]
+        refused: list[str] = []
+        if self._access.decides and self._controller.tenure.is_active:
+            names = [topic.name for topic in topics]
+            alterable = await self._turns.take(
+                self._access.allowed(context, AclOperation.ALTER, AclResourceType.TOPIC, names)
+            )
+            refused = [name for name in names if name not in alterable]
+            topics = [topic for topic in topics if topic.name in alterable]
         outcomes = await self._controller.topics.add_partitions(
             [_new_partitions(topic) for topic in topics],
             timeout_ms=request.timeout_ms,
@@ -114,6 +151,7 @@ class TopicHandlers:
         )
         results = [_partitions_result(topic.name, outcome) for topic, outcome in zip(topics, outcomes, strict=True)]
         results.extend(_partitions_result(name, repetition_of(name)) for name in repeated)
+        results.extend(_partitions_result(name, ProtocolError(DENIED, DENIED.message)) for name in refused)
         return CreatePartitionsResponse(results=results)
 
 

@@ -20,6 +20,7 @@ from odradek.broker.coordinator.transaction.transaction import (
     NO_PRODUCER_ID,
     ProducerIdAndEpoch,
 )
+from odradek.broker.handlers.access import Access, AuthorizationDenied
 from odradek.broker.handlers.answer_size import AnswerSize
 from odradek.broker.handlers.transaction_outcomes import answered, code_for
 from odradek.broker.metadata.metadata_cache import GROUP_TOPIC
@@ -39,6 +40,7 @@ from odradek.protocol.messages.transactions import (
     WriteTxnMarkersResponse,
 )
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.protocol.wire_codes import AclOperation, AclResourceType
 
 PARTITION_BYTES = 4
 """The size of a transaction's partition in a response."""
@@ -56,15 +58,18 @@ class TransactionHandlers:
         coordinator: TransactionCoordinator,
         internal_topics: InternalTopics,
         new_producer_id: NewProducerId,
+        access: Access,
         max_response_bytes: int,
     ) -> None:
         self._coordinator = coordinator
         self._internal_topics = internal_topics
         self._new_producer_id = new_producer_id
+        self._access = access
         self._max_response_bytes = max_response_bytes
 
     def init_producer_id(self, request: InitProducerIdRequest, context: RequestContext) -> Any:
         """Without a transactional id: returns a new producer id with epoch 0. With one: see the coordinator."""
+        self._check_producer(request.transactional_id, context)
         if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
             raise ProtocolError(ErrorCode.INVALID_REQUEST, "A producer id and its epoch must be sent together")
         transactional_id = request.transactional_id
@@ -87,6 +92,17 @@ class TransactionHandlers:
             ),
             respond,
         )
+
+    def _check_producer(self, transactional_id: str | None, context: RequestContext) -> None:
+        """Raises AuthorizationDenied. Who may write to any topic may write idempotently (KIP-679)."""
+        access = self._access
+        if transactional_id is not None:
+            access.check(context, AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, transactional_id)
+        elif not (
+            access.allows_on_cluster(context, AclOperation.IDEMPOTENT_WRITE, audited=False)
+            or access.allows_some(context, AclOperation.WRITE, AclResourceType.TOPIC)
+        ):
+            raise AuthorizationDenied(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
     def _new_producer(self) -> PendingResponse:
         pending = PendingResponse()
@@ -155,18 +171,30 @@ class TransactionHandlers:
     def describe_transactions(
         self, request: DescribeTransactionsRequest, context: RequestContext
     ) -> Steps[DescribeTransactionsResponse]:
-        """Describes each transaction once, even if named twice. Each is described as of the step that looks it up."""
+        """Describes each transaction once, even if named twice. Each is described as of the step that looks it up.
+
+        Leaves out topics that the client may not describe.
+        """
         states = []
         pace, size = Pace(), AnswerSize(self._max_response_bytes)
         transactional_ids = yield from once(request.transactional_ids)
         for transactional_id in transactional_ids:
             described = self._described(transactional_id)
+            if self._access.decides and described.topics:
+                described.topics = yield from self._known(described.topics, context)
             partitions = sum(len(topic.partitions) for topic in described.topics)
             size.add(PARTITION_BYTES * partitions)
             states.append(described)
             if pace.step_ends(items_of(transactional_id) + partitions):
                 yield
         return DescribeTransactionsResponse(transaction_states=states)
+
+    def _known(self, topics: list[Any], context: RequestContext) -> Steps[list[Any]]:
+        names = [topic.topic for topic in topics]
+        known = yield from self._access.allowed(
+            context, AclOperation.DESCRIBE, AclResourceType.TOPIC, names, audited=False
+        )
+        return [topic for topic in topics if topic.topic in known]
 
     def _described(self, transactional_id: str) -> DescribeTransactionsResponse.TransactionState:
         try:
@@ -191,10 +219,16 @@ class TransactionHandlers:
     def list_transactions(
         self, request: ListTransactionsRequest, context: RequestContext
     ) -> Steps[ListTransactionsResponse]:
-        """Lists the transactions that this broker coordinates, filtered by state, producer id and duration."""
+        """Lists the transactions that this broker coordinates and the client may describe, filtered by state, producer
+        id and duration.
+        """
         found = self._coordinator.listing(request.state_filters, request.producer_id_filters, request.duration_filter)
+        names = [transaction.transactional_id for transaction in found.transactions]
+        known = yield from self._access.allowed(
+            context, AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID, names, audited=False
+        )
         rows = yield from each_in_steps(
-            found.transactions,
+            [transaction for transaction in found.transactions if transaction.transactional_id in known],
             lambda transaction: ListTransactionsResponse.TransactionState(
                 transactional_id=transaction.transactional_id,
                 producer_id=transaction.producer_id,

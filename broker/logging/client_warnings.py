@@ -1,8 +1,4 @@
-"""Warnings about client errors: one line each, without traceback, at a limited rate.
-
-A client that sends garbage in a loop must not fill the disk with warnings about it. Lines are taken from a token bucket
-that holds `burst` and refills by `per_second`. Suppressed lines are counted; the next line reports the count.
-"""
+"""Warnings about client errors: one line each, without traceback, at a limited rate (line_rate.py)."""
 
 from __future__ import annotations
 
@@ -10,6 +6,7 @@ from typing import Any
 
 import structlog
 
+from odradek.broker.logging.line_rate import LineRate
 from odradek.timer import Clock
 
 log = structlog.get_logger("broker.network")
@@ -17,29 +14,9 @@ log = structlog.get_logger("broker.network")
 
 class ClientWarnings:
     def __init__(self, clock: Clock, *, burst: int = 1000, per_second: int = 100) -> None:
-        self._clock = clock
-        self._burst = burst
-        self._per_second = per_second
-        self._tokens = float(burst)
-        self._refilled_ms = clock.now_ms()
-        self._suppressed = 0
+        self._rate = LineRate(clock, burst=burst, per_second=per_second)
 
     def warn(self, event: str, **details: Any) -> None:
         """Logs one line at level warning, or counts it as suppressed."""
-        if not self._take():
-            self._suppressed += 1
-            return
-        if self._suppressed:
-            details["suppressed"] = self._suppressed
-            self._suppressed = 0
-        log.warning(event, **details)
-
-    def _take(self) -> bool:
-        now_ms = self._clock.now_ms()
-        refill = (now_ms - self._refilled_ms) * self._per_second / 1000
-        self._tokens = min(self._burst, self._tokens + refill)
-        self._refilled_ms = now_ms
-        if self._tokens < 1:
-            return False
-        self._tokens -= 1
-        return True
+        if self._rate.admits(details):
+            log.warning(event, **details)

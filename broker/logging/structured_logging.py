@@ -117,6 +117,10 @@ class FilteredLogger(structlog.BoundLoggerBase):
 
     _logger: LogOutput
 
+    def is_enabled_for(self, level: int) -> bool:
+        """Whether lines of this rank are logged: for callers whose details are expensive."""
+        return self._logger.level <= level
+
     def debug(self, event: str, **details: Any) -> None:
         """Logs details that help to find a fault."""
         if self._logger.level <= 10:

@@ -32,7 +32,7 @@ from odradek.broker.network.rounds import Dispatch, NetworkCounters, Rounds
 from odradek.broker.network.tls_transport import TlsTransport
 from odradek.broker.requests.endpoint import Endpoint
 from odradek.broker.requests.request_context import ConnectionInfo
-from odradek.broker.settings.listeners import Listener
+from odradek.broker.settings.listeners import SASL_PROTOCOLS, TLS_PROTOCOLS, Listener
 from odradek.timer import Clock
 
 if TYPE_CHECKING:
@@ -72,8 +72,8 @@ class SocketServer:
         every callback.
 
         `limits` may be replaced while the server runs; new limits apply from then on. `tls`: of the listeners that have
-        it, by name. `admit` has, by the names of listeners, what is called with each new connection: it may replace the
-        dispatch.
+        it, by name. `admit` has, by the names of listeners with SASL, what is called with each new connection: it
+        replaces the dispatch. A listener that lacks one of them is not bound.
         """
         self.rounds = Rounds(clock, dispatch, drain_completions, limits, self.call_soon)
         self.run_in_thread = run_in_thread
@@ -193,9 +193,9 @@ class SocketServer:
         return endpoint
 
     def _acceptor(self, endpoint: Endpoint, loop: asyncio.AbstractEventLoop) -> _Acceptor:
-        tls = self._tls.get(endpoint.name)
-        if tls is None:
+        if endpoint.security_protocol not in TLS_PROTOCOLS:
             return _Acceptor(self, endpoint, loop)
+        tls = self._tls[endpoint.name]
         if self.handshakes is None:
             self.handshakes = Handshakes(self, self.rounds.clock)
         return _TlsAcceptor(self, endpoint, loop, tls, self.handshakes)
@@ -354,7 +354,7 @@ class _Acceptor:
     def __init__(self, server: SocketServer, endpoint: Endpoint, loop: asyncio.AbstractEventLoop) -> None:
         self._server = server
         self._wrap = _BufferedProtocol if isinstance(loop, asyncio.BaseEventLoop) else _as_it_is
-        self._admit = server.admit.get(endpoint.name)
+        self._admit = server.admit[endpoint.name] if endpoint.security_protocol in SASL_PROTOCOLS else None
         self.endpoint = endpoint
 
     def __call__(self) -> asyncio.BufferedProtocol:

@@ -23,16 +23,19 @@ def answered_later(
     return _park(making, context, spawn, PendingResponse(is_long=True, holds=holds))
 
 
-def answered_in_steps(steps: Steps[Any], context: RequestContext, spawn: Spawn, turns: Turns) -> Any:
+def answered_in_steps(
+    steps: Steps[Any], context: RequestContext, spawn: Spawn, turns: Turns, holds: Holds = Holds.NOTHING
+) -> Any:
     """Returns the value of the steps if one step is enough; otherwise parks the request until they have run in turns.
 
-    If the value is a parked request itself, the two are settled together.
+    If the value is a parked request itself, the two are settled together. Meanwhile the request `holds` back later
+    requests of its connection.
     """
     try:
         next(steps)
     except StopIteration as end:
         return end.value
-    return _park(turns.take(steps), context, spawn, PendingResponse(is_long=True))
+    return _park(turns.take(steps), context, spawn, PendingResponse(is_long=True, holds=holds))
 
 
 def _park(

@@ -10,6 +10,7 @@ DescribeConfigs, AlterConfigs and the page docs/settings.md.
     what rows must fulfil together, and texts with a form of their own.
 5.  properties.py, config.py: from a file and flags to `BrokerConfig`, which the whole broker reads. listener_values.py:
     the values of single listeners. tls_stores.py, naming_files.py: the keys and certificates that settings name.
+    config_providers.py, provided.py: variables in settings, and what hides their values.
 6.  config_changes.py, config_description.py: the settings as clients change and see them.
 
 A setting that gains an effect moves from without_effect.py to the class of its subject. Callers: every room above it.

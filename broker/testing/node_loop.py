@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import sys
 from asyncio import events
 from collections import deque
@@ -171,7 +172,7 @@ class NodeLoop(asyncio.AbstractEventLoop):
                 caller.set_exception(NodeEnded(self.node_id))
         for task in tasks:
             with contextlib.suppress(Exception):  # (C); the one that runs now cannot be closed (D)
-                self.call(cast(Coroutine[Any, Any, Any], task.get_coro()).close)
+                self.call(_close, cast(Coroutine[Any, Any, Any], task.get_coro()))
 
     async def all_gone(self) -> None:
         """After `end`: waits for the functions that run in threads (A), and until all connections and listening sockets
@@ -426,6 +427,16 @@ class NodeLoop(asyncio.AbstractEventLoop):
     def default_exception_handler(self, context: dict[str, Any]) -> None:
         """See asyncio."""
         self._below.default_exception_handler(context)
+
+
+def _close(coroutine: Coroutine[Any, Any, Any]) -> None:
+    """Closes a coroutine, and those that it would await: if it has not begun, nobody else closes them."""
+    awaited = []
+    if inspect.iscoroutine(coroutine) and inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
+        awaited = [value for value in inspect.getcoroutinelocals(coroutine).values() if inspect.iscoroutine(value)]
+    coroutine.close()
+    for each in awaited:
+        each.close()
 
 
 def _settle(waiting: asyncio.Future[T], done: asyncio.Future[T]) -> None:

@@ -113,6 +113,16 @@ ELSEWHERE = {
     "ssl.endpoint.identification.algorithm": (
         "broker/test_tls_listeners.py::test_brokers_verify_each_others_names_unless_the_setting_is_empty"
     ),
+    **dict.fromkeys(
+        ("ssl.allow.dn.changes", "ssl.allow.san.changes"),
+        "broker/test_certificate_reload.py::test_other_names_may_be_allowed",
+    ),
+    "authorizer.class.name": (
+        "broker/settings/test_protection.py::test_the_names_of_kafkas_authorizers_stand_for_ours"
+    ),
+    "odradek.other.inter.broker.listener.name": (
+        "broker/test_moving_listeners.py::test_brokers_move_one_by_one_and_stay_in_sync"
+    ),
     "ssl.principal.mapping.rules": (
         "broker/network/test_tls_transport.py::test_mapping_rules_give_the_principal_its_name"
     ),

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import structlog.testing
 
-from odradek.broker.admin.client_properties import tls_of_properties
+from odradek.broker.admin.client_properties import security_of_properties
 from odradek.broker.peers.network_client import NetworkClient
 from odradek.broker.peers.network_errors import NetworkError, NodeUnreachable
 from odradek.broker.server import Broker
@@ -38,7 +38,7 @@ def files(tmp_path: Path) -> TlsFiles:
 
 
 async def connect(broker: Broker, properties: dict[str, str]) -> NetworkClient:
-    tls = tls_of_properties(properties, OsFiles())
+    tls = security_of_properties(properties, OsFiles(), {}).tls
     return await NetworkClient.connect("127.0.0.1", broker.endpoints[-1].port, tls=tls)
 
 

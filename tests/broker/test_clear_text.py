@@ -6,10 +6,11 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from odradek.broker.admin.client_properties import tls_of_properties
+from odradek.broker.admin.client_properties import security_of_properties
 from odradek.broker.controller.topic_planner import NewTopic
 from odradek.broker.network.file_reading import FileReading
 from odradek.broker.network.file_sending import FileSending
@@ -65,13 +66,23 @@ def files(tmp_path: Path) -> TlsFiles:
     return TlsFiles(tmp_path)
 
 
+def watch(kind: type[FileSending] | type[FileReading], built: list[type], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Notes in `built` when one of the kind begins to send."""
+    begin: Any = kind.begin
+
+    def begin_and_note(sending: Any) -> None:
+        built.append(kind)
+        begin(sending)
+
+    monkeypatch.setattr(kind, "begin", begin_and_note)
+
+
 @pytest.mark.parametrize("way", WAYS)
 async def test_nothing_of_a_record_is_in_clear_text(files: TlsFiles, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The plain listener shows that the test can fail."""
     built: list[type] = []
-    for kind in (FileSending, FileReading):
-        begin = kind.begin
-        monkeypatch.setattr(kind, "begin", lambda self, begin=begin: (built.append(type(self)), begin(self))[1])
+    watch(FileSending, built, monkeypatch)
+    watch(FileReading, built, monkeypatch)
     if way == WAYS[2]:
         monkeypatch.setattr(FileSlice, "is_cached", lambda *_: False)
     settings = {"listeners": "PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0", **files.stores()}
@@ -79,7 +90,7 @@ async def test_nothing_of_a_record_is_in_clear_text(files: TlsFiles, way: str, m
     async with in_process_broker(settings, odradek_log_tail_bytes=tail_bytes) as broker:
         for topic in ("small", "large"):
             await broker.controller.topics.create([NewTopic(topic, 1, 1)], timeout_ms=5000)
-        for endpoint, tls in ((1, tls_of_properties(files.client(), OsFiles())), (0, None)):
+        for endpoint, tls in ((1, security_of_properties(files.client(), OsFiles(), {}).tls), (0, None)):
             async with wire() as captured:
                 captured.to_port = broker.endpoints[endpoint].port
                 async with await NetworkClient.connect("127.0.0.1", captured.port, tls=tls) as client:
@@ -106,7 +117,7 @@ async def test_nothing_that_brokers_replicate_is_in_clear_text(
     names = {name.replace(".", "_"): text for name, text in settings.items()}
     tls = None
     if protocol == "SSL":
-        tls = tls_of_properties(files.client(files.authority.sign("alice")), OsFiles())
+        tls = security_of_properties(files.client(files.authority.sign("alice")), OsFiles(), {}).tls
     async with wire(free_port()) as captured, brokers_on_zookeeper(tmp_path, 1, **names) as brokers:
         brokers.settings = {**settings, "advertised.listeners": f"{protocol}://127.0.0.1:{captured.port}"}
         leader = brokers.broker(2)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from odradek.broker.peers.network_client import NetworkClient
+from odradek.broker.server import Broker
 from odradek.broker.settings.config import BrokerConfig, ConfigError
 from odradek.protocol.errors import ErrorCode
 from tests.broker.handlers.sasl_broker import PLAIN_MODULE
@@ -59,6 +60,12 @@ def in_sync(brokers: Brokers) -> bool:
     return True
 
 
+def leader_of(brokers: Brokers) -> Broker:
+    topic = brokers.all[0].metadata.topic(TOPIC)
+    assert topic is not None
+    return next(each for each in brokers.all if each.broker_id == topic.partitions[0].leader)
+
+
 async def test_brokers_move_one_by_one_and_stay_in_sync(tmp_path: Path) -> None:
     first = plain_beside_secured(TlsFiles(tmp_path))
     settings = {name.replace(".", "_"): text for name, text in first.items()}
@@ -69,7 +76,7 @@ async def test_brokers_move_one_by_one_and_stay_in_sync(tmp_path: Path) -> None:
                 brokers.settings = step
                 await restart(brokers, number)
                 await until(lambda: in_sync(brokers))
-                leader = next(b for b in brokers.all if b.broker_id == b.metadata.topic(TOPIC).partitions[0].leader)
+                leader = leader_of(brokers)
                 async with await NetworkClient.connect("127.0.0.1", leader.endpoints[0].port) as client:
                     assert await produce_on(client, TOPIC, b"all of them", acks=-1) == ErrorCode.NONE
         used = {each.info.listener.name for broker in brokers.all for each in broker.socket_server.connections}

@@ -12,8 +12,9 @@ import kafka
 import pytest
 
 from tests.clients.program_clients import franz_go_consume, franz_go_produce, run
-from tests.clients.secured_broker import WAYS, SecuredBroker, secured_broker
+from tests.clients.secured_broker import MUTUAL_TLS, WAYS, SecuredBroker, secured_broker
 from tests.clients.workload import PARTITIONS, Sent
+from tests.zookeeper.certificates import PASSWORD as PASSWORD_OF_STORES
 
 RECORDS = [b"one", b"two", b"three"]
 
@@ -94,3 +95,20 @@ def test_the_java_client(secured: SecuredBroker, way: str, topic: str, java_tool
     consumer = [*java_tools, "org.apache.kafka.tools.consumer.ConsoleConsumer", *where, "--consumer.config", config]
     limits = ("--from-beginning", "--max-messages", str(len(RECORDS)), "--timeout-ms", "60000")
     assert sorted(run([*consumer, *limits]).splitlines()) == sorted(RECORDS)
+
+
+def test_the_java_client_reads_stores_of_type_pkcs12(secured: SecuredBroker, java_tools: list[str]) -> None:
+    """Java trusts no certificate of such a store without a mark of its own."""
+    files = secured.files
+    stores = {
+        "security.protocol": "SSL",
+        "ssl.truststore.location": files.write("authority.p12", files.authority.pkcs12()),
+        "ssl.keystore.location": files.write("alice.p12", files.authority.sign("alice").pkcs12()),
+    }
+    for kind in ("truststore", "keystore"):
+        stores |= {f"ssl.{kind}.type": "PKCS12", f"ssl.{kind}.password": PASSWORD_OF_STORES}
+    properties = "".join(f"{name}={text}\n" for name, text in stores.items())
+    config = files.write("pkcs12.properties", properties.encode())
+    where = ("--bootstrap-server", secured.bootstrap(MUTUAL_TLS), "--command-config", config)
+    run([*java_tools, "org.apache.kafka.tools.TopicCommand", *where, "--create", "--topic", "of-pkcs12"])
+    assert b"of-pkcs12" in run([*java_tools, "org.apache.kafka.tools.TopicCommand", *where, "--list"])

@@ -4,7 +4,7 @@ fetch_session.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from odradek.broker.replica.fetch.fetch_session import (
     INVALID_SESSION_ID,
@@ -14,6 +14,7 @@ from odradek.broker.replica.fetch.fetch_session import (
     Targets,
     next_epoch,
 )
+from odradek.broker.replica.fetch.log_reader import failed_partition
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.fetch import FetchResponse
 
@@ -33,6 +34,27 @@ class FetchContext:
 
     def answer(self, results: Sequence[FetchResult]) -> FetchResponse:
         return fetch_response(results)
+
+
+class RestrictedContext(FetchContext):
+    """A fetch some of whose targets are refused, with these errors, before they are read."""
+
+    def __init__(self, whole: FetchContext, refused: Mapping[FetchTarget, ErrorCode], version: int) -> None:
+        super().__init__(whole.wanted, whole.session)
+        self._whole = whole
+        self._refused = refused
+        self._version = version
+
+    def targets(self) -> Collection[FetchTarget]:
+        refused = self._refused
+        return [target for target in self._whole.targets() if target not in refused]
+
+    def answer(self, results: Sequence[FetchResult]) -> FetchResponse:
+        version = self._version
+        failed = [
+            (target, failed_partition(target.partition, error, version)) for target, error in self._refused.items()
+        ]
+        return self._whole.answer([*results, *failed])
 
 
 class FailedContext(FetchContext):

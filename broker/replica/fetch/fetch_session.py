@@ -197,6 +197,7 @@ class FetchSession(Attended):
     """The partitions that one client fetches, and what was last sent to the client for each."""
 
     __slots__ = (
+        "authorized",
         "created_ms",
         "epoch",
         "id",
@@ -226,6 +227,8 @@ class FetchSession(Attended):
         self.epoch = next_epoch(INITIAL_EPOCH)
         self.targets: Targets = {}
         self.pending: dict[FetchTarget, None] = {}
+        self.authorized: object = None
+        """What an authorizer has decided about the client and the topics (handlers/authorized_fetch.py)."""
         self.parked = 0
         """The number of waiting fetches of this session."""
 

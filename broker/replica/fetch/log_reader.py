@@ -45,6 +45,11 @@ FIRST_VERSION_WITH_STORAGE_ERROR = 6
 NO_EPOCH = -1
 UNDEFINED = -1
 PartitionData = FetchResponse.PartitionData
+FOUND_BEFORE_READING = (
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+)
 
 
 class FetchRead:
@@ -106,7 +111,7 @@ def failed_partition(partition: int, error: ErrorCode, version: int) -> Partitio
         error = ErrorCode.NOT_LEADER_OR_FOLLOWER
     aborted: list[FetchResponse.AbortedTransaction] | None = None
     records: bytes | None = b""
-    if error in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID):
+    if error in FOUND_BEFORE_READING:
         aborted = []  # as in Kafka, which detects these errors before it reads
     elif error == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE:
         aborted, records = [], None  # as in Kafka, which discards what it has read

@@ -35,10 +35,10 @@ class Cluster:
         return AclAdmin(cast(AdminClient, self))
 
 
-def described(**changed: int) -> DescribeAclsResponse:
-    entry = {"principal": "User:a", "host": "*", "operation": 3, "permission_type": 2, **changed}
+def described(operation: int = 3) -> DescribeAclsResponse:
+    entry = DescribeAclsResponse.AclDescription(principal="User:a", host="*", operation=operation, permission_type=2)
     resource = DescribeAclsResponse.DescribeAclsResource(
-        resource_type=2, resource_name="t", pattern_type=4, acls=[DescribeAclsResponse.AclDescription(**entry)]
+        resource_type=2, resource_name="t", pattern_type=4, acls=[entry]
     )
     return DescribeAclsResponse(resources=[resource])
 

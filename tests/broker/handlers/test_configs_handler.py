@@ -18,6 +18,7 @@ from structlog.testing import capture_logs
 
 from odradek.broker.background.stepwise import finished
 from odradek.broker.background.turns import Turns
+from odradek.broker.handlers.access import Access
 from odradek.broker.handlers.configs import AlterConfigsHandlers
 from odradek.broker.handlers.describe_configs import DescribeConfigsHandler
 from odradek.broker.logging.structured_logging import configure_logging
@@ -69,7 +70,7 @@ class Client:
         self.harness = harness
         self._describing = DescribeConfigsHandler(harness.config, harness.cache)
         self.altering = AlterConfigsHandlers(
-            harness.configs, harness.config, NoCertificates(), harness.cache.broker_id, Turns()
+            harness.configs, harness.config, NoCertificates(), harness.cache.broker_id, Access(), Turns()
         )
         connection = ConnectionInfo(Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9092, "127.0.0.1", 9092))
         self.context = RequestContext(connection, 32, 4, 1, "client", 0)

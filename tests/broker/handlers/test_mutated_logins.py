@@ -3,32 +3,59 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from random import Random
+from typing import NamedTuple
 
+import pytest
 from structlog.testing import capture_logs
 
+from odradek.broker.security.sasl.scram import MECHANISMS
 from odradek.broker.server import Broker
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
-from tests.broker.handlers.raw_client import framed, raw_client, request_bytes
+from tests.broker.handlers.raw_client import RawClient, framed, raw_client, request_bytes
 from tests.broker.handlers.sasl_broker import ALICE, sasl_broker, stranger_of
 from tests.broker.handlers.test_authenticating import NEW_TOPIC, is_let_in
 from tests.broker.security.scram_client import ScramClient
+from tests.scenarios.turns_of_a_loop import LongestTurn, collector_as_when_served
+from tests.soak import rounds
 
-ROUNDS = 1000
-FIRST = ScramClient("alice", "alice-secret").first
+ROUNDS = rounds(1000, in_soak=100_000)
+MOST_MS = 100
+SCRAM_USERS = {"SCRAM-SHA-256": "alice", "SCRAM-SHA-512": "bob"}
+LENGTH_OF_LAST = {"SCRAM-SHA-256": 100, "SCRAM-SHA-512": 144}
+"""Of the last token; that of the nonces is fixed."""
+
+
+def scram(mechanism: str) -> ScramClient:
+    user = SCRAM_USERS[mechanism]
+    return ScramClient(user, f"{user}-secret", MECHANISMS[mechanism])
 
 
 def handshake(mechanism: str, version: int) -> bytes:
     return request_bytes(SaslHandshakeRequest(mechanism=mechanism), version)
 
 
+class Login(NamedTuple):
+    """The messages of a login before its first token, and that token. `version`: of SaslHandshake."""
+
+    mechanism: str
+    version: int
+    start: bytes
+    token: bytes
+
+    def message(self, token: bytes) -> bytes:
+        """A token as it is sent."""
+        return framed(token) if self.version == 0 else request_bytes(SaslAuthenticateRequest(auth_bytes=token), 1)
+
+
 LOGINS = [
-    (request_bytes(ApiVersionsRequest(), 0) + handshake("PLAIN", 1), request_bytes),
-    (handshake("PLAIN", 0), None),
-    (handshake("SCRAM-SHA-256", 1), request_bytes),
-    (handshake("SCRAM-SHA-256", 0), None),
+    Login("PLAIN", 1, request_bytes(ApiVersionsRequest(), 0) + handshake("PLAIN", 1), ALICE),
+    Login("PLAIN", 0, handshake("PLAIN", 0), ALICE),
+    *(Login(name, version, handshake(name, version), scram(name).first) for name in SCRAM_USERS for version in (1, 0)),
 ]
 
 
@@ -53,33 +80,80 @@ async def play(broker: Broker, data: bytes) -> None:
     """Sends everything at once, and reads to the end."""
     async with raw_client(broker.endpoints[0].port) as client:
         client.send(data)
-        client.writer.write_eof()
-        async with asyncio.timeout(20):
-            try:
-                await client.reader.read()
-            except ConnectionResetError:
-                pass
+        await to_the_end(client)
 
 
-async def test_mutated_logins_let_nobody_in_and_end_nothing(tmp_path: Path) -> None:
-    source = Random(7)
-    with capture_logs() as lines:
-        async with sasl_broker(scram=tmp_path) as broker:
-            for number in range(ROUNDS):
-                start, frame = LOGINS[number % len(LOGINS)]
-                right = FIRST if b"SCRAM" in start else ALICE
-                token = mutated(right, source)
-                if token == right:
-                    continue
-                message = framed(token) if frame is None else frame(SaslAuthenticateRequest(auth_bytes=token), 1)
-                await play(broker, start + message + NEW_TOPIC)
-                assert not list(broker.metadata.topic_names()), token
-            for number in range(ROUNDS):
-                start, frame = LOGINS[number % len(LOGINS)]
-                message = framed(ALICE) if frame is None else frame(SaslAuthenticateRequest(auth_bytes=ALICE), 1)
-                await play(broker, mutated(start + message, source))
+async def to_the_end(client: RawClient) -> None:
+    client.writer.write_eof()
+    async with asyncio.timeout(20):
+        try:
+            await client.reader.read()
+        except ConnectionResetError:
+            pass
+
+
+async def play_last(broker: Broker, login: Login, change: Callable[[bytes], bytes]) -> None:
+    """Logs in by SCRAM, but changes the last token; a request comes right behind it."""
+    own = scram(login.mechanism)
+    async with raw_client(broker.endpoints[0].port) as client:
+        client.send(login.start + login.message(own.first))
+        await client.frame()
+        answer = await client.frame()
+        assert answer is not None
+        challenge = answer if login.version == 0 else answer[answer.index(b"r=") : answer.rindex(b"i=4096") + 6]
+        right = own.final(challenge)
+        token = change(right)
+        if token != right:
+            client.send(login.message(token) + NEW_TOPIC)
+        await to_the_end(client)
+
+
+@contextlib.asynccontextmanager
+async def attacked(directory: Path) -> AsyncIterator[Broker]:
+    """A broker that nobody may enter but who logs in as usual, at the end. Meanwhile each turn of its loop is short,
+    and nothing is logged but warnings.
+    """
+    longest = LongestTurn()
+    with capture_logs() as lines, collector_as_when_served():
+        async with sasl_broker(scram=directory) as broker:
+            await longest.begin()
+            yield broker
+            await longest.end()
+            assert not list(broker.metadata.topic_names())
             async with stranger_of(broker) as client:
                 await client.handshake()
                 await client.token(ALICE)
                 assert await is_let_in(client)
     assert not [line for line in lines if line["log_level"] in ("error", "critical")]
+    assert longest.milliseconds < MOST_MS
+
+
+@pytest.mark.soak("200,000 mutated logins", minutes=10)
+@pytest.mark.timeout(3600)
+async def test_mutated_logins_let_nobody_in_and_end_nothing(tmp_path: Path) -> None:
+    source = Random(7)
+    async with attacked(tmp_path) as broker:
+        for number in range(ROUNDS):
+            login = LOGINS[number % len(LOGINS)]
+            if login.mechanism in SCRAM_USERS and source.random() < 0.3:
+                await play_last(broker, login, lambda token: mutated(token, source))
+                continue
+            token = mutated(login.token, source)
+            if token != login.token:
+                await play(broker, login.start + login.message(token) + NEW_TOPIC)
+        for number in range(ROUNDS):
+            login = LOGINS[number % len(LOGINS)]
+            await play(broker, mutated(login.start + login.message(login.token), source))
+
+
+@pytest.mark.parametrize("login", LOGINS, ids=lambda login: f"{login.mechanism}-{login.version}")
+async def test_one_wrong_byte_in_a_token_lets_nobody_in(login: Login, tmp_path: Path) -> None:
+    def wrong(token: bytes, position: int) -> bytes:
+        return token[:position] + bytes([token[position] ^ 1]) + token[position + 1 :]
+
+    async with attacked(tmp_path) as broker:
+        for position in range(len(login.token)):
+            await play(broker, login.start + login.message(wrong(login.token, position)) + NEW_TOPIC)
+        if login.mechanism in SCRAM_USERS:
+            for position in range(LENGTH_OF_LAST[login.mechanism]):
+                await play_last(broker, login, lambda token, at=position: wrong(token, at))  # type: ignore[misc]

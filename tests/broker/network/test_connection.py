@@ -536,6 +536,13 @@ async def test_an_occupied_port_is_named_in_the_error(bench: Bench) -> None:
         await second.bind([Listener("PLAINTEXT", "PLAINTEXT", "127.0.0.1", bench.endpoint.port, None, 0)])
 
 
+@pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])
+async def test_a_listener_whose_protection_is_missing_is_not_bound(protocol: str) -> None:
+    _, server = echo_server(ConnectionLimits(), Background())
+    with pytest.raises(KeyError):
+        await server.bind([Listener("A", protocol, "127.0.0.1", 0, None, 0)])
+
+
 async def test_a_listener_on_every_interface_has_one_port_for_all_addresses() -> None:
     echo, server = echo_server(ConnectionLimits(), Background())
     addresses = [

@@ -115,7 +115,7 @@ class Replica:
         self._replication = Replication(broker_id, self.clock, 30_000, _is_alive, _propose)
         self.sessions = FetchSessionCache(100, self.clock, random.Random(broker_id))
         leaders = CurrentLeaders(self.manager.partitions, MetadataCache(CLUSTER_ID, broker_id))
-        self._fetch = FetchHandler(self.manager, self.sessions, leaders, RequestBound(frozenset(), lambda: 0))
+        self._fetch = FetchHandler(self.manager, self.sessions, leaders, RequestBound(lambda _: False, lambda: 0))
         self._list_offsets = ListOffsetsHandler(self.manager, self.clock, 1 << 20)
         self.leader: Replica | None = None
         self.fetcher: Fetcher | None = None

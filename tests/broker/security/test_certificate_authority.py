@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from odradek.broker.security.alternative_names import alternative_names
 from odradek.broker.security.certificate_authority import Authority, Validity
@@ -99,14 +100,14 @@ def test_the_certificate_of_a_key_store_is_returned(authority: Authority) -> Non
 
 def test_alternative_names_are_read(authority: Authority) -> None:
     signed = authority.sign("broker", *EVERY_NAME, validity=VALID)
-    names = alternative_names(signed.certificate.public_bytes(of_tests.Encoding.DER))
+    names = alternative_names(signed.certificate.public_bytes(Encoding.DER))
     assert names == {"DNS:localhost", "DNS:*.example.com", "IP:127.0.0.1", "IP:::1"}
     alice = authority.sign("alice", validity=VALID)
-    assert alternative_names(alice.certificate.public_bytes(of_tests.Encoding.DER)) == frozenset()
+    assert alternative_names(alice.certificate.public_bytes(Encoding.DER)) == frozenset()
 
 
 def test_alternative_names_of_a_damaged_certificate_are_an_error(authority: Authority) -> None:
-    whole = authority.sign("broker", *EVERY_NAME, validity=VALID).certificate.public_bytes(of_tests.Encoding.DER)
+    whole = authority.sign("broker", *EVERY_NAME, validity=VALID).certificate.public_bytes(Encoding.DER)
     for length in range(len(whole)):
         with pytest.raises(ValueError, match=r"cut off|unpack"):
             alternative_names(whole[:length])

@@ -423,6 +423,29 @@ async def test_nothing_of_the_node_runs_after_its_end(node: NodeLoop, recwarn: p
     assert [str(warning.message) for warning in recwarn] == []
 
 
+async def test_nobody_asks_for_a_coroutine_whose_task_had_not_begun_at_the_end(
+    node: NodeLoop, recwarn: pytest.WarningsRecorder
+) -> None:
+    """As the one that makes a response, when the request came last before the broker was killed."""
+
+    async def making() -> None:
+        raise AssertionError
+
+    def park() -> None:
+        inner = making()
+
+        async def run() -> None:
+            await inner
+
+        asyncio.ensure_future(run())  # noqa: RUF006
+
+    on(node, park)
+    node.end()
+    await turns()
+    gc.collect()
+    assert [str(warning.message) for warning in recwarn] == []
+
+
 async def test_the_end_of_a_node_ends_the_wait_for_its_coroutines(node: NodeLoop) -> None:
     waiting = asyncio.create_task(node.run(asyncio.sleep(60)))
     await turns()

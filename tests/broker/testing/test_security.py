@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import sys
 from functools import cache
 from pathlib import Path
@@ -99,6 +100,15 @@ def test_users_log_in_with_their_passwords(mechanism: str) -> None:
             use_kafka_python(broker.client_settings("kafka-python", user))
             use_confluent_kafka(broker.client_settings("confluent-kafka", user))
             asyncio.run(use_aiokafka(broker.client_settings("aiokafka", user)))
+
+
+@pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL"])
+async def test_the_broker_is_verified_as_strictly_as_since_python_3_13(protocol: str) -> None:
+    async with in_process_broker(security=protocol) as broker:
+        settings = broker.client_settings("aiokafka", DEFAULT_USER)
+        settings["ssl_context"].verify_flags |= ssl.VERIFY_X509_STRICT
+        assert settings["ssl_context"].check_hostname
+        await use_aiokafka(settings)
 
 
 async def test_a_connection_is_the_users() -> None:

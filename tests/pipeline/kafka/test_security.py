@@ -59,6 +59,24 @@ def test_a_topic_behind_tls_and_a_login_becomes_tables(
     assert principals <= {"User:ann"}
 
 
+def test_a_password_may_come_from_a_file_of_its_own(
+    spark: SparkSession, secured: BrokerThread, pipeline: Settings, topic: str, tmp_path: Path
+) -> None:
+    secrets = tmp_path / "secrets.properties"
+    secrets.write_text(f"password={USERS['bob']}\n")
+    jaas = secured.client_settings("java", "bob")["sasl.jaas.config"]
+    provided = {
+        "config.providers": "file",
+        "config.providers.file.class": "org.apache.kafka.common.config.provider.FileConfigProvider",
+        "sasl.jaas.config": jaas.replace(USERS["bob"], f"${{file:{secrets}:password}}"),
+    }
+    settings = replace(pipeline, kafka={**pipeline.kafka, **provided})
+    assert USERS["bob"] not in str(settings)
+    produce(secured, topic, 10)
+    assert ingest.run(settings) == 0
+    assert sum(row.good for row in check_tables(spark, settings)) == 10
+
+
 def test_a_wrong_password_ends_a_job_at_once_and_is_not_shown(
     spark: SparkSession, secured: BrokerThread, pipeline: Settings, topic: str
 ) -> None:

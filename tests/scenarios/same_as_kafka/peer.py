@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
@@ -68,7 +68,7 @@ class Peer:
         `{"closed": True}` if the connection ended instead, `{"silent": True}` if no answer came.
         """
         asked = self._version_of(api, version, is_noted=is_noted)
-        request = _message(request_class(api), document)
+        request = message_of(request_class(api), document)
         try:
             self._client.send(request_payload(request, asked, client_id=client_id))
             answer = _answer(api, asked, self._client.receive()) if is_answered else {}
@@ -84,7 +84,7 @@ class Peer:
 
     def begin(self, api: ApiKey, document: Document, version: int | None = None) -> None:
         """Sends a request without waiting for the answer; `finish` waits."""
-        request = _message(request_class(api), document)
+        request = message_of(request_class(api), document)
         self._client.send(request_payload(request, self._version_of(api, version)))
 
     def finish(self, api: ApiKey, version: int | None = None, *, about: str = "") -> Document:
@@ -173,16 +173,16 @@ def batch(*values: bytes | None, key: bytes | None = b"k", first_time: int = T, 
     return build_batch(records, **more)
 
 
-def _message(cls: type[Message], document: Document) -> Message:
+def message_of(cls: type[Message], document: Document) -> Message:
     """The message of a dictionary whose fields can belong to any version."""
     made = cls()
     fields = {field.attribute: field for field in cls.__schema__.fields}
     for attribute, value in document.items():
         field = fields[attribute]
         if field.type == "array" and field.element == "struct" and value is not None:
-            value = [_message(field.structure, element) for element in value]
+            value = [message_of(field.structure, element) for element in value]
         elif field.type == "struct":
-            value = _message(field.structure, value)
+            value = message_of(field.structure, value)
         elif field.type == "uuid":
             value = UUID(value)
         setattr(made, attribute, value)
@@ -197,19 +197,23 @@ def _answer(api: ApiKey, version: int, frame: bytes) -> Document:
 # Comparison
 
 
-def comparable(answer: Any) -> Any:
-    """Removes what may differ: messages, ids, ports, current times, the order of arrays."""
+Rules = Mapping[str, Callable[[Any], Any]]
+"""What is done to the values of a field, by its name."""
+
+
+def comparable(answer: Any, rules: Rules | None = None) -> Any:
+    """Removes what may differ: messages, ids, ports, current times, the order of arrays. `rules`: RULES by default."""
     if isinstance(answer, list):
-        items = [comparable(item) for item in answer]
+        items = [comparable(item, rules) for item in answer]
         return sorted(items, key=_order) if items and isinstance(items[0], dict) else items
     if isinstance(answer, dict):
-        return {key: _comparable_field(key, value) for key, value in answer.items()}
+        return {key: _comparable_field(key, value, rules) for key, value in answer.items()}
     return answer
 
 
-def _comparable_field(key: str, value: Any) -> Any:
-    rule = _RULES.get(key)
-    return comparable(value) if rule is None else rule(value)
+def _comparable_field(key: str, value: Any, rules: Rules | None) -> Any:
+    rule = (RULES if rules is None else rules).get(key)
+    return comparable(value, rules) if rule is None else rule(value)
 
 
 def _or_text(placeholder: str) -> Callable[[Any], Any]:
@@ -244,7 +248,7 @@ def _records(value: str | None) -> Any:
     return [*found, len(data) - end]
 
 
-_RULES: dict[str, Callable[[Any], Any]] = {
+RULES: Rules = {
     "ErrorMessage": _or_text("TEXT"),
     "BatchIndexErrorMessage": _or_text("TEXT"),
     "Documentation": _or_text("TEXT"),

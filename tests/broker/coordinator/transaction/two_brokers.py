@@ -23,6 +23,7 @@ from odradek.broker.coordinator.transaction.marker_writing import MarkerWriter
 from odradek.broker.coordinator.transaction.remote_markers import RemoteMarkerWriter
 from odradek.broker.coordinator.transaction.shard import TransactionShard
 from odradek.broker.coordinator.transaction.transaction import ProducerIdAndEpoch
+from odradek.broker.handlers.access import Access
 from odradek.broker.handlers.transactions import TransactionHandlers
 from odradek.broker.metadata.metadata_cache import NO_LEADER, PartitionState
 from odradek.broker.peers.network_errors import Disconnected
@@ -149,7 +150,7 @@ class Node(ReplicaHarness):
             start_runtime=self._start_runtime,
         )
         nothing: Any = None
-        self.handlers = TransactionHandlers(self.coordinator, nothing, nothing, 1 << 20)
+        self.handlers = TransactionHandlers(self.coordinator, nothing, nothing, Access(), 1 << 20)
 
     def _start_runtime(self, new_shard: NewShard) -> CoordinatorRuntime:
         runtime = CoordinatorRuntime(

@@ -1,0 +1,200 @@
+"""What clients may do: handlers ask here, with the context of the request.
+
+    (A) Without an authorizer everything is allowed, and clients are told so when they ask for the operations on a
+        resource (KIP-430).
+    (B) With one, every decision goes into the audit log (audit_log.py), except that a check which merely filters what a
+        client sees is no denial (`audited=False`).
+    (C) A decision holds for the request that asked: handlers ask once for each resource of a request.
+
+Source: Kafka's `AuthHelper`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable
+
+from odradek.broker.background.stepwise import Pace, Steps, items_of
+from odradek.broker.handlers.audit_log import AuditLog
+from odradek.broker.handlers.authorized_operations import ON_RESOURCE, bit_field
+from odradek.broker.requests.request_context import ConnectionInfo, RequestContext
+from odradek.broker.security.authorizer.authorizer import CLUSTER_NAME, Authorizer
+from odradek.broker.security.authorizer.hosts import java_host
+from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.wire_codes import AclOperation, AclResourceType
+
+ITEMS_PER_DECISION = 2
+"""How many items of a step a decision counts as."""
+DENIALS = {
+    AclResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    AclResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    AclResourceType.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    AclResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
+"""The error of a denial by the type of the resource."""
+
+
+class AuthorizationDenied(ProtocolError):
+    """The client may not do what the whole request asks for. The audit log has it already."""
+
+
+class _Everything(Container[str]):
+    def __contains__(self, item: object) -> bool:
+        return True
+
+
+EVERYTHING = _Everything()
+
+
+class Access:
+    """Without an authorizer (A), and the base of the other one. `decides`: whether there is an authorizer."""
+
+    decides = False
+
+    def allows(
+        self,
+        context: RequestContext,
+        operation: AclOperation,
+        resource_type: AclResourceType,
+        name: str,
+        *,
+        audited: bool = True,
+    ) -> bool:
+        """Whether the client may perform the operation on one resource."""
+        return True
+
+    def allows_on_cluster(self, context: RequestContext, operation: AclOperation, *, audited: bool = True) -> bool:
+        return self.allows(context, operation, AclResourceType.CLUSTER, CLUSTER_NAME, audited=audited)
+
+    def allows_some(self, context: RequestContext, operation: AclOperation, resource_type: AclResourceType) -> bool:
+        """Whether the client may perform the operation on at least one resource of this type."""
+        return True
+
+    def allowed(
+        self,
+        context: RequestContext,
+        operation: AclOperation,
+        resource_type: AclResourceType,
+        names: Iterable[str],
+        *,
+        audited: bool = True,
+    ) -> Steps[Container[str]]:
+        """Returns the names of those resources on which the client may perform the operation."""
+        yield from ()
+        return EVERYTHING
+
+    def check(
+        self, context: RequestContext, operation: AclOperation, resource_type: AclResourceType, name: str
+    ) -> None:
+        """Raises AuthorizationDenied if the client may not perform the operation on one resource."""
+        if not self.allows(context, operation, resource_type, name):
+            raise AuthorizationDenied(DENIALS[resource_type], DENIALS[resource_type].message)
+
+    def check_on_cluster(self, context: RequestContext, operation: AclOperation) -> None:
+        """Raises AuthorizationDenied, which names the client, as Kafka does for requests between brokers."""
+        if not self.allows_on_cluster(context, operation):
+            code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+            raise AuthorizationDenied(code, denial_of(context, operation, code))
+
+    def operations(self, context: RequestContext, resource_type: AclResourceType, name: str) -> int:
+        """Returns all operations that the client may perform on one resource, as a bit field (KIP-430)."""
+        return bit_field(*ON_RESOURCE[resource_type])
+
+    def operations_on_cluster(self, context: RequestContext) -> int:
+        """As `operations`, for the cluster: none for a client that may not describe it."""
+        if not self.allows_on_cluster(context, AclOperation.DESCRIBE):
+            return 0
+        return self.operations(context, AclResourceType.CLUSTER, CLUSTER_NAME)
+
+
+class DecidedAccess(Access):
+    """With an authorizer (B)."""
+
+    decides = True
+
+    def __init__(self, authorizer: Authorizer, audit_log: AuditLog) -> None:
+        self._authorizer = authorizer
+        self._audit_log = audit_log
+
+    @property
+    def changes(self) -> int:
+        """Grows with every change of the ACLs."""
+        return self._authorizer.changes
+
+    def allows(
+        self,
+        context: RequestContext,
+        operation: AclOperation,
+        resource_type: AclResourceType,
+        name: str,
+        *,
+        audited: bool = True,
+    ) -> bool:
+        host = java_host(context.client_host)
+        allowed = self._authorizer.allows(context.principal, host, operation, resource_type, name)
+        self._audit_log.decided(context, host, operation, resource_type, name, allowed=allowed, audited=audited)
+        return allowed
+
+    def allows_some(self, context: RequestContext, operation: AclOperation, resource_type: AclResourceType) -> bool:
+        host = java_host(context.client_host)
+        allowed = self._authorizer.allows_some(context.principal, host, operation, resource_type)
+        self._audit_log.decided(context, host, operation, resource_type, "", allowed=allowed, audited=True)
+        return allowed
+
+    def allowed(
+        self,
+        context: RequestContext,
+        operation: AclOperation,
+        resource_type: AclResourceType,
+        names: Iterable[str],
+        *,
+        audited: bool = True,
+    ) -> Steps[Container[str]]:
+        """Decides once for each distinct name."""
+        allowed: dict[str, bool] = {}
+        pace = Pace()
+        for name in names:
+            cost = 1
+            if name not in allowed:
+                allowed[name] = self.allows(context, operation, resource_type, name, audited=audited)
+                cost = ITEMS_PER_DECISION + items_of(name)
+            if pace.step_ends(cost):
+                yield
+        return {name for name, is_allowed in allowed.items() if is_allowed}
+
+    def operations(self, context: RequestContext, resource_type: AclResourceType, name: str) -> int:
+        host = java_host(context.client_host)
+        allows = self._authorizer.allows
+        return bit_field(
+            *(
+                operation
+                for operation in ON_RESOURCE[resource_type]
+                if allows(context.principal, host, operation, resource_type, name)
+            )
+        )
+
+
+def denial_of(context: RequestContext, operation: AclOperation, code: ErrorCode) -> str:
+    """Returns a text that names the client."""
+    api, host = ApiKey(context.api_key).name, java_host(context.client_host)
+    return f"{code.message} {context.principal} from host {host} needs {operation.name} for {api}."
+
+
+def access_by(authorizer: Authorizer | None, audit_log: AuditLog) -> Access:
+    """Returns what the handlers of a broker ask."""
+    return Access() if authorizer is None else DecidedAccess(authorizer, audit_log)
+
+
+def brokers_by(authorizer: Authorizer | None, broker_listeners: Container[str]) -> Callable[[ConnectionInfo], bool]:
+    """Returns whether a connection may be another broker's. An authorizer knows which principals may act as brokers;
+    without one, it is the listener that counts. `broker_listeners`: see `Dispatcher`.
+    """
+    if authorizer is None:
+        return lambda connection: connection.listener.name in broker_listeners
+    allows = authorizer.allows
+
+    def may_act_as_broker(connection: ConnectionInfo) -> bool:
+        host = java_host(connection.client_host)
+        return allows(connection.principal, host, AclOperation.CLUSTER_ACTION, AclResourceType.CLUSTER, CLUSTER_NAME)
+
+    return may_act_as_broker

@@ -1,0 +1,338 @@
+"""What each API asks the authorizer before it does anything: the `authorization` of a row of the API table.
+
+A request may need
+
+    (A) one operation on one resource, or on the cluster: a denial answers the whole request, in its error response;
+    (B) an operation on each of its items: those that are denied are answered as the row's error response answers items,
+        behind the others. The handler sees a request that does not have them;
+    (C) more than a row can say, such as the operations of Metadata: the handler asks, and the row names what;
+    (D) nothing: what a client sends before it is anybody.
+
+(A) and (B) combine. A denied item is answered in the same way whether what it names exists or not. Without an
+authorizer the handlers are those of the table, and nothing comes before them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from copy import copy
+from typing import Any, NamedTuple
+
+from odradek.broker.background.background import Background
+from odradek.broker.background.stepwise import Pace, Steps, each_in_steps, items_of
+from odradek.broker.handlers.access import DENIALS, ITEMS_PER_DECISION, Access, AuthorizationDenied, denial_of
+from odradek.broker.handlers.config_resources import resource_with_settings
+from odradek.broker.handlers.error_responses import RefusedItems
+from odradek.broker.handlers.handler_kinds import Handler, HandlerKind, kind_of
+from odradek.broker.requests.answered_later import answered_in_steps
+from odradek.broker.requests.request_context import Holds, PendingResponse, RequestContext
+from odradek.broker.security.authorizer.authorizer import CLUSTER_NAME
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.wire_codes import AclOperation, AclResourceType
+
+Resource = tuple[AclResourceType, str]
+ASKS_ON = "asks the next"
+"""What a denial leads to if another operation is enough."""
+Says = Callable[[RequestContext, AclOperation, ErrorCode], str | None]
+"""The text of a denial, for responses that have one."""
+
+
+def says_who(context: RequestContext, operation: AclOperation, code: ErrorCode) -> str:
+    """Names the client, as Kafka does in requests between brokers, and of ACLs and reassignments."""
+    return denial_of(context, operation, code)
+
+
+def says_what(context: RequestContext, operation: AclOperation, code: ErrorCode) -> str:
+    return code.message
+
+
+def says_nothing(context: RequestContext, operation: AclOperation, code: ErrorCode) -> None:
+    return None
+
+
+class Check(NamedTuple):
+    """What is asked of the authorizer, for readers and tests. `names`: where the request has the resources' names, or
+    when the question arises; `denied`: where the response has the denial.
+    """
+
+    operation: AclOperation
+    resource_type: AclResourceType
+    names: str = ""
+    denied: str = "the response"
+
+
+class Authorization:
+    """Nothing is asked before the handler: (C) and (D)."""
+
+    def __init__(self, *checks: Check) -> None:
+        self.checks = checks
+
+    def guard(self, handler: Handler, refused_items: Any, access: Access, background: Background) -> Handler:
+        """Returns a handler that asks first. `refused_items`: how the row's error response answers items."""
+        return handler
+
+    def and_in_handler(self, *checks: Check) -> Authorization:
+        """Adds what the handler asks besides. Returns this."""
+        self.checks += checks
+        return self
+
+
+class Question(NamedTuple):
+    """(A) `field`: the request's field with the name; empty for the cluster. `or_else`: any one of these operations is
+    enough, too; only the last one's denial is logged.
+    """
+
+    operation: AclOperation
+    resource_type: AclResourceType
+    field: str = ""
+    says: Says = says_what
+    or_else: tuple[AclOperation, ...] = ()
+
+    def ask(self, request: Any, context: RequestContext, access: Access) -> None:
+        """Raises AuthorizationDenied."""
+        name = getattr(request, self.field) if self.field else CLUSTER_NAME
+        operations = (self.operation, *self.or_else)
+        last = operations[-1]
+        for operation in operations:
+            if access.allows(context, operation, self.resource_type, name, audited=operation is last):
+                return
+        code = DENIALS[self.resource_type]
+        raise AuthorizationDenied(code, self.says(context, last, code))
+
+    def checks(self) -> list[Check]:
+        operations = (self.operation, *self.or_else)
+        return [
+            Check(
+                each,
+                self.resource_type,
+                self.field if each is self.operation else "or else",
+                "the response" if each is operations[-1] else ASKS_ON,
+            )
+            for each in operations
+        ]
+
+
+class Items(NamedTuple):
+    """(B) `array`: the request's items; `resource_of`: the resource of one, None to leave it to the handler. `denial`
+    answers denied ones, by default the row's error response. `unless`: an operation on the cluster that is enough.
+    """
+
+    operation: AclOperation
+    array: str
+    resource_of: Callable[[Any], Resource | None]
+    types: tuple[tuple[AclResourceType, str], ...]
+    says: Says = says_what
+    denial: RefusedItems | None = None
+    unless: AclOperation | None = None
+
+    def split(
+        self, request: Any, context: RequestContext, access: Access
+    ) -> Steps[tuple[list[Any], list[tuple[Any, ErrorCode]]]]:
+        """Returns the items that are allowed, and the others with their errors. Decides once for each resource."""
+        decided: dict[Resource | None, bool] = {None: True}
+        allowed, denied = [], []
+        pace = Pace()
+        for item in getattr(request, self.array) or ():
+            resource = self.resource_of(item)
+            cost = 1
+            if resource is not None and resource not in decided:
+                decided[resource] = access.allows(context, self.operation, *resource)
+                cost = ITEMS_PER_DECISION + items_of(resource[1])
+            if resource is None or decided[resource]:
+                allowed.append(item)
+            else:
+                denied.append((item, DENIALS[resource[0]]))
+            if pace.step_ends(cost):
+                yield
+        return allowed, denied
+
+    def checks(self) -> list[Check]:
+        made = [Check(self.operation, kind, names, "each item") for kind, names in self.types]
+        if self.unless is not None:
+            made.insert(0, Check(self.unless, AclResourceType.CLUSTER, "instead of all others", ASKS_ON))
+        return made
+
+
+class Before(Authorization):
+    """(A) and (B)."""
+
+    def __init__(self, *questions: Question, items: Items | None = None) -> None:
+        checks = [check for question in questions for check in question.checks()]
+        super().__init__(*checks, *(() if items is None else items.checks()))
+        self._questions = questions
+        self._items = items
+
+    def guard(self, handler: Handler, refused_items: Any, access: Access, background: Background) -> Handler:
+        if self._items is None:
+            return _asking(self._questions, handler, access)
+        denial = self._items.denial or refused_items
+        return _Splitting(self._questions, self._items, denial, handler, access, background).handler()
+
+
+def _asking(questions: Sequence[Question], handler: Handler, access: Access) -> Handler:
+    """Returns a handler of the same kind that asks the questions first."""
+
+    def ask(request: Any, context: RequestContext) -> None:
+        for question in questions:
+            question.ask(request, context, access)
+
+    def plain(request: Any, context: RequestContext) -> Any:
+        ask(request, context)
+        return handler(request, context)
+
+    def steps(request: Any, context: RequestContext) -> Steps[Any]:
+        ask(request, context)
+        return (yield from handler(request, context))
+
+    async def task(request: Any, context: RequestContext) -> Any:
+        ask(request, context)
+        return await handler(request, context)
+
+    return {HandlerKind.PLAIN: plain, HandlerKind.STEPS: steps, HandlerKind.TASK: task}[kind_of(handler)]
+
+
+class _Splitting:
+    """Takes denied items out of requests (B)."""
+
+    def __init__(
+        self,
+        questions: Sequence[Question],
+        items: Items,
+        denial: RefusedItems,
+        handler: Handler,
+        access: Access,
+        background: Background,
+    ) -> None:
+        self._questions = questions
+        self._items = items
+        self._denial = denial
+        self._handler = handler
+        self._access = access
+        self._background = background
+
+    def handler(self) -> Handler:
+        """Returns a handler of the same kind. A plain one handles requests in their order also if this takes steps."""
+        spawn, turns = self._background.spawn, self._background.turns
+
+        def plain(request: Any, context: RequestContext) -> Any:
+            return answered_in_steps(self._handled(request, context), context, spawn, turns, Holds.SAME_API)
+
+        def steps(request: Any, context: RequestContext) -> Steps[Any]:
+            return (yield from self._handled(request, context))
+
+        async def task(request: Any, context: RequestContext) -> Any:
+            permitted, refused = await turns.take(self._permitted(request, context))
+            response = await self._handler(permitted, context)
+            return self._completed(response, refused)
+
+        kind = kind_of(self._handler)
+        return {HandlerKind.PLAIN: plain, HandlerKind.STEPS: steps, HandlerKind.TASK: task}[kind]
+
+    def _handled(self, request: Any, context: RequestContext) -> Steps[Any]:
+        permitted, refused = yield from self._permitted(request, context)
+        response = self._handler(permitted, context)
+        if kind_of(self._handler) is HandlerKind.STEPS:
+            response = yield from response
+        if refused and isinstance(response, PendingResponse):
+            return self._when_complete(response, refused)
+        return self._completed(response, refused)
+
+    def _permitted(self, request: Any, context: RequestContext) -> Steps[tuple[Any, list[Any]]]:
+        """Returns the request without its denied items, and the responses to those."""
+        for question in self._questions:
+            question.ask(request, context, self._access)
+        items, access = self._items, self._access
+        if items.unless is not None and access.allows_on_cluster(context, items.unless, audited=False):
+            return request, []
+        allowed, denied = yield from items.split(request, context, access)
+        if not denied:
+            return request, []
+        permitted = copy(request)
+        setattr(permitted, items.array, allowed)
+        operation = items.operation
+
+        def refused(item: tuple[Any, ErrorCode]) -> Any:
+            return self._denial.refused(item[0], item[1], items.says(context, operation, item[1]))
+
+        return permitted, (yield from each_in_steps(denied, refused))
+
+    def _when_complete(self, response: PendingResponse, refused: list[Any]) -> PendingResponse:
+        whole = PendingResponse(holds=response.holds, is_long=response.is_long)
+        whole.when_abandoned(response.abandon)
+
+        def settled() -> None:
+            try:
+                result = response.result()
+            except Exception as error:
+                whole.fail(error)
+            else:
+                whole.complete(self._completed(result, refused))
+
+        response.when_settled(settled)
+        return whole
+
+    def _completed(self, response: Any, refused: list[Any]) -> Any:
+        if refused:
+            array = self._denial.response_items
+            setattr(response, array, [*getattr(response, array), *refused])
+        return response
+
+
+# --- what the rows say ----------------------------------------------------------------------------------------------
+
+NOTHING_ASKED = Authorization()
+"""(D)"""
+
+
+def in_handler(*checks: Check) -> Authorization:
+    """(C)"""
+    return Authorization(*checks)
+
+
+def before(*questions: Question, items: Items | None = None) -> Authorization:
+    """(A), one question after the other, and then (B)."""
+    return Before(*questions, items=items)
+
+
+def on_cluster(operation: AclOperation, *or_else: AclOperation, says: Says = says_what) -> Question:
+    """One operation on the cluster (A)."""
+    return Question(operation, AclResourceType.CLUSTER, says=says, or_else=or_else)
+
+
+def on_group(operation: AclOperation) -> Question:
+    """One operation on the request's group (A)."""
+    return Question(operation, AclResourceType.GROUP, "group_id")
+
+
+def on_transactional_id(operation: AclOperation) -> Question:
+    """One operation on the request's transactional id (A)."""
+    return Question(operation, AclResourceType.TRANSACTIONAL_ID, "transactional_id")
+
+
+def on_each(
+    operation: AclOperation,
+    resource_type: AclResourceType,
+    array: str,
+    field: str | None = None,
+    *,
+    says: Says = says_what,
+    denial: RefusedItems | None = None,
+    unless: AclOperation | None = None,
+) -> Items:
+    """An operation on each item of an array (B). `field`: the items' field with the name, None if they are names."""
+
+    def resource_of(item: Any) -> Resource:
+        return (resource_type, item if field is None else getattr(item, field))
+
+    types = ((resource_type, array if field is None else f"{array}.{field}"),)
+    return Items(operation, array, resource_of, types, says, denial, unless)
+
+
+def on_each_with_settings(operation: AclOperation, array: str) -> Items:
+    """As `on_each`, for resources with settings: those that are not topics belong to the cluster."""
+
+    def resource_of(item: Any) -> Resource | None:
+        return resource_with_settings(item.resource_type, item.resource_name)
+
+    types = ((AclResourceType.TOPIC, f"{array}.resource_name"), (AclResourceType.CLUSTER, "any other resource"))
+    return Items(operation, array, resource_of, types)
