@@ -44,9 +44,9 @@ class Client(NamedTuple):
 def secure(contestant: Contestant, how: str) -> None:
     """Gives a broker that is not started yet its listeners, and the authorizer if `how` is ACLS. Raises TakesNoPart."""
     if isinstance(contestant, Odradek):
-        _expect(contestant, "broker/network/tls_transport.py", "TLS")
+        _expect(contestant, "TLS", "broker", "network", "tls_transport")
         if how == ACLS:
-            _expect(contestant, "broker/settings/authorizers.py", "ACLs")
+            _expect(contestant, "ACLs", "broker", "settings", "authorizers")
     contestant.ports = {PLAINTEXT: contestant.port, **{protocol: free_port() for protocol in PROTOCOLS[1:]}}
     listeners = [f"{protocol}://127.0.0.1:{port}" for protocol, port in contestant.ports.items()]
     controller = [f"CONTROLLER://127.0.0.1:{contestant.port + 1}"] if isinstance(contestant, ApacheKafka) else []
@@ -130,8 +130,8 @@ def _written(contestant: Contestant, name: str, data: bytes) -> str:
     return str(path)
 
 
-def _expect(contestant: Odradek, file: str, what: str) -> None:
-    if not (contestant.checkout.directory / file).exists():
+def _expect(contestant: Odradek, what: str, *module: str) -> None:
+    if not contestant.checkout.directory.joinpath(*module).with_suffix(".py").exists():
         raise TakesNoPart(f"this version has no {what}")
 
 

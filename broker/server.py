@@ -479,10 +479,10 @@ class Broker:
 
     async def _load_metadata(self) -> None:
         await self.cluster.load()
-        self._check_own_rights()
         await add_first_credentials(self.config, self.files, self.cluster.configs, self.random)
         if self._certificates is not None:
             self._certificates.load()
+        self._check_own_rights()
         self._apply_settings()
         self.config.on_change(lambda _: self._apply_settings())
 
@@ -505,16 +505,14 @@ class Broker:
             )
 
     def _own_principal(self) -> str:
-        """Who this broker is to the others. Raises ConfigError, SSLError, ValueError."""
+        """Who this broker is to the others. Raises SSLError, ValueError."""
         credentials = login_between_brokers(self.config, self.files)
         if credentials is not None:
             return f"User:{credentials.username}"
         name = self.config.inter_broker_listener
-        if not any(listener.uses_tls for listener in self.config.listeners if listener.name == name):
+        if self._certificates is None or name not in self._certificates.listeners:
             return ANONYMOUS
-        from odradek.broker.network.own_principal import principal_by_certificate
-
-        return principal_by_certificate(self.config, self.files)
+        return self._certificates.own_principal()
 
     async def _listen(self) -> None:
         """Binds the addresses without accepting connections."""

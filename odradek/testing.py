@@ -23,6 +23,8 @@ from odradek.broker.testing import (
     InProcessBroker,
     NotReached,
     Security,
+    allow,
+    deny,
     in_process_broker,
     in_process_cluster,
 )
@@ -35,6 +37,8 @@ __all__ = [
     "InProcessBroker",
     "NotReached",
     "Security",
+    "allow",
+    "deny",
     "in_process_broker",
     "in_process_cluster",
 ]

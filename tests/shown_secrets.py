@@ -40,7 +40,7 @@ def _captured(self: structlog.testing.LogCapture, logger: Any, method_name: str,
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", f"{MARK}(why): the output of the test may have secrets")
-    structlog.testing.LogCapture.__call__ = _captured  # type: ignore[method-assign]
+    structlog.testing.LogCapture.__call__ = _captured  # type: ignore[assignment, method-assign]
 
 
 def pytest_unconfigure() -> None:

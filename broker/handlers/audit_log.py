@@ -7,9 +7,12 @@ have a rate (logging/line_rate.py), and the next line says how many are missing.
 
 from __future__ import annotations
 
+from typing import Any
+
 import structlog
 
 from odradek.broker.logging.line_rate import LineRate
+from odradek.broker.logging.structured_logging import FilteredLogger
 from odradek.broker.requests.request_context import RequestContext
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.wire_codes import AclOperation, AclResourceType
@@ -17,12 +20,15 @@ from odradek.timer import Clock
 
 DEBUG = 10
 
-log = structlog.get_logger("broker.authorizer")
-
 
 class AuditLog:
+    """Writes to the log as it is configured when this is made."""
+
     def __init__(self, clock: Clock) -> None:
         self._rate = LineRate(clock)
+        self._log: Any = structlog.get_logger("broker.authorizer").bind()
+        self._filtered = self._log if isinstance(self._log, FilteredLogger) else None
+        """None if the host program of this broker decides what is logged."""
 
     def decided(
         self,
@@ -36,8 +42,9 @@ class AuditLog:
         audited: bool,
     ) -> None:
         """Logs a decision. `name`: empty for any resource of the type. `audited`: log it also if it is a denial."""
+        log = self._log
         if allowed:
-            if log.is_enabled_for(DEBUG):
+            if self._filtered is None or self._filtered.is_enabled_for(DEBUG):
                 log.debug("operation allowed", **_details(context, host, operation, resource_type, name))
         elif audited:
             details = _details(context, host, operation, resource_type, name)

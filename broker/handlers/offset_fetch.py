@@ -19,7 +19,7 @@ from odradek.broker.background.tasks import Spawn
 from odradek.broker.coordinator.group.coordinator import GroupCoordinator
 from odradek.broker.coordinator.group.offsets import OffsetsOfGroup
 from odradek.broker.coordinator.group.zookeeper_offsets import ZooKeeperOffsets
-from odradek.broker.handlers.access import Access, AuthorizationDenied
+from odradek.broker.handlers.access import Access
 from odradek.broker.handlers.answer_size import AnswerSize, AnswerTooLarge
 from odradek.broker.metadata.metadata_cache import MetadataCache
 from odradek.broker.requests.answered_later import answered_later
@@ -104,8 +104,6 @@ class OffsetFetchHandler:
             topics = yield from fetching.topics(request.group_id, request.topics)
         except AnswerTooLarge:
             raise
-        except AuthorizationDenied as error:
-            return OffsetFetchResponse(error_code=error.code)  # version 1 has no place for it, as in Kafka
         except ProtocolError as error:
             if context.api_version < FIRST_VERSION_WITH_ERROR:
                 raise

@@ -14,9 +14,10 @@ from collections.abc import Container
 from copy import copy
 from typing import NamedTuple
 
-from odradek.broker.background.stepwise import Pace, Steps
+from odradek.broker.background.stepwise import Pace, Steps, each_in_steps
 from odradek.broker.background.turns import Turns
 from odradek.broker.controller.controller import Controller
+from odradek.broker.controller.tenure import not_controller
 from odradek.broker.controller.topic_creations import RESERVED_TOPIC, repeated_in
 from odradek.broker.handlers.access import EVERYTHING, Access
 from odradek.broker.requests.request_context import RequestContext
@@ -41,8 +42,10 @@ class CreateTopicsHandler:
 
     async def create_topics(self, request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
         """Responds as the controller does, or with NOT_CONTROLLER."""
-        if not (self._access.decides and self._controller.tenure.is_active):
+        if not self._access.decides:
             return await self._answer(request)
+        if not self._controller.tenure.is_active:  # Who is asked later may have become it, and nobody has decided.
+            return CreateTopicsResponse(topics=await self._turns.take(each_in_steps(request.topics, _not_here)))
         decisions = await self._turns.take(self._decisions(request, context))
         response = await self._answer(decisions.permitted)
         response.topics = await self._turns.take(_results(request.topics, response.topics, decisions))
@@ -75,6 +78,11 @@ class _Decisions(NamedTuple):
     refused: Container[str]
     repeated: Container[str]
     visible: Container[str]
+
+
+def _not_here(topic: Topic) -> Result:
+    error = not_controller()
+    return Result(name=topic.name, error_code=error.code, error_message=str(error.args[0]), configs=[])
 
 
 def _results(asked: list[Topic], answered: list[Result], decisions: _Decisions) -> Steps[list[Result]]:

@@ -12,12 +12,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from odradek.broker.controller.pieces import fits
-from odradek.broker.metadata_store import znodes
+from odradek.broker.metadata_store import acl_znodes, znodes
 from odradek.broker.metadata_store.interface import Create, Entry
 from odradek.broker.metadata_store.tree import MetadataTree, parent_of
 
 HEAD = (parent_of(znodes.CLUSTER_ID), znodes.CLUSTER_ID, znodes.CONTROLLER_EPOCH)
-NOTICES = (znodes.CONFIG_CHANGES, znodes.ISR_CHANGES, znodes.LOG_DIR_EVENTS)
+NOTICES = (znodes.CONFIG_CHANGES, znodes.ISR_CHANGES, znodes.LOG_DIR_EVENTS, *acl_znodes.CHANGES.values())
 """The parents of notices (C)."""
 
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from odradek.broker.controller.pieces import Unit
-from odradek.broker.metadata_store import znodes
+from odradek.broker.metadata_store import acl_znodes, znodes
 from odradek.broker.metadata_store.interface import Create, Entry, MetadataStore, NoEntry, Set
 from odradek.broker.metadata_store.read_back import retry_until_connected
 from odradek.broker.metadata_store.tree import parent_of
@@ -24,7 +24,8 @@ from odradek.broker.migration.entries import HEAD, NOTICES, MigrationError
 ENTRIES_AT_A_TIME = 1000
 MOST_NAMED = 5
 """How many paths an error names."""
-LISTED = tuple(path for path in znodes.PERSISTENT_PATHS if path not in (*NOTICES, znodes.BROKER_IDS))
+FIXED = (*znodes.PERSISTENT_PATHS, *acl_znodes.PERSISTENT_PATHS)
+LISTED = tuple(path for path in FIXED if path not in (*NOTICES, znodes.BROKER_IDS))
 """Where entries of others are looked for (E)."""
 
 
@@ -98,7 +99,7 @@ async def _check_no_broker(store: MetadataStore, place: str) -> None:
 async def _foreign(store: MetadataStore, copied: Mapping[str, Entry]) -> list[str]:
     """Returns the paths that only ZooKeeper has (E)."""
     found = [f"{parent}/{name}" for parent in LISTED for name in await _children(store, parent)]
-    return [path for path in found if path not in copied and path not in znodes.PERSISTENT_PATHS]
+    return [path for path in found if path not in copied and path not in FIXED]
 
 
 def _agrees(path: str, found: Entry, wanted: Entry) -> bool:

@@ -10,7 +10,6 @@
     handshakes.py          which TLS handshakes are under way
     listener_tls.py        TLS of one listener
     certificates.py        the keys and certificates of all listeners, which are replaced while the broker runs
-    own_principal.py       who this broker is to the others, by its certificate
     file_reading.py        slices of files, where TLS must encrypt them
     queued_bytes.py        bounds what all connections have begun to send
     connection_limits.py, open_files.py   how many connections there may be

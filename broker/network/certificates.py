@@ -91,6 +91,15 @@ class Certificates:
         keys = self._keys.get(self._config.inter_broker_listener)
         return None if keys is None else keys.client
 
+    def own_principal(self) -> str:
+        """Returns who this broker is to the others, whose settings are the same, by a handshake with its own listener
+        between brokers, which has TLS. Raises SSLError if that would refuse it; ValueError if no rule maps its name.
+        """
+        name = self._config.inter_broker_listener
+        keys = self._keys[name]
+        assert keys.trial is not None
+        return self.listeners[name].principal_of(shake_hands(keys.server, keys.trial))
+
     def load(self) -> None:
         """Reads all (A). Raises ConfigError."""
         for name, listener in self._listeners.items():

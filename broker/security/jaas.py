@@ -122,13 +122,15 @@ class _Parser:
         return modules
 
     def _module(self, section: str | None) -> LoginModule:
-        """`section`: None if there is none around it (E)."""
+        """`section`: None if there is none around it (E). Then a class without a flag is not shown: somebody may have
+        set a password alone.
+        """
         or_end = "" if section is None else f", or the }} of section {section},"
         class_name = self._text(f"the class of a login module{or_end}")
-        line = self._next.line
-        flag = self._text(f"a flag after {class_name}").lower()
+        line, before = self._next.line, "the class" if section is None else class_name
+        flag = self._text(f"a flag after {before}").lower()
         if flag not in FLAGS:
-            raise self._error(line, f"{', '.join(FLAGS)} is expected after {class_name}")
+            raise self._error(line, f"{', '.join(FLAGS)} is expected after {before}")
         options: dict[str, str] = {}
         where = f"after {class_name} {flag}"
         while not self._takes(";"):

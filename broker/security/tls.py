@@ -39,16 +39,18 @@ def _restricted(context: ssl.SSLContext, allowed: Negotiable) -> ssl.SSLContext:
     return context
 
 
-def shake_hands(server: ssl.SSLContext, client: ssl.SSLContext) -> None:
-    """Tries whether a client and a server with these contexts agree; `client` must not check host names. Raises
-    SSLError.
+def shake_hands(server: ssl.SSLContext, client: ssl.SSLContext) -> ssl.SSLObject:
+    """Tries whether a client and a server with these contexts agree; `client` must not check host names. Returns the
+    server's side. Raises SSLError.
     """
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
-    waiting = [client.wrap_bio(to_client, to_server), server.wrap_bio(to_server, to_client, server_side=True)]
+    client_side = client.wrap_bio(to_client, to_server)
+    server_side = server.wrap_bio(to_server, to_client, server_side=True)
+    waiting = [client_side, server_side]
     for _ in range(MOST_ROUNDS):
         waiting = [side for side in waiting if not _is_done(side)]
         if not waiting:
-            return
+            return server_side
     raise ssl.SSLError("the handshake does not end")
 
 

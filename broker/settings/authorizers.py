@@ -32,22 +32,21 @@ def authorizer_values(values: BrokerSettings, given: Mapping[str, str]) -> Autho
     """Returns the settings of the authorizer, None if there is none. `given`: the texts of all settings that are set.
     Raises ConfigError.
     """
-    text = given.get(ALLOW_EVERYONE.name)
-    everyone = None if text is None else bool(parse_value(ALLOW_EVERYONE, text))
-    super_users = _principals(given.get(SUPER_USERS.name, ""))
     name = CLASS.of(values).strip()
-    if name:
-        if name not in CLASSES:
-            raise ConfigError(CLASS.name, f"{CLASS.name}={name} is not supported; it can be {' or '.join(CLASSES)}")
-        return AuthorizerValues(super_users, bool(everyone))
-    if super_users or everyone is False:
-        unused = SUPER_USERS.name if super_users else ALLOW_EVERYONE.name
-        raise ConfigError(
-            unused,
-            f"{unused}={given[unused]} has no use without {CLASS.name}: everybody may do everything. "
-            f"Set {CLASS.name}={CLASSES[0]}, or remove it; see docs/security.md",
-        )
-    return None
+    if not name:
+        return None
+    if name not in CLASSES:
+        raise ConfigError(CLASS.name, f"{CLASS.name}={name} is not supported; it can be {' or '.join(CLASSES)}")
+    everyone = parse_value(ALLOW_EVERYONE, given.get(ALLOW_EVERYONE.name, "false"))
+    return AuthorizerValues(_principals(given.get(SUPER_USERS.name, "")), bool(everyone))
+
+
+def unused_names(given: Mapping[str, str]) -> list[str]:
+    """The settings that promise protection, which nothing gives without an authorizer (C). Raises ConfigError."""
+    found = [SUPER_USERS.name] if _principals(given.get(SUPER_USERS.name, "")) else []
+    if ALLOW_EVERYONE.name in given and not parse_value(ALLOW_EVERYONE, given[ALLOW_EVERYONE.name]):
+        found.append(ALLOW_EVERYONE.name)
+    return found
 
 
 def _principals(text: str) -> frozenset[str]:

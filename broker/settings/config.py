@@ -40,7 +40,7 @@ from odradek.broker.settings import (
     Value,
     parse_value,
 )
-from odradek.broker.settings.authorizers import AuthorizerValues, authorizer_values
+from odradek.broker.settings.authorizers import CLASSES, AuthorizerValues, authorizer_values, unused_names
 from odradek.broker.settings.checks import check_broker_values, check_topic_values
 from odradek.broker.settings.config_providers import PROVIDERS, resolve
 from odradek.broker.settings.listener_values import LISTENER_PREFIX, listener_value
@@ -357,7 +357,13 @@ class BrokerConfig(BrokerSettings):
                 "uses ssl.client.auth only with the listener's prefix, and no ssl.principal.mapping.rules.)",
             )
         self.sasl_listeners()
-        self.authorizer()
+        names = unused_names(self.static) if self.authorizer() is None else []
+        if names:
+            raise ConfigError(
+                names[0],
+                f"Without authorizer.class.name, everybody may do everything, and these settings have no use: "
+                f"{self._listed(names)}. Set authorizer.class.name={CLASSES[0]}, or remove them; see docs/security.md",
+            )
 
     def _listed(self, names: list[str]) -> str:
         return ", ".join(f"{name} ({self._places[name]})" if name in self._places else name for name in names)

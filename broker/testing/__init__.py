@@ -6,13 +6,14 @@
     cluster_view.py           what it looks like from outside; conditions.py: states that tests wait for
     cluster_thread.py, loop_thread.py    the same for blocking clients
     node_loop.py              an event loop for each broker, which can be paused and ended
-    security.py     TLS and logins; certificates.py, client_settings.py: what clients need then
+    security.py     TLS, logins and ACLs (acls.py); certificates.py, client_settings.py: what clients need then
     network.py, gates.py      cuts between brokers, and what stands in front of a paused one
     setting_texts.py          settings as keyword arguments
 
 Its public names are exported here. Callers: users' tests, `pytest_plugin.py`, `cluster_demo`.
 """
 
+from odradek.broker.testing.acls import allow, deny
 from odradek.broker.testing.cluster import Cluster, NotReached
 from odradek.broker.testing.cluster_thread import ClusterThread
 from odradek.broker.testing.cluster_view import BrokerStatus
@@ -28,6 +29,8 @@ __all__ = [
     "InProcessBroker",
     "NotReached",
     "Security",
+    "allow",
+    "deny",
     "in_process_broker",
     "in_process_cluster",
 ]

@@ -48,7 +48,7 @@ from odradek.broker.testing.cluster_view import ENDED, BrokerStatus, ClusterView
 from odradek.broker.testing.conditions import why_no_leader, why_not_in_sync, why_not_stable
 from odradek.broker.testing.network import Network
 from odradek.broker.testing.node_loop import node_loop
-from odradek.broker.testing.security import Security
+from odradek.broker.testing.security import Security, add_acls
 from odradek.broker.testing.setting_texts import setting_texts
 from odradek.timer import Clock
 
@@ -203,9 +203,11 @@ class Cluster(ClusterView):
         return member
 
     async def open(self) -> None:
-        """Starts all brokers. Returns when they all know each other."""
+        """Starts all brokers. Returns when they all know each other, and the ACLs."""
         await asyncio.gather(*map(self.start, self.members))
         await self.wait_until_stable()
+        for broker_id in self.members:
+            await add_acls(self.security, self.bootstrap_of(broker_id), self._random or SystemRandom())
 
     async def close(self) -> None:
         """Ends all brokers. If their data is kept, those that can stop do so, but nobody hands anything over."""

@@ -30,7 +30,7 @@ from odradek.broker.server import Broker
 from odradek.broker.settings.config import BrokerConfig
 from odradek.broker.testing.client_settings import client_settings, property_text
 from odradek.broker.testing.loop_thread import LoopThread
-from odradek.broker.testing.security import PLAINTEXT, Security, as_security
+from odradek.broker.testing.security import PLAINTEXT, Security, add_acls, as_security
 from odradek.broker.testing.setting_texts import setting_texts
 from odradek.storage.files import Files
 from odradek.timer import Clock
@@ -91,6 +91,7 @@ async def in_process_broker(
         broker = InProcessBroker(config, secured, clock=clock, random=random, files=files, open_files=most_open)
         await broker.start()
         try:
+            await add_acls(secured, broker.bootstrap, broker.random)
             yield broker
         finally:
             await broker.stop()

@@ -1,4 +1,4 @@
-"""How the brokers of a test are secured, as those of a production are: TLS, and logins.
+"""How the brokers of a test are secured, as those of a production are: TLS, logins, access rules.
 
     security="SASL_SSL"
     security=Security("SASL_SSL", mechanism="PLAIN", users={"alice": "alice-secret"})
@@ -10,22 +10,29 @@ use between them, too.
         without one it is User:ANONYMOUS. The setting ssl.client.auth may be `required` instead.
     (B) SASL: the users and their passwords. Without `users` there is one, DEFAULT_USER.
     (C) The brokers themselves are the user BROKER, whose password is random.
-    (D) What would have no effect is an error: users or a mechanism without SASL.
+    (D) With `acls` or `super_users`, clients may do only what an ACL allows; super users and the brokers may do
+        everything. Without both, everybody may. acls.py makes the ACLs.
+    (E) What would have no effect is an error: users or a mechanism without SASL, ACLs where nobody has a name.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from random import Random
 
+from odradek.broker.admin.acls import AclAdmin
+from odradek.broker.admin.client import AdminClient
 from odradek.broker.admin.client_properties import ClientSecurity
 from odradek.broker.handlers.sasl_listeners import USER_OPTION, login_module_class
 from odradek.broker.security.jaas import login_module
 from odradek.broker.security.sasl.client import ClientCredentials
+from odradek.broker.settings.authorizers import CLASSES
 from odradek.broker.settings.sasl_listeners import MECHANISMS, SCRAM
+from odradek.broker.testing.acls import Acls, principal_of
 from odradek.broker.testing.certificates import certificate_of_brokers, context_of_client, trusted
 
 PLAINTEXT = "PLAINTEXT"
@@ -39,13 +46,15 @@ USERS_OF_CERTIFICATES = "RULE:^CN=([^,]*)$/$1/,DEFAULT"
 
 @dataclasses.dataclass(frozen=True)
 class Security:
-    """See the head of this file. `mechanism` is how users log in; `users` are their passwords by name. Raises
-    ValueError (D).
+    """See the head of this file. `mechanism` is how users log in; `users` are their passwords by name;
+    `super_users` are names. Raises ValueError (E).
     """
 
     protocol: str = "SASL_SSL"
     mechanism: str = ""
     users: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
+    super_users: Sequence[str] = ()
+    acls: Sequence[Acls] | None = None
 
     def __post_init__(self) -> None:
         if self.protocol not in PROTOCOLS:
@@ -54,8 +63,15 @@ class Security:
             raise ValueError(f"users and mechanism have no use with {self.protocol}: its clients do not log in")
         if self.mechanism and self.mechanism not in MECHANISMS:
             raise ValueError(f"mechanism {self.mechanism!r} is not one of {', '.join(MECHANISMS)}")
+        if self.has_acls and self.protocol == PLAINTEXT:
+            raise ValueError("ACLs and super users have no use with PLAINTEXT: nobody has a name")
         if BROKER in self.users:
             raise ValueError(f"the user {BROKER} is that of the brokers")
+
+    @property
+    def has_acls(self) -> bool:
+        """Whether clients may do only what an ACL allows (D)."""
+        return self.acls is not None or bool(self.super_users)
 
     @property
     def has_sasl(self) -> bool:
@@ -106,6 +122,9 @@ class Security:
             found |= self._tls_settings()
         if self.has_sasl:
             found |= self._sasl_settings(directory)
+        if self.has_acls:
+            found["authorizer.class.name"] = CLASSES[0]
+            found["super.users"] = ";".join(map(principal_of, (BROKER, *self.super_users)))
         return found
 
     def _passwords(self) -> Mapping[str, str]:
@@ -144,6 +163,14 @@ class Security:
 def as_security(security: str | Security) -> Security:
     """Returns the security of a protocol's name, with its defaults. Raises ValueError."""
     return Security(security) if isinstance(security, str) else security
+
+
+async def add_acls(security: Security, bootstrap: str, source: Random) -> None:
+    """Adds the ACLs at one broker, where they hold then. `source` draws nonces. Raises ProtocolError, NetworkError."""
+    wanted = [acl for each in security.acls or () for acl in each]
+    if wanted:
+        async with AdminClient(bootstrap, connect=security.of_brokers().connect(source)) as admin:
+            await AclAdmin(admin).create(wanted)
 
 
 def module_of(credentials: ClientCredentials) -> str:

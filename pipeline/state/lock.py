@@ -29,6 +29,7 @@ from odradek.pipeline.state.location import Location
 
 LOOK_S = 0.2
 """Longer than `is_held` holds a shared lock."""
+RETRIED_S = 0.004
 LEASE_S = 30.0
 RENEWED_S = 10.0
 
@@ -79,12 +80,16 @@ def _locked(place: Location, name: str, problem: str) -> Iterator[None]:
 
 
 def _take(file: IO[str]) -> None:
-    """Takes the lock. Raises BlockingIOError if it is held for longer than a check by `is_held` takes."""
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        time.sleep(LOOK_S)
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    """Takes the lock, as soon as no check by `is_held` has it. Raises BlockingIOError if it is held for LOOK_S."""
+    give_up = time.monotonic() + LOOK_S
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() > give_up:
+                raise
+        time.sleep(RETRIED_S)
 
 
 class _Lease:

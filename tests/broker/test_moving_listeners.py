@@ -66,6 +66,11 @@ def leader_of(brokers: Brokers) -> Broker:
     return next(each for each in brokers.all if each.broker_id == topic.partitions[0].leader)
 
 
+def listeners_in_use(brokers: Brokers) -> set[str]:
+    """The listeners that have connections."""
+    return {each.info.listener.name for broker in brokers.all for each in broker.socket_server.connections}
+
+
 async def test_brokers_move_one_by_one_and_stay_in_sync(tmp_path: Path) -> None:
     first = plain_beside_secured(TlsFiles(tmp_path))
     settings = {name.replace(".", "_"): text for name, text in first.items()}
@@ -79,8 +84,7 @@ async def test_brokers_move_one_by_one_and_stay_in_sync(tmp_path: Path) -> None:
                 leader = leader_of(brokers)
                 async with await NetworkClient.connect("127.0.0.1", leader.endpoints[0].port) as client:
                     assert await produce_on(client, TOPIC, b"all of them", acks=-1) == ErrorCode.NONE
-        used = {each.info.listener.name for broker in brokers.all for each in broker.socket_server.connections}
-        assert used == {"SECURED"}
+        await until(lambda: listeners_in_use(brokers) == {"SECURED"})
 
 
 @pytest.mark.parametrize("name", ["NOWHERE", "nowhere"])

@@ -14,7 +14,8 @@ from odradek.broker.metadata_store.acl_znodes import acl_path, encode_acls
 from odradek.broker.metadata_store.interface import MetadataStore
 from odradek.broker.metadata_store.shared.shared_store import SharedStore
 from odradek.broker.metadata_store.start_up import make_entries
-from odradek.broker.network.own_principal import principal_by_certificate
+from odradek.broker.network.certificates import Certificates
+from odradek.broker.security.authentication_counts import AuthenticationCounts
 from odradek.broker.security.authorizer.acl import AccessControlEntry, ResourcePattern
 from odradek.broker.security.authorizer.authorizer import CLUSTER_NAME
 from odradek.broker.server import Broker
@@ -111,7 +112,9 @@ async def test_a_broker_that_is_alone_needs_no_rights(tmp_path: Path) -> None:
 )
 def test_the_certificate_tells_who_a_broker_is(tmp_path: Path, settings: Mapping[str, str], principal: str) -> None:
     config = BrokerConfig.from_mapping({**TlsFiles(tmp_path).listener(), **settings})
-    assert principal_by_certificate(config, OsFiles()) == principal
+    certificates = Certificates(config, OsFiles(), {"SSL": AuthenticationCounts()})
+    certificates.load()
+    assert certificates.own_principal() == principal
 
 
 async def test_a_certificate_that_other_brokers_refuse_is_a_warning(tmp_path: Path) -> None:

@@ -244,7 +244,7 @@ def test_a_directory_that_cannot_be_created_is_one_error_line_and_status_1(serve
         (("--set", "num.partitions=many"), "num.partitions"),
         (("--set", "nonsense"), "nonsense"),
         (("--config", "missing.properties"), "missing.properties"),
-        (("--set", "super.users=User:admin"), "super.users=User:admin has no use without authorizer.class.name"),
+        (("--set", "super.users=User:admin"), "these settings have no use: super.users (--set)"),
         (("--set", "listeners=SSL://127.0.0.1:0"), "SSL"),
         (("--set", "max.connections.per.ip.overrides=rubbish"), "max.connections.per.ip.overrides"),
     ],

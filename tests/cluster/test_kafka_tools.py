@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from tests.cluster.kafka_tools.known import KNOWN
+from tests.cluster.kafka_tools.printed import differences
 from tests.cluster.kafka_tools.script import played, played_by_apache
 from tests.cluster.kafka_tools.stage import RECORDING, SETTINGS, Step
 from tests.cluster.mixed_cluster import mixed_cluster
@@ -23,25 +23,6 @@ pytestmark = pytest.mark.timeout(400)
 def recorded() -> dict[str, Step]:
     steps: dict[str, Step] = json.loads(RECORDING.read_text())
     return steps
-
-
-def differences(wanted: Mapping[str, Step], found: Mapping[str, Step]) -> Iterator[tuple[str, str]]:
-    """The steps and the lines that only one of the two has printed there, or in another order."""
-    for sentence in wanted:
-        one, other = lines_of(wanted[sentence]), lines_of(found[sentence])
-        missing, added = Counter(one) - Counter(other), Counter(other) - Counter(one)
-        yield from ((sentence, line) for line in [*missing.elements(), *added.elements()])
-        if one != other and not missing and not added:
-            yield sentence, "the order of lines"
-
-
-def lines_of(step: Step) -> list[str]:
-    return [
-        f"status {step['status']}",
-        f"command {' '.join(step['command'])}",
-        *(f"out {line}" for line in step["out"]),
-        *(f"err {line}" for line in step["err"]),
-    ]
 
 
 def test_kafkas_tools_print_the_same_of_our_cluster(

@@ -85,7 +85,7 @@ def test_the_image_declares_a_user_a_volume_a_port_and_a_health_check() -> None:
     assert config["ExposedPorts"] == {"9092/tcp": {}}
     health = config["Healthcheck"]
     assert isinstance(health, dict)
-    assert health["Test"] == ["CMD", "odradek", "topics", "list"]
+    assert health["Test"] == ["CMD", "odradek", "health"]
 
 
 def test_records_survive_a_restart_and_the_broker_does_not_run_as_root(volume: Path) -> None:

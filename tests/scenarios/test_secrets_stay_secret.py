@@ -301,7 +301,9 @@ def test_the_command_prints_one_line_without_a_secret(tmp_path: Path) -> None:
         command, env={**os.environ, "ODRADEK_DEBUG": "1"}, capture_output=True, text=True, check=False, timeout=60
     )
     assert (ended.returncode, ended.stdout) == (1, "")
-    assert ended.stderr == "odradek: ssl.keystore.location=[hidden]: No such file or directory\n"
+    assert ended.stderr.splitlines()[-1] == "odradek: ssl.keystore.location=[hidden]: No such file or directory"
+    assert "Traceback" not in ended.stderr
+    assert MARKERS.within(ended.stderr) == []
 
 
 def test_the_search_finds_a_secret_in_every_form() -> None:

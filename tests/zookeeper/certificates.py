@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
 from odradek.broker.security import certificate_authority
 from odradek.broker.security.certificate_authority import Validity
 
-PASSWORD = "changeit"
+PASSWORD = "store-secret"
 VALID_DAYS = 3650
 DAY = datetime.timedelta(days=1)
 

@@ -7,7 +7,7 @@ from typing import Any
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.wire_codes import AclOperation, AclPatternType, AclPermissionType, AclResourceType
 from tests.broker.authorization.acl_states import creations_of
-from tests.broker.authorization.case import Cases
+from tests.broker.authorization.case import Cases, always
 from tests.broker.authorization.script import Notes, Scripts
 from tests.broker.authorization.stage import without_own_texts
 from tests.scenarios.same_as_kafka.peer import Document
@@ -234,14 +234,15 @@ async def deletions_by_filters_of_every_kind(notes: Notes) -> None:
 
 @SCRIPTS.of(ApiKey.DELETE_ACLS, (0, 2, 3))
 async def several_filters_at_once(notes: Notes) -> None:
-    for about, chosen in {
+    cases: dict[str, list[Document]] = {
         "none": [],
         "the same twice": [{"principal_filter": "User:bob"}, {"principal_filter": "User:bob"}],
         "one within another": [{"resource_type_filter": TYPE.GROUP}, {"resource_name_filter": "abc"}, {}],
         "one that finds nothing": [{"resource_name_filter": "nothing"}, {"principal_filter": "User:bob"}],
         "UNKNOWN between": [{"principal_filter": "User:bob"}, {"operation": 0}, {"host_filter": "10.9.8.7"}],
         "a wrong principal between": [{"host_filter": "10.9.8.7"}, {"principal_filter": "x"}, {"host_filter": "*"}],
-    }.items():
+    }
+    for about, chosen in cases.items():
         await add_many(notes)
         asked = [acl_filter(**fields) for fields in chosen]
         await notes.ask(about, ApiKey.DELETE_ACLS, {"filters": asked}, pick=deleted)
@@ -265,11 +266,11 @@ for _api, _needs, _document, _pick in (
         _api,
         (0, 1, 2, 3),
         _needs,
-        lambda names, stage, document=_document: document,
+        always(_document),
         ("+ALTER TOPIC *; +DESCRIBE TOPIC *",),
         pick=_pick,
         prepare=lambda names, stage: stage.drop_acls(),
         is_fresh=True,
     )
 for _api, _document in ((ApiKey.CREATE_ACLS, {"creations": []}), (ApiKey.DELETE_ACLS, {"filters": []})):
-    CASES.add("nothing", _api, (3,), "ALTER CLUSTER", lambda names, stage, document=_document: document)
+    CASES.add("nothing", _api, (3,), "ALTER CLUSTER", always(_document))

@@ -21,6 +21,11 @@ Making = Callable[[Names, Stage], Document]
 Preparation = Callable[[Names, Stage], Awaitable[None]]
 
 
+def always(document: Document) -> Making:
+    """A request that is the same in all cases."""
+    return lambda names, stage: document
+
+
 class Case(NamedTuple):
     """A request that alice sends in several versions and states of ACLs.
 

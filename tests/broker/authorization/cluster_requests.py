@@ -6,7 +6,7 @@ from typing import Any
 
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.wire_codes import ConfigOperation, ConfigResourceType
-from tests.broker.authorization.case import Cases
+from tests.broker.authorization.case import Cases, always
 from tests.scenarios.same_as_kafka.peer import Document
 
 CASES = Cases()
@@ -74,7 +74,7 @@ for _api, _versions, _kinds, _is in (
         _api,
         _versions,
         CONFIG_NEEDS.format("ALTER_CONFIGS"),
-        lambda names, stage, kinds=_kinds, new=_is: alter_configs(*kinds, is_incremental=new),
+        always(alter_configs(*_kinds, is_incremental=_is)),
         ("+ALTER TOPIC there; +ALTER CLUSTER", "+DESCRIBE_CONFIGS TOPIC none; +DESCRIBE_CONFIGS CLUSTER"),
     )
     CASES.add(
@@ -82,7 +82,7 @@ for _api, _versions, _kinds, _is in (
         _api,
         _versions[-1:],
         "ALTER_CONFIGS CLUSTER",
-        lambda names, stage, new=_is: alter_configs((9, "x"), (TOPIC, "there"), is_incremental=new),
+        always(alter_configs((9, "x"), (TOPIC, "there"), is_incremental=_is)),
     )
 
 CASES.add(
@@ -113,7 +113,7 @@ for _name, _users in (("two users", [{"name": "alice"}, {"name": "nobody"}]), ("
         ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
         (0,),
         "DESCRIBE CLUSTER",
-        lambda names, stage, users=_users: {"users": users},
+        always({"users": _users}),
         ("+DESCRIBE USER alice",),
     )
 CASES.add(
@@ -134,23 +134,24 @@ CASES.add(
 
 STALE = {"controller_id": 0, "controller_epoch": -1, "broker_epoch": -1}
 NO_BROKER = {"broker_id": 99, "broker_epoch": 5}
-for _api, _versions, _document in (
+OF_BROKERS: tuple[tuple[ApiKey, tuple[int, ...], Document], ...] = (
     (ApiKey.LEADER_AND_ISR, (1, 5, 7), {**STALE, "type": 1}),
     (ApiKey.STOP_REPLICA, (1, 3, 4), STALE),
     (ApiKey.UPDATE_METADATA, (5, 7, 8), STALE),
     (ApiKey.CONTROLLED_SHUTDOWN, (1, 3), NO_BROKER),
     (ApiKey.ALTER_PARTITION, (0, 3), {**NO_BROKER, "topics": []}),
     (ApiKey.ALLOCATE_PRODUCER_IDS, (0,), NO_BROKER),
-):
+)
+for _api, _of, _document in OF_BROKERS:
     CASES.add(
         "a request of a broker",
         _api,
-        _versions,
+        _of,
         "CLUSTER_ACTION CLUSTER",
-        lambda names, stage, document=_document: document,
+        always(_document),
         ("+CLUSTER_ACTION CLUSTER; -DESCRIBE CLUSTER", "+CLUSTER_ACTION TOPIC *"),
     )
-CASES.add("the versions", ApiKey.API_VERSIONS, (0, 3, 4), "", lambda names, stage: SOFTWARE, ("-ALL CLUSTER",))
 SOFTWARE = {"client_software_name": "a", "client_software_version": "1"}
-CASES.add("a login again", ApiKey.SASL_HANDSHAKE, (0, 1), "", lambda names, stage: {"mechanism": "PLAIN"})
-CASES.add("a login again", ApiKey.SASL_AUTHENTICATE, (0, 2), "", lambda names, stage: {"auth_bytes": b""})
+CASES.add("the versions", ApiKey.API_VERSIONS, (0, 3, 4), "", always(SOFTWARE), ("-ALL CLUSTER",))
+CASES.add("a login again", ApiKey.SASL_HANDSHAKE, (0, 1), "", always({"mechanism": "PLAIN"}))
+CASES.add("a login again", ApiKey.SASL_AUTHENTICATE, (0, 2), "", always({"auth_bytes": b""}))

@@ -12,6 +12,7 @@ from tests.scenarios.same_as_kafka.peer import Document, batch
 
 CASES = Cases()
 FOLLOWER = "+CLUSTER_ACTION CLUSTER"
+OF_A_PRODUCER = batch(b"v", base_sequence=3, producer_id=5, producer_epoch=0)
 THREE = ("there", "other", "none")
 TWO_NEEDS = "{0} TOPIC there; {0} TOPIC none"
 
@@ -76,7 +77,7 @@ CASES.add(
     ApiKey.PRODUCE,
     (3, 9, 11),
     "WRITE TOPIC there",
-    lambda names, stage: produce(batch(b"v", base_sequence=3, producer_id=5, producer_epoch=0), "there"),
+    lambda names, stage: produce(OF_A_PRODUCER, "there"),
     ("+WRITE TOPIC there; -IDEMPOTENT_WRITE CLUSTER", "+IDEMPOTENT_WRITE CLUSTER"),
 )
 CASES.add(
@@ -230,6 +231,12 @@ CASES.add(
     },
     ("+DELETE TOPIC there; +DESCRIBE TOPIC none", "+DESCRIBE TOPIC none", "+DELETE TOPIC there; +ALL TOPIC none"),
 )
+
+
+async def with_a_producer(names: Names, stage: Stage) -> None:
+    await stage.prepared(ApiKey.PRODUCE, 7, produce(OF_A_PRODUCER, "there"))
+
+
 CASES.add(
     "three topics",
     ApiKey.DESCRIBE_PRODUCERS,
@@ -237,4 +244,5 @@ CASES.add(
     both_and_none("READ"),
     lambda names, stage: {"topics": [{"name": topic, "partition_indexes": [0, 7]} for topic in THREE]},
     ("+READ TOPIC other", "+READ TOPIC there; +DESCRIBE TOPIC none"),
+    prepare=with_a_producer,
 )

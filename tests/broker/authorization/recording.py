@@ -1,6 +1,6 @@
 """What Apache Kafka 3.9.1 in ZooKeeper mode has answered, in tests/vectors/authorization. It is recorded by
 
-ODRADEK_RECORD=1 pytest --kinds=programs tests/broker/authorization -k recorded    # with $KAFKA_CONTROL
+ODRADEK_RECORD=1 pytest --kinds=quick,programs tests/broker/authorization -k gives_the_recorded    # with $KAFKA_CONTROL
 """
 
 from __future__ import annotations

@@ -39,6 +39,7 @@ SETTINGS = {
     "broker.id": "0",
     "connection.failed.authentication.delay.ms": "1",
     "group.initial.rebalance.delay.ms": "0",
+    "log.retention.ms": "-1",
     "offsets.topic.num.partitions": "1",
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
@@ -62,7 +63,16 @@ NOTHING_ANSWERED = "nothing"
 
 
 COUNTS = (
-    *("BaseOffset", "HighWatermark", "LastStableOffset", "LowWatermark", "Offset", "PartitionSize", "ProducerEpoch"),
+    *(
+        "BaseOffset",
+        "EndOffset",
+        "HighWatermark",
+        "LastStableOffset",
+        "LowWatermark",
+        "Offset",
+        "PartitionSize",
+        "ProducerEpoch",
+    ),
     *("TotalBytes", "TransactionStartTimeMs", "UsableBytes"),
 )
 """Fields whose values depend on what other cases have done."""
@@ -193,10 +203,12 @@ class Stage:
         await self.create_topic("other", 1)
         for group in ("group", "othergroup"):
             await self.commit(group, ("there", "other"))
+        for version in (0, 2):  # in ZooKeeper, and in the topic
+            await self.commit("group", ("there",), (0, 1), version)
         for name in ("tx", "othertx"):
             await self.init_producer(name)
         records = batch(b"value")
-        data = [{"name": "there", "partition_data": [{"index": 0, "records": records}]}]
+        data = [{"name": name, "partition_data": [{"index": 0, "records": records}]} for name in ("there", "other")]
         await self.prepared(ApiKey.PRODUCE, 7, {"acks": -1, "timeout_ms": 30_000, "topic_data": data})
 
     async def _knows_itself(self) -> bool:
@@ -209,12 +221,14 @@ class Stage:
         answer = await self.prepared(ApiKey.METADATA, 12, {"topics": [{"name": name}]})
         self.ids[name] = answer["Topics"][0]["TopicId"]
 
-    async def commit(self, group: str, topics: tuple[str, ...]) -> None:
+    async def commit(
+        self, group: str, topics: tuple[str, ...], numbers: tuple[int, ...] = (0,), version: int = 2
+    ) -> None:
         await self.prepared(ApiKey.FIND_COORDINATOR, 1, {"key": group, "key_type": 0})
-        partitions = [{"partition_index": 0, "committed_offset": 5}]
+        partitions = [{"partition_index": number, "committed_offset": 5} for number in numbers]
         committed = [{"name": topic, "partitions": partitions} for topic in topics]
         nobody = {"generation_id_or_member_epoch": -1, "member_id": ""}
-        await self.prepared(ApiKey.OFFSET_COMMIT, 2, {"group_id": group, **nobody, "topics": committed})
+        await self.prepared(ApiKey.OFFSET_COMMIT, version, {"group_id": group, **nobody, "topics": committed})
 
     async def init_producer(self, name: str) -> None:
         await self.prepared(ApiKey.FIND_COORDINATOR, 1, {"key": name, "key_type": 1})

@@ -6,7 +6,7 @@ from typing import Any
 
 from odradek.protocol.api_keys import ApiKey
 from tests.broker.authorization.acl_states import Names
-from tests.broker.authorization.case import Cases
+from tests.broker.authorization.case import Cases, always
 from tests.broker.authorization.data_requests import THREE, both_and_none
 from tests.broker.authorization.stage import IDENTIFIED, Stage
 from tests.scenarios.same_as_kafka.peer import ZERO_ID, Document
@@ -239,7 +239,7 @@ for _name, _named in (
         ApiKey.ELECT_LEADERS,
         (0, 1, 2),
         "ALTER CLUSTER",
-        lambda names, stage, named=_named: {"topic_partitions": named, "timeout_ms": 30_000},
+        always({"topic_partitions": _named, "timeout_ms": 30_000}),
         ("+ALTER TOPIC there", "+ALL TOPIC *"),
     )
 CASES.add(
@@ -278,7 +278,7 @@ for _name, _topics in (
         ApiKey.LIST_PARTITION_REASSIGNMENTS,
         (0,),
         "DESCRIBE CLUSTER",
-        lambda names, stage, topics=_topics: {"timeout_ms": 30_000, "topics": topics},
+        always({"timeout_ms": 30_000, "topics": _topics}),
         ("+DESCRIBE TOPIC there", "+ALTER CLUSTER"),
     )
 CASES.add(

@@ -357,7 +357,9 @@ async def test_a_lone_broker_leaves_no_notices_and_knows_its_acls_after_a_restar
 
 
 async def test_many_acls_are_changed_many_at_a_time_and_reach_the_others(nodes: TwoNodes) -> None:
-    patterns = {T._replace(name=f"t{number}"): (acl(),) for number in range(stored_acls.PATTERNS_AT_ONCE * 3 + 1)}
+    patterns: dict[ResourcePattern, tuple[AccessControlEntry, ...]] = {
+        T._replace(name=f"t{number}"): (acl(),) for number in range(stored_acls.PATTERNS_AT_ONCE * 3 + 1)
+    }
     altered = await nodes.one.add_all(patterns)
     assert altered.keys() == patterns.keys()
     await nodes.settle()

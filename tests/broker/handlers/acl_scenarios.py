@@ -41,6 +41,12 @@ def acl(
     )
 
 
+def _with_code(name: str, value: int) -> CreateAclsRequest.AclCreation:
+    made = acl()
+    setattr(made, name, value)
+    return made
+
+
 def create(*acls: CreateAclsRequest.AclCreation) -> CreateAclsRequest:
     return CreateAclsRequest(creations=list(acls))
 
@@ -66,7 +72,7 @@ def delete(*filters: dict[str, Any]) -> DeleteAclsRequest:
     return DeleteAclsRequest(filters=[DeleteAclsRequest.DeleteAclsFilter(**_filter(**each)) for each in filters])
 
 
-CODES = ("resource_type", "pattern_type", "operation", "permission")
+CODES = ("resource_type", "resource_pattern_type", "operation", "permission_type")
 FILTER_CODES = ("resource_type_filter", "pattern_type_filter", "operation", "permission_type")
 NAMES = [
     "a b$%",
@@ -106,7 +112,7 @@ STEPS: dict[str, tuple[Message, int]] = {
     "an operation that the type does not have": (create(acl(operation=13)), 3),
     "a denial": (create(acl(permission=DENY, host="10.0.0.1", principal="User:é:x")), 3),
     **{
-        f"an ACL with {code} {value}": (create(acl(**{code: value}), acl()), 3)
+        f"an ACL with {code} {value}": (create(_with_code(code, value), acl()), 3)
         for code in CODES
         for value in (UNKNOWN, ANY, FUTURE, -1)
     },

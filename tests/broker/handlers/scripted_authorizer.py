@@ -88,7 +88,7 @@ class _Broker(Broker):
 async def broker_with(authorizer: AclAuthorizer, settings: Mapping[str, object] | None = None) -> AsyncIterator[Broker]:
     """Yields a running broker whose authorizer this is."""
     with tempfile.TemporaryDirectory() as folder:
-        texts = setting_texts({"listeners": ANY_PORT, "log.dirs": folder, **(settings or {})}, {})
+        texts = setting_texts({"listeners": f"PLAINTEXT://{ANY_PORT}", "log.dirs": folder, **(settings or {})}, {})
         broker = _Broker(BrokerConfig.single_node(texts), authorizer)
         await broker.start()
         try:

@@ -79,6 +79,12 @@ def test_what_is_allowed_is_logged_at_debug_only() -> None:
         assert [line["event"] for line in logged.lines()] == ["operation allowed"] * count
 
 
+def test_a_logger_of_the_host_program_may_lack_what_ours_has() -> None:
+    structlog.configure(wrapper_class=structlog.BoundLogger, processors=[lambda _, __, event: str(event)])
+    access = DecidedAccess(ScriptedAuthorizer(), AuditLog(ManualClock()))
+    assert access.allows(context(), READ, TOPIC, "orders")
+
+
 def test_what_merely_filters_is_no_denial() -> None:
     logged = Logged("DEBUG")
     logged.authorizer.change(nothing)

@@ -146,6 +146,31 @@ async def test_a_partition_that_is_denied_wakes_up_to_say_so_and_its_records_sta
     assert records(await consumer.fetch()) == {TOPICS[0]}
 
 
+async def test_a_partition_without_news_wakes_up_when_it_is_denied(
+    consumer: Consumer, authorizer: ScriptedAuthorizer
+) -> None:
+    await consumer.open(asked_for(*TOPICS))
+    assert codes(await consumer.fetch()) == {}
+    authorizer.change(but(reading(TOPICS[0])))
+    assert codes(await consumer.fetch(max_wait_ms=60_000)) == {TOPICS[0]: DENIED}
+    authorizer.change(everything)
+    assert codes(await consumer.fetch()) == {TOPICS[0]: ErrorCode.NONE}
+    assert codes(await consumer.fetch()) == {}
+
+
+async def test_an_id_that_nobody_could_be_asked_about_is_not_read(
+    api: Api, authorizer: ScriptedAuthorizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reader would know the name."""
+    ids = await create(api, "by-id")
+    await produce(api, "by-id")
+    request = FetchRequest(replica_id=-1, max_bytes=1 << 20, topics=asked_for(topic_id=ids["by-id"]), session_epoch=-1)
+    assert (await api(request, 13)).responses[0].partitions[0].records
+    monkeypatch.setattr(api.broker.metadata, "topic_name", lambda topic_id: None)
+    (topic,) = (await api(request, 13)).responses
+    assert (topic.partitions[0].error_code, topic.partitions[0].records) == (ErrorCode.UNKNOWN_TOPIC_ID, b"")
+
+
 async def test_topics_that_a_session_adds_are_decided_and_no_others(
     api: Api, consumer: Consumer, authorizer: ScriptedAuthorizer
 ) -> None:

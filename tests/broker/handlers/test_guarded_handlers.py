@@ -197,8 +197,9 @@ def test_a_follower_may_name_more_partitions_if_it_may_act_as_a_broker() -> None
 
 
 def test_without_an_authorizer_the_listener_tells_who_is_a_broker() -> None:
-    bound = RequestBound(brokers_by(None, "BROKERS"), lambda: 7)
+    bound = RequestBound(brokers_by(None, frozenset({"BROKERS"})), lambda: 7)
     follower = FetchRequest(replica_id=5)
     assert bound.of(follower, connection("BROKERS")) == MAX_PARTITIONS_PER_REQUEST + 7
     assert bound.of(follower, connection("CLIENTS")) == MAX_PARTITIONS_PER_REQUEST
-    assert RequestBound(brokers_by(None, None), lambda: 7).of(follower, connection()) == MAX_PARTITIONS_PER_REQUEST
+    alone = RequestBound(brokers_by(None, frozenset()), lambda: 7)
+    assert alone.of(follower, connection()) == MAX_PARTITIONS_PER_REQUEST

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from odradek.broker.background.background import Background
-from odradek.broker.metadata_store import znodes
+from odradek.broker.metadata_store import acl_znodes, znodes
 from odradek.broker.metadata_store.factory import metadata_store_of
 from odradek.broker.metadata_store.interface import LONGEST_CHANGE, Create, MetadataStore, StoreDamaged, size_of
 from odradek.broker.metadata_store.migration_note import NAME
@@ -194,6 +194,18 @@ async def test_what_differs_is_named_and_refused(
     files.remove(f"{DIRECTORY}/{NAME}")
     await at_zookeeper(migrations, change)
     await refused(migrations, files, f"the node does not have like this: {path}. Nothing was written")
+
+
+async def test_acls_are_copied_and_one_that_only_zookeeper_has_is_refused(migrations: Migrations) -> None:
+    files = disk()
+    own, other = "/kafka-acl-extended/prefixed/Topic/own", "/kafka-acl/Topic/other"
+    await stopped_node(files, *map(Create, acl_znodes.PERSISTENT_PATHS), Create(own, b'{"version":1,"acls":[]}'))
+    await migrations.migrate(files)
+    assert migrations.data() == await data_of(files, is_copied)
+    assert own in migrations.data()
+    files.remove(f"{DIRECTORY}/{NAME}")
+    await at_zookeeper(migrations, lambda store: store.create(other, b"{}"))
+    await refused(migrations, files, f"the node does not have like this: {other}. Nothing was written")
 
 
 async def test_a_broker_of_the_cluster_that_runs_is_refused_by_name(migrations: Migrations) -> None:

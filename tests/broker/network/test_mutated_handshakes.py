@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import heapq
 import ssl
+import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 
@@ -19,10 +21,12 @@ import pytest
 import structlog.testing
 
 from odradek.broker.network.connection_limits import ConnectionLimits
+from odradek.broker.network.handshakes import Handshakes
+from odradek.broker.network.tls_transport import TlsTransport
 from tests.broker.network.echo_server import ECHO, Bench, BothSides, request, running
 from tests.broker.network.tls_sides import HEADER_BYTES, RecordClient, authority, both_sides
 from tests.patience import until
-from tests.scenarios.turns_of_a_loop import LongestTurn, collector_as_when_served
+from tests.scenarios.turns_of_a_loop import collector_as_when_served
 from tests.soak import rounds
 from tests.zookeeper.certificates import Authority
 
@@ -122,22 +126,43 @@ def no_error_of_the_loop() -> Iterator[None]:
     assert errors == []
 
 
+@contextlib.contextmanager
+def steps_of_the_server() -> Iterator[Callable[[], float]]:
+    """Measures the processor time of the server's callbacks, without those of its clients in the same loop. Yields the
+    third longest, in milliseconds: what a client can cause, it can cause again, and the machine adds pauses of its own.
+    """
+    longest_s = [0.0] * 3
+
+    def timed(step: Callable[..., None]) -> Callable[..., None]:
+        def measured(*arguments: Any) -> None:
+            began_s = time.thread_time()
+            try:
+                step(*arguments)
+            finally:
+                heapq.heappushpop(longest_s, time.thread_time() - began_s)
+
+        return measured
+
+    with pytest.MonkeyPatch.context() as patched, collector_as_when_served():
+        patched.setattr(Handshakes, "_turn", timed(Handshakes._turn))
+        patched.setattr(TlsTransport, "buffer_updated", timed(TlsTransport.buffer_updated))
+        yield lambda: longest_s[0] * 1000
+
+
 def clients(versions: tuple[str, ...]) -> list[tuple[int, BothSides]]:
     """Who connects, with the same listener. A stranger has no certificate, or that of another authority."""
-    keys = {TRUSTED: [authority().sign("alice")], STRANGER: [None, Authority("Other").sign("alice")]}
-    return [(who, both_sides("required", key, versions=versions)) for who, own in keys.items() for key in own]
+    keys = [(TRUSTED, authority().sign("alice")), (STRANGER, None), (STRANGER, Authority("Other").sign("alice"))]
+    return [(who, both_sides("required", key, versions=versions)) for who, key in keys]
 
 
-@pytest.mark.soak("200,000 mutated handshakes with each version of TLS", minutes=15)
+@pytest.mark.soak("200,000 mutated handshakes", minutes=6)
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
 async def test_mutated_handshakes_let_nobody_in_and_end_nothing(version: str) -> None:
     sides = clients((version,))
-    longest = LongestTurn()
-    with structlog.testing.capture_logs() as lines, no_error_of_the_loop(), collector_as_when_served():
+    with structlog.testing.capture_logs() as lines, no_error_of_the_loop(), steps_of_the_server() as longest_ms:
         async with running(ConnectionLimits(), sides[0][1]) as bench:
             witness = await bench.connect()
-            await longest.begin()
             for start in range(0, ROUNDS // 2, AT_ONCE):
                 numbers = range(start, start + AT_ONCE)
                 plays = (
@@ -146,7 +171,6 @@ async def test_mutated_handshakes_let_nobody_in_and_end_nothing(version: str) ->
                 await asyncio.gather(*plays)
                 witness.send(request(ECHO, WITNESS, b"still here"))
                 assert await witness.answer() == (WITNESS, b"still here")
-            await longest.end()
             await until(lambda: len(bench.server.connections) == 1)
             handshakes = bench.server.handshakes
             assert handshakes is not None
@@ -157,4 +181,4 @@ async def test_mutated_handshakes_let_nobody_in_and_end_nothing(version: str) ->
     assert came_in[TRUSTED] > 0
     assert set(came_in) == {WITNESS, TRUSTED}
     assert {line["log_level"] for line in lines} == {"warning"}
-    assert longest.milliseconds < MOST_MS
+    assert longest_ms() < MOST_MS

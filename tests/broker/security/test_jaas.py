@@ -129,7 +129,9 @@ def test_a_setting_has_one_login_module_without_a_section() -> None:
         ("a.B required", "an option or ; after a.B required is expected, where the file ends"),
         ("a.B required x=hidden; c.D required;", "nothing may follow the ; of the login module"),
         ("a.B required x=hidden; };", "nothing may follow the ; of the login module"),
-        ("S { a.B required; };", "a flag after S is expected"),
+        ("S { a.B required; };", "a flag after the class is expected"),
+        ("hidden", "a flag after the class is expected, where the file ends"),
+        ("hidden words", "required, requisite, sufficient, optional is expected after the class"),
     ],
 )
 def test_another_text_is_no_login_module(text: str, problem: str) -> None:

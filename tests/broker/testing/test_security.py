@@ -20,8 +20,11 @@ from odradek.broker.testing import (
     BrokerThread,
     ClusterThread,
     Security,
+    allow,
     certificates,
+    deny,
     in_process_broker,
+    in_process_cluster,
 )
 from odradek.broker.testing.certificates import certificate_of, certificate_of_brokers
 from odradek.broker.testing.security import DEFAULT_USER, PROTOCOLS, as_security
@@ -232,3 +235,86 @@ async def test_without_cryptography_the_extra_is_named(monkeypatch: pytest.Monke
             raise AssertionError
     async with in_process_broker(security="SASL_PLAINTEXT") as broker:
         await use_aiokafka(broker.client_settings("aiokafka"))
+
+
+ACLS = [
+    allow("alice", "WRITE", "CREATE", topic="orders"),
+    allow("bob", "READ", topic="ord", prefixed=True),
+    allow("bob", "READ", group="*"),
+]
+PEOPLE = {"alice": "alice-secret", "bob": "bob-secret", "root": "root-secret"}
+
+
+REFUSED = (aiokafka.errors.TopicAuthorizationFailedError, aiokafka.errors.GroupAuthorizationFailedError)
+
+
+async def writes(settings: dict[str, Any], topic: str) -> bool:
+    async with aiokafka.AIOKafkaProducer(**settings) as producer:
+        try:
+            await producer.send_and_wait(topic, b"value")
+        except REFUSED:
+            return False
+    return True
+
+
+async def reads(settings: dict[str, Any], topic: str) -> bool:
+    consumer = aiokafka.AIOKafkaConsumer(topic, **settings, group_id="group", auto_offset_reset="earliest")
+    try:
+        await consumer.start()
+        return bool((await asyncio.wait_for(consumer.getone(), 20)).value == b"value")
+    except REFUSED:
+        return False
+    finally:
+        await consumer.stop()
+
+
+@pytest.mark.parametrize("protocol", ["SASL_SSL", "SASL_PLAINTEXT"])
+async def test_users_may_do_what_an_acl_allows(protocol: str) -> None:
+    security = Security(protocol, users=PEOPLE, super_users=["root"], acls=ACLS)
+    async with in_process_broker(security=security) as broker:
+        alice, bob, root = (broker.client_settings("aiokafka", user) for user in PEOPLE)
+        assert await writes(alice, "orders")
+        assert not await writes(bob, "orders")
+        assert await writes(root, "others")
+        assert await reads(bob, "orders")
+        assert not await reads(alice, "orders")
+        assert not await reads(bob, "others")
+
+
+async def test_the_names_of_certificates_have_acls() -> None:
+    async with in_process_broker(security=Security("SSL", acls=[*ACLS, deny("carol", "ALL", topic="*")])) as broker:
+        assert await writes(broker.client_settings("aiokafka", "alice"), "orders")
+        for user in ("bob", "carol", None):
+            assert not await writes(broker.client_settings("aiokafka", user), "orders")
+
+
+async def test_super_users_alone_refuse_all_others() -> None:
+    async with in_process_broker(security=Security(users=PEOPLE, super_users=["root"])) as broker:
+        assert await writes(broker.client_settings("aiokafka", "root"), "orders")
+        assert not await writes(broker.client_settings("aiokafka", "alice"), "orders")
+
+
+async def test_acls_hold_on_all_brokers_of_a_cluster() -> None:
+    async with in_process_cluster(security=Security(users=PEOPLE, acls=ACLS)) as cluster:
+        await cluster.create_topic("orders", partitions=3)
+        for broker_id in cluster.ids:
+            own = {"bootstrap_servers": cluster.bootstrap_of(broker_id)}
+            assert await writes(cluster.client_settings("aiokafka", "alice") | own, "orders")
+            assert not await writes(cluster.client_settings("aiokafka", "bob") | own, "orders")
+        await cluster.restart(1)
+        await cluster.wait_until_stable()
+        assert await reads(cluster.client_settings("aiokafka", "bob"), "orders")
+
+
+def test_acls_that_say_nothing_are_refused() -> None:
+    with pytest.raises(ValueError, match="ACLs and super users have no use with PLAINTEXT"):
+        Security("PLAINTEXT", acls=ACLS)
+    with pytest.raises(ValueError, match="an ACL is about one of topic, group, transactional_id and cluster"):
+        allow("alice", "READ")
+    with pytest.raises(ValueError, match="an ACL is about one of"):
+        deny("alice", "READ", topic="t", cluster=True)
+    with pytest.raises(ValueError, match="at least one operation"):
+        allow("alice", topic="t")
+    for operation in ("read", "ANY"):
+        with pytest.raises(ValueError, match=f"operation '{operation}' is not one of ALL, READ, WRITE, CREATE"):
+            allow("alice", operation, topic="t")

@@ -1,11 +1,13 @@
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.BufferedReader;
+import java.io.ByteArrayInputStream;
 import java.io.ByteArrayOutputStream;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
+import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -16,7 +18,7 @@ import org.apache.kafka.common.utils.Exit;
 /**
  * Runs Kafka's command-line tools one after the other in one JVM, because the start of a JVM takes longer than a tool.
  *
- * <p>A line of stdin is {"command": [CLASS, ARGUMENT...], "until": TEXT}. A line of stdout is the tool's
+ * <p>A line of stdin is {"command": [CLASS, ARGUMENT...], "until": TEXT, "input": TEXT}. A line of stdout is the tool's
  * {"out": TEXT, "err": TEXT, "status": NUMBER}. A tool whose threads go on for ever is ended when it has printed "until".
  * A tool that calls exit never continues, as if the JVM had ended.
  */
@@ -50,6 +52,7 @@ public final class Tools {
         Exit.setExitProcedure((code, message) -> endForEver(code));
         Exit.setHaltProcedure((code, message) -> endForEver(code));
         Exit.setShutdownHookAdder((name, hook) -> hooks.add(hook));
+        System.setIn(new ByteArrayInputStream(request.path("input").asText("").getBytes(StandardCharsets.UTF_8)));
         List<String> command = new ArrayList<>();
         request.get("command").forEach(word -> command.add(word.asText()));
         Thread thread = new Thread(() -> call(command));

@@ -29,11 +29,12 @@ class JavaTools:
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
 
-    def run(self, name: str, *arguments: str, until: str | None = None) -> Printed:
-        """Runs the main class `name`. With `until`, the tool is ended when it has printed that."""
+    def run(self, name: str, *arguments: str, until: str | None = None, given: str = "") -> Printed:
+        """Runs the main class `name`. With `until`, the tool is ended when it has printed that. It reads `given`."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps({"command": [name, *arguments], "until": until}) + "\n")
+        request = {"command": [name, *arguments], "until": until, "input": given}
+        self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
         line = self._process.stdout.readline()
         assert line, "the JVM of the tools has ended"

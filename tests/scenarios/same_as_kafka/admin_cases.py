@@ -148,6 +148,31 @@ def replicas_that_cannot_move(b: Peer) -> None:
     move(b, (here, [(topic, [0])]), ("/nowhere", [(topic, [0])]))
 
 
+def password(name: str, **fields: Any) -> Document:
+    made = {"name": name, "mechanism": 1, "iterations": 4096, "salt": b"salt" * 4, "salted_password": b"x" * 32}
+    return {**made, **fields}
+
+
+@CASES.of([0])
+def passwords_of_users(b: Peer) -> None:
+    alice, bob, none = b.name("alice"), b.name("bob"), b.name("none")
+
+    def alter(*upsertions: Document, deletions: list[Document] | None = None, about: str) -> None:
+        asked = {"deletions": deletions or [], "upsertions": list(upsertions)}
+        b.ask(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, asked, about=about)
+        b.ask(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, {"users": [{"name": alice}, {"name": bob}]}, about=about)
+
+    alter(password(alice), password(bob, mechanism=2, iterations=16384, salted_password=b"y" * 64), about="set")
+    alter(password(alice, mechanism=2, iterations=8192, salted_password=b"z" * 64), about="one more")
+    alter(password(alice, iterations=4095), password(bob, iterations=16385), about="iterations")
+    alter(password(alice, mechanism=3), about="mechanism")
+    alter(password(""), password(alice), about="empty name")
+    alter(password(alice), password(alice), about="twice")
+    alter(deletions=[{"name": none, "mechanism": 1}, {"name": alice, "mechanism": 1}], about="deletion")
+    alter(deletions=[{"name": bob, "mechanism": 1}, {"name": alice, "mechanism": 9}], about="no such mechanism")
+    b.ask(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, {"users": [{"name": none}, {"name": bob}, {"name": bob}]})
+
+
 def acl_filter(**fields: Any) -> Document:
     asked = {"resource_type_filter": 1, "resource_name_filter": None, "principal_filter": None, "host_filter": None}
     return {**asked, "operation": 1, "permission_type": 1, **fields}
