@@ -1,7 +1,7 @@
 """Brokers with TLS, logins and ACLs, and what their clients need. All brokers get the same files and settings.
 
 A secured broker has a listener of each protocol. The benchmarks themselves use the one in clear text, to create topics,
-the user and the ACLs. With ACLs, whoever connects there is a super user.
+the user and the ACLs. With ACLs, every client of that listener is a super user.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Notices of changes below one path of the metadata store: which of them are new to this broker, and when they go.
 
-    (A) A notice is a sequential entry. Whoever changes something adds one; every broker watches the path.
+    (A) A notice is a sequential entry. A broker that changes something adds one; every broker watches the path.
     (B) Notices that this broker has known for EXPIRATION_MS are removed, by whichever broker comes first.
 
 Source: Kafka's `ZkNodeChangeNotificationListener`.

@@ -4,7 +4,7 @@ They are replaced while the broker runs: connections live on, new ones get the n
 
     (A) `load` reads them at the start, once the dynamic settings are known.
     (B) `reload` reads those of the listeners whose settings have changed, or one of whose files. `follow` does the same
-        in a thread, for files that nobody tells of. A file is judged by its inode, size and time.
+        in a thread, since files change without notice. A file has changed if its inode, size or time has.
     (C) A new certificate has the distinguished name of the one before, and at least its alternative names, unless
         ssl.allow.dn.changes and ssl.allow.san.changes allow others (KIP-978). A trust store cannot be added.
     (D) On the listener between brokers, old and new must agree in a handshake, in both roles: brokers are not replaced

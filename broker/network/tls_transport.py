@@ -37,7 +37,7 @@ BATCH_BYTES = 8 * RECORD_BYTES
 """Encrypted before it is written to the socket, in one call."""
 TURN_BYTES = 1024 * 1024
 HANDSHAKE_RECORD = 0x16
-"""The first byte of whoever speaks TLS."""
+"""The first byte that a client with TLS sends."""
 
 
 class State(Enum):

@@ -31,12 +31,12 @@ from odradek.broker.handlers.sasl_listeners import USER_OPTION, login_module_cla
 from odradek.broker.security.jaas import login_module
 from odradek.broker.security.sasl.client import ClientCredentials
 from odradek.broker.settings.authorizers import CLASSES
+from odradek.broker.settings.listeners import PROTOCOLS
 from odradek.broker.settings.sasl_listeners import MECHANISMS, SCRAM
 from odradek.broker.testing.acls import Acls, principal_of
 from odradek.broker.testing.certificates import certificate_of_brokers, context_of_client, trusted
 
 PLAINTEXT = "PLAINTEXT"
-PROTOCOLS = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 DEFAULT_MECHANISM = "SCRAM-SHA-512"
 DEFAULT_USER, DEFAULT_PASSWORD = "alice", "alice-secret"
 BROKER = "broker"

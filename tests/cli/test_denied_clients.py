@@ -45,7 +45,7 @@ DENIED = {
     "consume secret --exit": TOPIC,
     "consume seen --from-beginning --idle-ms 10000": "cannot read seen: [Error 29] TopicAuthorizationFailedError",
 }
-"""What alice is told, who may describe the topic `seen` and nothing else."""
+"""What alice learns, who may describe the topic `seen` and nothing else."""
 
 
 @pytest.fixture(scope="module")
