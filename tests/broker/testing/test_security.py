@@ -15,6 +15,7 @@ import kafka
 import pytest
 
 from odradek.broker.server import Broker
+from odradek.broker.settings.listeners import PROTOCOLS
 from odradek.broker.start_error import StartError
 from odradek.broker.testing import (
     BrokerThread,
@@ -27,7 +28,7 @@ from odradek.broker.testing import (
     in_process_cluster,
 )
 from odradek.broker.testing.certificates import certificate_of, certificate_of_brokers
-from odradek.broker.testing.security import DEFAULT_USER, PROTOCOLS, as_security
+from odradek.broker.testing.security import DEFAULT_USER, as_security
 from odradek.cli.__main__ import main
 
 SECURED = [protocol for protocol in PROTOCOLS if protocol != "PLAINTEXT"]
