@@ -6,6 +6,7 @@
     changes.py           the queue of what the controller sends: roles of replicas, and metadata
     dynamic_configs.py   the settings of topics, brokers and users in the store
     user_credentials.py  users' credentials for SCRAM, among their settings
+    stored_quotas.py     quotas of clients, among the same settings; nothing applies them
     stored_acls.py       the ACLs in the store, for the authorizer
     change_notices.py    which notices of changes in the store are new
     first_credentials.py the credentials that a start adds

@@ -2,21 +2,21 @@
 
     (A) Every broker has all of them in memory: `dynamic_configs.py` reads them at the start, and again when a notice
         names the user. A credential that cannot be read is logged, without its value, and is none.
-    (B) The name of an entry is the user's with all but letters, digits and _ - . as %XX, as Kafka writes it. The entry
-        <default> and entries below a user belong to quotas.
+    (B) The name of an entry is the user's as entity_names.py writes it. The entry <default> and entries below a user
+        belong to quotas (stored_quotas.py).
 
-Source: Kafka's `UserConfigHandler`, `Sanitizer`, `CredentialProvider`.
+Source: Kafka's `UserConfigHandler`, `CredentialProvider`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from urllib.parse import quote, unquote
 
 import structlog
 
 from odradek.broker.background.stepwise import others_between
 from odradek.broker.metadata_store import znodes
+from odradek.broker.metadata_store.entity_names import entry_of, name_of
 from odradek.broker.metadata_store.interface import Entry, MetadataStore, StoreDamaged
 from odradek.broker.security.sasl.scram import MECHANISMS, ScramCredential, parse_credential
 
@@ -47,9 +47,9 @@ class UserCredentials:
 
     async def read(self, entry_name: str) -> None:
         """Reads the credentials of the user whose entry has changed. Raises MetadataStoreError."""
-        if entry_name == znodes.DEFAULT_ENTITY or "/" in entry_name:
+        user = name_of(entry_name)
+        if user is None or "/" in entry_name:
             return
-        user = unquote(entry_name)
         self.put(user, (await self.stored([user])).get(user, {}))
 
     def put(self, user: str, config: Mapping[str, str]) -> None:
@@ -68,7 +68,7 @@ class UserCredentials:
     async def names(self) -> list[str]:
         """Returns the names of all users that have settings, sorted. Raises MetadataStoreError."""
         entries = await self._store.children(znodes.USER_CONFIGS)
-        return sorted(unquote(name) for name in entries if name != znodes.DEFAULT_ENTITY)
+        return sorted(name for name in map(name_of, entries) if name is not None)
 
     async def stored(self, users: Iterable[str]) -> dict[str, dict[str, str]]:
         """Returns the settings of those users that have any, from the store. Raises MetadataStoreError."""
@@ -85,7 +85,7 @@ class UserCredentials:
 
 def user_path(user: str) -> str:
     """The path of a user's settings (B)."""
-    return f"{znodes.USER_CONFIGS}/{quote(user, safe='').replace('~', '%7E')}"
+    return f"{znodes.USER_CONFIGS}/{entry_of(user)}"
 
 
 def _config(user: str, entry: Entry) -> dict[str, str]:

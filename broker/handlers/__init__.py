@@ -16,7 +16,7 @@ The APIs, one file for a group:
                   list_offsets.py, offset_for_leader_epoch.py, delete_records.py
     cluster       api_versions.py, metadata.py, cluster.py, topics.py, topic_creations.py, elections.py,
                   reassignments.py, log_dirs.py, authorized_operations.py
-    settings      describe_configs.py, configs.py, config_resources.py
+    settings      describe_configs.py, configs.py, config_resources.py, client_quotas.py
     groups        coordinators.py, groups.py, group_admin.py, offsets.py, offset_fetch.py,
                   offset_commit_response_builder.py, zookeeper_commits.py
     transactions  transactions.py, transaction_outcomes.py, add_partitions.py, producers.py

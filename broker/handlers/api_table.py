@@ -54,6 +54,7 @@ from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.acls import CreateAclsResponse, DeleteAclsResponse, DescribeAclsResponse
 from odradek.protocol.messages.api_versions import ApiVersionsResponse
+from odradek.protocol.messages.client_quotas import DescribeClientQuotasResponse
 from odradek.protocol.messages.cluster import DescribeClusterResponse
 from odradek.protocol.messages.configs import (
     AlterConfigsResponse,
@@ -472,6 +473,13 @@ def api_table() -> ApiTable:
                 lambda handlers: handlers.sasl.sasl_authenticate,
                 top_level(SaslAuthenticateResponse),
                 authorization=NOTHING_ASKED,
+            ),
+            ApiRow(
+                ApiKey.DESCRIBE_CLIENT_QUOTAS,
+                (0, 1),
+                lambda handlers: handlers.client_quotas.describe_client_quotas,
+                top_level(DescribeClientQuotasResponse, entries=None),
+                authorization=before(on_cluster(AclOperation.DESCRIBE_CONFIGS)),
             ),
             ApiRow(
                 ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from odradek.broker.background.background import Background
 from odradek.broker.cluster.links import ClusterLinks
 from odradek.broker.cluster.member import ClusterMember
+from odradek.broker.cluster.stored_quotas import StoredQuotas
 from odradek.broker.coordinator.coordinators import Coordinators
 from odradek.broker.coordinator.group.zookeeper_offsets import ZooKeeperOffsets
 from odradek.broker.handlers.access import DecidedAccess, access_by
@@ -16,6 +17,7 @@ from odradek.broker.handlers.api_versions import ApiVersionsHandler, ServedApi
 from odradek.broker.handlers.audit_log import AuditLog
 from odradek.broker.handlers.authorized_fetch import AuthorizedFetchHandler
 from odradek.broker.handlers.authorized_produce import AuthorizedProduceHandler
+from odradek.broker.handlers.client_quotas import DescribeClientQuotasHandler
 from odradek.broker.handlers.cluster import DescribeClusterHandler
 from odradek.broker.handlers.cluster_changes import ClusterChangeHandlers
 from odradek.broker.handlers.configs import AlterConfigsHandlers
@@ -113,6 +115,7 @@ class Handlers:
         self.sasl = SaslHandlers()
         self.scram = ScramHandlers(cluster.configs)
         self.acls = AclHandlers(cluster.acls)
+        self.client_quotas = DescribeClientQuotasHandler(StoredQuotas(links.store), max_response_bytes)
 
         self.coordinators = FindCoordinatorHandler(internal_topics, metadata, replica_manager, access)
         self.groups = GroupHandlers(groups, access)

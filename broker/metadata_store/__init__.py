@@ -2,6 +2,7 @@
 
     interface.py        what a store promises, by letter; its operations and errors
     znodes.py           the paths and values of the entries: Apache Kafka's own
+    entity_names.py     users, clients and addresses as names of entries
     acl_znodes.py       those of ACLs
     znode_values.py     JSON, and the limits of what requests can carry
     read_back.py        calls and changes whose answer was lost with the connection

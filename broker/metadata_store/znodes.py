@@ -11,7 +11,9 @@
                                 {"controller_epoch":N,"leader":N,"version":1,"leader_epoch":N,"isr":[N]}
     /config/topics/T            {"version":1,"config":{NAME:VALUE}}
     /config/brokers/N           the same; N is <default> for the cluster-wide settings
-    /config/users/U             the same: the credentials of a user, by the names of mechanisms
+    /config/users/U             the same: the credentials of a user, by the names of mechanisms, and quotas
+    /config/clients/C, /config/users/U/clients/C, /config/ips/A
+                                the same: quotas, which only Apache Kafka's brokers and tools write
     /config/changes/config_change_SEQUENCE
                                 {"version":2,"entity_path":"topics/T"}: settings of a topic, broker or user have changed
     /admin/delete_topics/T      no data: the topic is being deleted
@@ -62,13 +64,15 @@ PREFERRED_ELECTION = "/admin/preferred_replica_election"
 TOPIC_CONFIGS = "/config/topics"
 BROKER_CONFIGS = "/config/brokers"
 USER_CONFIGS = "/config/users"
+CLIENT_CONFIGS = "/config/clients"
+IP_CONFIGS = "/config/ips"
 CONFIG_CHANGES = "/config/changes"
 CONFIG_CHANGE_PREFIX = "/config/changes/config_change_"
 TOPIC_ENTITY = "topics"
 BROKER_ENTITY = "brokers"
 USER_ENTITY = "users"
 ENTITIES_WITHOUT_EFFECT = ("clients", "ips")
-"""Quotas, which there are none of."""
+"""Quotas, which nothing here applies."""
 LOG_DIR_EVENTS = "/log_dir_event_notification"
 LOG_DIR_EVENT = "/log_dir_event_notification/log_dir_event_"
 ISR_CHANGES = "/isr_change_notification"
@@ -89,8 +93,8 @@ PERSISTENT_PATHS = (
     "/config",
     BROKER_CONFIGS,
     CONFIG_CHANGES,
-    "/config/clients",
-    "/config/ips",
+    CLIENT_CONFIGS,
+    IP_CONFIGS,
     TOPIC_CONFIGS,
     USER_CONFIGS,
     "/consumers",

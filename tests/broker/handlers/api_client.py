@@ -13,14 +13,14 @@ from odradek.protocol.schema import Message
 
 
 class Api:
-    """`await api(request, version)` returns the response; `broker` is the broker itself."""
+    """`await api(request, version)` returns the response; `broker` is the broker itself, `client` the connection."""
 
     def __init__(self, broker: Broker, client: NetworkClient) -> None:
         self.broker = broker
-        self._client = client
+        self.client = client
 
     async def __call__(self, request: Message, version: int) -> Any:
-        return await self._client.send(request, version=version, timeout_ms=10_000)
+        return await self.client.send(request, version=version, timeout_ms=10_000)
 
 
 @asynccontextmanager

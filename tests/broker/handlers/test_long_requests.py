@@ -282,7 +282,7 @@ async def test_a_leave_without_members_still_returns_the_groups_error(api: Api) 
 
 
 async def test_requests_after_a_long_one_are_answered_after_it(api: Api) -> None:
-    client = api._client
+    client = api.client
     order: list[str] = []
 
     async def ask(name: str, request: Message, version: int) -> None:

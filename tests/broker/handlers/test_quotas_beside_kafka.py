@@ -1,0 +1,92 @@
+"""DescribeClientQuotas gets the answers that Apache Kafka 3.9.1 gives in ZooKeeper mode.
+
+tests/vectors/client_quotas.json has the entries that Kafka has stored, and its answers. A test with Kafka itself checks
+that they are still the same, and that a broker of ours on its ZooKeeper gives them; with ODRADEK_RECORD=1 it writes
+them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from odradek.broker.peers.network_client import NetworkClient
+from tests.broker.handlers.api_client import api_of_a_broker
+from tests.broker.handlers.quota_scenarios import (
+    IMPOSSIBLE,
+    answers_of,
+    create_entries,
+    store_quotas,
+    stored_entries,
+)
+from tests.cluster.mixed_cluster import APACHE, MixedCluster, mixed_cluster
+from tests.zookeeper.stores import new_chroot, store_at
+
+VECTORS = Path(__file__).parents[2] / "vectors" / "client_quotas.json"
+OTHERWISE = {f"only {name}" for name in IMPOSSIBLE}
+"""Kafka fails on names that ZooKeeper does not take."""
+NOTHING = {"ThrottleTimeMs": 0, "ErrorCode": 0, "ErrorMessage": "", "Entries": []}
+
+
+def differences(ours: dict[str, Any], kafkas: dict[str, Any]) -> dict[str, Any]:
+    assert ours.keys() == kafkas.keys()
+    return {name: (answer, kafkas[name]) for name, answer in ours.items() if not is_as(answer, kafkas[name], name)}
+
+
+def is_as(answer: Any, kafkas: Any, name: str) -> bool:
+    """Also with a text where Kafka has none for an error."""
+    if name in OTHERWISE:
+        assert kafkas["ErrorCode"] == -1
+        return bool(answer == NOTHING)
+    if kafkas["ErrorCode"] and kafkas["ErrorMessage"] is None:
+        return bool(answer["ErrorMessage"]) and {**answer, "ErrorMessage": None} == kafkas
+    return bool(answer == kafkas)
+
+
+async def test_every_request_gets_kafkas_answer() -> None:
+    kafkas = json.loads(VECTORS.read_text())
+    async with api_of_a_broker() as api:
+        store = api.broker.metadata_store
+        await create_entries(store, kafkas["entries"])
+        assert differences(as_json(await answers_of(api.client, store)), kafkas["answers"]) == {}
+
+
+def as_json(document: Any) -> Any:
+    return json.loads(json.dumps(document))
+
+
+# Apache Kafka itself
+
+
+@pytest.fixture
+def cluster(zookeeper: str, kafka_control: list[str], tmp_path: Path) -> Iterator[MixedCluster]:
+    with mixed_cluster(kafka_control, zookeeper + new_chroot(), tmp_path, brokers=2) as cluster:
+        yield cluster
+
+
+@pytest.mark.timeout(300)
+async def test_kafka_gives_the_recorded_answers_and_a_broker_beside_it_the_same(cluster: MixedCluster) -> None:
+    store = store_at(cluster.zookeeper)
+    await store.open()
+    (ours,) = cluster.ours
+    async with await connected(cluster, APACHE) as apache, await connected(cluster, ours) as beside:
+        await store_quotas(apache)
+        entries = await stored_entries(store)
+        answers = as_json(await answers_of(apache, store))
+        same = as_json(await answers_of(beside, store))
+    await store.close()
+    found = {"entries": entries, "answers": answers}
+    if os.environ.get("ODRADEK_RECORD") == "1":
+        VECTORS.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
+    assert found == json.loads(VECTORS.read_text())
+    assert differences(same, answers) == {}
+
+
+async def connected(cluster: MixedCluster, broker_id: int) -> NetworkClient:
+    host, port = cluster.nodes[broker_id].address.split(":")
+    return await NetworkClient.connect(host, int(port))
