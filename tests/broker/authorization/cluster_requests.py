@@ -107,6 +107,29 @@ CASES.add(
     lambda names, stage: {"include_cluster_authorized_operations": True},
     ("+ALL CLUSTER; -ALTER CLUSTER", "+ALL CLUSTER; -DESCRIBE CLUSTER", "+ALTER CLUSTER; +CREATE CLUSTER"),
 )
+CASES.add(
+    "all quotas",
+    ApiKey.DESCRIBE_CLIENT_QUOTAS,
+    (0, 1),
+    "DESCRIBE_CONFIGS CLUSTER",
+    always({"components": [], "strict": False}),
+    ("+DESCRIBE CLUSTER; +ALTER_CONFIGS TOPIC *", "+DESCRIBE_CONFIGS TOPIC *"),
+)
+CASES.add(
+    "quotas of two kinds that exclude each other",
+    ApiKey.DESCRIBE_CLIENT_QUOTAS,
+    (1,),
+    "DESCRIBE_CONFIGS CLUSTER",
+    always(
+        {
+            "components": [
+                {"entity_type": "user", "match_type": 2, "match": None},
+                {"entity_type": "ip", "match_type": 0, "match": "10.0.0.1"},
+            ],
+            "strict": True,
+        }
+    ),
+)
 for _name, _users in (("two users", [{"name": "alice"}, {"name": "nobody"}]), ("no user", [])):
     CASES.add(
         _name,

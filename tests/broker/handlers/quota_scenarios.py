@@ -31,11 +31,11 @@ QUOTAS: list[tuple[dict[str, str | None], dict[str, float]]] = [
     ({USER: None, CLIENT_ID: "app"}, {PRODUCER: 6.0}),
     ({USER: None, CLIENT_ID: None}, {PRODUCER: 9.0}),
     ({IP: "10.0.0.1"}, {CONNECTIONS: 10.0}),
-    ({IP: "::1"}, {CONNECTIONS: 11.0}),
+    ({IP: "127.0.0.9"}, {CONNECTIONS: 11.0}),
     ({IP: None}, {CONNECTIONS: 12.0}),
 ]
 REMOVED: dict[str, str | None] = {USER: "carol"}
-"""It had a quota: its entry is there."""
+"""It had a quota."""
 DAMAGED = {
     "a text": '{"version":1,"config":{"producer_byte_rate":"much"}}',
     "a text that Kafka does not look at": '{"version":1,"config":{"connection_creation_rate":"much","x":"y"}}',
@@ -65,7 +65,7 @@ def _filters() -> Iterator[tuple[str, list[dict[str, Any]], bool]]:
     selections = [[], *([each] for each in (*of[USER], *of[CLIENT_ID], *of[IP]))]
     selections += [list(pair) for pair in product(of[USER], of[CLIENT_ID])]
     selections += [[component(CLIENT_ID, ANY), component(USER, ANY)]]
-    selections += [[component(USER, EXACT, str(QUOTAS[1][0][USER]))], [component(IP, EXACT, "::1")]]
+    selections += [[component(USER, EXACT, str(QUOTAS[1][0][USER]))], [component(IP, EXACT, "127.0.0.9")]]
     selections += [[component(USER, EXACT, "<default>")], [component(CLIENT_ID, EXACT, "app/2")]]
     selections += [[component(USER, match_type, "alice")] for match_type in (DEFAULT, ANY)]
     for components, strict in product(selections, (False, True)):

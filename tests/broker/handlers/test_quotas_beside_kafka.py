@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -72,14 +73,18 @@ def cluster(zookeeper: str, kafka_control: list[str], tmp_path: Path) -> Iterato
 @pytest.mark.timeout(300)
 async def test_kafka_gives_the_recorded_answers_and_a_broker_beside_it_the_same(cluster: MixedCluster) -> None:
     store = store_at(cluster.zookeeper)
-    await store.open()
     (ours,) = cluster.ours
-    async with await connected(cluster, APACHE) as apache, await connected(cluster, ours) as beside:
+    async with (
+        AsyncExitStack() as closed,
+        await connected(cluster, APACHE) as apache,
+        await connected(cluster, ours) as beside,
+    ):
+        closed.push_async_callback(store.close)
+        await store.open()
         await store_quotas(apache)
         entries = await stored_entries(store)
         answers = as_json(await answers_of(apache, store))
         same = as_json(await answers_of(beside, store))
-    await store.close()
     found = {"entries": entries, "answers": answers}
     if os.environ.get("ODRADEK_RECORD") == "1":
         VECTORS.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")

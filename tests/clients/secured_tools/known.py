@@ -17,9 +17,4 @@ KNOWN = [
         r"out .*InvalidRequestException: Failed to create ACL.*",
         "the message says why",
     ),
-    Known(
-        "describe (a user.*|all users)",
-        ".*",
-        "the tool asks for quotas of clients too, which are not served",
-    ),
 ]

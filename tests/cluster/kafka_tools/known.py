@@ -25,7 +25,7 @@ KNOWN = [
     ),
     Known(
         "show the brokers' APIs",
-        r"out (\w+(DelegationToken|ClientQuotas)|UpdateFeatures|Envelope|ConsumerGroup\w+)\(\d+\): .*",
+        r"out (\w+DelegationToken|AlterClientQuotas|UpdateFeatures|Envelope|ConsumerGroup\w+)\(\d+\): .*",
         "APIs that are not served",
     ),
     Known("describe all settings of a broker", r"out odradek\..*", "settings of our own"),
@@ -46,8 +46,9 @@ KNOWN = [
         "the message is the reason; Kafka's has names of its classes",
     ),
     Known(
-        r"(describe|give|take the quota of) (users|clients|ips)( a quota| with a quota)?",
+        r"give (users|clients|ips) a quota|describe (users|clients|ips) with a quota|"
+        r"take the quota of (users|clients|ips)",
         ".*",
-        "quotas of clients are not served",
+        "quotas of clients cannot be set",
     ),
 ]
