@@ -14,6 +14,7 @@ from odradek.broker.server import Broker
 from odradek.broker.testing.loop_thread import LoopThread
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.acls import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
+from odradek.protocol.messages.client_quotas import DescribeClientQuotasRequest
 from odradek.protocol.messages.cluster import DescribeClusterRequest
 from odradek.protocol.messages.configs import (
     AlterConfigsRequest,
@@ -791,6 +792,15 @@ def test_log_directories(asked: Asked) -> None:
     assert codes(response.results, "topic_name", "partitions") == {OPEN: CLUSTER_DENIED}
     response = asked(DescribeLogDirsRequest(topics=None), 4, but(cluster(Op.DESCRIBE)))
     assert (response.error_code, response.results) == (CLUSTER_DENIED, [])
+
+
+def test_quotas(asked: Asked) -> None:
+    response = asked(DescribeClientQuotasRequest(), 1, but(cluster(Op.DESCRIBE_CONFIGS)))
+    assert (response.error_code, response.error_message, response.entries) == (
+        CLUSTER_DENIED,
+        CLUSTER_DENIED.message,
+        None,
+    )
 
 
 def test_users(asked: Asked) -> None:
