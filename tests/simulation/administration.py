@@ -19,6 +19,8 @@ from tests.simulation.client.topics import TopicAdmin
 from tests.simulation.history import History, Outcome, Request
 
 PARCELS = "parcels"
+BRIEF = "brief-"
+"""How the names of the topics of `TopicKeeper` begin."""
 PARCELS_SETTINGS = {"min.insync.replicas": "1"}
 PARCELS_REPLICAS = 2
 PAUSE_S = (0.8, 3.0)
@@ -77,7 +79,7 @@ class TopicKeeper:
         for number in count(1):
             if self.is_ending:
                 break
-            topic = f"brief-{number}"
+            topic = f"{BRIEF}{number}"
             for _ in range(self._source.randint(1, 2)):
                 if self.is_ending or not await self._live(topic):
                     break

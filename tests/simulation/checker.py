@@ -24,6 +24,7 @@
     directories   replicas are in the log directories to which they were moved: upkeep_invariants.py
     topics        a created topic exists with all its partitions until somebody deletes it, and a deleted one is nowhere
     reassignments none is under way in the end, and the replicas are those of the last one: topic_invariants.py
+    admitted, denied  who has rights is served, and nobody else: login_invariants.py
     answered      no operation and no parked request waits for ever, and no transaction stays open
     quiet         when there is nothing to do, brokers and consumers wait instead of asking without end
 
@@ -60,6 +61,7 @@ from tests.simulation.history import (
     Transaction,
     Truncated,
 )
+from tests.simulation.login_invariants import intruders_are_refused, who_has_rights_is_admitted
 from tests.simulation.marker_invariants import markers_end_transactions
 from tests.simulation.store_invariants import (
     calls_keep_to_their_session,
@@ -424,6 +426,8 @@ INVARIANTS: Mapping[str, Check] = {
     "names": names_count_creations,
     "limits": long_changes_are_refused,
     "heard": the_controller_hears_of_brokers,
+    "admitted": who_has_rights_is_admitted,
+    "denied": intruders_are_refused,
     "replicas": replicas_agree,
     "watermarks": watermarks_are_within_logs,
     "convergence": the_cluster_converges,

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from tests.memory_files import ForgetfulFiles
+from tests.memory_files import ForgetfulFiles, Inode
 from tests.simulation.loop import NODE
 
 DISK_ERROR = OSError(errno.EIO, os.strerror(errno.EIO))
@@ -26,6 +26,10 @@ class SimulatedDisk(ForgetfulFiles):
     """`on_sync(path)` is called for every sync of a file: the trace."""
 
     on_sync: Callable[[str], object] | None = None
+
+    def put(self, path: str, content: bytes) -> None:
+        """An operator puts a file here, whatever state the disk is in."""
+        self.names[path] = Inode(content, content)
 
     def count_sync(self, path: str) -> None:
         """See ForgetfulFiles."""

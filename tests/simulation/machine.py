@@ -51,11 +51,14 @@ class Machine:
         trace: Trace,
         source: Random,
         settings: Mapping[str, str],
+        files: Mapping[str, bytes],
+        protocol: str,
         on_start: Callable[[int], object],
         on_end: Callable[[int], object],
     ) -> None:
-        """`source` seeds everything that is random on this machine. `on_start` and `on_end` get the broker's id at each
-        start and each end of its process."""
+        """`source` seeds everything that is random on this machine. `files` are there at each start, with their paths.
+        `protocol` is that of the listener. `on_start` and `on_end` get the broker's id at each start and each end of
+        its process."""
         self.broker_id = broker_id
         self.name = f"broker-{broker_id}"
         self.address = f"10.0.0.{broker_id}"
@@ -69,10 +72,11 @@ class Machine:
         self._source = source
         self._on_start = on_start
         self._on_end = on_end
+        self._files = files
         self._settings = {
             **SETTINGS,
             "broker.id": str(broker_id),
-            "listeners": f"PLAINTEXT://{self.address}:{PORT}",
+            "listeners": f"{protocol}://{self.address}:{PORT}",
             **settings,
         }
         self._up_since_ms = source.randrange(10 * 86_400_000)
@@ -108,6 +112,8 @@ class Machine:
         self._loop.run_as(node, self._launch)
 
     def _launch(self) -> None:
+        for path, content in self._files.items():
+            self.disk.put(path, content)
         config = BrokerConfig.single_node(self._settings)
         broker = self.broker = Broker(
             config,

@@ -20,11 +20,12 @@ def quieten(level: int) -> None:
 
 def line_of(result: Result, cpu_s: float) -> str:
     """One line about a seed."""
+    secured = "" if result.security is None else f"logins by {result.security.mechanism}, "
     state = "passed" if result.has_passed else "FAILED"
     return (
         f"seed {result.seed}: {state}, {result.acknowledged_records} records in {result.produce_requests} requests, "
         f"{result.transactions} transactions, {result.records_read} read, {result.hits} of {len(result.faults)} faults "
-        f"hit, {result.seconds:.0f} s in {cpu_s:.2f} s, {result.events} events {result.digest}"
+        f"hit, {secured}{result.seconds:.0f} s in {cpu_s:.2f} s, {result.events} events {result.digest}"
     )
 
 

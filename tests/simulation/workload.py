@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from odradek.protocol.topic_partition import TopicPartition
 from tests.simulation.administration import (
+    BRIEF,
     PARCELS,
     PARCELS_REPLICAS,
     PARCELS_SETTINGS,
@@ -30,6 +31,7 @@ from tests.simulation.administration import (
     ReplicaMover,
     TopicKeeper,
 )
+from tests.simulation.client.acls import give_rights
 from tests.simulation.client.admin import Admin
 from tests.simulation.client.cluster import Cluster
 from tests.simulation.client.consumer import Consumer
@@ -40,8 +42,10 @@ from tests.simulation.client.transactions import TransactionalProducer
 from tests.simulation.compaction_invariants import key_of
 from tests.simulation.final_state import Unread
 from tests.simulation.history import Outcome
+from tests.simulation.intruders import INTRUDERS, Intruders, Targets
 from tests.simulation.loop import Node
 from tests.simulation.rivals import RIVALS, Rivals
+from tests.simulation.security import BROKERS, Security, rights
 from tests.simulation.store_links import SESSION_TIMEOUT_MS, SETTINGS, StoreLinks
 from tests.simulation.store_trouble import StoreTrouble
 from tests.simulation.upkeep import DiskMover, SettingsKeeper
@@ -119,6 +123,9 @@ class Workload:
         self._members: dict[str, Node] = {}
         for number, name in enumerate(self.hosts, 1):
             world.network.add_host(name, f"10.0.1.{number}")
+        if world.security is not None:
+            for number, name in enumerate(INTRUDERS, 1):
+                world.network.add_host(name, f"10.0.3.{number}")
 
     # --- beginning and end --------------------------------------------------------------------------------------
 
@@ -128,6 +135,8 @@ class Workload:
         node = self._node("admin")
 
         async def create() -> None:
+            if self._world.security is not None:
+                await self._give_rights()
             await admin.create_topic(ORDERS, len(self.partitions), self._replicas, self._world.topic_settings)
             await admin.create_topic(PAYMENTS, len(self.payments), self._replicas, self._world.topic_settings)
             await admin.create_topic(CLICKS, len(self.clicks), min(self._replicas, CLICKS_REPLICAS), UNCLEAN)
@@ -137,6 +146,19 @@ class Workload:
                 await admin.create_topic(PARCELS, len(self.parcels), PARCELS_REPLICAS, PARCELS_SETTINGS)
 
         await self._start(node, create())
+
+    async def _give_rights(self) -> None:
+        world = self._world
+        login = world.login("admin", user=BROKERS)
+        cluster = Cluster("admin", world.bootstrap, world.random("cluster of who gives rights"), login)
+        acls = rights(
+            topics=[ORDERS, PAYMENTS, CLICKS, BALANCES, PARCELS],
+            changing=[ORDERS, PAYMENTS],
+            brief=BRIEF,
+            groups=[GROUP, COPIES],
+            transactional_ids=self.transactional_ids,
+        )
+        await give_rights(cluster, world.bootstrap, acls)
 
     def start(self) -> None:
         """Starts all clients."""
@@ -160,6 +182,22 @@ class Workload:
         self._start_administrators()
         if self._world.store_links is not None:
             self._start_store_clients(self._world.store_links)
+        if self._world.security is not None:
+            self._start_intruders(self._world.security)
+
+    def _start_intruders(self, security: Security) -> None:
+        targets = Targets(self.partitions, GROUP, RIVALS, list(self._world.machines))
+        world = self._world
+        intruders = Intruders(
+            world.history,
+            self._random,
+            security,
+            bootstrap=world.bootstrap,
+            targets=targets,
+            ending=self._ending,
+        )
+        for name, running in intruders.run().items():
+            self._applications.append(self._start(self._node(name), running))
 
     def _start_store_clients(self, links: StoreLinks) -> None:
         for name in STORE_CLIENTS:
@@ -374,7 +412,8 @@ class Workload:
         return self._world.random(name)
 
     def _cluster(self, name: str) -> Cluster:
-        return Cluster(name, self._world.bootstrap, self._world.random(f"cluster of {name}"))
+        world = self._world
+        return Cluster(name, world.bootstrap, world.random(f"cluster of {name}"), world.login(name))
 
 
 def _transactional_id(name: str) -> str:

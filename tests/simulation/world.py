@@ -24,16 +24,27 @@ from odradek.protocol.topic_partition import TopicPartition
 from tests.simulation.administration import PARCELS_REPLICAS
 from tests.simulation.checker import check
 from tests.simulation.client.cluster import Cluster
+from tests.simulation.client.login import Login
 from tests.simulation.client.wire import NotSent, Unanswered
 from tests.simulation.disk import ThreadTimes
 from tests.simulation.examination import examine
 from tests.simulation.faults import KINDS, Fault, schedule
 from tests.simulation.final_state import FinalState
 from tests.simulation.history import Commit, History, Operation, Outcome, Send
+from tests.simulation.intruders import INTRUDERS
 from tests.simulation.loop import Node, simulated_loop
 from tests.simulation.machine import PORT, Machine
 from tests.simulation.network import Network
 from tests.simulation.observer import Observer
+from tests.simulation.security import (
+    ADMINISTRATORS,
+    CLIENTS,
+    PLAINTEXT,
+    PROTOCOL,
+    Security,
+    credentials_of,
+    security_of,
+)
 from tests.simulation.store_links import SETTINGS, STORE_HOST, StoreLinks
 from tests.simulation.trace import Trace
 from tests.simulation.upkeep_history import SettingChange
@@ -57,6 +68,8 @@ LONGEST_LAG_MS = 2000
 """A follower that a fault keeps away leaves the in-sync replicas while the fault lasts."""
 IN_FLIGHT = (Send, Commit)
 OPERATOR = "operator"
+WHO_ADMINISTER = ("admin", "topic-keeper", "replica-mover", "settings-keeper", "disk-mover", OPERATOR)
+"""The clients that are administrators if there is security. The others are of the user CLIENTS."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +104,7 @@ class Result:
     records_read: int
     seconds: float
     failures: Sequence[dict[str, Any]] = field(default_factory=list)
+    security: Security | None = None
 
     @property
     def has_passed(self) -> bool:
@@ -107,6 +121,7 @@ class World:
         """`faults`: these, instead of the ones drawn from the seed. `lines`: where the trace is written."""
         self.seed = seed
         self.scale = scale
+        self.security = security_of(seed)
         source = self.random("world")
         self.is_durable = source.random() < 0.5
         """Whether brokers sync before they acknowledge; then the power may go."""
@@ -136,6 +151,8 @@ class World:
                 trace=self.trace,
                 source=self.random(f"broker {broker_id}"),
                 settings=self._broker_settings(),
+                files={} if self.security is None else self.security.files(),
+                protocol=PLAINTEXT if self.security is None else PROTOCOL,
                 on_start=self.observer.started,
                 on_end=lambda broker_id: self.observer.registration_changed(broker_id, is_there=False),
             )
@@ -162,6 +179,14 @@ class World:
         """A source of randomness of its own for everything that has a name."""
         return Random(f"{self.seed} {name}")
 
+    def login(self, name: str, *, user: str = "") -> Login | None:
+        """With what a client logs in, None if nobody has to. `user`: another one than that of its name."""
+        if self.security is None:
+            return None
+        user = user or (ADMINISTRATORS if name in WHO_ADMINISTER else CLIENTS)
+        source = self.random(f"nonces of {name} as {user} at {self.loop.time()}")
+        return Login(self.history, name, credentials_of(self.security, user), source)
+
     @property
     def bootstrap(self) -> list[tuple[str, int]]:
         """The brokers' addresses."""
@@ -186,6 +211,8 @@ class World:
             settings |= {"transaction.state.log.min.isr": "1"}
         if self.store_links is not None:
             settings |= SETTINGS
+        if self.security is not None:
+            settings |= self.security.settings()
         if self.is_durable:
             settings |= {"log.flush.interval.messages": "1"}
         return settings
@@ -197,7 +224,7 @@ class World:
             from_s=FIRST_FAULT * self.scale.seconds,
             until_s=LAST_FAULT * self.scale.seconds,
             brokers=list(self.machines),
-            hosts=[host for host in self.network.hosts if host not in ("admin", OPERATOR, STORE_HOST)],
+            hosts=[host for host in self.network.hosts if host not in ("admin", OPERATOR, STORE_HOST, *INTRUDERS)],
             is_durable=self.is_durable,
             kinds=self.scale.kinds,
         )
@@ -277,6 +304,7 @@ class World:
             records_read=sum(consumer.records for consumer in self.workload.consumers),
             seconds=self.loop.time(),
             failures=self.loop.failures,
+            security=self.security,
         )
 
     def ends_of_logs(self) -> dict[TopicPartition, int]:
@@ -332,7 +360,9 @@ class World:
         """An operator asks this controller, once."""
         node = Node(OPERATOR)
         self.network.started(node)
-        cluster = Cluster(OPERATOR, self.bootstrap, self.random(f"operator at {self.loop.time()}"))
+        cluster = Cluster(
+            OPERATOR, self.bootstrap, self.random(f"operator at {self.loop.time()}"), self.login(OPERATOR)
+        )
         request = ElectLeadersRequest(election_type=0, topic_partitions=None, timeout_ms=2000)
 
         async def ask() -> None:

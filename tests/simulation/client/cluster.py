@@ -16,6 +16,7 @@ from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.protocol.schema import Message
 from odradek.protocol.topic_partition import TopicPartition
+from tests.simulation.client.login import Login
 from tests.simulation.client.wire import NotSent, Unanswered, Wire
 
 Address = tuple[str, int]
@@ -34,9 +35,11 @@ class Leader(NamedTuple):
 
 
 class Cluster:
-    """One client's view. `on_leaders`: called when a leader has changed."""
+    """One client's view. `login` is None if nobody has to log in. `on_leaders`: called when a leader has changed."""
 
-    def __init__(self, client_id: str, bootstrap: Sequence[Address], source: Random) -> None:
+    def __init__(
+        self, client_id: str, bootstrap: Sequence[Address], source: Random, login: Login | None = None
+    ) -> None:
         self.client_id = client_id
         self.leaders: dict[TopicPartition, Leader] = {}
         self.brokers: dict[int, Address] = {}
@@ -44,6 +47,7 @@ class Cluster:
         self.on_leaders: Callable[[], object] = lambda: None
         self._bootstrap = list(bootstrap)
         self._source = source
+        self._login = login
         self._topics: dict[str, None] = {}
         self._wires: dict[tuple[Address, str], Wire] = {}
         self._connecting: dict[tuple[Address, str], asyncio.Lock] = {}
@@ -90,7 +94,7 @@ class Cluster:
         async with lock:
             wire = self._wires.get(key)
             if wire is None or not wire.is_usable:
-                wire = self._wires[key] = await Wire.connect(*address, self.client_id, CONNECT_TIMEOUT_S)
+                wire = self._wires[key] = await Wire.connect(*address, self.client_id, CONNECT_TIMEOUT_S, self._login)
         return wire
 
     # --- metadata -----------------------------------------------------------------------------------------------

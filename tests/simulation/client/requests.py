@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from odradek.broker.peers.logins import AUTHENTICATE_VERSION, HANDSHAKE_VERSION
+from odradek.protocol.messages.acls import CreateAclsRequest, DescribeAclsRequest
 from odradek.protocol.messages.configs import IncrementalAlterConfigsRequest
 from odradek.protocol.messages.fetch import FetchRequest
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -25,6 +27,7 @@ from odradek.protocol.messages.reassignments import (
     ElectLeadersRequest,
     ListPartitionReassignmentsRequest,
 )
+from odradek.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from odradek.protocol.messages.topics import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
 from odradek.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
@@ -61,6 +64,10 @@ VERSIONS: Mapping[type[Message], int] = {
     AlterReplicaLogDirsRequest: 2,
     EndTxnRequest: 3,
     TxnOffsetCommitRequest: 3,
+    SaslHandshakeRequest: HANDSHAKE_VERSION,
+    SaslAuthenticateRequest: AUTHENTICATE_VERSION,
+    CreateAclsRequest: 3,
+    DescribeAclsRequest: 3,
 }
 """No negotiation: all brokers of a simulation have the same versions."""
 

@@ -1,0 +1,47 @@
+"""The invariants of a secured cluster.
+
+admitted    A login with the right password is never refused, and no client is denied what it has a right to.
+denied      Nobody gets an answer without a login, with a wrong password or after the end of a session; and a user
+            without rights can do nothing. No record of an intruder is in a log, and nobody reads one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tests.simulation.final_state import FinalState
+from tests.simulation.history import History, Outcome, Read
+from tests.simulation.intruders import INTRUDERS
+from tests.simulation.login_history import Attempt, LoggedIn
+from tests.simulation.violation import Violation
+
+DENIAL = "AUTHORIZATION_FAILED"
+
+
+def who_has_rights_is_admitted(history: History, final: FinalState) -> Iterator[Violation]:
+    """admitted"""
+    for operation in history.operations:
+        if isinstance(operation, LoggedIn) and operation.outcome is Outcome.FAILED:
+            yield Violation("admitted", f"{operation.process}: {operation.error}", (operation,))
+        elif DENIAL in operation.error and not isinstance(operation, Attempt):
+            yield Violation("admitted", f"{operation.process} was denied what it may do", (operation,))
+
+
+def intruders_are_refused(history: History, final: FinalState) -> Iterator[Violation]:
+    """denied"""
+    for attempt in history.of(Attempt):
+        if attempt.outcome is Outcome.OK:
+            text = f"{attempt.process} was not refused when it tried to {attempt.what}"
+            yield Violation("denied", text, (attempt,))
+    for read in history.of(Read):
+        for record in read.records:
+            if _is_of_an_intruder(record.text):
+                yield Violation("denied", f"{read.process} read {record.text}", (read,))
+    for partition, log in final.logs.items():
+        for stored in log.records:
+            if _is_of_an_intruder(stored.text):
+                yield Violation("denied", f"{stored.text} is in the log of {partition}")
+
+
+def _is_of_an_intruder(text: str) -> bool:
+    return text.partition(":")[0] in INTRUDERS
