@@ -185,8 +185,9 @@ class Intruders:
         if source.random() < 0.5:
             await asyncio.wait([self._ending], timeout=source.uniform(0.0, session_s))
             await self._ask_behind_false_proof(SLEEPER, "keep its session", CLIENTS, wire, source)
-        else:
-            await asyncio.sleep(session_s + source.uniform(*LATER_S))
+            return
+        await asyncio.wait([self._ending], timeout=session_s + source.uniform(*LATER_S))
+        if not self._ending.done():
             await self._try(SLEEPER, "ask after the end of its session", wire.ask(ASK, TIMEOUT_S))
 
     # --- stranger -----------------------------------------------------------------------------------------------

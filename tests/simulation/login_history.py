@@ -21,7 +21,8 @@ class LoggedIn(Operation):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Attempt(Operation):
-    """An intruder tries what it may not do. OK: it was not refused. FAILED: it was. UNKNOWN: no broker was reached."""
+    """An intruder tries what it may not do. OK: it was not refused. FAILED: it was, or its connection ended.
+    UNKNOWN: there was no answer where a refusal is one."""
 
     what: str
 

@@ -51,6 +51,7 @@ from odradek.storage.log.truncation import Truncate
 from odradek.storage.producers import producer_state
 from odradek.storage.producers.producer_state_entry import ProducerStateEntry
 from odradek.storage.segment.segment import LogSegment
+from tests.simulation.planted_in_logins import LOGIN_BUGS
 from tests.simulation.planted_in_sessions import SESSION_BUGS, Replace
 
 
@@ -334,6 +335,7 @@ BUGS: Mapping[str, Callable[[Replace], None]] = {
     "compaction removes the last record of a key": _compact_too_much,
     "a replica moves without the end of its log": _move_without_the_end,
     **SESSION_BUGS,
+    **LOGIN_BUGS,
 }
 """How to plant each bug."""
 

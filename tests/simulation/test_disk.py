@@ -34,6 +34,14 @@ def test_a_disk_remembers_what_was_synced_after_many_changes() -> None:
         assert bytes(disk.crash().content("/d/f")) == synced
 
 
+def test_an_operator_puts_a_file_on_any_disk() -> None:
+    disk = SimulatedDisk()
+    disk.room = 0
+    disk.fail_write = disk.fail_sync = DISK_ERROR
+    disk.put("/f", b"content")
+    assert disk.read_file("/f") == b"content"
+
+
 def test_a_broken_disk_fails_until_it_is_mended() -> None:
     disk = SimulatedDisk()
     file = disk.open("/f", create=True)

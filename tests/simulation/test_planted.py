@@ -54,6 +54,9 @@ FOUND_FROM = {
     "a change of any size is sent": 1,
     "a call is sent in the next session": 1,
     "names count changes, not creations": 1,
+    "a login needs no proof": 16,
+    "a session does not end": 16,
+    "anybody may fetch as a follower": 16,
 }
 """The recorded seed of each bug."""
 BY_ONE_KIND = {"an unknown partition is treated as deleted": "return alone, with"}

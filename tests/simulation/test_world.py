@@ -9,21 +9,27 @@ import re
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import pytest
 import structlog
 
+from odradek.broker.security.sasl.plain import PLAIN
 from odradek.protocol.topic_partition import TopicPartition
 from tests.simulation.faults import Fault
 from tests.simulation.final_state import FinalState
 from tests.simulation.history import Commit, History, Initialised, Outcome, Send, Synced, Transaction
+from tests.simulation.intruders import INTRUDERS
+from tests.simulation.login_history import Attempt, LoggedIn
 from tests.simulation.many import report_of
 from tests.simulation.report import quieten
 from tests.simulation.rivals import RIVALS
 from tests.simulation.run import fewest, main, run_all, run_one
+from tests.simulation.security import ADMINISTRATORS, BROKERS, CLIENTS, STRANGERS, security_of
 from tests.simulation.store_history import Applied, Named, Owned, StoreChange, StoreRead, TooLong
 from tests.simulation.upkeep_history import Move, SettingChange
 from tests.simulation.violation import Violation
@@ -32,6 +38,8 @@ from tests.simulation.world import Result, Scale, World
 
 SMALL = Scale(faults=6, seconds=15.0)
 CLUSTER = Scale(brokers=3, faults=9, seconds=15.0)
+SECURED = next(seed for seed in count(1) if (found := security_of(seed)) and found.mechanism != PLAIN)
+"""The first seed with logins by SCRAM."""
 CLUSTER_ARGUMENTS = ["--brokers", "3", "--faults", "6", "--seconds", "10"]
 
 
@@ -99,9 +107,31 @@ def test_every_client_does_its_work() -> None:
         assert len(result.final.logs[partition].records) < sent / 2, "it was compacted"
 
 
-def digest_in_another_process(hash_seed: str) -> str:
+def test_clients_log_in_again_and_intruders_are_refused_in_all_their_ways() -> None:
+    result = World(SECURED, scale=Scale(brokers=3, faults=12, seconds=40.0)).run()
+    assert result.violations == []
+    history = result.history
+    logins = [login for login in history.of(LoggedIn) if login.outcome is Outcome.OK]
+    assert {login.user for login in logins} == {BROKERS, ADMINISTRATORS, CLIENTS, STRANGERS}
+    assert sum(login.is_renewal for login in logins) > 20
+    refused = Counter(attempt.process for attempt in history.of(Attempt) if attempt.outcome is Outcome.FAILED)
+    assert refused.keys() == set(INTRUDERS)
+    assert min(refused.values()) > 5
+    for what in ("write", "read", "follow", "commit", "fence", "delete", "give", "ask after", "keep its session"):
+        assert any(attempt.what.startswith(what) for attempt in history.of(Attempt)), what
+
+
+def test_one_broker_runs_with_security_too() -> None:
+    result = run_one(SECURED, SMALL)
+    assert result.violations == []
+    assert result.failures == []
+    assert result.acknowledged_records > 800
+    assert any(attempt.outcome is Outcome.FAILED for attempt in result.history.of(Attempt))
+
+
+def digest_in_another_process(seed: int, hash_seed: str) -> str:
     found = subprocess.run(
-        [sys.executable, "-m", "tests.simulation", "--replay", "3", *CLUSTER_ARGUMENTS],
+        [sys.executable, "-m", "tests.simulation", "--replay", str(seed), *CLUSTER_ARGUMENTS],
         env={**os.environ, "PYTHONHASHSEED": hash_seed},
         capture_output=True,
         text=True,
@@ -110,8 +140,9 @@ def digest_in_another_process(hash_seed: str) -> str:
     return found.stdout.splitlines()[0].split()[-1]
 
 
-def test_the_same_seed_gives_the_same_trace_whatever_the_hashes_are() -> None:
-    digests = [digest_in_another_process(hash_seed) for hash_seed in ("1", "2")]
+@pytest.mark.parametrize("seed", [3, SECURED], ids=["without security", "with logins by SCRAM"])
+def test_the_same_seed_gives_the_same_trace_whatever_the_hashes_are(seed: int) -> None:
+    digests = [digest_in_another_process(seed, hash_seed) for hash_seed in ("1", "2")]
     assert digests[0] == digests[1]
 
 
