@@ -4,6 +4,7 @@ The process, from the outside in:
 
     serve.py            the process: settings, signals, exit codes
     server.py           the broker as a whole: its parts, how they start and how they stop
+    protection.py       TLS, logins and the authorizer, and who the broker is to others
     periodic_work.py    everything that runs at intervals, as one table
     start_error.py      why a broker cannot start
     build_info.py       which modules run compiled

@@ -19,22 +19,19 @@ import errno
 from collections.abc import Awaitable, Callable
 from enum import IntEnum
 from random import Random, SystemRandom
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import structlog
 
 from odradek.broker.background.background import Background, run_all_in_threads, run_groups_in_threads
-from odradek.broker.cluster.first_credentials import add_first_credentials
 from odradek.broker.cluster.links import ClusterLinks
 from odradek.broker.cluster.member import ClusterMember
 from odradek.broker.controller.controller import Controller
 from odradek.broker.coordinator.coordinators import Coordinators
 from odradek.broker.handlers.access import brokers_by
 from odradek.broker.handlers.api_table import api_table
-from odradek.broker.handlers.authenticating import Authenticating
 from odradek.broker.handlers.dispatcher import Dispatcher
 from odradek.broker.handlers.handlers import Handlers
-from odradek.broker.handlers.sasl_listeners import login_between_brokers, sasl_listeners_of
 from odradek.broker.logging.client_warnings import ClientWarnings
 from odradek.broker.metadata.metadata_cache import BrokerEndpoint, BrokerInfo, MetadataCache
 from odradek.broker.metadata_store.factory import NewMetadataStore, metadata_store_of
@@ -42,25 +39,19 @@ from odradek.broker.metadata_store.interface import MetadataStore, MetadataStore
 from odradek.broker.metadata_store.start_up import ClusterIdMismatch, next_broker_id, open_store
 from odradek.broker.network.connection_limits import ConnectionLimits
 from odradek.broker.network.open_files import NO_LIMIT
-from odradek.broker.network.rounds import Dispatch
-from odradek.broker.network.socket_server import Admit, BindError, SocketServer
+from odradek.broker.network.socket_server import BindError, SocketServer
 from odradek.broker.periodic_work import PeriodicWork
+from odradek.broker.protection import Protection
 from odradek.broker.replica.fetch.fetch_session_cache import FetchSessionCache
 from odradek.broker.replica.replica_manager import ReplicaManager, ReplicaSettings
 from odradek.broker.replica.surroundings import LiveSettings
 from odradek.broker.requests.endpoint import Endpoint
 from odradek.broker.requests.request_bound import RequestBound
-from odradek.broker.requests.request_context import ANONYMOUS
 from odradek.broker.requests.request_metrics import BrokerMetrics
 from odradek.broker.security.authentication_counts import AuthenticationCounts
-from odradek.broker.security.authorizer.acl_authorizer import AclAuthorizer
-from odradek.broker.security.authorizer.authorizer import CLUSTER_NAME
-from odradek.broker.security.sasl.authentication import SaslListener
-from odradek.broker.security.sasl.scram import new_nonce
 from odradek.broker.settings.config import BrokerConfig, ConfigError
 from odradek.broker.settings.config_changes import NoCertificates
 from odradek.broker.start_error import StartError
-from odradek.protocol.wire_codes import AclOperation, AclResourceType
 from odradek.purgatory import CompletionQueue
 from odradek.storage.directories.log_directory import DirectoryLocked
 from odradek.storage.directories.log_manager import LogManager
@@ -72,7 +63,6 @@ if TYPE_CHECKING:
     from odradek.broker.cleaning.log_cleaner import LogCleaner
     from odradek.broker.metrics.server import MetricsServer
     from odradek.broker.metrics.sources import BrokerStatus, MetricSources
-    from odradek.broker.network.certificates import Certificates
     from odradek.broker.peers.peer import Connect
 
 CLOSE_GRACE_MS = 3000
@@ -111,7 +101,7 @@ class Broker:
     log_manager: LogManager
     metadata: MetadataCache
     metadata_store: MetadataStore
-    authorizer: AclAuthorizer | None
+    protection: Protection
     links: ClusterLinks
     cluster: ClusterMember
     replica_manager: ReplicaManager
@@ -152,8 +142,6 @@ class Broker:
         self.metrics = BrokerMetrics()
         self.endpoints: list[Endpoint] = []
         self.authentications = {listener.name: AuthenticationCounts() for listener in config.listeners}
-        self._certificates: Certificates | None = None
-        """None without TLS."""
         self.state = BrokerState.NOT_RUNNING
         self.metrics_server: MetricsServer | None = None
         self.log_cleaner: LogCleaner | None = None
@@ -210,8 +198,7 @@ class Broker:
         """Returns when clients are served. Raises StartError after releasing everything acquired."""
         self.state = BrokerState.STARTING
         try:
-            self.config.check_protection()
-            self._connect_by_tls()
+            self.protection = Protection(self.config, self.files, self.random, self.connect, self.authentications)
             await self._serve_metrics()
             self._take_directories()
             cluster_id = await self._open_store()
@@ -259,20 +246,6 @@ class Broker:
             self._abandon_logs()
 
     # --- starting -----------------------------------------------------------------------------------------------
-
-    def _connect_by_tls(self) -> None:
-        """A broker without TLS does not import it."""
-        if any(listener.uses_tls for listener in self.config.listeners):
-            from odradek.broker.network.certificates import Certificates
-            from odradek.broker.peers.network_client import NetworkClient
-
-            self._certificates = certificates = Certificates(self.config, self.files, self.authentications)
-            connect = self.connect or NetworkClient.connect
-
-            async def connect_by_tls(host: str, port: int, **options: Any) -> NetworkClient:
-                return await connect(host, port, tls=certificates.to_brokers, **options)
-
-            self.connect = connect_by_tls
 
     async def _serve_metrics(self) -> None:
         """Comes first, so that the status is available while logs are recovered."""
@@ -328,7 +301,6 @@ class Broker:
         self.controller = self.links.controller
         self.replica_manager = self._new_replica_manager()
         self.coordinators = self._new_coordinators()
-        self.authorizer = self._new_authorizer()
         self.cluster = ClusterMember(
             self.config,
             self.links,
@@ -337,7 +309,7 @@ class Broker:
             clock=self.clock,
             background=self.background,
             topic_deleted=self.coordinators.groups.topic_deleted,
-            authorizer=self.authorizer,
+            authorizer=self.protection.authorizer,
         )
         self.fetch_sessions = FetchSessionCache(
             self.config.max_incremental_fetch_session_cache_slots, self.clock, self.random
@@ -345,13 +317,6 @@ class Broker:
         self.socket_server = self._new_socket_server()
         self.periodic_work = self._new_periodic_work()
         self._undo.append(self.links.peers.close)
-
-    def _new_authorizer(self) -> AclAuthorizer | None:
-        """Without an authorizer, every client may do everything."""
-        values = self.config.authorizer()
-        if values is None:
-            return None
-        return AclAuthorizer(values.super_users, allow_everyone_if_no_acl_found=values.allow_everyone_if_no_acl_found)
 
     def _new_links(self) -> ClusterLinks:
         return ClusterLinks(
@@ -363,18 +328,8 @@ class Broker:
             random=self.random,
             completions=self.completions,
             background=self.background,
-            connect=self._connect_to_brokers(),
+            connect=self.protection.connect_to_brokers() if self.metadata_store.is_shared else self.connect,
         )
-
-    def _connect_to_brokers(self) -> Connect | None:
-        """Connections to other brokers authenticate if the listener between brokers has SASL. Raises ConfigError."""
-        credentials = login_between_brokers(self.config, self.files) if self.metadata_store.is_shared else None
-        if credentials is None:
-            return self.connect
-        from odradek.broker.peers.logins import logged_in
-        from odradek.broker.peers.network_client import NetworkClient
-
-        return logged_in(self.connect or NetworkClient.connect, credentials, lambda: new_nonce(self.random))
 
     def _new_replica_manager(self) -> ReplicaManager:
         config = self.config
@@ -416,19 +371,9 @@ class Broker:
             run_in_thread=self.background.run_in_thread,
             limits=ConnectionLimits.from_config(self.config, self.open_files),
             client_warnings=self.client_warnings,
-            tls={} if self._certificates is None else self._certificates.listeners,
-            admit=self._authentication(dispatch),
+            tls={} if self.protection.certificates is None else self.protection.certificates.listeners,
+            admit=self.protection.authentication(self.cluster.configs.users.credential, dispatch),
         )
-
-    def _authentication(self, dispatch: Dispatch) -> dict[str, Admit]:
-        """Returns, by listener, what makes the clients of a connection authenticate first. Raises ConfigError."""
-        stored = self.cluster.configs.users.credential
-
-        def admit(listener: SaslListener) -> Admit:
-            return lambda info: Authenticating(listener, dispatch).begin(info)
-
-        listeners = sasl_listeners_of(self.config, self.files, stored, self.random, self.authentications)
-        return {name: admit(listener) for name, listener in listeners.items()}
 
     def _new_periodic_work(self) -> PeriodicWork:
         return PeriodicWork(
@@ -441,13 +386,13 @@ class Broker:
             self.coordinators,
             self.cluster,
             self.controller,
-            self._certificates,
+            self.protection.certificates,
         )
 
     def _dispatcher(self) -> Dispatcher:
         """If the metadata store is not shared, there are no other brokers, and nobody may send what they would."""
         broker_listeners = self.config.broker_listeners if self.metadata_store.is_shared else frozenset()
-        is_broker = brokers_by(self.authorizer, broker_listeners)
+        is_broker = brokers_by(self.protection.authorizer, broker_listeners)
         bound = RequestBound(is_broker, self.replica_manager.partitions.__len__)
         handlers = Handlers(
             self.api_table.rows(),
@@ -460,10 +405,10 @@ class Broker:
             replica_manager=self.replica_manager,
             fetch_sessions=self.fetch_sessions,
             coordinators=self.coordinators,
-            certificates=self._certificates or NoCertificates(),
+            certificates=self.protection.certificates or NoCertificates(),
             broker_listeners=broker_listeners,
             bound=bound,
-            authorizer=self.authorizer,
+            authorizer=self.protection.authorizer,
         )
         return Dispatcher(
             self.api_table,
@@ -479,40 +424,17 @@ class Broker:
 
     async def _load_metadata(self) -> None:
         await self.cluster.load()
-        await add_first_credentials(self.config, self.files, self.cluster.configs, self.random)
-        if self._certificates is not None:
-            self._certificates.load()
-        self._check_own_rights()
+        credentials = self.config.odradek_scram_credentials_file
+        if credentials:
+            from odradek.broker.cluster.first_credentials import add_first_credentials
+
+            await add_first_credentials(credentials, self.files, self.cluster.configs, self.random)
+        if self.protection.certificates is not None:
+            self.protection.certificates.load()
+        if self.metadata_store.is_shared:
+            self.protection.warn_of_own_rights()
         self._apply_settings()
         self.config.on_change(lambda _: self._apply_settings())
-
-    def _check_own_rights(self) -> None:
-        """Logs a warning if other brokers would refuse what this one sends them. Its rights may come later."""
-        if self.authorizer is None or not self.metadata_store.is_shared:
-            return
-        try:
-            principal = self._own_principal()
-        except (OSError, ValueError) as error:  # SSLError is an OSError
-            log.warning("other brokers refuse the certificate of this one", reason=str(error))
-            return
-        if not self.authorizer.allows_from_somewhere(
-            principal, AclOperation.CLUSTER_ACTION, AclResourceType.CLUSTER, CLUSTER_NAME
-        ):
-            log.warning(
-                "other brokers refuse what this one sends",
-                principal=principal,
-                reason="it is not in super.users, and no ACL allows it CLUSTER_ACTION on the cluster",
-            )
-
-    def _own_principal(self) -> str:
-        """Who this broker is to the others. Raises SSLError, ValueError."""
-        credentials = login_between_brokers(self.config, self.files)
-        if credentials is not None:
-            return f"User:{credentials.username}"
-        name = self.config.inter_broker_listener
-        if self._certificates is None or name not in self._certificates.listeners:
-            return ANONYMOUS
-        return self._certificates.own_principal()
 
     async def _listen(self) -> None:
         """Binds the addresses without accepting connections."""
@@ -583,8 +505,8 @@ class Broker:
         self.log_manager.set_producer_id_expiration(self.config.producer_id_expiration_ms)
         self.socket_server.limits = ConnectionLimits.from_config(self.config, self.open_files)
         self.cluster.settings_changed()
-        if self._certificates is not None:
-            self._certificates.reload()
+        if self.protection.certificates is not None:
+            self.protection.certificates.reload()
         if self.log_cleaner is not None:
             self.log_cleaner.settings_changed()
 

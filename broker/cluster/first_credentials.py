@@ -45,13 +45,8 @@ class FirstCredential(NamedTuple):
         return f"FirstCredential({self.mechanism.name}, {self.user})"
 
 
-async def add_first_credentials(
-    config: BrokerConfig, files: Files, configs: DynamicConfigs, source: random.Random
-) -> None:
-    """Adds the credentials of the file (B). `source` draws the salts. Raises ConfigError, MetadataStoreError."""
-    path = config.odradek_scram_credentials_file
-    if not path:
-        return
+async def add_first_credentials(path: str, files: Files, configs: DynamicConfigs, source: random.Random) -> None:
+    """Adds the credentials of a file (B). `source` draws the salts. Raises ConfigError, MetadataStoreError."""
     try:
         text = files.read_file(path).decode()
     except OSError as error:

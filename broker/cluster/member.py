@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -22,7 +23,6 @@ from odradek.broker.cluster.changes import ClusterChanges
 from odradek.broker.cluster.dynamic_configs import DynamicConfigs
 from odradek.broker.cluster.known_topics import KnownTopics
 from odradek.broker.cluster.links import ClusterLinks
-from odradek.broker.cluster.stored_acls import StoredAcls
 from odradek.broker.cluster.uncreated_logs import UncreatedLogs
 from odradek.broker.controller.active_controller import NoController
 from odradek.broker.metadata.metadata_cache import BrokerInfo, MetadataCache
@@ -33,11 +33,14 @@ from odradek.broker.replica.follower.fetcher_manager import FetcherManager
 from odradek.broker.replica.follower.fetcher_settings import FetcherSettings
 from odradek.broker.replica.replica_manager import ReplicaManager
 from odradek.broker.replica.role_changes import RoleChanges
-from odradek.broker.security.authorizer.acl_authorizer import AclAuthorizer
 from odradek.broker.settings.config import BrokerConfig
 from odradek.protocol.errors import ProtocolError
 from odradek.storage.log_config import LogConfig
 from odradek.timer import Clock
+
+if TYPE_CHECKING:
+    from odradek.broker.cluster.stored_acls import StoredAcls
+    from odradek.broker.security.authorizer.acl_authorizer import AclAuthorizer
 
 STORE_PATIENCE_S = 2.5
 """How long the store may be silent before a broker leaves without more ado (A)."""
@@ -82,6 +85,8 @@ class ClusterMember:
         )
         self.acls: StoredAcls | None = None
         if authorizer is not None:
+            from odradek.broker.cluster.stored_acls import StoredAcls
+
             self.acls = StoredAcls(links.store, authorizer, clock=clock, spawn=background.spawn)
         self.uncreated_logs = UncreatedLogs(replica_manager, links.disk_failures.report)
         self.fetchers = self._new_fetchers(clock, background)

@@ -20,7 +20,7 @@ The APIs, one file for a group:
     groups        coordinators.py, groups.py, group_admin.py, offsets.py, offset_fetch.py,
                   offset_commit_response_builder.py, zookeeper_commits.py
     transactions  transactions.py, transaction_outcomes.py, add_partitions.py, producers.py
-    security      authenticating.py, sasl.py, sasl_listeners.py, scram.py, acls.py
+    security      authenticating.py, sasl.py, sasl_listeners.py, scram.py, acls.py (no_acls.py without an authorizer)
     brokers       cluster_changes.py, between brokers
 
 Callers: `network`, by `Dispatcher`; `docs.py` reads the table.

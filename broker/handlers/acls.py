@@ -1,6 +1,6 @@
 """DescribeAcls, CreateAcls and DeleteAcls (keys 29 to 31).
 
-(A) Without an authorizer, every request fails with SECURITY_DISABLED.
+(A) Without an authorizer, every request fails with SECURITY_DISABLED (no_acls.py).
 (B) A request with a code 0 (UNKNOWN) cannot be read, as in Kafka: its connection ends. A filter with another unknown
     code selects nothing. A creation with a code that only filters have (ANY, MATCH) is UNKNOWN_SERVER_ERROR for all.
 (C) INVALID_REQUEST, for one creation: another name for the cluster than kafka-cluster, an empty name, one with a slash,
@@ -44,8 +44,6 @@ from odradek.protocol.messages.acls import (
 )
 from odradek.protocol.wire_codes import AclOperation, AclPatternType, AclPermissionType, AclResourceType
 
-REASON = "There is no authorizer: every client may perform every operation"
-
 Creation = CreateAclsRequest.AclCreation
 Created = CreateAclsResponse.AclCreationResult
 Deleted = DeleteAclsResponse.DeleteAclsFilterResult
@@ -57,16 +55,14 @@ NOTHING = AclFilter(PatternFilter(AclResourceType.UNKNOWN, AclPatternType.ANY, N
 
 
 class AclHandlers:
-    """DescribeAcls, CreateAcls and DeleteAcls (keys 29 to 31). `stored`: None if there is no authorizer."""
+    """DescribeAcls, CreateAcls and DeleteAcls (keys 29 to 31), if there is an authorizer."""
 
-    def __init__(self, stored: StoredAcls | None) -> None:
+    def __init__(self, stored: StoredAcls) -> None:
         self._stored = stored
 
     async def describe_acls(self, request: DescribeAclsRequest, context: RequestContext) -> DescribeAclsResponse:
         """Describes the ACLs that the filter selects."""
         stored = self._stored
-        if stored is None:
-            return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=REASON, resources=[])
         wanted = _filter(request)
         found: list[tuple[ResourcePattern, Acls]] = []
         async for pattern in others_between(list(stored.authorizer.acls)):
@@ -81,9 +77,6 @@ class AclHandlers:
     async def create_acls(self, request: CreateAclsRequest, context: RequestContext) -> CreateAclsResponse:
         """Adds ACLs."""
         stored = self._stored
-        if stored is None:
-            result = Created(error_code=ErrorCode.SECURITY_DISABLED, error_message=REASON)
-            return CreateAclsResponse(results=[result] * len(request.creations))
         added: dict[ResourcePattern, list[AccessControlEntry]] = {}
         results: list[ProtocolError | ResourcePattern] = []
         are_for_filters = False
@@ -113,9 +106,6 @@ class AclHandlers:
     async def delete_acls(self, request: DeleteAclsRequest, context: RequestContext) -> DeleteAclsResponse:
         """Deletes the ACLs that the filters select."""
         stored = self._stored
-        if stored is None:
-            result = Deleted(error_code=ErrorCode.SECURITY_DISABLED, error_message=REASON, matching_acls=[])
-            return DeleteAclsResponse(filter_results=[result] * len(request.filters))
         filters = Filters([_filter(each) for each in request.filters])
         named = (pattern for pattern in filters.named_patterns() if name_fault(pattern.name) is None)
         patterns = dict.fromkeys([*stored.authorizer.acls, *named])

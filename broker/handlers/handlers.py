@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from odradek.broker.background.background import Background
 from odradek.broker.cluster.links import ClusterLinks
@@ -11,12 +12,9 @@ from odradek.broker.cluster.stored_quotas import StoredQuotas
 from odradek.broker.coordinator.coordinators import Coordinators
 from odradek.broker.coordinator.group.zookeeper_offsets import ZooKeeperOffsets
 from odradek.broker.handlers.access import DecidedAccess, access_by
-from odradek.broker.handlers.acls import AclHandlers
 from odradek.broker.handlers.add_partitions import AddPartitionsHandler
 from odradek.broker.handlers.api_versions import ApiVersionsHandler, ServedApi
 from odradek.broker.handlers.audit_log import AuditLog
-from odradek.broker.handlers.authorized_fetch import AuthorizedFetchHandler
-from odradek.broker.handlers.authorized_produce import AuthorizedProduceHandler
 from odradek.broker.handlers.client_quotas import DescribeClientQuotasHandler
 from odradek.broker.handlers.cluster import DescribeClusterHandler
 from odradek.broker.handlers.cluster_changes import ClusterChangeHandlers
@@ -32,6 +30,7 @@ from odradek.broker.handlers.groups import GroupHandlers
 from odradek.broker.handlers.list_offsets import ListOffsetsHandler
 from odradek.broker.handlers.log_dirs import LogDirHandlers
 from odradek.broker.handlers.metadata import MetadataHandler
+from odradek.broker.handlers.no_acls import NoAclHandlers
 from odradek.broker.handlers.offset_fetch import OffsetFetchHandler
 from odradek.broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
 from odradek.broker.handlers.offsets import OffsetHandlers
@@ -51,6 +50,12 @@ from odradek.broker.security.authorizer.authorizer import Authorizer
 from odradek.broker.settings.config import BrokerConfig
 from odradek.broker.settings.config_changes import ReloadedCertificates
 from odradek.timer import Clock
+
+if TYPE_CHECKING:
+    from odradek.broker.cluster.stored_acls import StoredAcls
+    from odradek.broker.handlers.acls import AclHandlers
+    from odradek.broker.handlers.authorized_fetch import AuthorizedFetchHandler
+    from odradek.broker.handlers.authorized_produce import AuthorizedProduceHandler
 
 
 class Handlers:
@@ -90,6 +95,9 @@ class Handlers:
         self.produce: ProduceHandler | AuthorizedProduceHandler = produce
         self.fetch: FetchHandler | AuthorizedFetchHandler = fetch
         if isinstance(access, DecidedAccess):
+            from odradek.broker.handlers.authorized_fetch import AuthorizedFetchHandler
+            from odradek.broker.handlers.authorized_produce import AuthorizedProduceHandler
+
             self.produce = AuthorizedProduceHandler(produce, access, background)
             self.fetch = AuthorizedFetchHandler(fetch, metadata, access, background)
         self.list_offsets = ListOffsetsHandler(replica_manager, clock, max_response_bytes)
@@ -114,7 +122,7 @@ class Handlers:
         )
         self.sasl = SaslHandlers()
         self.scram = ScramHandlers(cluster.configs)
-        self.acls = AclHandlers(cluster.acls)
+        self.acls = _acl_handlers(cluster.acls)
         self.client_quotas = DescribeClientQuotasHandler(StoredQuotas(links.store), max_response_bytes)
 
         self.coordinators = FindCoordinatorHandler(internal_topics, metadata, replica_manager, access)
@@ -126,3 +134,11 @@ class Handlers:
         self.transactions = TransactionHandlers(
             coordinators.transactions, internal_topics, coordinators.new_producer_id, access, max_response_bytes
         )
+
+
+def _acl_handlers(stored: StoredAcls | None) -> AclHandlers | NoAclHandlers:
+    if stored is None:
+        return NoAclHandlers()
+    from odradek.broker.handlers.acls import AclHandlers
+
+    return AclHandlers(stored)

@@ -26,16 +26,15 @@ from odradek.broker.network.connection import Connection
 from odradek.broker.network.connection_limits import ConnectionLimits
 from odradek.broker.network.file_reading import FileReading
 from odradek.broker.network.file_sending import FileSending, NewSending, RunInThread
-from odradek.broker.network.handshakes import Handshakes
 from odradek.broker.network.queued_bytes import QueuedBytes
 from odradek.broker.network.rounds import Dispatch, NetworkCounters, Rounds
-from odradek.broker.network.tls_transport import TlsTransport
 from odradek.broker.requests.endpoint import Endpoint
 from odradek.broker.requests.request_context import ConnectionInfo
 from odradek.broker.settings.listeners import SASL_PROTOCOLS, TLS_PROTOCOLS, Listener
 from odradek.timer import Clock
 
 if TYPE_CHECKING:
+    from odradek.broker.network.handshakes import Handshakes
     from odradek.broker.network.listener_tls import ListenerTls
 
 CUT_OFF_AFTER_MS = 1000
@@ -46,6 +45,8 @@ PROTOCOL = (
 )
 """The methods of asyncio.BufferedProtocol."""
 Admit = Callable[[ConnectionInfo], None]
+Wrap = Callable[[Connection], asyncio.BufferedProtocol]
+"""Makes of a connection what the loop takes."""
 _NOBODY: Mapping[str, Admit] = MappingProxyType({})
 NO_TLS: Mapping[str, ListenerTls] = MappingProxyType({})
 NO_SUCH_ADDRESS = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
@@ -193,12 +194,18 @@ class SocketServer:
         return endpoint
 
     def _acceptor(self, endpoint: Endpoint, loop: asyncio.AbstractEventLoop) -> _Acceptor:
-        if endpoint.security_protocol not in TLS_PROTOCOLS:
-            return _Acceptor(self, endpoint, loop)
-        tls = self._tls[endpoint.name]
-        if self.handshakes is None:
-            self.handshakes = Handshakes(self, self.rounds.clock)
-        return _TlsAcceptor(self, endpoint, loop, tls, self.handshakes)
+        if endpoint.security_protocol in TLS_PROTOCOLS:
+            return _Acceptor(self, endpoint, FileReading, self._tls_transport(self._tls[endpoint.name]))
+        checks_classes = isinstance(loop, asyncio.BaseEventLoop)
+        return _Acceptor(self, endpoint, FileSending, _BufferedProtocol if checks_classes else _as_it_is)
+
+    def _tls_transport(self, tls: ListenerTls) -> Wrap:
+        """Returns what puts TLS under a connection. A broker without TLS does not import it."""
+        from odradek.broker.network.handshakes import Handshakes
+        from odradek.broker.network.tls_transport import TlsTransport
+
+        handshakes = self.handshakes = self.handshakes or Handshakes(self, self.rounds.clock)
+        return lambda connection: TlsTransport(connection, tls, handshakes)
 
     async def _hosts(self, address: Listener) -> list[str]:
         """Resolves a host name to distinct addresses. Binding them one by one gives all of them the same port."""
@@ -349,43 +356,20 @@ class SocketServer:
 class _Acceptor:
     """Creates the protocol of each accepted connection. The port is known only after binding."""
 
-    __slots__ = ("_admit", "_server", "_wrap", "endpoint")
+    __slots__ = ("_admit", "_new_sending", "_server", "_wrap", "endpoint")
 
-    def __init__(self, server: SocketServer, endpoint: Endpoint, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, server: SocketServer, endpoint: Endpoint, new_sending: NewSending, wrap: Wrap) -> None:
         self._server = server
-        self._wrap = _BufferedProtocol if isinstance(loop, asyncio.BaseEventLoop) else _as_it_is
+        self._new_sending = new_sending
+        self._wrap = wrap
         self._admit = server.admit[endpoint.name] if endpoint.security_protocol in SASL_PROTOCOLS else None
         self.endpoint = endpoint
 
     def __call__(self) -> asyncio.BufferedProtocol:
-        return self._wrap(self._new_connection(FileSending))
-
-    def _new_connection(self, new_sending: NewSending) -> Connection:
-        connection = Connection(self._server, self.endpoint, new_sending)
+        connection = Connection(self._server, self.endpoint, self._new_sending)
         if self._admit is not None:
             self._admit(connection.info)
-        return connection
-
-
-class _TlsAcceptor(_Acceptor):
-    """As `_Acceptor`, for a listener with TLS."""
-
-    __slots__ = ("_handshakes", "_tls")
-
-    def __init__(
-        self,
-        server: SocketServer,
-        endpoint: Endpoint,
-        loop: asyncio.AbstractEventLoop,
-        tls: ListenerTls,
-        handshakes: Handshakes,
-    ) -> None:
-        super().__init__(server, endpoint, loop)
-        self._tls = tls
-        self._handshakes = handshakes
-
-    def __call__(self) -> asyncio.BufferedProtocol:
-        return TlsTransport(self._new_connection(FileReading), self._tls, self._handshakes)
+        return self._wrap(connection)
 
 
 def _as_it_is(connection: Connection) -> asyncio.BufferedProtocol:

@@ -5,6 +5,8 @@
     (B) A mechanism has a least number of iterations, and Kafka's most. A stored credential may have more.
     (C) A salt is text of 130 random bits in base 36, as Kafka's tools make them.
 
+The libraries of hash functions are imported when they are used: every broker imports this file.
+
 Source: RFC 5802, RFC 7677; Kafka's `ScramFormatter` and `ScramCredentialUtils`.
 """
 
@@ -12,8 +14,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
-import hmac
 import random
 from typing import NamedTuple
 
@@ -34,13 +34,19 @@ class ScramMechanism(NamedTuple):
     key_bytes: int
 
     def hmac(self, key: bytes, data: bytes) -> bytes:
+        import hmac
+
         return hmac.digest(key, data, self.hash_name)
 
     def hash(self, data: bytes) -> bytes:
+        import hashlib
+
         return hashlib.new(self.hash_name, data).digest()
 
     def salted_password(self, password: str, salt: bytes, iterations: int) -> bytes:
         """Takes about a millisecond per 4,096 iterations."""
+        import hashlib
+
         return hashlib.pbkdf2_hmac(self.hash_name, password.encode(), salt, iterations)
 
     def credential(self, salted_password: bytes, salt: bytes, iterations: int) -> ScramCredential:

@@ -15,7 +15,7 @@ from odradek.broker.cluster.user_credentials import user_path
 from odradek.broker.metadata_store import znodes
 from odradek.broker.metadata_store.interface import MetadataStoreError
 from odradek.broker.security.sasl.scram import MECHANISMS, ScramCredential
-from odradek.broker.settings.config import BrokerConfig, ConfigError
+from odradek.broker.settings.config import ConfigError
 from tests.broker.cluster.configs_harness import SingleNode, to
 from tests.broker.cluster.test_dynamic_configs import TwoBrokers
 from tests.broker.security.scram_client import credential_of
@@ -159,8 +159,7 @@ async def add(node: SingleNode, text: str, seed: int = 1) -> None:
     files = ForgetfulFiles()
     files.make_directories("/etc")
     files.replace_file(FILE, text.encode())
-    config = BrokerConfig.from_mapping({"odradek.scram.credentials.file": FILE})
-    await add_first_credentials(config, files, node.configs, random.Random(seed))
+    await add_first_credentials(FILE, files, node.configs, random.Random(seed))
 
 
 def fits(credential: ScramCredential | None, mechanism: str, password: str, iterations: int) -> bool:
@@ -218,10 +217,9 @@ def test_nothing_shows_the_passwords_of_the_file() -> None:
 
 
 async def test_a_missing_file_is_named() -> None:
-    config = BrokerConfig.from_mapping({"odradek.scram.credentials.file": "/no/such"})
     node = await SingleNode(SCRAM).start()
     with pytest.raises(ConfigError, match=r"odradek\.scram\.credentials\.file=/no/such: "):
-        await add_first_credentials(config, ForgetfulFiles(), node.configs, random.Random(1))
+        await add_first_credentials("/no/such", ForgetfulFiles(), node.configs, random.Random(1))
 
 
 async def test_a_store_that_takes_no_changes_keeps_the_broker_from_starting() -> None:
