@@ -198,7 +198,7 @@ class Broker:
         """Returns when clients are served. Raises StartError after releasing everything acquired."""
         self.state = BrokerState.STARTING
         try:
-            self.protection = Protection(self.config, self.files, self.random, self.connect, self.authentications)
+            self.protection = self._new_protection()
             await self._serve_metrics()
             self._take_directories()
             cluster_id = await self._open_store()
@@ -246,6 +246,9 @@ class Broker:
             self._abandon_logs()
 
     # --- starting -----------------------------------------------------------------------------------------------
+
+    def _new_protection(self) -> Protection:
+        return Protection(self.config, self.files, self.random, self.connect, self.authentications)
 
     async def _serve_metrics(self) -> None:
         """Comes first, so that the status is available while logs are recovered."""

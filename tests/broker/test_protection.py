@@ -37,7 +37,13 @@ OF_THE_AUTHORIZER = {
 def imported(security: str, directory: Path) -> set[str]:
     settings = as_security(security).settings("127.0.0.1:0", directory) | {"log.dirs": str(directory / "data")}
     found = directory / "imported"
-    command = [sys.executable, "-c", PROGRAM, json.dumps({"listeners": "PLAINTEXT://127.0.0.1:0", **settings}), found]
+    command = [
+        sys.executable,
+        "-c",
+        PROGRAM,
+        json.dumps({"listeners": "PLAINTEXT://127.0.0.1:0", **settings}),
+        str(found),
+    ]
     subprocess.run(command, timeout=60, check=True)
     return set(found.read_text().split())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from odradek.broker.peers.network_client import NetworkClient
-from odradek.broker.server import Broker
+from odradek.broker.protection import Protection
 from odradek.broker.testing import in_process_cluster
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -29,11 +29,11 @@ class Given:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *rights: tuple[Op, On]) -> None:
         self.authorizers: list[ScriptedAuthorizer] = []
 
-        def new_authorizer(_: Broker) -> ScriptedAuthorizer:
+        def new_authorizer(_: Protection) -> ScriptedAuthorizer:
             self.authorizers.append(ScriptedAuthorizer(only(*rights)))
             return self.authorizers[-1]
 
-        monkeypatch.setattr(Broker, "_new_authorizer", new_authorizer)
+        monkeypatch.setattr(Protection, "_new_authorizer", new_authorizer)
 
 
 def with_two_replicas(name: str) -> CreateTopicsRequest:

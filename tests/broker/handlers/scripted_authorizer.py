@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from odradek.broker.network.open_files import open_files_limit
 from odradek.broker.peers.network_client import NetworkClient
+from odradek.broker.protection import Protection
 from odradek.broker.security.authorizer.acl_authorizer import AclAuthorizer
 from odradek.broker.server import Broker
 from odradek.broker.settings.config import BrokerConfig
@@ -80,8 +81,10 @@ class _Broker(Broker):
         super().__init__(config, open_files=open_files_limit())
         self._given = given
 
-    def _new_authorizer(self) -> AclAuthorizer:
-        return self._given
+    def _new_protection(self) -> Protection:
+        protection = super()._new_protection()
+        protection.authorizer = self._given
+        return protection
 
 
 @contextlib.asynccontextmanager
