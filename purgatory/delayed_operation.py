@@ -40,10 +40,20 @@ class DelayedOperation(TimerTask):
 
     `delay_ms` is the timeout; with 0 or less the operation expires as soon as it is parked. `watch_keys` are the keys
     under which it is parked; `watched_by` is the number of lists that still hold it. `is_expired`: it completed because
-    of its timeout. `is_cancelled`: `cancel_for_key` removed it.
+    of its timeout. `is_cancelled`: `cancel_for_key` removed it. `requester`, for inspection: whose request it is;
+    opaque here, None if unknown.
     """
 
-    __slots__ = ("is_abandoned", "is_cancelled", "is_completed", "is_expired", "owner", "watch_keys", "watched_by")
+    __slots__ = (
+        "is_abandoned",
+        "is_cancelled",
+        "is_completed",
+        "is_expired",
+        "owner",
+        "requester",
+        "watch_keys",
+        "watched_by",
+    )
 
     def __init__(self, delay_ms: int) -> None:
         super().__init__(delay_ms)
@@ -52,6 +62,7 @@ class DelayedOperation(TimerTask):
         self.is_cancelled: bool = False
         self.is_abandoned: bool = False
         self.owner: OperationOwner | None = None
+        self.requester: object = None
         self.watch_keys: Sequence[Hashable] = ()
         self.watched_by: i64 = 0
 

@@ -180,6 +180,12 @@ class DelayedOperationPurgatory(KeyedOperations):
                     found[id(operation)] = WaitingOperation(operation, keys, age_ms, deadline_ms)
         return sorted(found.values(), key=age_of, reverse=True)
 
+    def lists(self) -> list[Watchers]:
+        """The watcher lists, for inspection in steps: a copy, whose lists change as operations come and go. Each of an
+        operation's `watch_keys` has its list.
+        """
+        return list(self._lists)
+
     @property
     def watched_keys(self) -> int:
         """How many keys have a list. A list that becomes empty is removed."""

@@ -59,6 +59,16 @@ class TimerTaskList:
         assert isinstance(first, TimerTask)
         return first
 
+    def count(self, most: i64) -> int:
+        """Returns how many tasks are in the bucket, at most `most`; for inspection."""
+        found: i64 = 0
+        root = self.root
+        entry = root.next
+        while entry is not None and entry is not root and found < most:
+            found += 1
+            entry = entry.next
+        return found
+
     def tasks(self) -> Iterator[TimerTask]:
         """The tasks, oldest first; a snapshot for inspection."""
         found: list[TimerTask] = []

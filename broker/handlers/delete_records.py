@@ -37,6 +37,7 @@ class DeleteRecordsHandler:
         )
         if isinstance(outcome, dict):
             return delete_records_response(outcome)
+        outcome.requester = context
         pending.when_abandoned(outcome.abandon)
         return pending
 

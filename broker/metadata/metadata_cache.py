@@ -126,6 +126,10 @@ class MetadataCache:
         """Returns all topic names, sorted."""
         return sorted(self._topics)
 
+    def topics(self) -> list[TopicMetadata]:
+        """Returns all topics, in no order."""
+        return list(self._topics.values())
+
     def colliding_topic(self, name: str) -> str | None:
         """Returns another topic whose metrics would have the same name, or None."""
         unified = self._names_by_unified_name.get(unified_name(name), ())

@@ -262,6 +262,21 @@ class Connection(Flushable):
         return held > 0 and not self._server.queued.hold(self, held)
 
     @property
+    def unanswered(self) -> int:
+        """How many requests wait for their response, or for the ones before it to be sent."""
+        return len(self._answers)
+
+    @property
+    def in_flight_bytes(self) -> int:
+        """The bytes of those requests and responses."""
+        return self._in_flight_bytes
+
+    @property
+    def blocked(self) -> int:
+        """Why the connection is not read: the bits above; 0 if it is read."""
+        return self._blocked
+
+    @property
     def is_awaited(self) -> bool:
         """Whether the rest of a frame is missing and the connection is read."""
         return not self._blocked and (self._large is not None or bool(self._kept))

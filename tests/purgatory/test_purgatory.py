@@ -100,6 +100,23 @@ def test_cancelling_a_key_removes_its_operations_without_completing_them(harness
     assert kept.events == ["complete", "expired"]
 
 
+def test_the_lists_have_each_operation_under_each_of_its_keys(harness: PurgatoryHarness) -> None:
+    first = harness.park("a", "b")
+    second = harness.park("b")
+    lists = harness.purgatory.lists()
+    assert {watchers.key: watchers.operations for watchers in lists} == {"a": [first], "b": [first, second]}
+    harness.purgatory.cancel_for_key("a")
+    assert [watchers.key for watchers in lists] == ["a", "b"]  # a copy
+    assert [watchers.key for watchers in harness.purgatory.lists()] == ["b"]
+
+
+def test_a_requester_is_kept_for_whoever_asks(harness: PurgatoryHarness) -> None:
+    operation = harness.park("a")
+    assert operation.requester is None
+    operation.requester = client = object()
+    assert harness.purgatory.lists()[0].operations[0].requester is client
+
+
 def test_a_cancelled_operation_can_still_complete_under_its_other_key(harness: PurgatoryHarness) -> None:
     operation = harness.park("a", "b")
     assert harness.purgatory.cancel_for_key("a") == [operation]

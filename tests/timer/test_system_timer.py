@@ -168,3 +168,13 @@ def test_overflow_wheels_are_created_on_demand_with_the_span_of_those_below() ->
     assert second.overflow_wheel is not None
     assert (second.tick_ms, second.interval_ms, second.overflow_wheel.tick_ms) == (20, 400, 400)
     assert second.overflow_wheel.overflow_wheel is None
+
+
+def test_the_tasks_of_a_bucket_are_counted_up_to_a_bound(harness: WheelHarness) -> None:
+    bucket = harness.timer.wheel.buckets[5]
+    assert bucket.count(10) == 0
+    for name in "abc":
+        harness.add(name, 5)
+    assert (bucket.count(10), bucket.count(3), bucket.count(2), bucket.count(0)) == (3, 3, 2, 0)
+    harness.move_to(5)
+    assert bucket.count(10) == 0

@@ -225,6 +225,7 @@ class RunningFetch:
         if read.is_throttled and read.quota is not None:
             max_wait_ms = min(max_wait_ms, read.quota.wait_ms)
         operation = ParkedFetch(fetches, self._params, self._context, self._woken, max_wait_ms)
+        operation.requester = self._request
         fetches.wakeups.fetch.try_complete_else_watch(operation, operation.keys())
         pending.when_abandoned(operation.abandon)
 

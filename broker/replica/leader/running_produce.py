@@ -178,5 +178,6 @@ class RunningProduce:
         if pending.settled:  # the high watermark is already high enough
             response: ProduceResponse | None = pending.result()
             return response
+        operation.requester = self.context
         pending.when_abandoned(operation.abandon)
         return pending
