@@ -48,7 +48,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--port", type=_port, metavar="N", help="port of the first listener; 0 selects a free one")
     parser.add_argument("--data-dir", metavar="DIR", help="directory of the logs: log.dirs")
-    parser.add_argument("--metrics-port", type=_port, metavar="N", help="serve /metrics and /health on this port")
+    parser.add_argument(
+        "--metrics-port", type=_port, metavar="N", help="serve /metrics, /health and the console on this port"
+    )
     parser.add_argument("--metrics-host", metavar="HOST", help="address of the metrics port (default: 127.0.0.1)")
     parser.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", dest="settings", help="one setting; may be repeated"

@@ -61,6 +61,7 @@ from odradek.timer import Clock, ExpirationReaper, SystemClock, SystemTimer
 
 if TYPE_CHECKING:
     from odradek.broker.cleaning.log_cleaner import LogCleaner
+    from odradek.broker.metrics.pages import Pages
     from odradek.broker.metrics.server import MetricsServer
     from odradek.broker.metrics.sources import BrokerStatus, MetricSources
     from odradek.broker.peers.peer import Connect
@@ -259,9 +260,19 @@ class Broker:
 
             host, allowed = self.config.odradek_metrics_host, self.config.odradek_metrics_allowed_hosts
             exposition = Exposition(self.clock, self.metrics)
-            self.metrics_server = MetricsServer(self.status, exposition, host, port, allowed)
+            self.metrics_server = MetricsServer(self.status, exposition, host, port, allowed, self._pages())
             await self.metrics_server.start()
             self._undo.append(self.metrics_server.stop)
+
+    def _pages(self) -> Pages:
+        """Returns what the metrics port serves besides the metrics: the console, if it is enabled."""
+        if self.config.odradek_console_enable:
+            from odradek.broker.console.console import Console
+
+            return Console(self.status, self.config).answer
+        from odradek.broker.metrics.pages import no_pages
+
+        return no_pages
 
     def _take_directories(self) -> None:
         config = self.config

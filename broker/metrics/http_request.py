@@ -1,4 +1,4 @@
-"""Parses the parts of an HTTP request that `/metrics` and `/health` need: method, path, and Host.
+"""Parses the parts of an HTTP request that the metrics port needs: method, path, query, and Host.
 
 A browser on the broker's machine can connect to local ports on behalf of any web page. If evil.example resolves to
 127.0.0.1 (DNS rebinding), its page could read the responses as its own. Such a request has evil.example as its Host, so
@@ -21,6 +21,11 @@ def request_line(head: bytes) -> tuple[str | None, str]:
     if len(words) != 3 or not words[2].startswith(b"HTTP/1."):
         return None, ""
     return words[0].decode("latin-1"), words[1].decode("latin-1").partition("?")[0]
+
+
+def query_of(head: bytes) -> str:
+    """Returns what stands behind the `?` of an HTTP request, or ""."""
+    return head.partition(b"\r\n")[0].split(b" ")[1].decode("latin-1").partition("?")[2]
 
 
 def is_host_allowed(head: bytes, names: Collection[str]) -> bool:

@@ -1,7 +1,8 @@
-"""Serves `/metrics` for Prometheus and `/health` for orchestrators, over HTTP on the broker's event loop.
+"""Serves `/metrics` for Prometheus, `/health` for orchestrators and the pages of the console, by HTTP on its loop.
 
     GET /metrics   200, text
     GET /health    200 while clients are served, 503 before and after, or when a partition's disk fails; JSON
+    GET a page     as console/console.py says, if the console is enabled
     other path     404        other method   405        not an HTTP request   400        foreign Host   421
 
 One request per connection, GET and HEAD, no body. There are limits for the size of the request head, the time until it
@@ -21,7 +22,8 @@ from http import HTTPStatus
 import structlog
 
 from odradek.broker.metrics.exposition import CONTENT_TYPE, Exposition
-from odradek.broker.metrics.http_request import is_host_allowed, request_line
+from odradek.broker.metrics.http_request import is_host_allowed, query_of, request_line
+from odradek.broker.metrics.pages import Page, Pages, no_pages
 from odradek.broker.metrics.sources import BrokerStatus
 
 MAX_HEAD_BYTES = 16 * 1024
@@ -29,7 +31,7 @@ MAX_CONNECTIONS = 64
 HEAD_TIMEOUT_S = 5
 ANSWER_TIMEOUT_S = 30
 
-WHAT_THERE_IS = "The paths are /metrics and /health."
+WHAT_THERE_IS = "The paths are /metrics, /health and, for the console, / and /api/overview."
 FOREIGN_HOST = "The Host must be an IP address, a name without a dot, or listed in odradek.metrics.allowed.hosts."
 
 log = structlog.get_logger("broker.metrics")
@@ -45,13 +47,15 @@ class MetricsServer:
         host: str,
         port: int,
         allowed_hosts: Iterable[str] = (),
+        pages: Pages = no_pages,
     ) -> None:
-        """`host` "" means all interfaces. `allowed_hosts`: see http_request.py, C."""
+        """`host` "" means all interfaces. `allowed_hosts`: see http_request.py, C. `pages` answers all other paths."""
         self.port = port
         self._host = host
         self._allowed_hosts = frozenset(name.lower() for name in (host, *allowed_hosts))
         self._status = status
         self._exposition = exposition
+        self._pages = pages
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._silent: dict[asyncio.Task[None], None] = {}
@@ -117,6 +121,7 @@ class MetricsServer:
 
     async def _answer(self, head: bytes, writer: asyncio.StreamWriter) -> None:
         method, path = request_line(head)
+        page: Page | None = None
         if method is None:
             status, content_type, body = refused(HTTPStatus.BAD_REQUEST)
         elif not is_host_allowed(head, self._allowed_hosts):
@@ -128,11 +133,14 @@ class MetricsServer:
             status, content_type, body = HTTPStatus.OK, CONTENT_TYPE, self._metrics()
         elif path == "/health":
             status, content_type, body = self._health()
+        elif (page := await self._pages(path, query_of(head))) is not None:
+            status, content_type, body = page.status, page.content_type, one(page.body)
         else:
             status, content_type, body = refused(HTTPStatus.NOT_FOUND)
         allow = "Allow: GET, HEAD\r\n" if status == HTTPStatus.METHOD_NOT_ALLOWED else ""
+        more = "".join(f"{name}: {text}\r\n" for name, text in page.headers.items()) if page is not None else ""
         writer.write(
-            f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: {content_type}\r\n{allow}"
+            f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: {content_type}\r\n{allow}{more}"
             "Cache-Control: no-store\r\nConnection: close\r\n\r\n".encode()
         )
         if method != "HEAD":

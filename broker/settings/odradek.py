@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from odradek.broker.settings.rules import AtLeast, Between
-from odradek.broker.settings.setting import HIGH, INT, LIST, LONG, LOW, MEDIUM, STRING, Setting, SettingValues
+from odradek.broker.settings.setting import BOOLEAN, HIGH, INT, LIST, LONG, LOW, MEDIUM, STRING, Setting, SettingValues
 
 
 # fmt: off
 class OdradekSettings(SettingValues):
+    odradek_console_enable = Setting(BOOLEAN, True, LOW,
+        doc="Whether the port of the metrics also serves the console: a page that shows topics, groups, connections "
+            "and what waits.")
     odradek_log_tail_bytes = Setting(LONG, 4 * 1024 * 1024, LOW, valid=AtLeast(0),
         doc="The memory of all logs for recently appended batches, in bytes, which saves reading them from files; 0 "
             "disables it.")
@@ -33,11 +36,12 @@ class OdradekSettings(SettingValues):
     odradek_max_unread_bytes_per_connection = Setting(LONG, 256 * 1024 * 1024, MEDIUM, valid=AtLeast(1),
         doc="The bytes of responses waiting for a client that does not read, above which its connection is closed.")
     odradek_metrics_allowed_hosts = Setting(LIST, [], LOW,
-        doc="The names with a dot that are accepted in the Host header of requests for /metrics; `*` accepts all.")
+        doc="The names with a dot that are accepted in the Host header of requests for /metrics and the console; `*` "
+            "accepts all.")
     odradek_metrics_host = Setting(STRING, "127.0.0.1", LOW,
-        doc="The address that serves /metrics and /health; empty means all interfaces.")
+        doc="The address that serves /metrics, /health and the console; empty means all interfaces.")
     odradek_metrics_port = Setting(INT, -1, LOW, valid=Between(-1, 65535),
-        doc="The port that serves /metrics and /health; 0 means any free port, -1 disables both.")
+        doc="The port that serves /metrics, /health and the console; 0 means any free port, -1 disables them.")
     odradek_other_inter_broker_listener_name = Setting(STRING, None, LOW,
         doc="A second listener that serves requests of other brokers, while these move one by one from one "
             "inter.broker.listener.name to another.")

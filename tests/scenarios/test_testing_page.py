@@ -1,4 +1,4 @@
-"""The examples of docs/testing.md work unchanged, in a project of their own."""
+"""The examples of docs/testing.md and docs/testing/ work unchanged, in a project of their own."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-PAGE = Path(__file__).parent.parent.parent / "docs" / "testing.md"
+import pytest
+
+DOCS = Path(__file__).parent.parent.parent / "docs"
+PAGES = [DOCS / "testing.md", *sorted((DOCS / "testing").glob("*.md"))]
 
 
-def test_the_examples_of_the_page_pass(tmp_path: Path) -> None:
-    blocks = [block.split("```")[0] for block in PAGE.read_text().split("```python\n")[1:]]
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_examples_of_the_page_pass(page: Path, tmp_path: Path) -> None:
+    blocks = [block.split("```")[0] for block in page.read_text().split("```python\n")[1:]]
     for number, block in enumerate(blocks):
         (tmp_path / f"test_example_{number}.py").write_text(block)
     done = subprocess.run(

@@ -299,7 +299,7 @@ async def test_the_query_is_ignored() -> None:
 @pytest.mark.parametrize(
     ("request_bytes", "status"),
     [
-        (b"GET / HTTP/1.1\r\n\r\n", 404),
+        (b"GET /nothing HTTP/1.1\r\n\r\n", 404),
         (b"POST /metrics HTTP/1.1\r\n\r\n", 405),
         (b"\x00\x00\x00\x12\x00\x12\x00\x00 no http \r\n\r\n", 400),
         (b"GET /metrics\r\n\r\n", 400),
