@@ -20,7 +20,7 @@ PYTEST := $(BIN)/python -m pytest --numprocesses=$(JOBS)
 BY_FILE := --dist=loadfile --no-loadscope-reorder
 
 .PHONY: setup setup-spark run test test-all test-programs test-plain test-pipeline test-pipeline-all \
-	test-pipeline-plain test-old-spark test-pythons simulate cluster cluster-demo pipeline-demo check docs bench bench-pipeline soak \
+	test-pipeline-plain test-old-spark test-pythons simulate cluster cluster-demo console-cost console-pictures pipeline-demo check docs bench bench-pipeline soak \
 	audit image-test dist dist-test clean
 
 setup: $(STAMP)
@@ -104,6 +104,14 @@ cluster: setup
 # Three brokers that fail under a producer with acks=all, in the terminal and in ./cluster-demo.svg; 20 seconds.
 cluster-demo: setup
 	$(BIN)/python -m odradek.broker.cluster_demo
+
+# The pictures of the console in docs/pictures, taken by Chromium of a small cluster under load; half a minute.
+console-pictures: setup
+	$(BIN)/python -m tests.broker.console.pictures docs/pictures
+
+# What one open page of the console costs a broker: its processor time with a page beside that without; two minutes.
+console-cost: setup
+	$(BIN)/python -m tests.broker.console.cost
 
 # A broker, lively data, ingest, tables and report in ./pipeline-demo; under a minute.
 pipeline-demo: setup-spark

@@ -27,7 +27,7 @@ from tests import programs
 TESTS = Path(__file__).resolve().parent
 KINDS = {
     "quick": "needs nothing more",
-    "programs": "needs another program: kcat, Java, Go, Kafka itself",
+    "programs": "needs another program: kcat, Chromium, Java, Go, Kafka itself",
     "spark": "needs the packages of the extra [spark]",
     "second_loop": "runs again on asyncio in debug mode",
     "long": "a long loop: a few rounds, and all of them in `make soak`",

@@ -23,6 +23,9 @@ from typing import Any
 
 import pytest
 
+from tests.chromium import PROGRAMS as CHROMIUM_PROGRAMS
+from tests.chromium import Chromium
+from tests.chromium import program as chromium_program
 from tests.clients import program_clients
 from tests.pipeline.cluster import nodes
 from tests.pipeline.cluster.object_store import ObjectStore, install_versitygw, s3_server
@@ -58,6 +61,15 @@ def kcat() -> None:
 @program
 def openssl() -> None:
     _on_path("openssl")
+
+
+@program
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
+    """A headless Chromium of this worker (tests/chromium.py)."""
+    if chromium_program() is None:
+        pytest.skip(f"none of {', '.join(CHROMIUM_PROGRAMS)} on this machine")
+    with Chromium.started(tmp_path_factory.mktemp("chromium")) as browser:
+        yield browser
 
 
 @program
