@@ -269,7 +269,7 @@ class Broker:
         if self.config.odradek_console_enable:
             from odradek.broker.console.console import Console
 
-            return Console(self.status, self.config).answer
+            return Console(self.status, self.config, self.background.turns).answer
         from odradek.broker.metrics.pages import no_pages
 
         return no_pages

@@ -17,7 +17,8 @@ from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from pathlib import Path
 
-from odradek.broker.background.stepwise import Steps, in_steps
+from odradek.broker.background.stepwise import Steps
+from odradek.broker.background.turns import Turns
 from odradek.broker.console.connections import connections
 from odradek.broker.console.groups import groups, members, offsets
 from odradek.broker.console.overview import overview
@@ -71,10 +72,13 @@ View = Callable[[MetricSources, Query], Steps[Row]]
 
 
 class Console:
-    """Answers for one broker. `status` returns what it has at the moment."""
+    """Answers for one broker. `status` returns what it has at the moment. The steps of all answers take `turns` with
+    those of long requests: however many pages are open, there is one step in a turn of the loop.
+    """
 
-    def __init__(self, status: Callable[[], BrokerStatus], config: BrokerConfig) -> None:
+    def __init__(self, status: Callable[[], BrokerStatus], config: BrokerConfig, turns: Turns) -> None:
         self._status = status
+        self._turns = turns
         self._views: Mapping[str, tuple[View, frozenset[str]]] = {
             "overview": (overview, frozenset()),
             "topics": (topics, PAGED),
@@ -104,7 +108,7 @@ class Console:
             state = {"error": "The broker does not serve clients", "state": status.state}
             return _json(HTTPStatus.SERVICE_UNAVAILABLE, state)
         try:
-            return _json(HTTPStatus.OK, await in_steps(view[0](status.sources, parse_query(query, view[1]))))
+            return _json(HTTPStatus.OK, await self._turns.take(view[0](status.sources, parse_query(query, view[1]))))
         except BadQuery as error:
             return _json(HTTPStatus.BAD_REQUEST, {"error": str(error)})
 

@@ -148,6 +148,7 @@ def test_a_wheel_installs_only_the_package_and_the_spark_data_source(pattern: st
     folders = {name.split("/")[0] for name in names}
     assert {folder for folder in folders if not folder.endswith(".dist-info")} == {"odradek", "pyspark_odradek"}
     assert {"odradek/py.typed", "odradek/broker/server.properties", "odradek/pipeline/spark/pom.xml"} <= set(names)
+    assert "odradek/broker/console/static/index.html" in names
     assert any(name.endswith(".so") for name in names) == (pattern == COMPILED)
 
 

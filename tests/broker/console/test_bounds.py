@@ -121,32 +121,31 @@ async def test_ten_thousand_groups_come_in_steps() -> None:
         assert [row["name"] for row in found["rows"]] == [f"group-0999{n}" for n in range(10)]
 
 
-async def test_an_answer_lets_other_tasks_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The console yields to the loop between the steps of a view."""
+async def test_answers_take_turns_one_step_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     async with broker_with_console() as (broker, _):
-        console = Console(broker.status, broker.config)
-        turns: list[int] = []
+        console = Console(broker.status, broker.config, broker.background.turns)
+        turn = 0
+        steps: list[int] = []
 
         def three_steps(_sources: MetricSources, _query: Query) -> Steps[Row]:
-            for number in range(3):
-                turns.append(number)
+            for _ in range(3):
+                steps.append(turn)
                 yield
-            return {"turns": list(turns)}
+            return {}
 
-        monkeypatch.setitem(console._views, "topics", (three_steps, frozenset()))
-        seen: list[int] = []
-
-        async def other() -> None:
-            while len(seen) < 3:
-                seen.append(len(turns))
+        async def count_turns() -> None:
+            nonlocal turn
+            while True:
+                turn += 1
                 await asyncio.sleep(0)
 
-        task = asyncio.ensure_future(other())
-        page = await console.answer("/api/topics", "")
-        await task
-        assert page is not None
-        assert json.loads(page.body) == {"turns": [0, 1, 2]}
-        assert len(set(seen)) > 1
+        monkeypatch.setitem(console._views, "topics", (three_steps, frozenset()))  # type: ignore[index]
+        counting = asyncio.ensure_future(count_turns())
+        pages = await asyncio.gather(*(console.answer("/api/topics", "") for _ in range(4)))
+        counting.cancel()
+    assert [page is not None and json.loads(page.body) for page in pages] == [{}] * 4
+    assert len(steps) == 12
+    assert len(set(steps)) == 12
 
 
 def test_a_selection_is_the_page_of_the_sorted_names() -> None:
