@@ -79,6 +79,9 @@ REASONS_NOT_TO_START = (
     OSError,
 )
 
+WrapDispatch = Callable[["Broker", Dispatch], Dispatch]
+"""Returns what stands in the place of a broker's dispatch."""
+
 ERRORS_OF_DISKS = (errno.EDQUOT, errno.EIO, errno.ENOSPC, errno.EROFS)
 
 log = structlog.get_logger("broker")
@@ -124,10 +127,12 @@ class Broker:
         new_metadata_store: NewMetadataStore = metadata_store_of,
         connect: Connect | None = None,
         open_files: int = NO_LIMIT,
+        wrap_dispatch: WrapDispatch | None = None,
     ) -> None:
         """Acquires nothing yet. `random` generates ids; a seeded one makes a run reproducible. `new_metadata_store`
         makes the metadata store. `connect` connects to other nodes, by default as the inter-broker listener asks for.
-        `open_files` is how many files the process may have open; connections leave some of them to the logs."""
+        `open_files` is how many files the process may have open; connections leave some of them to the logs.
+        `wrap_dispatch`: for tests, whose requests may fail (broker/testing/faults)."""
         self.config = config
         self.clock: Clock = clock or SystemClock()
         self.random: Random = random or SystemRandom()
@@ -135,6 +140,7 @@ class Broker:
         self.open_files = open_files
         self.connect = connect
         self._new_metadata_store = new_metadata_store
+        self._wrap_dispatch = wrap_dispatch
         self.broker_id = config.broker_id
         self.api_table = api_table()
         self.background = Background()
@@ -377,7 +383,9 @@ class Broker:
         )
 
     def _new_socket_server(self) -> SocketServer:
-        dispatch = self._dispatcher().dispatch
+        dispatch: Dispatch = self._dispatcher().dispatch
+        if self._wrap_dispatch is not None:
+            dispatch = self._wrap_dispatch(self, dispatch)
         return SocketServer(
             clock=self.clock,
             dispatch=dispatch,

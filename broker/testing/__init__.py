@@ -8,6 +8,7 @@
     node_loop.py              an event loop for each broker, which can be paused and ended
     security.py     TLS, logins and ACLs (acls.py); certificates.py, client_settings.py: what clients need then
     network.py, gates.py      cuts between brokers, and what stands in front of a paused one
+    asking.py                 faults and requests; faults/ has what makes requests and disks fail
     setting_texts.py          settings as keyword arguments
 
 Its public names are exported here. Callers: users' tests, `pytest_plugin.py`, `cluster_demo`.
@@ -17,6 +18,7 @@ from odradek.broker.testing.acls import allow, deny
 from odradek.broker.testing.cluster import Cluster, NotReached
 from odradek.broker.testing.cluster_thread import ClusterThread
 from odradek.broker.testing.cluster_view import BrokerStatus
+from odradek.broker.testing.faults import Fault, Faults, Journal, NoSuchRequest, Request, UnusedFaults
 from odradek.broker.testing.in_process_cluster import in_process_cluster
 from odradek.broker.testing.one_broker import BrokerThread, InProcessBroker, in_process_broker
 from odradek.broker.testing.security import Security
@@ -26,9 +28,15 @@ __all__ = [
     "BrokerThread",
     "Cluster",
     "ClusterThread",
+    "Fault",
+    "Faults",
     "InProcessBroker",
+    "Journal",
+    "NoSuchRequest",
     "NotReached",
+    "Request",
     "Security",
+    "UnusedFaults",
     "allow",
     "deny",
     "in_process_broker",

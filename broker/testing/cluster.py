@@ -43,9 +43,11 @@ from odradek.broker.logging.quiet_logs import LatestWarnings
 from odradek.broker.metadata_store.shared.shared_store import SharedStore
 from odradek.broker.server import Broker
 from odradek.broker.settings.config import BrokerConfig
+from odradek.broker.testing.asking import Asking
 from odradek.broker.testing.client_settings import client_settings, property_text
 from odradek.broker.testing.cluster_view import ENDED, BrokerStatus, ClusterView, Member
 from odradek.broker.testing.conditions import why_no_leader, why_not_in_sync, why_not_stable
+from odradek.broker.testing.faults import Faults
 from odradek.broker.testing.network import Network
 from odradek.broker.testing.node_loop import node_loop
 from odradek.broker.testing.security import Security, add_acls
@@ -72,7 +74,7 @@ class NotReached(AssertionError):
     """A state of the cluster was not reached in time. The message shows the state instead, and the latest warnings."""
 
 
-class Cluster(ClusterView):
+class Cluster(Asking, ClusterView):
     """See the head of this file. Made by `in_process_cluster`."""
 
     def __init__(
@@ -85,6 +87,7 @@ class Cluster(ClusterView):
         open_files: int,
         keeps_data: bool,
         warnings: LatestWarnings,
+        faults: Faults,
     ) -> None:
         session_timeout_ms = BrokerConfig.single_node(members[0].settings).zookeeper_session_timeout_ms
         super().__init__(
@@ -97,6 +100,7 @@ class Cluster(ClusterView):
             Network(),
         )
         self.security = security
+        self.faults = faults
         self._clock = clock
         self._random = random
         self._open_files = open_files // len(members)
@@ -133,6 +137,8 @@ class Cluster(ClusterView):
             new_metadata_store=lambda *_: session,
             connect=self.network.connect,
             open_files=self._open_files,
+            files=self.faults.files(lambda: broker_id),
+            wrap_dispatch=self.faults.wrap,
         )
         member.status = BrokerStatus.STARTING
         try:

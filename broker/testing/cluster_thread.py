@@ -20,6 +20,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from odradek.broker.testing.cluster import LONGEST_POLL_S, TIMEOUT_S, Cluster
 from odradek.broker.testing.cluster_view import BrokerStatus
+from odradek.broker.testing.faults import Faults, Journal, Request
 from odradek.broker.testing.in_process_cluster import in_process_cluster
 from odradek.broker.testing.loop_thread import LoopThread
 from odradek.broker.testing.security import PLAINTEXT, Security
@@ -60,7 +61,7 @@ class ClusterThread:
         self._thread.start()
 
     def close(self) -> None:
-        """Returns when all brokers have stopped and the thread has ended. May be called again."""
+        """Returns when all brokers have stopped and the thread has ended. May be called again. Raises UnusedFaults."""
         self._thread.stop()
 
     def __enter__(self) -> ClusterThread:
@@ -70,6 +71,8 @@ class ClusterThread:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        if kind is not None:
+            self.faults.clear()
         self.close()
 
     @property
@@ -100,6 +103,20 @@ class ClusterThread:
     def bootstrap(self) -> str:
         """See Cluster."""
         return self.cluster.bootstrap
+
+    @property
+    def faults(self) -> Faults:
+        """See Cluster."""
+        return self.cluster.faults
+
+    @property
+    def requests(self) -> Journal:
+        """See Cluster."""
+        return self.cluster.requests
+
+    def request(self, **selected: Any) -> Request:
+        """See Cluster."""
+        return self.run(self.cluster.request(**selected))
 
     def bootstrap_of(self, broker_id: int) -> str:
         """See Cluster."""

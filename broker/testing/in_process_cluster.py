@@ -13,6 +13,7 @@ from odradek.broker.logging.quiet_logs import QUIET_LOGS, no_warnings
 from odradek.broker.network.open_files import open_files_limit
 from odradek.broker.testing.cluster import SESSION_TIMEOUT, Cluster
 from odradek.broker.testing.cluster_view import HOST, Member, no_broker
+from odradek.broker.testing.faults import Faults
 from odradek.broker.testing.security import PLAINTEXT, Security, as_security
 from odradek.broker.testing.setting_texts import setting_texts
 from odradek.timer import Clock
@@ -42,6 +43,7 @@ async def in_process_cluster(
     clock: Clock | None = None,
     random: Random | None = None,
     open_files: int | None = None,
+    journal: bool = False,
     **more_settings: object,
 ) -> AsyncIterator[Cluster]:
     """Yields a cluster of running brokers that know each other; see cluster.py.
@@ -49,7 +51,8 @@ async def in_process_cluster(
     `security`: a protocol (`SASL_SSL`) or more (security.py), for clients and between brokers. With `data_dir`, the
     brokers' data is kept there, in broker-1 and so on. `settings_of` gives settings to single
     brokers, by id, such as a rack. `open_files`: how many files the process may have open (default: the system's
-    limit). Raises StartError, and ValueError for impossible arguments.
+    limit). `journal`: keeps the requests from the start. Raises StartError, and ValueError for impossible arguments; at
+    the end UnusedFaults.
     """
     keeps_data = data_dir is not None
     secured = as_security(security)
@@ -86,12 +89,15 @@ async def in_process_cluster(
             open_files=most_open,
             keeps_data=keeps_data,
             warnings=warnings,
+            faults=Faults(journal=journal),
         )
         try:
             await cluster.open()
             stack.enter_context(QUIET_LOGS.kept_in(warnings))
             yield cluster
+            cluster.faults.check()
         finally:
+            cluster.faults.clear()
             await cluster.close()
 
 

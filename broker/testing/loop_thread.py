@@ -30,6 +30,7 @@ class LoopThread(Generic[T]):
         self._started: Future[T] = Future()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop_requested: asyncio.Event | None = None
+        self._failure: BaseException | None = None
 
     @property
     def inside(self) -> T:
@@ -42,12 +43,17 @@ class LoopThread(Generic[T]):
         self._started.result()
 
     def stop(self) -> None:
-        """Returns when the context has been left and the thread has ended. May be called again."""
+        """Returns when the context has been left and the thread has ended. Raises what leaving it has raised. May be
+        called again.
+        """
         loop, event = self._loop, self._stop_requested
         if loop is not None and event is not None and self._thread.is_alive():
             with contextlib.suppress(RuntimeError):  # The loop may have been closed already.
                 loop.call_soon_threadsafe(event.set)
         self._thread.join()
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
 
     def call(self, coroutine: Coroutine[Any, Any, R]) -> R:
         """Runs a coroutine on the thread's loop and returns its result."""
@@ -62,7 +68,7 @@ class LoopThread(Generic[T]):
             if not self._started.done():
                 self._started.set_exception(error)
             else:
-                raise
+                self._failure = error
 
     async def _live(self) -> None:
         self._loop = asyncio.get_running_loop()

@@ -28,7 +28,9 @@ from odradek.broker.logging.quiet_logs import QUIET_LOGS
 from odradek.broker.network.open_files import open_files_limit
 from odradek.broker.server import Broker
 from odradek.broker.settings.config import BrokerConfig
+from odradek.broker.testing.asking import Asking
 from odradek.broker.testing.client_settings import client_settings, property_text
+from odradek.broker.testing.faults import Faults, Journal, Request
 from odradek.broker.testing.loop_thread import LoopThread
 from odradek.broker.testing.security import PLAINTEXT, Security, add_acls, as_security
 from odradek.broker.testing.setting_texts import setting_texts
@@ -40,12 +42,13 @@ T = TypeVar("T")
 ANY_PORT = "127.0.0.1:0"
 
 
-class InProcessBroker(Broker):
-    """A broker, and what its clients need to connect to it."""
+class InProcessBroker(Asking, Broker):
+    """A broker, what its clients need to connect to it, and its faults."""
 
-    def __init__(self, config: BrokerConfig, security: Security, **options: Any) -> None:
-        super().__init__(config, **options)
+    def __init__(self, config: BrokerConfig, security: Security, faults: Faults, **options: Any) -> None:
+        super().__init__(config, wrap_dispatch=faults.wrap, **options)
         self.security = security
+        self.faults = faults
 
     def client_settings(self, client: str, user: str | None = None) -> dict[str, Any]:
         """Returns the settings of a client: `kafka-python`, `aiokafka`, `confluent-kafka` or `java`. `user` is who it
@@ -68,12 +71,14 @@ async def in_process_broker(
     random: Random | None = None,
     files: Files | None = None,
     open_files: int | None = None,
+    journal: bool = False,
     **more_settings: object,
 ) -> AsyncIterator[InProcessBroker]:
     """Yields a running broker; `.bootstrap` is its HOST:PORT. With `data_dir`, or log.dirs, its data is kept.
 
     `security`: a protocol (`SASL_SSL`) or more (security.py). `open_files`: how many files the process may have open
-    (default: the system's limit). Raises StartError, and ValueError for impossible arguments."""
+    (default: the system's limit). `journal`: keeps the requests from the start. Raises StartError, and ValueError for
+    impossible arguments; at the end UnusedFaults."""
     secured = as_security(security)
     with contextlib.ExitStack() as stack:
         temporary = stack.enter_context(tempfile.TemporaryDirectory(prefix="odradek-"))
@@ -88,12 +93,16 @@ async def in_process_broker(
         stack.enter_context(QUIET_LOGS.shown())
         config = BrokerConfig.single_node(texts, files=files, environment=os.environ)
         most_open = open_files_limit() if open_files is None else open_files
-        broker = InProcessBroker(config, secured, clock=clock, random=random, files=files, open_files=most_open)
+        faults = Faults(journal=journal, has_disks=files is None)
+        disk = files or faults.files()
+        broker = InProcessBroker(config, secured, faults, clock=clock, random=random, files=disk, open_files=most_open)
         await broker.start()
         try:
             await add_acls(secured, broker.bootstrap, broker.random)
             yield broker
+            faults.check()
         finally:
+            faults.clear()
             await broker.stop()
 
 
@@ -126,6 +135,20 @@ class BrokerThread:
     def bootstrap(self) -> str:
         return self.broker.bootstrap
 
+    @property
+    def faults(self) -> Faults:
+        """See InProcessBroker."""
+        return self.broker.faults
+
+    @property
+    def requests(self) -> Journal:
+        """See InProcessBroker."""
+        return self.broker.requests
+
+    def request(self, **selected: Any) -> Request:
+        """See InProcessBroker; blocks."""
+        return self.call(self.broker.request(**selected))
+
     def client_settings(self, client: str, user: str | None = None) -> dict[str, Any]:
         """See InProcessBroker."""
         return self.broker.client_settings(client, user)
@@ -143,7 +166,7 @@ class BrokerThread:
         self._thread.start()
 
     def stop(self) -> None:
-        """Returns when the broker has stopped and the thread has ended. May be called again."""
+        """Returns when the broker has stopped and the thread has ended. May be called again. Raises UnusedFaults."""
         self._thread.stop()
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
@@ -157,4 +180,6 @@ class BrokerThread:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        if kind is not None:
+            self.faults.clear()
         self.stop()

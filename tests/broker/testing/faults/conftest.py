@@ -1,0 +1,24 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from odradek.broker.testing import BrokerThread
+from tests.broker.testing.faults.asking import Client
+
+
+@pytest.fixture
+def broker() -> Iterator[BrokerThread]:
+    """A broker with the topics `orders`, of three partitions, and `other`."""
+    with BrokerThread(num_partitions=1) as running:
+        with Client(running.bootstrap, "admin") as client:
+            client.create("orders", 3)
+            client.create("other")
+        yield running
+
+
+@pytest.fixture
+def client(broker: BrokerThread) -> Iterator[Client]:
+    with Client(broker.bootstrap) as connected:
+        yield connected
