@@ -1,9 +1,10 @@
 """The serve command: runs a broker as a process.
 
     odradek serve [--config FILE] [--port N] [--data-dir DIR] [--metrics-port N]
-                  [--metrics-host HOST] [--set NAME=VALUE]...
+                  [--metrics-host HOST] [--test-control PORT] [--set NAME=VALUE]...
 
-When clients are served, one line `ready HOST:PORT` is printed on stdout. The log goes to stderr. The broker also runs
+When clients are served, one line `ready HOST:PORT` is printed on stdout. With --test-control, a line
+`test-control http://HOST:PORT TOKEN` comes before it. The log goes to stderr. The broker also runs
 if nobody reads either. SIGTERM, SIGINT and SIGHUP stop it in order (except SIGHUP under nohup); a second signal ends it
 at once. If the broker cannot start, it prints one line on stderr and exits with status 1. It does the same if a log
 directory cannot be marked as cleanly shut down: its logs are recovered at the next start.
@@ -19,7 +20,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import odradek.broker.quick_imports  # noqa: F401 - before all others
 from odradek.broker.logging.structured_logging import configure_logging
@@ -28,6 +29,9 @@ from odradek.broker.network.open_files import allow_many_files
 from odradek.broker.settings.config import BrokerConfig, ConfigError, load_config
 from odradek.broker.start_error import StartError
 from odradek.timer import SystemClock
+
+if TYPE_CHECKING:
+    from odradek.broker.testing.control import Control
 
 GC_THRESHOLDS = (50_000, 2, 10_000)
 """With Python's defaults, a million parked requests block the broker for 200 ms at a time. The second generation is
@@ -53,6 +57,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--metrics-host", metavar="HOST", help="address of the metrics port (default: 127.0.0.1)")
     parser.add_argument(
+        "--test-control",
+        type=_port,
+        metavar="PORT",
+        help="for tests: faults and requests over HTTP on this port of 127.0.0.1 (docs/testing/faults.md); prints the "
+        "token that its clients need",
+    )
+    parser.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", dest="settings", help="one setting; may be repeated"
     )
 
@@ -77,7 +88,7 @@ def run(arguments: argparse.Namespace, new_metadata_store: NewMetadataStore = me
             environment=os.environ,
         )
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            unclean = runner.run(serve(config, open_files, new_metadata_store))
+            unclean = runner.run(serve(config, open_files, new_metadata_store, arguments.test_control))
     except (ConfigError, StartError) as error:
         print(f"odradek: {error}", file=sys.stderr)
         return 1
@@ -90,18 +101,24 @@ def run(arguments: argparse.Namespace, new_metadata_store: NewMetadataStore = me
 
 
 async def serve(
-    config: BrokerConfig, open_files: int, new_metadata_store: NewMetadataStore = metadata_store_of
+    config: BrokerConfig,
+    open_files: int,
+    new_metadata_store: NewMetadataStore = metadata_store_of,
+    test_control: int | None = None,
 ) -> dict[str, str]:
     """Starts a broker, prints the ready line, and stops the broker at the first signal. `open_files` is how many files
-    it may have open. Returns its `unclean_directories`.
+    it may have open. With `test_control`, the broker has faults, which that port controls. Returns its
+    `unclean_directories`.
 
-    Raises StartError."""
+    Raises StartError, ConfigError."""
     from odradek.broker.server import Broker, log
 
     gc.freeze()  # what has been imported stays, so that the collection after the start need not visit it
     stop_requested = asyncio.Event()
     _on_signals(stop_requested)
-    broker = Broker(config, open_files=open_files, new_metadata_store=new_metadata_store)
+    control = None if test_control is None else _test_control(config, test_control)
+    options = {} if control is None else control.broker_options()
+    broker = Broker(config, open_files=open_files, new_metadata_store=new_metadata_store, **options)
     if not await _started_before(stop_requested, broker.start()):
         return {}
     try:
@@ -109,14 +126,25 @@ async def serve(
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLDS)
         gc.enable()
+        if control is not None:
+            _print_line(await control.start(broker.random))
         _print_line(f"ready {broker.bootstrap}")
         _keep_freed_memory()
         await stop_requested.wait()
         log.info("broker stopping", broker_id=broker.broker_id)
     finally:
+        if control is not None:
+            await control.stop()
         await broker.stop()
     log.info("broker stopped", broker_id=broker.broker_id)
     return broker.unclean_directories
+
+
+def _test_control(config: BrokerConfig, port: int) -> Control:
+    """Only a broker under test imports it. Raises ConfigError."""
+    from odradek.broker.testing.control import Control
+
+    return Control(config, port)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

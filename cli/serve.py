@@ -9,7 +9,8 @@ from odradek.cli.options import command
 
 DESCRIPTION = """Run a broker until it is stopped (SIGTERM or Ctrl-C).
 
-When the broker accepts clients, it prints one line `ready HOST:PORT` to stdout. The log goes to stderr.
+When the broker accepts clients, it prints one line `ready HOST:PORT` to stdout (with --test-control after the line
+`test-control URL TOKEN`). The log goes to stderr.
 Without --config, the bundled single-node settings apply; with --config, only that file.
 Flags override either."""
 
