@@ -3,6 +3,7 @@
 //	franz_go produce BOOTSTRAP TOPIC CODEC            < lines
 //	franz_go consume BOOTSTRAP TOPIC PARTITIONS COUNT > lines
 //	franz_go member BOOTSTRAP GROUP TOPIC STRATEGY [--instance ID]   (member.go)
+//	franz_go controlled BOOTSTRAP URL TOKEN   (controlled.go)
 //
 // $FRANZ_GO_SECURITY says how connections are secured (security.go).
 package main
@@ -143,6 +144,8 @@ func run(args []string) error {
 	switch {
 	case len(args) == 4 && args[0] == "produce":
 		return produce(args[1], args[2], args[3])
+	case len(args) == 4 && args[0] == "controlled":
+		return controlled(args[1], args[2], args[3])
 	case len(args) == 5 && args[0] == "consume":
 		partitions, _ := strconv.Atoi(args[3])
 		count, _ := strconv.Atoi(args[4])
