@@ -8,13 +8,19 @@ from pathlib import Path
 
 import pytest
 
-DOCS = Path(__file__).parent.parent.parent / "docs"
-PAGES = [DOCS / "testing.md", *sorted((DOCS / "testing").glob("*.md"))]
+ROOT = Path(__file__).parent.parent.parent
+DOCS = ROOT / "docs"
+PAGES = [DOCS / "testing.md", *sorted(DOCS.glob("testing/*.md"))]
+PROGRAMS = {
+    "java": ROOT / "tests" / "clients" / "java" / "src" / "main" / "java" / "odradek",
+    "go": ROOT / "tests" / "clients" / "franz_go",
+}
+"""The programs, run as tests, that have the examples in other languages."""
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_the_examples_of_the_page_pass(page: Path, tmp_path: Path) -> None:
-    blocks = [block.split("```")[0] for block in page.read_text().split("```python\n")[1:]]
+@pytest.mark.parametrize("page", [str(page.relative_to(DOCS)) for page in PAGES])
+def test_the_examples_of_the_page_pass(tmp_path: Path, page: str) -> None:
+    blocks = [block.split("```")[0] for block in (DOCS / page).read_text().split("```python\n")[1:]]
     for number, block in enumerate(blocks):
         (tmp_path / f"test_example_{number}.py").write_text(block)
     done = subprocess.run(
@@ -27,3 +33,15 @@ def test_the_examples_of_the_page_pass(page: Path, tmp_path: Path) -> None:
     )
     tests = sum(block.count("def test_") for block in blocks)
     assert f"{tests} passed" in done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("language", PROGRAMS)
+def test_the_examples_in_other_languages_are_parts_of_programs_that_tests_run(language: str) -> None:
+    files = [_unindented(file.read_text()) for file in PROGRAMS[language].glob(f"*.{language}")]
+    blocks = [block.split("```")[0] for page in PAGES for block in page.read_text().split(f"```{language}\n")[1:]]
+    assert blocks
+    assert not [block for block in blocks if not any(_unindented(block) in file for file in files)]
+
+
+def _unindented(text: str) -> str:
+    return "\n".join(line.strip() for line in text.splitlines())
