@@ -1,6 +1,7 @@
 """The logs of partitions on disk, in Kafka's formats. Synchronous, on one thread; what takes long is returned as a job.
 
     files.py             the disk: an interface, so that a test can pass a disk that is full or forgets
+    linked_files.py      files of which several names share one content
     file_slice.py        bytes of a file that are sent without reading them
     file_names.py        the names of files and folders
     checkpoint.py        small text files, replaced as a whole

@@ -37,8 +37,9 @@ def read_offsets(files: Files, path: str) -> dict[TopicPartition, int]:
     return offsets
 
 
-def write_offsets(files: Files, path: str, offsets: Mapping[TopicPartition, int]) -> None:
-    _write(files, path, (f"{partition.topic} {partition.partition} {offset}" for partition, offset in offsets.items()))
+def write_offsets(files: Files, path: str, offsets: Mapping[TopicPartition, int], *, sync: bool = True) -> None:
+    entries = (f"{partition.topic} {partition.partition} {offset}" for partition, offset in offsets.items())
+    _write(files, path, entries, sync=sync)
 
 
 def read_epochs(files: Files, path: str) -> list[tuple[int, int]]:

@@ -114,6 +114,16 @@ class Files(Protocol):
 
     def rename(self, source: str, target: str) -> None: ...
 
+    def link(self, source: str, target: str) -> bool:
+        """Gives a file a second name. A change through one of them is not seen through the other. Returns False,
+        without any change, if these files or the file system cannot do that.
+        """
+
+    def reflink(self, source: str, target: str) -> bool:
+        """Creates `target` with the content of `source`, and with the same room on the disk until one of them changes.
+        Returns False, without any change, if these files or the file system cannot do that.
+        """
+
     def remove(self, path: str) -> None:
         """Removes a file; a missing file is not an error."""
 
@@ -270,7 +280,10 @@ class OsFiles:
             flags |= os.O_CREAT | os.O_NOFOLLOW
         if exclusive:
             flags |= os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-        return OsFile(path, os.open(path, flags, 0o600))
+        return self._opened(path, os.open(path, flags, 0o600))
+
+    def _opened(self, path: str, descriptor: int) -> File:
+        return OsFile(path, descriptor)
 
     def read_file(self, path: str) -> bytes:
         with open(path, "rb") as file:
@@ -337,6 +350,14 @@ class OsFiles:
 
     def rename(self, source: str, target: str) -> None:
         os.rename(source, target)
+
+    def link(self, source: str, target: str) -> bool:
+        """Two names of one file would not be independent here; linked_files.py sees to that."""
+        return False
+
+    def reflink(self, source: str, target: str) -> bool:
+        """Only LinkingFiles do this."""
+        return False
 
     def remove(self, path: str) -> None:
         try:

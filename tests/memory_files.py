@@ -342,6 +342,14 @@ class ForgetfulFiles:
             self._renamed.append((source, target))
         self._change(os.path.dirname(source), {target + path[len(source) :]: self.names[path] for path in moved}, moved)
 
+    def link(self, source: str, target: str) -> bool:
+        """Files in memory have one name."""
+        return False
+
+    def reflink(self, source: str, target: str) -> bool:
+        """There are no blocks to share."""
+        return False
+
     def remove(self, path: str) -> None:
         inode = self.names.get(path)
         self._change(os.path.dirname(path), {}, [path])

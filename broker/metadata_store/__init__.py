@@ -14,6 +14,7 @@
     embedded_store.py   the store of a broker alone: the tree, with a journal and a snapshot on disk
     journal.py          the format of the two files
     journal_disk.py     writes them
+    frozen_store.py     the content at one instant, for a snapshot of `odradek.testing`
     migration_note.py   a third file: the content of the two was copied to ZooKeeper
 
 `shared/` serves several brokers in one process. Callers: `controller` (by interface.py, znodes.py and read_back.py

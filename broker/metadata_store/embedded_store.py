@@ -28,6 +28,7 @@ from typing import NamedTuple
 import structlog
 
 from odradek.broker.background.stepwise import Pace, in_steps, others_between
+from odradek.broker.metadata_store.frozen_store import FrozenStore
 from odradek.broker.metadata_store.interface import (
     Delete,
     Entry,
@@ -161,6 +162,11 @@ class EmbeddedMetadataStore(MetadataStore):
         self._watches.clear()
         if was_open:
             self._notify(SessionState.LOST)
+
+    def freeze(self) -> FrozenStore:
+        """Returns the content of this instant. Raises StoreUnavailable."""
+        self._check_open()
+        return FrozenStore(self._tree, self.session_id)
 
     async def connected(self) -> None:
         """See MetadataStore."""

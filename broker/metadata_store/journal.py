@@ -26,7 +26,7 @@ snapshot's number (after a crash between the two renames); transactions that the
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import crc32c
@@ -74,10 +74,14 @@ def encode_transaction(number: int, entries: dict[str, Entry | None]) -> bytes:
 
 def encode_snapshot(tree: MetadataTree) -> bytes:
     """Encodes a complete snapshot of `tree`."""
-    header = {"format": SNAPSHOT_FORMAT, "version": FORMAT_VERSION, "number": tree.number, "entries": len(tree)}
-    lines = [encode_line(header)]
-    lines.extend(encode_line(_row(path, entry)) for path, entry in tree.items())
-    return b"".join(lines)
+    return b"".join(snapshot_lines(tree.number, list(tree.items())))
+
+
+def snapshot_lines(number: int, entries: Sequence[tuple[str, Entry]]) -> Iterator[bytes]:
+    """Encodes a snapshot of these entries after this transaction, line by line."""
+    yield encode_line({"format": SNAPSHOT_FORMAT, "version": FORMAT_VERSION, "number": number, "entries": len(entries)})
+    for path, entry in entries:
+        yield encode_line(_row(path, entry))
 
 
 def read_snapshot(name: str, content: bytes, tree: MetadataTree) -> None:
@@ -186,7 +190,7 @@ class _Lines:
         for index, line in enumerate(lines):
             self._line_number, self._position = index + 1, position
             is_last = index == len(lines) - 1
-            record = _parse_line(line)
+            record = parse_line(line)
             if record is None and is_last and torn_tail_allowed:
                 record = self._parse_tail(line)
             if is_last and self.torn:
@@ -206,7 +210,7 @@ class _Lines:
         if line.endswith(b"\n") and b"\0" not in line:
             raise self.damage("checksum does not match")
         self.torn = True
-        return _parse_line(line[:-1])
+        return parse_line(line[:-1])
 
 
 def _split(content: bytes) -> list[bytes]:
@@ -217,8 +221,8 @@ def _split(content: bytes) -> list[bytes]:
     return lines
 
 
-def _parse_line(line: bytes) -> Any | None:
-    """The record in one line, or None if the checksum does not match."""
+def parse_line(line: bytes) -> Any | None:
+    """Returns the record in one line, or None if the checksum does not match."""
     text = line[_CRC_DIGITS + 1 :].removesuffix(b"\n")
     prefix = line[: _CRC_DIGITS + 1]
     if prefix != b"%08x " % crc32c.crc32c(text):

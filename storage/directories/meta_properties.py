@@ -56,10 +56,10 @@ def check_meta_properties(directory: str, known: MetaProperties, broker_id: int,
         )
 
 
-def write_meta_properties(files: Files, directory: str, broker_id: int, cluster_id: str) -> None:
+def write_meta_properties(files: Files, directory: str, broker_id: int, cluster_id: str, *, sync: bool = True) -> None:
     """Writes version 0."""
     text = f"#\nbroker.id={broker_id}\nversion=0\ncluster.id={cluster_id}\n"
-    files.replace_file(f"{directory}/{NAME}", text.encode())
+    files.replace_file(f"{directory}/{NAME}", text.encode(), sync=sync)
 
 
 def parse_properties(text: str) -> Mapping[str, str]:

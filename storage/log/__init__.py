@@ -11,6 +11,7 @@
     truncation.py                    its end moves back
     recovery.py, leftovers.py        opens it after a crash
     closing.py                       closes it
+    frozen.py                        writes it elsewhere as it is at one instant
 
-Callers: `directories`, `cleaner`, the replicas of the broker.
+Callers: `directories`, `cleaner`, the replicas of the broker; of `frozen.py`, the snapshots of `odradek.testing`.
 """

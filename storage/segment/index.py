@@ -254,11 +254,18 @@ class SparseIndex:
             if start > end:
                 self._store.truncate(end)
             elif start < end:
-                fields = self._encode(keys[start:], self._values[start:])
-                if _SWAP:
-                    fields.byteswap()
-                self._store.write(fields.tobytes(), end)
+                self._store.write(self._packed(keys[start:], self._values[start:]), end)
         return self._store.open()
+
+    def packed(self, entries: int) -> bytes:
+        """Returns the first `entries` as a file has them."""
+        return self._packed(self._entries()[:entries], self._values[:entries])
+
+    def _packed(self, keys: array[int], values: array[int]) -> bytes:
+        fields = self._encode(keys, values)
+        if _SWAP:
+            fields.byteswap()
+        return fields.tobytes()
 
     def close(self) -> None:
         """Closes the file. Entries in memory are kept."""
@@ -375,6 +382,14 @@ class TimeIndex(SparseIndex):
         """Returns the last entry whose timestamp is not above `timestamp`, or (-1, base offset)."""
         slot = bisect_right(self._entries(), timestamp)
         return self.entry(slot - 1) if slot else (-1, self.base_offset)
+
+    def packed_with(self, entries: int, timestamp: int, offset: int) -> bytes:
+        """Returns the first `entries`, and one with this timestamp if it is larger, as a file has them."""
+        keys, values = self._entries()[:entries], self._values[:entries]
+        if timestamp > (keys[-1] if keys else -1):
+            keys.append(timestamp)
+            values.append(offset - self.base_offset)
+        return self._packed(keys, values)
 
     def maybe_append(self, timestamp: int, offset: int) -> None:
         """Adds an entry if the timestamp is larger than that of the last entry."""

@@ -124,6 +124,10 @@ class TransactionIndex:
                 return found, True
         return found, False
 
+    def packed_below(self, offset: int) -> bytes:
+        """Returns the transactions that ended below `offset`, as a file has them."""
+        return b"".join([_packed(entry) for entry in self.entries() if entry.last_offset < offset])
+
     def truncate_to(self, offset: int) -> None:
         """Drops the transactions that ended at or above `offset`."""
         entries = self.entries()
