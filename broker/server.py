@@ -15,9 +15,11 @@ mark them as cleanly shut down. `kill` does none of that: it releases what the e
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 from collections.abc import Awaitable, Callable
 from enum import IntEnum
+from itertools import chain
 from random import Random, SystemRandom
 from typing import TYPE_CHECKING
 
@@ -39,7 +41,7 @@ from odradek.broker.metadata_store.interface import MetadataStore, MetadataStore
 from odradek.broker.metadata_store.start_up import ClusterIdMismatch, next_broker_id, open_store
 from odradek.broker.network.connection_limits import ConnectionLimits
 from odradek.broker.network.open_files import NO_LIMIT
-from odradek.broker.network.socket_server import BindError, SocketServer
+from odradek.broker.network.socket_server import NO_SOCKETS, BindError, BoundSockets, SocketServer
 from odradek.broker.periodic_work import PeriodicWork
 from odradek.broker.protection import Protection
 from odradek.broker.replica.fetch.fetch_session_cache import FetchSessionCache
@@ -133,7 +135,6 @@ class Broker:
         makes the metadata store. `connect` connects to other nodes, by default as the inter-broker listener asks for.
         `open_files` is how many files the process may have open; connections leave some of them to the logs.
         `wrap_dispatch`: for tests, whose requests may fail (broker/testing/faults)."""
-        self.config = config
         self.clock: Clock = clock or SystemClock()
         self.random: Random = random or SystemRandom()
         self.files: Files = files or OsFiles()
@@ -141,6 +142,13 @@ class Broker:
         self.connect = connect
         self._new_metadata_store = new_metadata_store
         self._wrap_dispatch = wrap_dispatch
+        self._listening: BoundSockets = NO_SOCKETS
+        """Sockets of an earlier start, which the next one listens on."""
+        self._begin_anew(config)
+
+    def _begin_anew(self, config: BrokerConfig) -> None:
+        """Makes what belongs to one start."""
+        self.config = config
         self.broker_id = config.broker_id
         self.api_table = api_table()
         self.background = Background()
@@ -153,6 +161,7 @@ class Broker:
         self.metrics_server: MetricsServer | None = None
         self.log_cleaner: LogCleaner | None = None
         self.reaper: ExpirationReaper = ExpirationReaper(self.timer)
+        self._discards_data = False
         self.unclean_directories: dict[str, str] = {}
         """After a stop: log directories not marked as cleanly shut down, and why; their logs will be recovered."""
         self._undo: list[Callable[[], Awaitable[None] | None]] = []
@@ -241,6 +250,22 @@ class Broker:
             await self.cluster.leave()
         self.state = BrokerState.SHUTTING_DOWN
         await self._undo_all()
+
+    async def start_over(self, config: BrokerConfig, prepare: Callable[[], Awaitable[None]]) -> None:
+        """Stops without keeping any data, calls `prepare` to put the log directories in order, and starts as a new
+        broker with this config. The addresses stay bound: connects wait meanwhile; connections end. Raises StartError,
+        and what `prepare` raises; the broker has stopped then, and its addresses are free.
+        """
+        with contextlib.ExitStack() as stack:
+            self._listening = self.socket_server.duplicated_sockets()
+            for bound in chain.from_iterable(self._listening.values()):
+                stack.callback(bound.close)
+            self._discards_data = True
+            self.state = BrokerState.SHUTTING_DOWN
+            await self._undo_all()
+            await prepare()
+            self._begin_anew(config)
+            await self.start()
 
     def kill(self) -> None:
         """Does what the system does for a process that has ended: closes the files of the logs as they are, and
@@ -460,7 +485,8 @@ class Broker:
 
     async def _listen(self) -> None:
         """Binds the addresses without accepting connections."""
-        self.endpoints = await self.socket_server.bind(self.config.listeners)
+        listening, self._listening = self._listening, NO_SOCKETS
+        self.endpoints = await self.socket_server.bind(self.config.listeners, listening)
         self._undo.append(self._close_connections)
 
     async def _load_logs(self) -> None:
@@ -473,7 +499,7 @@ class Broker:
     async def _leave_directories(self) -> None:
         """A shutdown is clean only after all logs were loaded; until then, the next start treats the directories as
         after a crash."""
-        if self._logs_are_loaded:
+        if self._logs_are_loaded and not self._discards_data:
             self.unclean_directories = await run_groups_in_threads(self.log_manager.shutdown_steps())
         else:
             self._abandon_logs()
@@ -540,7 +566,7 @@ class Broker:
         self.replica_manager.shutdown()
         while not self.completions.is_empty:
             self.completions.drain()
-        await self.socket_server.stop(CLOSE_GRACE_MS)
+        await self.socket_server.stop(0 if self._discards_data else CLOSE_GRACE_MS)
 
     async def _undo_all(self) -> None:
         while self._undo:

@@ -15,9 +15,10 @@ from __future__ import annotations
 import asyncio
 import errno
 import ipaddress
+import os
 import select
 import socket
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
@@ -49,6 +50,9 @@ Wrap = Callable[[Connection], asyncio.BufferedProtocol]
 """Makes of a connection what the loop takes."""
 _NOBODY: Mapping[str, Admit] = MappingProxyType({})
 NO_TLS: Mapping[str, ListenerTls] = MappingProxyType({})
+BoundSockets = Mapping[str, Sequence[socket.socket]]
+"""Listening sockets, by the name of their listener."""
+NO_SOCKETS: BoundSockets = MappingProxyType({})
 NO_SUCH_ADDRESS = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
@@ -92,6 +96,8 @@ class SocketServer:
         self.handshakes: Handshakes | None = None
         """Of TLS; None without a listener that has it."""
         self._servers: list[asyncio.Server] = []
+        self._names: list[str] = []
+        """Of the listeners, for each server."""
         self._by_address: dict[str, int] = {}
         self._next_idle_look_ms = clock.now_ms() + limits.idle_ms
         self._stopping = False
@@ -113,15 +119,25 @@ class SocketServer:
 
     # --- listening ----------------------------------------------------------------------------------------------
 
-    async def bind(self, addresses: Iterable[Listener]) -> list[Endpoint]:
-        """Binds the addresses without accepting connections yet. Raises BindError and then leaves none bound."""
+    async def bind(self, addresses: Iterable[Listener], bound: BoundSockets = NO_SOCKETS) -> list[Endpoint]:
+        """Binds the addresses without accepting connections yet; or takes over the `bound` sockets, of which the caller
+        closes its own. Raises BindError and then leaves none bound.
+        """
         self._loop = asyncio.get_running_loop()
         try:
-            return [await self._bind(address) for address in addresses]
+            return [await self._bind(address, bound.get(address.name, ())) for address in addresses]
         except BindError:
             for server in self._servers:
                 server.close()
             raise
+
+    def duplicated_sockets(self) -> BoundSockets:
+        """Returns the listening sockets for another server. They accept connections until the caller closes them, too,
+        even if this server stops."""
+        found: dict[str, list[socket.socket]] = {}
+        for name, server in zip(self._names, self._servers, strict=True):
+            found.setdefault(name, []).extend(socket.socket(fileno=os.dup(each.fileno())) for each in server.sockets)
+        return found
 
     async def start(self) -> None:
         """Starts to accept connections."""
@@ -147,6 +163,7 @@ class SocketServer:
             await self._all_gone.wait()
             cut.cancel()
         self._servers.clear()
+        self._names.clear()
 
     def _size_buffers(self, server: asyncio.Server) -> None:
         """Sets the buffer sizes of the listening sockets, which accepted sockets inherit."""
@@ -159,24 +176,23 @@ class SocketServer:
                 if size >= 0:
                     listening.setsockopt(socket.SOL_SOCKET, option, size)
 
-    async def _bind(self, address: Listener) -> Endpoint:
+    async def _bind(self, address: Listener, sockets: Sequence[socket.socket]) -> Endpoint:
         loop = asyncio.get_running_loop()
         port = address.port
         bound = 0
         failure: OSError | None = None
-        for host in await self._hosts(address):
+        for where in sockets or await self._hosts(address):
             endpoint = Endpoint(address.name, address.security_protocol, address.host, port, None, 0)
             accept = self._acceptor(endpoint, loop)
             try:
-                server = await loop.create_server(
-                    accept, host, port, backlog=self.limits.listen_backlog, start_serving=False
-                )
+                server = await self._create_server(loop, accept, where, port)
             except OSError as error:
                 failure = error
                 if error.errno in NO_SUCH_ADDRESS:
                     continue
                 raise BindError(_bind_failure(address, error)) from error
             self._servers.append(server)
+            self._names.append(address.name)
             self._size_buffers(server)
             port = port or server.sockets[0].getsockname()[1]
             endpoint = Endpoint(
@@ -192,6 +208,15 @@ class SocketServer:
         if not bound:
             raise BindError(_bind_failure(address, failure)) from failure
         return endpoint
+
+    async def _create_server(
+        self, loop: asyncio.AbstractEventLoop, accept: _Acceptor, where: str | socket.socket, port: int
+    ) -> asyncio.Server:
+        """Listens on a host, or on a duplicate of a socket that is bound already. Raises OSError."""
+        backlog = self.limits.listen_backlog
+        if isinstance(where, str):
+            return await loop.create_server(accept, where, port, backlog=backlog, start_serving=False)
+        return await loop.create_server(accept, sock=where.dup(), backlog=backlog, start_serving=False)
 
     def _acceptor(self, endpoint: Endpoint, loop: asyncio.AbstractEventLoop) -> _Acceptor:
         if endpoint.security_protocol in TLS_PROTOCOLS:
