@@ -34,6 +34,7 @@ from benchmarks.measurement import Reading, Result, Row, TakesNoPart
 from benchmarks.pipeline_rows import SparkWorker, pipeline_rows
 from benchmarks.purgatory_row import Purgatory
 from benchmarks.security_rows import security_rows
+from benchmarks.snapshot_row import Snapshots
 from benchmarks.standing_rows import Memory, ParkedFetches, Start
 from benchmarks.start_rows import start_rows
 from benchmarks.traffic_rows import Consume, FanOut, Latency, Produce
@@ -69,6 +70,7 @@ def all_rows(scale: float) -> list[Row]:
         Commits(some(100_000)),
         Transactions(some(6_000)),
         SmallRequests(scale),
+        Snapshots(scale),
         *security_rows(scale),
         *cluster_rows(scale),
     ]

@@ -9,8 +9,11 @@ tests with blocking clients.
         odradek_cluster.kill(1)
 
 The brokers have free ports on 127.0.0.1, temporary data directories, and an event loop in a thread of its own. Each
-test that uses a fixture gets new brokers, which are removed afterwards. Asynchronous tests use `odradek.testing`
-instead.
+test that uses one of these fixtures gets new brokers, which are removed afterwards. Asynchronous tests use
+`odradek.testing` instead.
+
+`odradek_session_broker` is one broker for all tests of a session, which is reset between the tests that use it. That is
+faster, and its address stays the same. The fixture `odradek_session_broker_arguments` has its arguments.
 
 Marks have the arguments of `odradek.testing.BrokerThread` and `ClusterThread`: settings, security, the number of
 brokers. The mark of a test comes before that of its class or module.
@@ -53,6 +56,33 @@ def odradek_broker(request: pytest.FixtureRequest) -> Iterator[BrokerThread]:
         yield running
 
 
+@pytest.fixture(scope="session")
+def odradek_session_broker_arguments() -> dict[str, Any]:
+    """The keyword arguments of `odradek_session_broker`, as for BrokerThread. A conftest.py overrides it."""
+    return {}
+
+
+@pytest.fixture(scope="session")
+def _odradek_broker_of_the_session(odradek_session_broker_arguments: dict[str, Any]) -> Iterator[_SessionBroker]:
+    from odradek.broker.testing import BrokerThread
+
+    with BrokerThread(**odradek_session_broker_arguments) as running:
+        yield _SessionBroker(running)
+
+
+@pytest.fixture
+def odradek_session_broker(_odradek_broker_of_the_session: _SessionBroker) -> Iterator[BrokerThread]:
+    """A broker that all tests of the session share. Each of them finds it as at its start, and without the faults of
+    the others.
+    """
+    running = _odradek_broker_of_the_session.for_next_test()
+    yield running
+    try:
+        running.faults.check()
+    finally:
+        running.faults.clear()
+
+
 @pytest.fixture
 def odradek_cluster(request: pytest.FixtureRequest) -> Iterator[ClusterThread]:
     """A cluster of three brokers, 1 to 3, in a thread of its own; see docs/cluster.md for what can be done to it."""
@@ -61,6 +91,21 @@ def odradek_cluster(request: pytest.FixtureRequest) -> Iterator[ClusterThread]:
     positional, named = _mark(request, "odradek_cluster")
     with ClusterThread(*positional, **named) as running:
         yield running
+
+
+class _SessionBroker:
+    """Resets the broker before the next test that uses it."""
+
+    def __init__(self, running: BrokerThread) -> None:
+        self._running = running
+        self._was_used = False
+
+    def for_next_test(self) -> BrokerThread:
+        if self._was_used:
+            self._running.reset()
+            self._running.faults.journal.clear()
+        self._was_used = True
+        return self._running
 
 
 def _mark(request: pytest.FixtureRequest, name: str) -> tuple[tuple[Any, ...], dict[str, Any]]:

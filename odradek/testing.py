@@ -11,8 +11,16 @@ With `security="SASL_SSL"`, or a `Security`, clients connect as to a production 
     async with in_process_broker(security="SASL_SSL") as broker:
         producer = AIOKafkaProducer(**broker.client_settings("aiokafka"))
 
+A broker can be emptied, filled, and started from what another one had:
+
+    await broker.seed({"orders": [b"a value", (b"a key", b"a value")]})
+    snapshot = await broker.snapshot()
+    await broker.reset()
+    async with in_process_broker(snapshot=snapshot) as fork:
+
 `in_process_broker` and `in_process_cluster` run on the running event loop, `BrokerThread` and `ClusterThread` in a
-thread of their own for blocking clients. The pytest fixtures `odradek_broker` and `odradek_cluster` are such threads.
+thread of their own for blocking clients. The pytest fixtures `odradek_broker`,
+`odradek_session_broker` and `odradek_cluster` are such threads.
 """
 
 from odradek.broker.testing import (
@@ -22,7 +30,11 @@ from odradek.broker.testing import (
     ClusterThread,
     InProcessBroker,
     NotReached,
+    Record,
+    ResetError,
     Security,
+    Snapshot,
+    SnapshotError,
     allow,
     deny,
     in_process_broker,
@@ -36,7 +48,11 @@ __all__ = [
     "ClusterThread",
     "InProcessBroker",
     "NotReached",
+    "Record",
+    "ResetError",
     "Security",
+    "Snapshot",
+    "SnapshotError",
     "allow",
     "deny",
     "in_process_broker",

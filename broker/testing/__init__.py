@@ -9,6 +9,8 @@
     security.py     TLS, logins and ACLs (acls.py); certificates.py, client_settings.py: what clients need then
     network.py, gates.py      cuts between brokers, and what stands in front of a paused one
     asking.py                 faults and requests; faults/ has what makes requests and disks fail
+    seeding.py, partitioner.py    records that a test begins with
+    snapshots/                a broker's data that others start from, and resets
     setting_texts.py          settings as keyword arguments
 
 Its public names are exported here. Callers: users' tests, `pytest_plugin.py`, `cluster_demo`.
@@ -22,6 +24,10 @@ from odradek.broker.testing.faults import Fault, Faults, Journal, NoSuchRequest,
 from odradek.broker.testing.in_process_cluster import in_process_cluster
 from odradek.broker.testing.one_broker import BrokerThread, InProcessBroker, in_process_broker
 from odradek.broker.testing.security import Security
+from odradek.broker.testing.seeding import Record
+from odradek.broker.testing.snapshots.manifest import SnapshotError
+from odradek.broker.testing.snapshots.origin import ResetError
+from odradek.broker.testing.snapshots.snapshot import Snapshot
 
 __all__ = [
     "BrokerStatus",
@@ -34,8 +40,12 @@ __all__ = [
     "Journal",
     "NoSuchRequest",
     "NotReached",
+    "Record",
     "Request",
+    "ResetError",
     "Security",
+    "Snapshot",
+    "SnapshotError",
     "UnusedFaults",
     "allow",
     "deny",

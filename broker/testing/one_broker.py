@@ -18,12 +18,14 @@ import asyncio
 import contextlib
 import os
 import tempfile
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from random import Random
 from types import TracebackType
 from typing import Any, TypeVar
 
+from odradek.broker.admin.client import AdminClient
 from odradek.broker.logging.quiet_logs import QUIET_LOGS
 from odradek.broker.network.open_files import open_files_limit
 from odradek.broker.server import Broker
@@ -32,8 +34,12 @@ from odradek.broker.testing.asking import Asking
 from odradek.broker.testing.client_settings import client_settings, property_text
 from odradek.broker.testing.faults import Faults, Journal, Request
 from odradek.broker.testing.loop_thread import LoopThread
-from odradek.broker.testing.security import PLAINTEXT, Security, add_acls, as_security
+from odradek.broker.testing.security import PLAINTEXT, Security, add_acls, as_security, set_passwords
+from odradek.broker.testing.seeding import Seed, seed
 from odradek.broker.testing.setting_texts import setting_texts
+from odradek.broker.testing.snapshots.origin import Origin
+from odradek.broker.testing.snapshots.snapshot import Snapshot
+from odradek.broker.testing.snapshots.taking import take_snapshot
 from odradek.storage.files import Files
 from odradek.timer import Clock
 
@@ -43,12 +49,14 @@ ANY_PORT = "127.0.0.1:0"
 
 
 class InProcessBroker(Asking, Broker):
-    """A broker, what its clients need to connect to it, and its faults."""
+    """A broker, what its clients need to connect to it, and what a test can do to it."""
 
-    def __init__(self, config: BrokerConfig, security: Security, faults: Faults, **options: Any) -> None:
-        super().__init__(config, wrap_dispatch=faults.wrap, **options)
+    def __init__(self, origin: Origin, security: Security, faults: Faults, **options: Any) -> None:
+        super().__init__(origin.config(), wrap_dispatch=faults.wrap, **options)
         self.security = security
         self.faults = faults
+        self._origin = origin
+        self._resetting = asyncio.Lock()
 
     def client_settings(self, client: str, user: str | None = None) -> dict[str, Any]:
         """Returns the settings of a client: `kafka-python`, `aiokafka`, `confluent-kafka` or `java`. `user` is who it
@@ -60,6 +68,38 @@ class InProcessBroker(Asking, Broker):
         """Returns the text of a property file for Kafka's programs and the `odradek` commands. Raises ValueError."""
         return property_text(self.client_settings("java", user))
 
+    async def start(self) -> None:
+        """As Broker; with what the test starts from, and with the ACLs of its security."""
+        await super().start()
+        try:
+            if self._origin.is_snapshot:
+                await set_passwords(self.security, self.cluster.configs, self.random)
+            await add_acls(self.security, self.bootstrap, self.random)
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def snapshot(self, path: str | Path | None = None) -> Snapshot:
+        """Returns what the broker has now, for brokers that start from it. With a `path` the snapshot is kept there, in
+        a new directory; otherwise it goes with the object. Raises SnapshotError; see docs/testing/snapshots.md.
+        """
+        return await take_snapshot(self, path)
+
+    async def reset(self) -> None:
+        """Brings the broker back to what it was at its start, at the same address. Clients are disconnected. Raises
+        ResetError; StartError and SnapshotError if it cannot start again.
+        """
+        async with self._resetting:
+            await self._origin.reset(self)
+
+    async def seed(self, topics: Mapping[str, Iterable[Seed]], *, partitions: int | None = None) -> None:
+        """Writes records, by topic. Missing topics are created, with so many `partitions`. Raises ValueError,
+        ProtocolError; see seeding.py.
+        """
+        connect = self.security.of_brokers().connect(self.random)
+        async with AdminClient(self.bootstrap, connect=connect) as admin:
+            await seed(admin, topics, partitions, self.clock.wall_ms())
+
 
 @contextlib.asynccontextmanager
 async def in_process_broker(
@@ -67,6 +107,7 @@ async def in_process_broker(
     *,
     security: str | Security = PLAINTEXT,
     data_dir: str | Path | None = None,
+    snapshot: Snapshot | str | Path | None = None,
     clock: Clock | None = None,
     random: Random | None = None,
     files: Files | None = None,
@@ -76,9 +117,9 @@ async def in_process_broker(
 ) -> AsyncIterator[InProcessBroker]:
     """Yields a running broker; `.bootstrap` is its HOST:PORT. With `data_dir`, or log.dirs, its data is kept.
 
-    `security`: a protocol (`SASL_SSL`) or more (security.py). `open_files`: how many files the process may have open
-    (default: the system's limit). `journal`: keeps the requests from the start. Raises StartError, and ValueError for
-    impossible arguments; at the end UnusedFaults."""
+    `security`: a protocol (`SASL_SSL`) or more (security.py). `snapshot`: what it starts from. `open_files`: how many
+    files the process may have open (default: the system's limit). `journal`: keeps the requests from the start. Raises
+    StartError, SnapshotError, and ValueError for impossible arguments; at the end UnusedFaults."""
     secured = as_security(security)
     with contextlib.ExitStack() as stack:
         temporary = stack.enter_context(tempfile.TemporaryDirectory(prefix="odradek-"))
@@ -91,19 +132,23 @@ async def in_process_broker(
         if data_dir is not None:
             texts["log.dirs"] = str(data_dir)
         stack.enter_context(QUIET_LOGS.shown())
-        config = BrokerConfig.single_node(texts, files=files, environment=os.environ)
-        most_open = open_files_limit() if open_files is None else open_files
         faults = Faults(journal=journal, has_disks=files is None)
-        disk = files or faults.files()
-        broker = InProcessBroker(config, secured, faults, clock=clock, random=random, files=disk, open_files=most_open)
+        disk = faults.files() if files is None else files
+        origin = Origin(texts, snapshot, partial(_config, texts, disk))
+        most_open = open_files_limit() if open_files is None else open_files
+        broker = InProcessBroker(origin, secured, faults, clock=clock, random=random, files=disk, open_files=most_open)
+        await origin.prepare(broker.config.log_dirs, disk)
         await broker.start()
         try:
-            await add_acls(secured, broker.bootstrap, broker.random)
             yield broker
             faults.check()
         finally:
             faults.clear()
             await broker.stop()
+
+
+def _config(texts: Mapping[str, str], files: Files, overrides: Mapping[str, str]) -> BrokerConfig:
+    return BrokerConfig.single_node({**texts, **overrides}, files=files, environment=os.environ)
 
 
 class BrokerThread:
@@ -115,11 +160,17 @@ class BrokerThread:
         *,
         security: str | Security = PLAINTEXT,
         data_dir: str | Path | None = None,
+        snapshot: Snapshot | str | Path | None = None,
         loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
         **more_settings: object,
     ) -> None:
         """Arguments as for `in_process_broker`. `loop_factory`: uvloop's by default, if installed."""
-        arguments: dict[str, Any] = {"security": security, "data_dir": data_dir, **more_settings}
+        arguments: dict[str, Any] = {
+            "security": security,
+            "data_dir": data_dir,
+            "snapshot": snapshot,
+            **more_settings,
+        }
         self._thread: LoopThread[InProcessBroker] = LoopThread(
             lambda: in_process_broker(settings, **arguments),
             name="odradek-broker",
@@ -156,6 +207,18 @@ class BrokerThread:
     def client_properties(self, user: str | None = None) -> str:
         """See InProcessBroker."""
         return self.broker.client_properties(user)
+
+    def snapshot(self, path: str | Path | None = None) -> Snapshot:
+        """See InProcessBroker."""
+        return self.call(self.broker.snapshot(path))
+
+    def reset(self) -> None:
+        """See InProcessBroker."""
+        self.call(self.broker.reset())
+
+    def seed(self, topics: Mapping[str, Iterable[Seed]], *, partitions: int | None = None) -> None:
+        """See InProcessBroker."""
+        self.call(self.broker.seed(topics, partitions=partitions))
 
     @property
     def data_dir(self) -> Path:

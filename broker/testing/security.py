@@ -27,9 +27,13 @@ from random import Random
 from odradek.broker.admin.acls import AclAdmin
 from odradek.broker.admin.client import AdminClient
 from odradek.broker.admin.client_properties import ClientSecurity
+from odradek.broker.background.stepwise import Steps
+from odradek.broker.cluster.dynamic_configs import ConfigChange, DynamicConfigs
 from odradek.broker.handlers.sasl_listeners import USER_OPTION, login_module_class
 from odradek.broker.security.jaas import login_module
 from odradek.broker.security.sasl.client import ClientCredentials
+from odradek.broker.security.sasl.scram import LEAST_ITERATIONS, new_salt
+from odradek.broker.security.sasl.scram import MECHANISMS as SCRAM_MECHANISMS
 from odradek.broker.settings.authorizers import CLASSES
 from odradek.broker.settings.listeners import PROTOCOLS
 from odradek.broker.settings.sasl_listeners import MECHANISMS, SCRAM
@@ -127,6 +131,13 @@ class Security:
             found["super.users"] = ";".join(map(principal_of, (BROKER, *self.super_users)))
         return found
 
+    def stored_credentials(self) -> list[ClientCredentials]:
+        """Returns what users and brokers log in with by SCRAM: nothing with another mechanism."""
+        own = self._own_credentials() if self.has_sasl else None
+        if own is None or own.mechanism not in SCRAM:
+            return []
+        return [own, *(ClientCredentials(own.mechanism, *each) for each in self._passwords().items())]
+
     def _passwords(self) -> Mapping[str, str]:
         return self.users or {DEFAULT_USER: DEFAULT_PASSWORD}
 
@@ -171,6 +182,25 @@ async def add_acls(security: Security, bootstrap: str, source: Random) -> None:
     if wanted:
         async with AdminClient(bootstrap, connect=security.of_brokers().connect(source)) as admin:
             await AclAdmin(admin).create(wanted)
+
+
+async def set_passwords(security: Security, configs: DynamicConfigs, source: Random) -> None:
+    """Sets the passwords that clients log in with by SCRAM, which may differ from those of a snapshot. `source` draws
+    the salts. Raises ProtocolError.
+    """
+    for credentials in security.stored_credentials():
+        mechanism, salt = SCRAM_MECHANISMS[credentials.mechanism], new_salt(source)
+        salted_password = mechanism.salted_password(credentials.password, salt, LEAST_ITERATIONS)
+        text = mechanism.credential(salted_password, salt, LEAST_ITERATIONS).text()
+        await configs.alter_user(credentials.username, _setting(mechanism.name, text))
+
+
+def _setting(name: str, text: str) -> ConfigChange:
+    def change(before: Mapping[str, str]) -> Steps[dict[str, str]]:
+        yield
+        return {**before, name: text}
+
+    return change
 
 
 def module_of(credentials: ClientCredentials) -> str:

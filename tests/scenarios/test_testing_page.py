@@ -1,4 +1,4 @@
-"""The examples of docs/testing.md and docs/testing/ work unchanged, in a project of their own."""
+"""The examples of docs/testing.md and of its chapters work unchanged, each page in a project of its own."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import pytest
 
 ROOT = Path(__file__).parent.parent.parent
 DOCS = ROOT / "docs"
+OVERRIDDEN = "def odradek_session_broker_arguments("
+"""A session has one of these."""
 PAGES = [DOCS / "testing.md", *sorted(DOCS.glob("testing/*.md"))]
 PROGRAMS = {
     "java": ROOT / "tests" / "clients" / "java" / "src" / "main" / "java" / "odradek",
@@ -18,14 +20,22 @@ PROGRAMS = {
 """The programs, run as tests, that have the examples in other languages."""
 
 
-@pytest.mark.parametrize("page", [str(page.relative_to(DOCS)) for page in PAGES])
-def test_the_examples_of_the_page_pass(tmp_path: Path, page: str) -> None:
-    blocks = [block.split("```")[0] for block in (DOCS / page).read_text().split("```python\n")[1:]]
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_examples_of_the_page_pass(tmp_path: Path, page: Path) -> None:
+    blocks = [block.split("```")[0] for block in page.read_text().split("```python\n")[1:]]
+    together = [block for block in blocks if OVERRIDDEN not in block]
+    run(tmp_path / "together", together)
+    for number, block in enumerate(block for block in blocks if block not in together):
+        run(tmp_path / f"alone-{number}", [block])
+
+
+def run(directory: Path, blocks: list[str]) -> None:
+    directory.mkdir()
     for number, block in enumerate(blocks):
-        (tmp_path / f"test_example_{number}.py").write_text(block)
+        (directory / f"test_example_{number}.py").write_text(block)
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-o", "asyncio_mode=auto", "-p", "no:cacheprovider", "--strict-markers"],
-        cwd=tmp_path,
+        cwd=directory,
         capture_output=True,
         text=True,
         timeout=120,

@@ -20,7 +20,8 @@ from pathlib import PurePath
 
 from odradek.broker.testing.faults.fault import Fault
 from odradek.storage.file_slice import FileSlice
-from odradek.storage.files import Buffer, File, OsFile, OsFiles
+from odradek.storage.files import Buffer, File, OsFile
+from odradek.storage.linked_files import LinkingFiles
 
 FULL, SLOW_SYNC, FAIL_SYNC, FAIL_READ = "full", "slow sync", "fail sync", "fail read"
 KINDS = (FULL, SLOW_SYNC, FAIL_SYNC, FAIL_READ)
@@ -61,7 +62,7 @@ class DiskFault:
             self.fault.let_go(go_on)
 
 
-class FaultyFiles(OsFiles):
+class FaultyFiles(LinkingFiles):
     """The disk of one broker. `faults` returns the faults of disks; `broker` the id of the broker."""
 
     def __init__(self, faults: Callable[[], Sequence[DiskFault]], broker: Callable[[], int | None]) -> None:

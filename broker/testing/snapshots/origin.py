@@ -1,0 +1,104 @@
+"""What a broker of a test starts from, and what a reset brings back: nothing, or a snapshot.
+
+(A) A broker that starts from a snapshot needs empty log directories. It has the snapshot's broker id unless it is given
+    another one.
+(B) A broker that has found data of its own in its log directories is not reset: nobody could bring them back.
+(C) A reset keeps the addresses, the broker id and the cluster id. It removes everything else, also from memory: topics,
+    groups, offsets, transactions, users, ACLs, dynamic settings, metrics. Clients are disconnected. If they go on, they
+    find a cluster as at the start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from odradek.broker.background.stepwise import in_steps
+from odradek.broker.server import Broker, BrokerState
+from odradek.broker.settings.config import BrokerConfig
+from odradek.broker.start_error import StartError
+from odradek.broker.testing.snapshots.snapshot import Snapshot, as_snapshot
+from odradek.storage.directories.log_directory import LOCK
+from odradek.storage.directories.meta_properties import NAME as META_PROPERTIES
+from odradek.storage.files import Files
+
+LOST_AND_FOUND = "lost+found"
+NO_DATA = (LOCK, META_PROPERTIES, LOST_AND_FOUND)
+IDS = ("broker.id", "node.id")
+METRICS_PORT = BrokerConfig.odradek_metrics_port.name
+
+NewConfig = Callable[[Mapping[str, str]], BrokerConfig]
+"""Makes the config of a start, with these settings instead of those given."""
+
+
+class ResetError(Exception):
+    """A broker cannot be reset. The message says why, and what to do."""
+
+
+class Origin:
+    """Of one broker."""
+
+    def __init__(self, texts: Mapping[str, str], snapshot: Snapshot | str | Path | None, new_config: NewConfig) -> None:
+        """`texts`: the settings given, by name. Raises SnapshotError."""
+        self._snapshot = None if snapshot is None else as_snapshot(snapshot)
+        self._new_config = new_config
+        self._overrides: dict[str, str] = {}
+        if self._snapshot is not None and not any(name in texts for name in IDS):
+            self._overrides["broker.id"] = str(self._snapshot.broker_id)
+        self._own_data: list[str] = []
+
+    @property
+    def is_snapshot(self) -> bool:
+        """Whether it has data."""
+        return self._snapshot is not None
+
+    def config(self, broker: Broker | None = None) -> BrokerConfig:
+        """Returns the config of a start; of a `broker` that starts over, with the port of its metrics."""
+        server = None if broker is None else broker.metrics_server
+        if server is not None:
+            self._overrides[METRICS_PORT] = str(server.port)
+        return self._new_config(self._overrides)
+
+    async def prepare(self, directories: list[str], files: Files) -> None:
+        """Puts the snapshot into the log directories before the first start. Raises StartError, SnapshotError."""
+        self._own_data = [path for path in directories if _has_data(files, path)]
+        if self._snapshot is not None:
+            if self._own_data:
+                raise StartError(
+                    f"{', '.join(self._own_data)} has data: a broker starts from a snapshot in an empty directory"
+                )
+            await in_steps(self._snapshot.put_into(directories[0], files))
+
+    async def reset(self, broker: Broker) -> None:
+        """Brings the broker back to what it was at its start (C). Raises ResetError; StartError, SnapshotError if it
+        cannot start again."""
+        if broker.state != BrokerState.RUNNING:
+            raise ResetError(f"the broker is not running ({broker.state.name}): only a running one is reset")
+        if broker.metadata_store.is_shared:
+            raise ResetError("a broker of a cluster is not reset: the others would go on with what they know")
+        if self._own_data:
+            raise ResetError(
+                f"{', '.join(self._own_data)} had data before the start, which a reset could not bring back: take a "
+                "snapshot of that broker, and start from the snapshot"
+            )
+
+        async def empty() -> None:
+            self._empty(broker.config.log_dirs, broker.files)
+            if self._snapshot is not None:
+                await in_steps(self._snapshot.put_into(broker.config.log_dirs[0], broker.files))
+
+        await broker.start_over(self.config(broker), empty)
+
+    def _empty(self, directories: list[str], files: Files) -> None:
+        kept = (LOCK, LOST_AND_FOUND) if self._snapshot is not None else NO_DATA
+        for directory in directories:
+            for name in files.list_directory(directory):
+                path = f"{directory}/{name}"
+                if name not in kept and files.is_directory(path):
+                    files.remove_tree(path)
+                elif name not in kept:
+                    files.remove(path)
+
+
+def _has_data(files: Files, directory: str) -> bool:
+    return files.exists(directory) and any(name not in NO_DATA for name in files.list_directory(directory))
