@@ -56,7 +56,8 @@ class InProcessBroker(Asking, Broker):
         self.security = security
         self.faults = faults
         self._origin = origin
-        self._resetting = asyncio.Lock()
+        self._one_at_a_time = asyncio.Lock()
+        """Of snapshots and resets."""
 
     def client_settings(self, client: str, user: str | None = None) -> dict[str, Any]:
         """Returns the settings of a client: `kafka-python`, `aiokafka`, `confluent-kafka` or `java`. `user` is who it
@@ -83,13 +84,14 @@ class InProcessBroker(Asking, Broker):
         """Returns what the broker has now, for brokers that start from it. With a `path` the snapshot is kept there, in
         a new directory; otherwise it goes with the object. Raises SnapshotError; see docs/testing/snapshots.md.
         """
-        return await take_snapshot(self, path)
+        async with self._one_at_a_time:
+            return await take_snapshot(self, path)
 
     async def reset(self) -> None:
         """Brings the broker back to what it was at its start, at the same address. Clients are disconnected. Raises
         ResetError; StartError and SnapshotError if it cannot start again.
         """
-        async with self._resetting:
+        async with self._one_at_a_time:
             await self._origin.reset(self)
 
     async def seed(self, topics: Mapping[str, Iterable[Seed]], *, partitions: int | None = None) -> None:

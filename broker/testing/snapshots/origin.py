@@ -6,6 +6,7 @@
 (C) A reset keeps the addresses, the broker id and the cluster id. It removes everything else, also from memory: topics,
     groups, offsets, transactions, users, ACLs, dynamic settings, metrics. Clients are disconnected. If they go on, they
     find a cluster as at the start.
+(D) What a reset removes is renamed into the folder ASIDE, and removed after the broker has started again.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from odradek.broker.background.stepwise import in_steps
+from odradek.broker.background.stepwise import Pace, Steps, in_steps
 from odradek.broker.server import Broker, BrokerState
 from odradek.broker.settings.config import BrokerConfig
 from odradek.broker.start_error import StartError
@@ -21,10 +22,13 @@ from odradek.broker.testing.snapshots.snapshot import Snapshot, as_snapshot
 from odradek.storage.directories.log_directory import LOCK
 from odradek.storage.directories.meta_properties import NAME as META_PROPERTIES
 from odradek.storage.files import Files
+from odradek.storage.removal import Removal
 
-LOST_AND_FOUND = "lost+found"
-NO_DATA = (LOCK, META_PROPERTIES, LOST_AND_FOUND)
+ASIDE = ".reset"
+NO_LOGS = (LOCK, "lost+found", ASIDE)
+NO_DATA = (*NO_LOGS, META_PROPERTIES)
 IDS = ("broker.id", "node.id")
+ITEMS_OF_A_RENAME = 3
 METRICS_PORT = BrokerConfig.odradek_metrics_port.name
 
 NewConfig = Callable[[Mapping[str, str]], BrokerConfig]
@@ -82,23 +86,36 @@ class Origin:
                 "snapshot of that broker, and start from the snapshot"
             )
 
+        directories, files = broker.config.log_dirs, broker.files
+
         async def empty() -> None:
-            self._empty(broker.config.log_dirs, broker.files)
+            await in_steps(self._set_aside(directories, files))
             if self._snapshot is not None:
-                await in_steps(self._snapshot.put_into(broker.config.log_dirs[0], broker.files))
+                await in_steps(self._snapshot.put_into(directories[0], files))
 
         await broker.start_over(self.config(broker), empty)
+        removal = Removal(files, [f"{directory}/{ASIDE}" for directory in directories])
+        broker.background.spawn(_in_thread(broker, removal), "removal of what was reset")
 
-    def _empty(self, directories: list[str], files: Files) -> None:
-        kept = (LOCK, LOST_AND_FOUND) if self._snapshot is not None else NO_DATA
+    def _set_aside(self, directories: list[str], files: Files) -> Steps[None]:
+        """(D)."""
+        kept = NO_DATA if self._snapshot is None else NO_LOGS
+        pace = Pace()
         for directory in directories:
+            aside = f"{directory}/{ASIDE}"
+            if files.exists(aside):  # of the last reset, which was not finished
+                files.remove_tree(aside)
+            files.make_directories(aside)
             for name in files.list_directory(directory):
-                path = f"{directory}/{name}"
-                if name not in kept and files.is_directory(path):
-                    files.remove_tree(path)
-                elif name not in kept:
-                    files.remove(path)
+                if name not in kept:
+                    files.rename(f"{directory}/{name}", f"{aside}/{name}")
+                if pace.step_ends(ITEMS_OF_A_RENAME):
+                    yield
+
+
+async def _in_thread(broker: Broker, removal: Removal) -> None:
+    await broker.background.run_in_thread(removal.run)
 
 
 def _has_data(files: Files, directory: str) -> bool:
-    return files.exists(directory) and any(name not in NO_DATA for name in files.list_directory(directory))
+    return files.is_directory(directory) and any(name not in NO_DATA for name in files.list_directory(directory))

@@ -66,6 +66,8 @@ async def take_snapshot(broker: Broker, path: str | Path | None) -> Snapshot:
                 return Snapshot(directory, manifest, is_temporary=path is None)
     except BaseException as error:
         _FILES.remove_tree(str(directory))
+        if isinstance(error, Exception) and broker.state != BrokerState.RUNNING:
+            raise SnapshotError("the broker was stopped while the snapshot was taken") from error
         if isinstance(error, OSError | MetadataStoreError):
             raise SnapshotError(f"the snapshot cannot be written: {error}") from error
         raise

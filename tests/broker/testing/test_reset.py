@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import shutil
 import socket
 from pathlib import Path
 
@@ -176,7 +177,7 @@ async def test_a_reset_that_fails_says_so_and_frees_the_address(monkeypatch: pyt
             raise StartError("no disk")
 
         with monkeypatch.context() as patch:
-            patch.setattr(origin.Origin, "_empty", fails)
+            patch.setattr(origin.Origin, "_set_aside", fails)
             with pytest.raises(StartError, match="no disk"):
                 await broker.reset()
         with socket.socket() as other:
@@ -209,3 +210,17 @@ def test_blocking_clients_find_an_empty_broker_at_the_same_address() -> None:
             assert producer.send("orders", b"value").get(timeout=20).offset == 0
             producer.close()
             broker.reset()
+
+
+async def test_what_is_removed_is_gone_soon_and_is_no_data_of_the_next_start(tmp_path: Path) -> None:
+    aside = tmp_path / "data" / origin.ASIDE
+    async with in_process_broker(data_dir=tmp_path / "data") as broker:
+        await broker.seed({f"topic-{number}": [b"value"] for number in range(10)})
+        await broker.reset()
+        await until(lambda: not aside.exists())
+        assert broker.log_manager.directories[str(tmp_path / "data")].partitions() == []
+    shutil.rmtree(aside.parent)
+    (aside / "topic-0").mkdir(parents=True)  # the process ended before it was removed
+    async with in_process_broker(data_dir=tmp_path / "data") as broker:
+        await broker.reset()
+        await until(lambda: not aside.exists())

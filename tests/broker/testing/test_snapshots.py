@@ -28,9 +28,11 @@ from odradek.broker.testing import (
     allow,
     in_process_broker,
 )
+from odradek.broker.testing.snapshots import taking
 from odradek.broker.testing.snapshots.manifest import NAME, parse_manifest
 from odradek.protocol import topic_partition
 from odradek.protocol.wire_codes import ConfigOperation, ConfigResourceType
+from odradek.storage.files import OsFiles
 from tests.broker.testing.records import produce, values
 from tests.patience import until
 
@@ -222,6 +224,10 @@ async def test_snapshots_under_load_have_what_was_acknowledged_before_and_no_gap
             await asyncio.gather(*load)
 
 
+def inodes(directory: Path) -> set[int]:
+    return {path.stat().st_ino for path in directory.rglob("*")}
+
+
 def room_of(directory: Path, shared: set[int]) -> int:
     """How many bytes of the disk its files take that are not shared."""
     found = [path.stat() for path in directory.rglob("*") if path.is_file()]
@@ -233,7 +239,7 @@ async def test_forks_take_no_room_for_what_they_do_not_change(tmp_path: Path) ->
         await broker.seed({f"orders-{number}": [KIB * 100] * 30 for number in range(3)})
         snapshot = await broker.snapshot(tmp_path / "kept")
         assert snapshot.size > 9_000_000
-    shared = {path.stat().st_ino for path in snapshot.path.rglob("*")}
+    shared = inodes(snapshot.path)
     for number in range(5):
         fork_dir = tmp_path / f"fork-{number}"
         async with in_process_broker(snapshot=snapshot, data_dir=fork_dir) as fork:
@@ -385,6 +391,54 @@ async def test_a_failed_snapshot_leaves_nothing_behind(tmp_path: Path, monkeypat
         assert await values(broker.bootstrap, "orders") == [b"value"]
 
 
+async def test_a_broker_that_is_stopped_meanwhile_gives_no_snapshot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with in_process_broker() as broker:
+        await broker.seed({"orders": [KIB * 200]})
+        made = taking._instant
+
+        def instant(broker: InProcessBroker) -> Any:
+            found = made(broker)
+            stopping.append(asyncio.create_task(broker.stop()))
+            return found
+
+        stopping: list[asyncio.Task[None]] = []
+        monkeypatch.setattr(taking, "_instant", instant)
+        write = taking._write_logs
+
+        async def later(*arguments: Any) -> None:
+            await asyncio.wait(stopping)
+            await write(*arguments)
+
+        monkeypatch.setattr(taking, "_write_logs", later)
+        with pytest.raises(SnapshotError, match="was stopped while the snapshot was taken"):
+            await broker.snapshot(tmp_path / "kept")
+        assert not os.listdir(tmp_path)
+
+
+async def test_snapshots_and_resets_at_once_are_one_after_the_other() -> None:
+    async with in_process_broker() as broker:
+        await broker.seed({"orders": [KIB * 200]})
+        before, _, after = await asyncio.gather(broker.snapshot(), broker.reset(), broker.snapshot())
+        for snapshot, topics in ((before, 1), (after, 0)):
+            async with in_process_broker(snapshot=snapshot) as fork:
+                assert fork.metadata.topic_count == topics
+
+
+async def test_files_that_know_no_links_have_copies(tmp_path: Path) -> None:
+    async with in_process_broker(files=OsFiles(), **SMALL_SEGMENTS) as broker:
+        await fill(broker, "orders")
+        snapshot = await broker.snapshot()
+        before = content(snapshot)
+        async with in_process_broker(snapshot=snapshot, files=OsFiles(), data_dir=tmp_path) as fork:
+            await fill(fork, "orders")
+            await fill(broker, "orders")
+            assert len(await consumed(fork.bootstrap, "orders")) == 100
+        assert content(snapshot) == before
+        assert not inodes(tmp_path) & inodes(snapshot.path)
+
+
 async def test_a_broker_that_loses_segments_all_the_time_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -396,8 +450,6 @@ async def test_a_broker_that_loses_segments_all_the_time_is_refused(
             found = made(broker)
             log.state.relocated()
             return found
-
-        from odradek.broker.testing.snapshots import taking
 
         made = taking._instant
         monkeypatch.setattr(taking, "_instant", lambda broker: instant(broker, made))
