@@ -41,6 +41,7 @@ from odradek.broker.metadata_store.interface import MetadataStore, MetadataStore
 from odradek.broker.metadata_store.start_up import ClusterIdMismatch, next_broker_id, open_store
 from odradek.broker.network.connection_limits import ConnectionLimits
 from odradek.broker.network.open_files import NO_LIMIT
+from odradek.broker.network.rounds import Dispatch
 from odradek.broker.network.socket_server import NO_SOCKETS, BindError, BoundSockets, SocketServer
 from odradek.broker.periodic_work import PeriodicWork
 from odradek.broker.protection import Protection

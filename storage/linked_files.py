@@ -7,6 +7,8 @@ take no room.
     linked: LogSegment.release closes one.
 (C) `reflink` shares the blocks of two files (FICLONE). The file system separates them by itself.
 (D) Whatever replaces or removes a file as a whole (replace_file, rename, remove) concerns one name anyway.
+(E) In a temporary directory nothing is synced: it is not there after a power cut, and outlives the end of a process
+    without that.
 """
 
 from __future__ import annotations
@@ -29,10 +31,21 @@ _NO_REFLINK = (errno.EXDEV, errno.ENOTTY, errno.EINVAL, errno.EOPNOTSUPP, errno.
 class LinkingFiles(OsFiles):
     """The operating system's file system, with links."""
 
+    def __init__(self, *, is_temporary: bool = False) -> None:
+        """`is_temporary`: all files are (E)."""
+        self._is_temporary = is_temporary
+
     def _opened(self, path: str, descriptor: int) -> File:
         if os.fstat(descriptor).st_nlink > 1:
-            return _LinkedFile(path, descriptor)
-        return OsFile(path, descriptor)
+            return (_TemporaryLinkedFile if self._is_temporary else _LinkedFile)(path, descriptor)
+        return (_TemporaryFile if self._is_temporary else OsFile)(path, descriptor)
+
+    def replace_file(self, path: str, data: bytes, *, sync: bool = True) -> None:
+        super().replace_file(path, data, sync=sync and not self._is_temporary)
+
+    def sync_file(self, path: str) -> None:
+        if not self._is_temporary:
+            super().sync_file(path)
 
     def link(self, source: str, target: str) -> bool:
         """(A). Returns False across file systems, and for a file with too many names."""
@@ -94,6 +107,30 @@ class _LinkedFile(OsFile):
         self._descriptor = descriptor
         self._owner = Descriptor(descriptor)
         self._is_own = True
+
+
+class _TemporaryFile(OsFile):
+    """(E)."""
+
+    __slots__ = ()
+
+    def sync(self) -> None:
+        """Does nothing."""
+
+    def duplicate(self) -> OsFile:
+        return _TemporaryFile(self.path, os.dup(self._descriptor))
+
+
+class _TemporaryLinkedFile(_LinkedFile):
+    """(A) and (E)."""
+
+    __slots__ = ()
+
+    def sync(self) -> None:
+        """Does nothing."""
+
+    def duplicate(self) -> OsFile:
+        return _TemporaryFile(self.path, os.dup(self._descriptor))
 
 
 def _copied(original: int, path: str) -> int:

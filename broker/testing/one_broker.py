@@ -129,13 +129,14 @@ async def in_process_broker(
         if secured.protocol != PLAINTEXT and "listeners" in given:
             raise ValueError(f"listeners is chosen by security={secured.protocol}")
         texts = {**secured.settings(ANY_PORT, Path(temporary)), **given}
-        if data_dir is None and not texts.keys() & {"log.dir", "log.dirs"}:
+        is_temporary = data_dir is None and not texts.keys() & {"log.dir", "log.dirs"}
+        if is_temporary:
             data_dir = Path(temporary, "data")
         if data_dir is not None:
             texts["log.dirs"] = str(data_dir)
         stack.enter_context(QUIET_LOGS.shown())
         faults = Faults(journal=journal, has_disks=files is None)
-        disk = faults.files() if files is None else files
+        disk = faults.files(is_temporary=is_temporary) if files is None else files
         origin = Origin(texts, snapshot, partial(_config, texts, disk))
         most_open = open_files_limit() if open_files is None else open_files
         broker = InProcessBroker(origin, secured, faults, clock=clock, random=random, files=disk, open_files=most_open)

@@ -74,6 +74,27 @@ def test_a_file_that_is_only_read_keeps_its_room_in_common(names: tuple[Path, Pa
     assert names[0].stat().st_ino == names[1].stat().st_ino
 
 
+def test_only_files_that_are_not_temporary_are_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced = []
+    monkeypatch.setattr(os, "fsync", synced.append)
+    for files in (LinkingFiles(is_temporary=True), LinkingFiles()):
+        assert not synced
+        files.replace_file(str(tmp_path / "replaced"), b"x")
+        files.link(str(tmp_path / "replaced"), str(tmp_path / "linked"))
+        files.sync_file(str(tmp_path / "replaced"))
+        files.sync_directory(str(tmp_path))
+        for name in ("own", "linked"):
+            file = files.open(str(tmp_path / name), create=True)
+            duplicate = file.duplicate()
+            file.write((b"y",), 0)
+            file.sync()
+            duplicate.sync()
+            duplicate.close()
+            file.close()
+            (tmp_path / name).unlink()
+    assert len(synced) == 8
+
+
 def test_slices_and_duplicates_from_before_a_change_go_on_with_what_they_had(
     names: tuple[Path, Path], files: LinkingFiles
 ) -> None:

@@ -65,7 +65,14 @@ class DiskFault:
 class FaultyFiles(LinkingFiles):
     """The disk of one broker. `faults` returns the faults of disks; `broker` the id of the broker."""
 
-    def __init__(self, faults: Callable[[], Sequence[DiskFault]], broker: Callable[[], int | None]) -> None:
+    def __init__(
+        self,
+        faults: Callable[[], Sequence[DiskFault]],
+        broker: Callable[[], int | None],
+        *,
+        is_temporary: bool = False,
+    ) -> None:
+        super().__init__(is_temporary=is_temporary)
         self._faults = faults
         self._broker = broker
 

@@ -168,9 +168,11 @@ class Faults:
         """Returns the dispatch of a broker with these faults."""
         return FaultyDispatch(self, broker, dispatch).dispatch
 
-    def files(self, broker: Callable[[], int | None] = lambda: None) -> FaultyFiles:
-        """Returns a disk with these faults. `broker` returns the id of the broker that it is of."""
-        return FaultyFiles(lambda: self.of_disks, broker)
+    def files(self, broker: Callable[[], int | None] = lambda: None, *, is_temporary: bool = False) -> FaultyFiles:
+        """Returns a disk with these faults. `broker` returns the id of the broker that it is of; `is_temporary`: see
+        LinkingFiles.
+        """
+        return FaultyFiles(lambda: self.of_disks, broker, is_temporary=is_temporary)
 
     def function_failed(self, fault: Fault, error: Exception) -> None:
         """The function of a fault raised an exception."""

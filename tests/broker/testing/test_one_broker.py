@@ -95,6 +95,17 @@ async def test_an_in_process_broker_leaves_no_file_socket_thread_task_or_directo
     assert asyncio.all_tasks() == tasks
 
 
+async def test_only_data_that_is_kept_is_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced = []
+    monkeypatch.setattr(os, "fsync", synced.append)
+    async with in_process_broker() as broker:
+        await broker.seed({"orders": [b"value"]})
+        await broker.reset()
+    assert not synced
+    async with in_process_broker(data_dir=tmp_path):
+        assert synced
+
+
 @pytest.mark.usefixtures("isolated")
 def test_a_broker_in_a_thread_leaves_no_file_socket_thread_or_directory_behind() -> None:
     def one() -> None:
