@@ -75,7 +75,7 @@ def test_a_file_that_is_only_read_keeps_its_room_in_common(names: tuple[Path, Pa
 
 
 def test_only_files_that_are_not_temporary_are_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    synced = []
+    synced: list[object] = []
     monkeypatch.setattr(os, "fsync", synced.append)
     for files in (LinkingFiles(is_temporary=True), LinkingFiles()):
         assert not synced

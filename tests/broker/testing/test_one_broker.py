@@ -96,7 +96,7 @@ async def test_an_in_process_broker_leaves_no_file_socket_thread_task_or_directo
 
 
 async def test_only_data_that_is_kept_is_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    synced = []
+    synced: list[object] = []
     monkeypatch.setattr(os, "fsync", synced.append)
     async with in_process_broker() as broker:
         await broker.seed({"orders": [b"value"]})
