@@ -6,7 +6,9 @@ import asyncio
 import contextlib
 import shutil
 import socket
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import aiokafka
 import kafka
@@ -16,7 +18,7 @@ from aiokafka.structs import TopicPartition
 from odradek.broker.admin.client import AdminClient
 from odradek.broker.peers.network_errors import NetworkError
 from odradek.broker.start_error import StartError
-from odradek.broker.testing import BrokerThread, ResetError, Security, allow, in_process_broker
+from odradek.broker.testing import BrokerThread, InProcessBroker, ResetError, Security, allow, in_process_broker
 from odradek.broker.testing.snapshots import origin
 from odradek.protocol.messages.fetch import FetchRequest
 from odradek.protocol.wire_codes import ConfigOperation, ConfigResourceType
@@ -224,3 +226,29 @@ async def test_what_is_removed_is_gone_soon_and_is_no_data_of_the_next_start(tmp
     async with in_process_broker(data_dir=tmp_path / "data") as broker:
         await broker.reset()
         await until(lambda: not aside.exists())
+
+
+@pytest.mark.parametrize("hosts", ["PLAINTEXT://localhost:0", "PLAINTEXT://:0", "A://127.0.0.1:0,B://127.0.0.1:0"])
+async def test_every_listener_keeps_all_of_its_addresses(hosts: str) -> None:
+    settings = {"listeners": hosts}
+    if hosts.startswith("A"):
+        settings |= {
+            "listener.security.protocol.map": "A:PLAINTEXT,B:PLAINTEXT",
+            "inter.broker.listener.name": "B",
+        }
+    async with in_process_broker(settings) as broker:
+        before = addresses(broker)
+        await broker.reset()
+        assert addresses(broker) == before
+        for _, (host, port, *_) in before:
+            _, writer = await asyncio.open_connection(host, port)
+            writer.close()
+
+
+def addresses(broker: InProcessBroker) -> list[tuple[str, Any]]:
+    """Returns the names of the listeners with their addresses."""
+    bound = broker.socket_server.duplicated_sockets()
+    found = [(name, each.getsockname()) for name, sockets in bound.items() for each in sockets]
+    for each in chain.from_iterable(bound.values()):
+        each.close()
+    return found
