@@ -15,7 +15,6 @@ mark them as cleanly shut down. `kill` does none of that: it releases what the e
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
 from collections.abc import Awaitable, Callable
 from enum import IntEnum
@@ -257,16 +256,18 @@ class Broker:
         broker with this config. The addresses stay bound: connects wait meanwhile; connections end. Raises StartError,
         and what `prepare` raises; the broker has stopped then, and its addresses are free.
         """
-        with contextlib.ExitStack() as stack:
-            self._listening = self.socket_server.duplicated_sockets()
-            for bound in chain.from_iterable(self._listening.values()):
-                stack.callback(bound.close)
-            self._discards_data = True
-            self.state = BrokerState.SHUTTING_DOWN
+        self._listening = kept = self.socket_server.duplicated_sockets()
+        self._discards_data = True
+        self.state = BrokerState.SHUTTING_DOWN
+        try:
             await self._undo_all()
             await prepare()
             self._begin_anew(config)
             await self.start()
+        finally:
+            self._listening = NO_SOCKETS
+            for bound in chain.from_iterable(kept.values()):
+                bound.close()
 
     def kill(self) -> None:
         """Does what the system does for a process that has ended: closes the files of the logs as they are, and
