@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
-from tests.scenarios.same_as_kafka.peer import differences
+from odradek.broker.recording.comparison import differences
 
 
 class Known(NamedTuple):

@@ -12,6 +12,7 @@ import re
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
+from odradek.broker.recording.comparison import ZERO_ID, comparable
 from odradek.broker.security.sasl.scram import MECHANISMS
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.documents import to_document
@@ -19,7 +20,7 @@ from odradek.protocol.messages.registry import request_class
 from tests.broker.authorization.acl_states import Names, creations_of
 from tests.broker.handlers.raw_client import PATIENCE_S, RawClient, request_bytes, response_of
 from tests.patience import until
-from tests.scenarios.same_as_kafka.peer import RULES, ZERO_ID, Document, batch, comparable, message_of
+from tests.scenarios.same_as_kafka.peer import RULES, Document, batch, message_of
 
 PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from odradek.broker.recording.comparison import ZERO_ID
 from odradek.protocol.api_keys import ApiKey
 from tests.broker.authorization.acl_states import Names
 from tests.broker.authorization.case import Cases, always
 from tests.broker.authorization.data_requests import THREE, both_and_none
 from tests.broker.authorization.stage import IDENTIFIED, Stage
-from tests.scenarios.same_as_kafka.peer import ZERO_ID, Document
+from tests.scenarios.same_as_kafka.peer import Document
 
 CASES = Cases()
 WITH_CREATION = "+DESCRIBE TOPIC none; +CREATE TOPIC none"

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 from uuid import NAMESPACE_DNS, uuid5
 
+from odradek.broker.recording.comparison import ZERO_ID
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.records import Compression, Record, build_batch
 from tests.scenarios.same_as_kafka.case import Cases
-from tests.scenarios.same_as_kafka.peer import ZERO_ID, Document, Peer, T, batch
+from tests.scenarios.same_as_kafka.peer import Document, Peer, T, batch
 
 CASES = Cases()
 FETCH = range(4, 18)

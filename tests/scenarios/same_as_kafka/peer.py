@@ -6,26 +6,22 @@ that a version lacks are not sent. Answers are documents (see `protocol.document
 
 from __future__ import annotations
 
-import base64
-import re
 import time
-from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
+from odradek.broker.recording.comparison import Rules, comparable, rules_at
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.compiler import decode
 from odradek.protocol.documents import to_document
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.headers import response_header_version
 from odradek.protocol.messages.registry import request_class, response_class
-from odradek.protocol.records import Record, build_batch, iter_batches, read_records
+from odradek.protocol.records import Record, build_batch
 from odradek.protocol.schema import Message
 from tests.scenarios.raw_client import RawClient, request_payload
 
 Document = dict[str, Any]
-ZERO_ID = "00000000-0000-0000-0000-000000000000"
-DAY_MS = 86_400_000
 T = 1_700_000_000_000
 """The timestamp of records whose timestamp does not matter."""
 TIMEOUT = 5
@@ -103,7 +99,7 @@ class Peer:
         return asked
 
     def note(self, label: str, answer: Any) -> None:
-        self.transcript.append((label, comparable(answer)))
+        self.transcript.append((label, comparable(answer, RULES)))
 
     def _reconnect(self) -> None:
         self._client.socket.close()
@@ -197,110 +193,7 @@ def _answer(api: ApiKey, version: int, frame: bytes) -> Document:
 # Comparison
 
 
-Rules = Mapping[str, Callable[[Any], Any]]
-"""What is done to the values of a field, by its name."""
-
-
-def comparable(answer: Any, rules: Rules | None = None) -> Any:
-    """Removes what may differ: messages, ids, ports, current times, the order of arrays. `rules`: RULES by default."""
-    if isinstance(answer, list):
-        items = [comparable(item, rules) for item in answer]
-        return sorted(items, key=_order) if items and isinstance(items[0], dict) else items
-    if isinstance(answer, dict):
-        return {key: _comparable_field(key, value, rules) for key, value in answer.items()}
-    return answer
-
-
-def _comparable_field(key: str, value: Any, rules: Rules | None) -> Any:
-    rule = (RULES if rules is None else rules).get(key)
-    return comparable(value, rules) if rule is None else rule(value)
-
-
-def _or_text(placeholder: str) -> Callable[[Any], Any]:
-    return lambda value: placeholder if value else value
-
-
-def _time(value: int) -> Any:
-    return "NOW" if abs(value - time.time() * 1000) < DAY_MS else value
-
-
-def _member(value: Any) -> Any:
-    """A member id ends with a random id of the broker. (The leader of a partition is a number.)"""
-    return re.sub(r"-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$", "-ID", value) if isinstance(value, str) else value
-
-
-def _records(value: str | None) -> Any:
-    """The bytes of batches, without times that the broker wrote; an incomplete batch by its length."""
-    if not value:
-        return value
-    data = base64.b64decode(value)
-    found: list[Any] = []
-    end = 0
-    for position, header in iter_batches(data):
-        end = position + header.size_in_bytes
-        whole = data[position:end]
-        if header.timestamp_type:
-            records = [
-                (each.offset, each.key, each.value, each.headers) for each in read_records(data, position, header)
-            ]
-            whole = repr((header.base_offset, _time(header.max_timestamp), records)).encode()
-        found.append(whole.hex())
-    return [*found, len(data) - end]
-
-
 RULES: Rules = {
-    "ErrorMessage": _or_text("TEXT"),
-    "BatchIndexErrorMessage": _or_text("TEXT"),
-    "Documentation": _or_text("TEXT"),
-    "TopicId": lambda value: value if value == ZERO_ID else "ID",
-    "ClusterId": _or_text("CLUSTER"),
-    "Port": lambda value: value if value <= 0 else "PORT",
-    "SessionId": _or_text("SESSION"),
-    "LogDir": _or_text("DIRECTORY"),
-    "LogAppendTimeMs": _time,
-    "MemberId": _member,
-    "Leader": _member,
-    "Timestamp": _time,
-    "LastTimestamp": _time,
+    **rules_at(lambda: time.time() * 1000),
     "ProducerId": lambda value: value if value < 0 or value >= 7000 else "PRODUCER",
-    "Records": _records,
 }
-
-
-def differences(kafka: Any, ours: Any, path: str = "") -> Iterable[tuple[str, Any, Any]]:
-    """(where, Kafka's, ours) of every value that differs."""
-    if isinstance(kafka, dict) and isinstance(ours, dict):
-        for key in [*kafka, *(key for key in ours if key not in kafka)]:
-            yield from differences(kafka.get(key, "nothing"), ours.get(key, "nothing"), f"{path}.{key}")
-    elif isinstance(kafka, list) and isinstance(ours, list) and len(kafka) == len(ours):
-        for index, (one, other) in enumerate(zip(kafka, ours, strict=True)):
-            yield from differences(one, other, f"{path}[{_label(one, index)}]")
-    elif kafka != ours:
-        yield path, kafka, ours
-
-
-_IDENTITIES = (
-    "Name",
-    "Topic",
-    "ResourceName",
-    "GroupId",
-    "MemberId",
-    "PartitionIndex",
-    "Partition",
-    "Index",
-    "Key",
-    "ApiKey",
-)
-
-
-def _order(item: Any) -> tuple[str, str]:
-    """The sort key of an item: its name, so that items with the same name are compared."""
-    return _label(item, 0), repr(item)
-
-
-def _label(item: Any, index: int) -> str:
-    if isinstance(item, dict):
-        for key in _IDENTITIES:
-            if key in item:
-                return str(item[key])
-    return str(index)

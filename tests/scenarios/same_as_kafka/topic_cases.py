@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from odradek.broker.recording.comparison import ZERO_ID
 from odradek.protocol.api_keys import ApiKey
 from tests.scenarios.same_as_kafka.case import Cases
-from tests.scenarios.same_as_kafka.peer import ZERO_ID, Peer
+from tests.scenarios.same_as_kafka.peer import Peer
 
 CASES = Cases()
 UNKNOWN_ID = "11111111-2222-3333-4444-555555555555"
