@@ -11,6 +11,7 @@
     cluster_init.py                                                      writes the configuration of a new one
     cluster_migrate.py                                                   makes one of a single node
     produce.py, consume.py                                               write and read records
+    record.py, show.py, replay.py, compare.py                            recordings of requests and responses
     dump_log.py                                                          prints log files
     certificates.py                                                      makes certificates for development
     pipeline.py                                                          runs a job of the pipeline

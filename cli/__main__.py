@@ -27,6 +27,10 @@ COMMANDS = {
     "consume": "print a topic's records",
     "health": "say whether a broker serves clients",
     "certificates": "make certificates for development",
+    "record": "record requests and responses between clients and a cluster",
+    "show": "print a recording",
+    "replay": "send a recording to a cluster, and compare the answers",
+    "compare": "send a recording to two clusters, and compare their answers",
     "transactions": "list, describe and abort transactions",
     "dump-log": "print segments and indexes of a log",
     "pipeline": "load topics into lake tables with PySpark",
@@ -106,6 +110,7 @@ def describe(error: Exception) -> str:
 
 FORESEEN = frozenset(
     {
+        "CannotRecord",
         "ConfigError",
         "Disconnected",
         "LoginRefused",
@@ -115,6 +120,7 @@ FORESEEN = frozenset(
         "NodeUnreachable",
         "PipelineError",
         "ProtocolError",
+        "RecordingError",
         "RequestTimedOut",
         "StartError",
         "UnsupportedVersion",

@@ -28,17 +28,22 @@ def add_bootstrap_server(parser: argparse.ArgumentParser) -> None:
         metavar="HOST:PORT",
         help=f"one broker or several, separated by commas (default {DEFAULT_BOOTSTRAP})",
     )
-    parser.add_argument(
-        "--command-config",
-        metavar="FILE",
-        help="a client's property file with Kafka's names: security.protocol, ssl.*, sasl.*, config.providers",
-    )
+    add_command_config(parser)
     parser.add_argument(
         "--timeout-ms",
         type=positive,
         default=10_000,
         metavar="MS",
         help="how long to wait for a response (default 10000)",
+    )
+
+
+def add_command_config(parser: argparse.ArgumentParser) -> None:
+    """Adds --command-config, which `security_of` reads."""
+    parser.add_argument(
+        "--command-config",
+        metavar="FILE",
+        help="a client's property file with Kafka's names: security.protocol, ssl.*, sasl.*, config.providers",
     )
 
 

@@ -68,6 +68,11 @@ def readable_batches(data: bytes) -> Iterator[str]:
         yield f"{len(data) - size} bytes after the last whole batch"
 
 
+def readable_fields(message: Message, version: int, indentation: str = "", *, records: bool = False) -> Iterator[str]:
+    """Yields the lines of a message's fields."""
+    yield from _structure_lines(type(message), to_document(message, version), indentation, records)
+
+
 def _header_lines(header: Message, version: int) -> Iterator[str]:
     yield f"header, version {version}"
     yield from _structure_lines(type(header), to_document(header, version), "  ", False)

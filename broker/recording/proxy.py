@@ -1,0 +1,214 @@
+"""`odradek record`: a proxy for a Kafka cluster, which records what passes.
+
+(A) Clients connect to the first listener, which leads to the first of the given addresses that responds. Each broker
+    that a response names gets a listener of its own, on a free port of the same host.
+(B) Each client's connection has one connection to its broker, in the order of the client's requests (relay.py).
+(C) If the recording cannot be written (the disk is full), all connections end, and `run` raises CannotRecord. What was
+    recorded until then stays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+
+import structlog
+
+from odradek import __version__
+from odradek.broker.peers.network_errors import NetworkError
+from odradek.broker.recording.addresses import Address
+from odradek.broker.recording.recording_file import MORE, PIECE_BYTES, Kind, RecordingWriter, pieces_of
+from odradek.broker.recording.relay import CannotRecord, Ended, Relay
+from odradek.broker.recording.room import Room
+from odradek.broker.recording.streams import Dial, Stream
+from odradek.storage.files import Files
+from odradek.timer import Clock
+
+MOST_BROKERS = 1000
+CLOSE_GRACE_S = 2
+
+log = structlog.get_logger("broker.recording")
+
+
+class ClockedRecorder:
+    """Writes entries with their times, and counts connections and frames."""
+
+    def __init__(self, writer: RecordingWriter, clock: Clock) -> None:
+        self._writer = writer
+        self._clock = clock
+        self._start_ms = clock.now_ms()
+        self.connections = 0
+        self.frames = 0
+
+    @property
+    def summary(self) -> str:
+        """What was recorded."""
+        return f"{self.connections} connections, {self.frames} frames, {self._writer.size} bytes"
+
+    def entry(self, kind: Kind, connection: int, data: bytes, flags: int = 0) -> None:
+        try:
+            self._writer.write(kind, connection, self._time_us(), data, flags)
+        except OSError as error:
+            raise CannotRecord(f"the recording cannot be written: {error}") from error
+        self.frames += kind in (Kind.REQUEST, Kind.RESPONSE) and not flags & MORE
+
+    def frame(self, kind: Kind, connection: int, data: bytes, flags: int = 0) -> None:
+        for piece, more in pieces_of(data):
+            self.entry(kind, connection, piece, flags | more)
+
+    def opened(self, **facts: str) -> int:
+        """Records a new connection and returns its number."""
+        self.connections += 1
+        self.entry(Kind.OPENED, self.connections, json.dumps(facts).encode())
+        return self.connections
+
+    def closed(self, connection: int, **facts: str) -> None:
+        self.entry(Kind.CLOSED, connection, json.dumps(facts).encode())
+
+    def _time_us(self) -> int:
+        return (self._clock.now_ms() - self._start_ms) * 1000
+
+
+class Proxy:
+    """`upstream` are the addresses of brokers, `listen` that of the first listener."""
+
+    def __init__(
+        self,
+        upstream: Sequence[Address],
+        listen: Address,
+        recorder: ClockedRecorder,
+        dial: Dial,
+        room: Room | None = None,
+    ) -> None:
+        self._upstream = list(upstream)
+        self._listen = listen
+        self.recorder = recorder
+        self._dial = dial
+        self._room = Room() if room is None else room
+        self._servers: dict[Address, asyncio.Server] = {}
+        self._opening = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.address: Address = listen
+        """Where clients connect, once it has started."""
+
+    async def start(self) -> None:
+        """Opens the first listener. Raises OSError."""
+        host, port = self._listen
+        server = await self._serve(self._upstream, host, port)
+        self._servers[self._upstream[0]] = server
+        self.address = (host, server.sockets[0].getsockname()[1])
+
+    async def run(self) -> None:
+        """Records until it is cancelled. Raises CannotRecord (C)."""
+        await asyncio.shield(self._failure)
+
+    async def close(self) -> None:
+        """Ends all connections and listeners."""
+        for server in self._servers.values():
+            server.close()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._failure.done() and not self._failure.cancelled():
+            self._failure.exception()
+
+    async def _serve(self, to: Sequence[Address], host: str, port: int) -> asyncio.Server:
+        def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            task = asyncio.get_running_loop().create_task(self._connection(to, reader, writer))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+        return await asyncio.start_server(accept, host, port, limit=PIECE_BYTES)
+
+    async def _connection(
+        self, to: Sequence[Address], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        peer = writer.get_extra_info("peername")
+        client = Stream(f"{peer[0]}:{peer[1]}" if peer else "a client", reader, writer)
+        try:
+            broker = await self._reach(to)
+        except NetworkError as error:
+            log.warning("broker not reached", client=client.name, error=str(error))
+            client.abort()
+            return
+        try:
+            await self._relayed(client, broker)
+        except CannotRecord as error:
+            self._fail(error)
+        finally:
+            broker.abort()
+            client.abort()
+
+    async def _reach(self, to: Sequence[Address]) -> Stream:
+        """Connects to the first broker that responds. Raises NetworkError."""
+        failure: NetworkError | None = None
+        for host, port in to:
+            try:
+                return await self._dial.connect(host, port)
+            except NetworkError as error:
+                failure = failure or error
+        assert failure is not None, "there is at least one address"
+        raise failure
+
+    async def _relayed(self, client: Stream, broker: Stream) -> None:
+        number = self.recorder.opened(client=client.name, broker=broker.name)
+        by = "proxy"
+        try:
+            by = await Relay(number, client, broker, self.recorder, self._ports, self._room).run()
+        finally:
+            self.recorder.closed(number, by=by)
+        await _finish(broker)
+        await _finish(client)
+
+    async def _ports(self, brokers: Iterable[Address]) -> Mapping[Address, int]:
+        """Returns the port of the listener for each broker. Opens those that are missing (A)."""
+        async with self._opening:
+            for broker in sorted(set(brokers) - self._servers.keys()):
+                if len(self._servers) >= MOST_BROKERS:
+                    raise Ended(f"the responses name more than {MOST_BROKERS} brokers")
+                self._servers[broker] = await self._serve([broker], self._listen[0], 0)
+                log.info("broker found", broker=f"{broker[0]}:{broker[1]}", port=self._port(broker))
+            return {broker: self._port(broker) for broker in brokers}
+
+    def _port(self, broker: Address) -> int:
+        port: int = self._servers[broker].sockets[0].getsockname()[1]
+        return port
+
+    def _fail(self, error: CannotRecord) -> None:
+        if not self._failure.done():
+            self._failure.set_exception(error)
+
+
+@contextlib.asynccontextmanager
+async def recording_proxy(
+    upstream: Sequence[Address], listen: Address, path: str, dial: Dial, files: Files, clock: Clock
+) -> AsyncIterator[Proxy]:
+    """Yields a proxy that records into a new file. Raises OSError."""
+    about = {
+        "upstream": ",".join(f"{host}:{port}" for host, port in upstream),
+        "startedMs": clock.wall_ms(),
+        "release": __version__,
+    }
+    writer = RecordingWriter(files, path, about)
+    try:
+        proxy = Proxy(upstream, listen, ClockedRecorder(writer, clock), dial)
+        await proxy.start()
+        try:
+            yield proxy
+        finally:
+            await proxy.close()
+    finally:
+        writer.close()
+
+
+async def _finish(stream: Stream) -> None:
+    """Sends what is written, for a moment, and closes."""
+    stream.writer.close()
+    try:
+        async with asyncio.timeout(CLOSE_GRACE_S):
+            await stream.writer.wait_closed()
+    except (OSError, TimeoutError):
+        stream.abort()

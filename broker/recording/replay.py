@@ -1,0 +1,245 @@
+"""`odradek replay` and `odradek compare`: sends a recording again, and says where the answers differ.
+
+(A) Requests are sent in the order of the recording, each connection's on a connection of its own. A request is sent
+    when all responses that were recorded before it have arrived.
+(B) Ids are replaced by those that the target has given (identities.py). Times, addresses and ids are not compared, and
+    texts for people only as being there or not (comparison.py). Fetch responses are compared as a whole (fetched.py).
+(C) Logins are not sent, since their secrets are not recorded: with credentials, each connection logs in before. Neither
+    are other requests with secrets. They are counted.
+(D) With two targets, the answers of one are compared with those of the other. The recording's are not compared.
+(E) Requests that were answered with "not yet" are not sent (not_yet.py). They are counted.
+(F) How a connection ends is not compared, nor are responses that cannot be decoded, as long as they come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from odradek.broker.recording.comparison import Rules, comparable, differences, rules_at
+from odradek.broker.recording.conversation import Asked, Conversation
+from odradek.broker.recording.decoding import Document, decoded_request, decoded_response
+from odradek.broker.recording.fetched import Fetched, fetched_differences
+from odradek.broker.recording.identities import group_of
+from odradek.broker.recording.not_yet import answered_not_yet
+from odradek.broker.recording.recording_file import Entry, Kind
+from odradek.broker.recording.target import UNDECODED, Target
+from odradek.broker.recording.topic_names import TopicNames
+from odradek.protocol.api_keys import ApiKey
+from odradek.timer import Clock
+
+LONGEST_SHOWN = 200
+LOGINS = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
+
+
+class Difference(NamedTuple):
+    """`time_us` and `connection` say where in the recording, `where` which field."""
+
+    time_us: int
+    connection: int
+    where: str
+    expected: Any
+    found: Any
+
+    def line(self, one: str, other: str) -> str:
+        """Returns it as text, with the names of both sides."""
+        values = f"{one} {_shown(self.expected)}, {other} {_shown(self.found)}"
+        return f"{self.time_us / 1e6:.3f} #{self.connection} {self.where}: {values}"
+
+
+@dataclass(slots=True)
+class Summary:
+    """What was sent and compared. `skipped` requests have secrets, those of `not_yet` came too early for the recorded
+    cluster. `undecoded` responses could not be compared.
+    """
+
+    requests: int = 0
+    responses: int = 0
+    skipped: int = 0
+    not_yet: int = 0
+    undecoded: int = 0
+    differences: int = 0
+
+
+class _Request(NamedTuple):
+    group: str
+    is_skipped: bool
+
+
+class _Conversation:
+    """A connection of the recording, and its requests that are not answered yet."""
+
+    def __init__(self) -> None:
+        self.conversation = Conversation()
+        self.requests: dict[int, _Request] = {}
+
+
+class Replay:
+    """Sends a recording to one target, or to two. `report` gets each difference. `started_ms` is the time of the
+    recording. With `is_timed`, pauses are those of the recording.
+    """
+
+    def __init__(
+        self,
+        targets: Sequence[Target],
+        started_ms: int,
+        clock: Clock,
+        report: Callable[[Difference], None],
+        *,
+        is_timed: bool = False,
+    ) -> None:
+        self._targets = targets
+        self._started_ms = started_ms
+        self._clock = clock
+        self._report = report
+        self._is_timed = is_timed
+        self._connections: dict[int, _Conversation] = {}
+        self._recorded_names = TopicNames()
+        self._recorded_fetches = Fetched(self._recorded_names)
+        self._brokers: dict[str, int] = {}
+        """The recorded addresses of brokers and the places of these brokers among all."""
+        self._not_yet: set[tuple[int, int]] = set()
+        self._last_us = 0
+        self.summary = Summary()
+
+    async def run(self, entries: Callable[[], Iterable[Entry]]) -> Summary:
+        """`entries` is called twice. Raises NetworkError if a target cannot be reached."""
+        self._not_yet = answered_not_yet(entries())
+        try:
+            for target in self._targets:
+                await target.start()
+            begin = asyncio.get_running_loop().time()
+            for entry in entries():
+                if self._is_timed:
+                    await asyncio.sleep(begin + entry.time_us / 1e6 - asyncio.get_running_loop().time())
+                self._last_us = entry.time_us
+                await self._take(entry)
+            self._compare_fetches()
+        finally:
+            for target in self._targets:
+                await target.stop()
+        return self.summary
+
+    async def _take(self, entry: Entry) -> None:
+        if entry.kind is Kind.OPENED:
+            self._connections[entry.connection] = _Conversation()
+            place = self._brokers.get(entry.facts.get("broker", ""))
+            for target in self._targets:
+                await target.open(entry.connection, None if place is None else (place, len(self._brokers)))
+        elif entry.connection not in self._connections:
+            return
+        elif entry.kind is Kind.CLOSED:
+            del self._connections[entry.connection]
+            for target in self._targets:
+                target.close(entry.connection)
+        elif entry.kind is Kind.REQUEST:
+            await self._request(entry, self._connections[entry.connection])
+        else:
+            await self._response(entry, self._connections[entry.connection])
+
+    async def _request(self, entry: Entry, connection: _Conversation) -> None:
+        asked = connection.conversation.asked(entry.data)
+        if asked is None:
+            return
+        is_early = (entry.connection, asked.number) in self._not_yet
+        has_secrets = asked.is_token or asked.api_key in LOGINS or entry.is_redacted
+        decoded = decoded_request(asked, entry.data)
+        group = "" if decoded is None else group_of(decoded.document)
+        connection.requests[asked.number] = _Request(group, has_secrets or is_early)
+        self.summary.skipped += has_secrets
+        self.summary.not_yet += is_early
+        if has_secrets or is_early:
+            return
+        self.summary.requests += 1
+        for target in self._targets:
+            await target.send(entry.connection, asked, entry.data)
+
+    async def _response(self, entry: Entry, connection: _Conversation) -> None:
+        asked = connection.conversation.answered(entry.data)
+        if asked is None:
+            return
+        request = connection.requests.pop(asked.number)
+        if request.is_skipped:
+            return
+        decoded = decoded_response(asked, entry.data)
+        recorded = UNDECODED if decoded is None else decoded.document
+        self._recorded_names.learn(recorded)
+        self._learn_brokers(recorded)
+        is_last = not connection.requests
+        answers = [await target.answer(entry.connection, asked, is_last=is_last) for target in self._targets]
+        self.summary.responses += 1
+        if UNDECODED in answers or (decoded is None and "undecoded" in recorded and not _has_ended(answers)):
+            self.summary.undecoded += 1
+            return
+        self._compare(entry, asked, request.group, recorded, answers)
+
+    def _learn_brokers(self, recorded: Document) -> None:
+        brokers = recorded.get("Brokers")
+        if isinstance(brokers, list) and brokers and "Host" in brokers[0]:
+            ids = sorted(brokers, key=lambda broker: broker.get("NodeId", broker.get("BrokerId", 0)))
+            self._brokers = {f"{broker['Host']}:{broker['Port']}": place for place, broker in enumerate(ids)}
+
+    def _compare(self, entry: Entry, asked: Asked, group: str, recorded: Document, answers: Sequence[Document]) -> None:
+        shown: list[Document] = []
+        for target, answer in zip(self._targets, answers, strict=True):
+            target.identities.learn(recorded, answer, entry.connection, group)
+            if asked.api_key == ApiKey.FETCH and "Responses" in answer:
+                target.fetched.add(answer, entry.connection)
+            translated = target.identities.to_recording(answer, entry.connection, group)
+            shown.append(comparable(_plain(asked, translated), _rules(self._clock.wall_ms())))
+        if asked.api_key == ApiKey.FETCH and "Responses" in recorded:
+            self._recorded_fetches.add(recorded, entry.connection)
+        if len(shown) == 1:
+            then = self._started_ms + entry.time_us // 1000
+            shown.insert(0, comparable(_plain(asked, recorded), _rules(then)))
+        for path, expected, found in differences(shown[0], shown[1]):
+            self._differ(entry.time_us, entry.connection, f"{asked.api_name} {asked.version}{path}", expected, found)
+
+    def _compare_fetches(self) -> None:
+        fetches = [target.fetched for target in self._targets]
+        if len(fetches) == 1:
+            fetches.insert(0, self._recorded_fetches)
+        for of, where, expected, found in fetched_differences(*fetches):
+            self._differ(self._last_us, of.connection, where, expected, found)
+
+    def _differ(self, time_us: int, connection: int, where: str, expected: Any, found: Any) -> None:
+        self.summary.differences += 1
+        self._report(Difference(time_us, connection, where, expected, found))
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
+
+
+def _has_ended(answers: Sequence[Document]) -> bool:
+    return any(answer.keys() & {"closed", "silent"} for answer in answers)
+
+
+def _plain(asked: Asked, answer: Document) -> Document:
+    """The part of an answer that is compared at once, with ApiVersions by the names of the APIs."""
+    if asked.api_key == ApiKey.FETCH:
+        return {field: value for field, value in answer.items() if field not in ("Responses", "SessionId")}
+    if asked.api_key == ApiKey.API_VERSIONS and "ApiKeys" in answer:
+        served = {_api_name(api["ApiKey"]): f"{api['MinVersion']}-{api['MaxVersion']}" for api in answer["ApiKeys"]}
+        return {**answer, "ApiKeys": served}
+    return answer
+
+
+def _api_name(api_key: int) -> str:
+    try:
+        return ApiKey(api_key).api_name
+    except ValueError:
+        return str(api_key)
+
+
+def _rules(now_ms: int) -> Rules:
+    rules = rules_at(lambda: now_ms)
+    blurred: Mapping[str, Callable[[Any], Any]] = {
+        **dict.fromkeys(("TransactionStartTimeMs", "ExpiryTimestampMs", "IssueTimestampMs"), rules["Timestamp"]),
+        "Host": lambda value: "HOST" if value else value,
+        "ThrottleTimeMs": lambda value: 0,
+    }
+    return {**rules, **blurred}

@@ -1,0 +1,91 @@
+"""What a recording does not contain: passwords, tokens and what proves that a client knows them.
+
+(A) SaslAuthenticate, requests and responses: the bytes of the mechanism. A login by SaslHandshake 0: its frames.
+(B) AlterUserScramCredentials: salts and salted passwords.
+(C) Delegation tokens: their HMACs.
+(D) AlterConfigs and IncrementalAlterConfigs: values of settings whose names end as those of secrets do.
+(E) If a frame of these APIs cannot be decoded, only its header is recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from odradek.broker.recording.conversation import Asked
+from odradek.broker.recording.decoding import Decoded, decoded_request, decoded_response
+from odradek.protocol.api_keys import ApiKey
+
+HIDDEN = "(not recorded)"
+HEADER_BYTES = 8
+"""Key, version and correlation id of a request. (A response has four bytes before its body.)"""
+OF_SECRETS = ("password", "secret", "jaas.config", "keystore.key", "credentials", "token")
+SECRET_FIELDS = frozenset({"auth_bytes", "salt", "salted_password", "hmac"})
+SECRET_REQUESTS = frozenset(
+    {
+        ApiKey.SASL_AUTHENTICATE,
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+        ApiKey.ALTER_CONFIGS,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        ApiKey.RENEW_DELEGATION_TOKEN,
+        ApiKey.EXPIRE_DELEGATION_TOKEN,
+    }
+)
+SECRET_RESPONSES = frozenset(
+    {ApiKey.SASL_AUTHENTICATE, ApiKey.CREATE_DELEGATION_TOKEN, ApiKey.DESCRIBE_DELEGATION_TOKEN}
+)
+
+
+def has_secrets(asked: Asked, *, is_request: bool) -> bool:
+    """Whether frames of this kind may hold secrets."""
+    return asked.is_token or asked.api_key in (SECRET_REQUESTS if is_request else SECRET_RESPONSES)
+
+
+def request_without_secrets(asked: Asked, data: bytes) -> bytes | None:
+    """Returns the frame without its secrets, None if it has none."""
+    if asked.is_token:
+        return b""
+    return _without(decoded_request(asked, data), data[:HEADER_BYTES])
+
+
+def response_without_secrets(asked: Asked, data: bytes) -> bytes | None:
+    """Returns the frame without its secrets, None if it has none."""
+    if asked.is_token:
+        return b""
+    return _without(decoded_response(asked, data), data[: HEADER_BYTES // 2])
+
+
+def _without(decoded: Decoded | None, header: bytes) -> bytes | None:
+    if decoded is None:
+        return header
+    hidden = sum(_hide(structure) for structure in structures(decoded.message))
+    return decoded.with_message(decoded.message) if hidden else None
+
+
+def structures(message: Any) -> Iterator[Any]:
+    """Yields a message and all structures in it."""
+    yield message
+    for field in message.__schema__.fields:
+        value = getattr(message, field.attribute)
+        if field.element == "struct":
+            for element in value or ():
+                yield from structures(element)
+        elif field.type == "struct" and value is not None:
+            yield from structures(value)
+
+
+def _hide(structure: Any) -> int:
+    """Removes the secrets of one structure, and returns how many there were."""
+    hidden = 0
+    for attribute in SECRET_FIELDS.intersection(structure.__slots__):
+        if getattr(structure, attribute):
+            setattr(structure, attribute, b"")
+            hidden += 1
+    if {"name", "value"} <= set(structure.__slots__) and structure.value and is_secret(structure.name):
+        structure.value = HIDDEN
+        hidden += 1
+    return hidden
+
+
+def is_secret(setting: str) -> bool:
+    return setting.lower().endswith(OF_SECRETS)
