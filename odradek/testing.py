@@ -39,6 +39,8 @@ from odradek.broker.testing import (
     deny,
     in_process_broker,
     in_process_cluster,
+    recorded,
+    replayed,
 )
 
 __all__ = [
@@ -57,4 +59,6 @@ __all__ = [
     "deny",
     "in_process_broker",
     "in_process_cluster",
+    "recorded",
+    "replayed",
 ]

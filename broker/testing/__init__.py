@@ -11,6 +11,7 @@
     asking.py                 faults and requests; faults/ has what makes requests and disks fail
     seeding.py, partitioner.py    records that a test begins with
     snapshots/                a broker's data that others start from, and resets
+    recordings.py             what clients and brokers say, recorded and sent again
     setting_texts.py          settings as keyword arguments
 
 Its public names are exported here. Callers: users' tests, `pytest_plugin.py`, `cluster_demo`.
@@ -23,6 +24,7 @@ from odradek.broker.testing.cluster_view import BrokerStatus
 from odradek.broker.testing.faults import Fault, Faults, Journal, NoSuchRequest, Request, UnusedFaults
 from odradek.broker.testing.in_process_cluster import in_process_cluster
 from odradek.broker.testing.one_broker import BrokerThread, InProcessBroker, in_process_broker
+from odradek.broker.testing.recordings import recorded, replayed
 from odradek.broker.testing.security import Security
 from odradek.broker.testing.seeding import Record
 from odradek.broker.testing.snapshots.manifest import SnapshotError
@@ -51,4 +53,6 @@ __all__ = [
     "deny",
     "in_process_broker",
     "in_process_cluster",
+    "recorded",
+    "replayed",
 ]
