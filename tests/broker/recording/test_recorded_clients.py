@@ -1,0 +1,56 @@
+"""Odradek answers recorded clients as Apache Kafka 3.9.1 did, but for what docs/differences.md lists."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from odradek.broker.peers.network_client import NetworkClient
+from odradek.broker.recording.recording_file import Kind
+from odradek.broker.testing import in_process_broker, replayed
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from tests.broker.recording.known import KNOWN, unexplained
+from tests.broker.recording.proxied import entries_of, frames_of
+from tests.broker.recording.recorded_clients import RECORDINGS, SETTINGS
+from tests.patience import until
+
+CLIENTS = ("kafka-python", "librdkafka", "java", "franz-go")
+
+
+def test_each_client_has_a_recording() -> None:
+    assert {file.stem for file in RECORDINGS.glob("*.rec")} == set(CLIENTS)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+async def test_a_recorded_client_gets_the_answers_of_kafka(client: str) -> None:
+    async with in_process_broker(SETTINGS) as broker:
+        await coordinators_serve(broker.bootstrap)
+        differences = await asyncio.to_thread(replayed, RECORDINGS / f"{client}.rec", broker.bootstrap)
+    assert not unexplained(differences), "\n".join(unexplained(differences))
+    met = {known for known in KNOWN if any(known.explains(difference) for difference in differences)}
+    assert {known for known in KNOWN if client in known.clients} == met
+
+
+async def coordinators_serve(bootstrap: str) -> None:
+    """As when the clients were recorded: both internal topics exist."""
+    host, _, port = bootstrap.rpartition(":")
+    async with await NetworkClient.connect(host, int(port)) as client:
+        for kind in (0, 1):
+            request = FindCoordinatorRequest(key_type=kind, coordinator_keys=["any"])
+
+            async def serves(request: FindCoordinatorRequest = request) -> bool:
+                answer: FindCoordinatorResponse = await client.send(request, version=4)
+                return answer.coordinators[0].error_code == ErrorCode.NONE
+
+            await until(serves)
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_recording_has_the_apis_of_a_client(client: str) -> None:
+    file: Path = RECORDINGS / f"{client}.rec"
+    passed = {one.asked.api_name for one in frames_of(file) if one.asked is not None}
+    assert {"ApiVersions", "Metadata", "Produce", "Fetch", "JoinGroup", "SyncGroup", "OffsetCommit"} <= passed
+    assert any(entry.kind is Kind.OPENED for entry in entries_of(file))

@@ -1,0 +1,90 @@
+"""Clients of Apache Kafka 3.9.1, recorded, get the same answers from Odradek.
+
+tests/vectors/recordings has a recording of each client, with its topics, groups and transactions.
+tests/broker/recording/test_recorded_clients.py sends them without the programs. They are recorded by
+
+ODRADEK_RECORD=1 pytest --kinds=quick,programs tests/clients/test_recordings.py    # with $KAFKA_CONTROL, $KAFKA_TOOLS
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from odradek.broker.testing import recorded, replayed
+from tests.broker.recording.known import unexplained
+from tests.broker.recording.recorded_clients import RECORDINGS, SETTINGS
+from tests.clients import recorded_workloads
+from tests.clients.members.watch import until_coordinators
+from tests.spawned_broker import free_port_beside_another, spawned_broker
+
+IS_RECORDING = os.environ.get("ODRADEK_RECORD") == "1"
+SMALL = {"KOPTS": "-Xmx256m -XX:+UseSerialGC -XX:TieredStopAtLevel=1"}
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture
+def kafka(tmp_path: Path, kafka_control: list[str]) -> Iterator[str]:
+    """A new broker of Apache Kafka whose coordinators serve; yields its address."""
+    port, directory = free_port_beside_another(), tmp_path / "kafka"
+    settings = [f"{name}={value}" for name, value in SETTINGS.items()]
+    environment = {**os.environ, **SMALL}
+    subprocess.run(
+        [*kafka_control, "start", str(port), str(directory), *settings],
+        check=True,
+        timeout=120,
+        stdin=subprocess.DEVNULL,
+        env=environment,
+    )
+    try:
+        until_coordinators(f"127.0.0.1:{port}")
+        yield f"127.0.0.1:{port}"
+    finally:
+        subprocess.run([*kafka_control, "stop", str(directory)], check=False, timeout=60)
+
+
+def compare(name: str, file: Path, directory: Path) -> None:
+    """Sends a recording to a new Odradek, and keeps it if asked to."""
+    with spawned_broker(directory / "data", SETTINGS) as broker:
+        until_coordinators(broker.bootstrap)
+        differences = replayed(file, broker.bootstrap)
+    assert not unexplained(differences), "\n".join(unexplained(differences))
+    if IS_RECORDING:
+        RECORDINGS.mkdir(exist_ok=True)
+        shutil.copyfile(file, RECORDINGS / f"{name}.rec")
+
+
+def test_kafka_python_gets_the_answers_that_kafka_has_given(kafka: str, tmp_path: Path) -> None:
+    file = tmp_path / "kafka-python.rec"
+    with recorded(kafka, file) as proxy:
+        recorded_workloads.kafka_python(proxy)
+    compare("kafka-python", file, tmp_path)
+
+
+def test_librdkafka_gets_the_answers_that_kafka_has_given(kafka: str, tmp_path: Path) -> None:
+    file = tmp_path / "librdkafka.rec"
+    with recorded(kafka, file) as proxy:
+        recorded_workloads.librdkafka(proxy)
+    compare("librdkafka", file, tmp_path)
+
+
+def test_the_java_client_gets_the_answers_that_kafka_has_given(
+    kafka: str, java_tools: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KOPTS", SMALL["KOPTS"])
+    file = tmp_path / "java.rec"
+    with recorded(kafka, file) as proxy:
+        recorded_workloads.java(java_tools, proxy)
+    compare("java", file, tmp_path)
+
+
+def test_franz_go_gets_the_answers_that_kafka_has_given(kafka: str, franz_go: Path, tmp_path: Path) -> None:
+    file = tmp_path / "franz-go.rec"
+    with recorded(kafka, file) as proxy:
+        recorded_workloads.franz_go(franz_go, proxy)
+    compare("franz-go", file, tmp_path)
