@@ -20,7 +20,7 @@ from odradek import __version__
 from odradek.broker.peers.network_errors import NetworkError
 from odradek.broker.recording.addresses import Address
 from odradek.broker.recording.recording_file import MORE, PIECE_BYTES, Kind, RecordingWriter, pieces_of
-from odradek.broker.recording.relay import CannotRecord, Ended, Relay
+from odradek.broker.recording.relay import SLOW_S, CannotRecord, Ended, Relay
 from odradek.broker.recording.room import Room
 from odradek.broker.recording.streams import Dial, Stream
 from odradek.storage.files import Files
@@ -81,12 +81,14 @@ class Proxy:
         recorder: ClockedRecorder,
         dial: Dial,
         room: Room | None = None,
+        slow_s: float = SLOW_S,
     ) -> None:
         self._upstream = list(upstream)
         self._listen = listen
         self.recorder = recorder
         self._dial = dial
         self._room = Room() if room is None else room
+        self._slow_s = slow_s
         self._servers: dict[Address, asyncio.Server] = {}
         self._opening = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -157,7 +159,7 @@ class Proxy:
         number = self.recorder.opened(client=client.name, broker=broker.name)
         by = "proxy"
         try:
-            by = await Relay(number, client, broker, self.recorder, self._ports, self._room).run()
+            by = await Relay(number, client, broker, self.recorder, self._ports, self._room, self._slow_s).run()
         finally:
             self.recorder.closed(number, by=by)
         await _finish(broker)

@@ -65,7 +65,14 @@ class Relay:
     """`number` is the connection's in the recording."""
 
     def __init__(
-        self, number: int, client: Stream, broker: Stream, recorder: Recorder, ports: Ports, room: Room
+        self,
+        number: int,
+        client: Stream,
+        broker: Stream,
+        recorder: Recorder,
+        ports: Ports,
+        room: Room,
+        slow_s: float = SLOW_S,
     ) -> None:
         self._number = number
         self._client = client
@@ -73,6 +80,7 @@ class Relay:
         self._recorder = recorder
         self._ports = ports
         self._room = room
+        self._slow_s = slow_s
         self._conversation = Conversation()
 
     async def run(self) -> str:
@@ -114,7 +122,7 @@ class Relay:
                     return
                 continue
             async with self._room.hold(length):
-                data = first + b"".join([piece async for piece in pieces])
+                data = b"".join([first, *[piece async for piece in pieces]])
                 if len(data) < length:
                     return
                 self._record(Kind.REQUEST, data, request_without_secrets(asked, data))
@@ -133,7 +141,7 @@ class Relay:
                     return
                 continue
             async with self._room.hold(length):
-                data = first + b"".join([piece async for piece in pieces])
+                data = b"".join([first, *[piece async for piece in pieces]])
                 if len(data) < length:
                     return
                 hidden = response_without_secrets(asked, data) if has_secrets(asked, is_request=False) else None
@@ -185,12 +193,12 @@ class Relay:
             writer.write(bytes(view[start : start + SENT_BYTES]))
             while True:
                 try:
-                    async with asyncio.timeout(SLOW_S):
+                    async with asyncio.timeout(self._slow_s):
                         await writer.drain()
                     break
                 except TimeoutError:
                     if self._room.is_short:
-                        raise Ended(f"it reads nothing for {SLOW_S:.0f} s while others wait for memory") from None
+                        raise Ended(f"it reads nothing for {self._slow_s} s while others wait for memory") from None
 
 
 def _is_held(asked: Asked) -> bool:

@@ -7,8 +7,7 @@ from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-ROOM_BYTES = 128 * 1024 * 1024
-"""More than the longest frame."""
+ROOM_BYTES = 64 * 1024 * 1024
 
 
 class Room:

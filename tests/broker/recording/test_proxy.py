@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
@@ -22,19 +23,22 @@ from odradek.broker.admin.client import AdminClient, parse_addresses
 from odradek.broker.admin.client_properties import security_of_properties
 from odradek.broker.peers.network_client import NetworkClient
 from odradek.broker.peers.network_errors import Disconnected
-from odradek.broker.recording.recording_file import Kind, Recording
+from odradek.broker.recording.proxy import ClockedRecorder, Proxy
+from odradek.broker.recording.recording_file import Kind, Recording, RecordingWriter
 from odradek.broker.recording.relay import CannotRecord
+from odradek.broker.recording.room import Room
 from odradek.broker.recording.streams import Dial, Stream
 from odradek.broker.security.sasl.scram import new_nonce
 from odradek.broker.settings.properties import parse_properties
 from odradek.broker.testing import InProcessBroker, Security, in_process_broker, in_process_cluster
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.framing import LENGTH_BYTES
-from odradek.protocol.messages.fetch import FetchRequest
+from odradek.protocol.messages.fetch import FetchRequest, FetchResponse
 from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.storage.files import OsFiles
+from odradek.timer import SystemClock
 from tests.broker.recording.proxied import bootstrap, entries_of, frames_of, proxied
-from tests.broker.recording.requests import request_frame
+from tests.broker.recording.requests import request_frame, response_frame
 from tests.broker.recording.test_recording_file import FullDisk
 from tests.patience import until
 
@@ -222,6 +226,38 @@ async def drained(stream: Stream, expected: int) -> int:
     length = await stream.length()
     assert length == expected
     return sum([len(piece) async for piece in stream.pieces(length)])
+
+
+async def test_a_client_that_reads_nothing_while_others_wait_for_memory_is_disconnected(tmp_path: Path) -> None:
+    """The responses may have addresses, so they are held, one at a time: together they exceed the room."""
+    partition = FetchResponse.PartitionData(records=bytes(32 * MB))
+    topic = FetchResponse.FetchableTopicResponse(partitions=[partition])
+    response = response_frame(FetchResponse(responses=[topic]), 16)
+
+    async def answering(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+            length = int.from_bytes(await reader.readexactly(LENGTH_BYTES), "big")
+            await reader.readexactly(length)
+            writer.write(len(response).to_bytes(4, "big") + response)
+            await writer.drain()
+            await reader.read()
+
+    writer = RecordingWriter(OsFiles(), str(tmp_path / "file"), {})
+    recorder = ClockedRecorder(writer, SystemClock())
+    async with scripted(answering) as upstream:
+        proxy = Proxy(parse_addresses(upstream), ("127.0.0.1", 0), recorder, Dial(), Room(40 * MB), slow_s=0.2)
+        await proxy.start()
+        with capture_logs() as logs:
+            idle, eager = [await Dial().connect(*proxy.address) for _ in range(2)]
+            await idle.send(request_frame(FetchRequest(), 16))
+            await until(lambda: writer.size > len(response))
+            await eager.send(request_frame(FetchRequest(), 16))
+            assert await drained(eager, len(response)) == len(response)
+        idle.abort()
+        eager.abort()
+        await proxy.close()
+    writer.close()
+    assert "it reads nothing for 0.2 s while others wait for memory" in [line.get("reason") for line in logs]
 
 
 async def test_a_frame_is_in_the_file_before_it_goes_on(tmp_path: Path) -> None:
