@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections import deque
 from struct import Struct
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from odradek.protocol.api_keys import ApiKey
+
+T = TypeVar("T")
 
 _START = Struct(">hhi")
 _CORRELATION_ID = Struct(">i")
@@ -88,6 +90,15 @@ class Conversation:
         for _ in range(found):
             self._waiting.popleft()
         return self._waiting.popleft()
+
+
+def answered_of(requests: dict[int, T], number: int) -> T | None:
+    """Removes and returns what is kept for an answered request, by its number. What is kept for the requests before it
+    is removed, too: they get no answer.
+    """
+    while requests and (first := next(iter(requests))) < number:
+        del requests[first]
+    return requests.pop(number, None)
 
 
 def _is_request(data: bytes) -> bool:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from odradek.broker.recording.comparison import Rules, comparable, differences, rules_at
-from odradek.broker.recording.conversation import Asked, Conversation
+from odradek.broker.recording.conversation import Asked, Conversation, answered_of
 from odradek.broker.recording.decoding import Document, decoded_request, decoded_response
 from odradek.broker.recording.fetched import Fetched, fetched_differences
 from odradek.broker.recording.identities import group_of
@@ -160,8 +160,8 @@ class Replay:
         asked = connection.conversation.answered(entry.data)
         if asked is None:
             return
-        request = connection.requests.pop(asked.number)
-        if request.is_skipped:
+        request = answered_of(connection.requests, asked.number)
+        if request is None or request.is_skipped:
             return
         decoded = decoded_response(asked, entry.data)
         recorded = UNDECODED if decoded is None else decoded.document

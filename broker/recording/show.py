@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
-from odradek.broker.recording.conversation import Asked, Conversation
+from odradek.broker.recording.conversation import Asked, Conversation, answered_of
 from odradek.broker.recording.decoding import Decoded, Document, decoded_request, decoded_response
 from odradek.broker.recording.recording_file import Entry, Kind
 from odradek.broker.recording.topic_names import TopicNames, documents_in
@@ -69,7 +69,8 @@ def frames(entries: Iterable[Entry]) -> Iterator[Shown]:
                 if entry.kind is Kind.REQUEST:
                     topics[shown.asked.number] = shown.topics
                 else:
-                    shown = shown._replace(topics=shown.topics | topics.pop(shown.asked.number, frozenset()))
+                    of_request = answered_of(topics, shown.asked.number)
+                    shown = shown._replace(topics=shown.topics.union(of_request or ()))
             yield shown
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek.broker.recording.conversation import MOST_UNANSWERED, Conversation
+from odradek.broker.recording.conversation import MOST_UNANSWERED, Conversation, answered_of
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.protocol.messages.metadata import MetadataRequest
@@ -71,3 +71,10 @@ def test_frames_after_a_handshake_of_version_1_are_requests() -> None:
 
 def test_a_request_that_is_too_short_is_none() -> None:
     assert Conversation().asked(b"\0\3\0") is None
+
+
+def test_what_is_kept_for_requests_without_an_answer_is_dropped_with_the_next_answer() -> None:
+    kept = {0: "a", 1: "b", 2: "c", 3: "d"}
+    assert answered_of(kept, 2) == "c"
+    assert kept == {3: "d"}
+    assert answered_of(kept, 2) is None

@@ -109,7 +109,7 @@ async def test_a_recording_of_odradek_has_no_difference_to_odradek(workload: Wor
 
 
 async def test_ids_of_the_target_are_used_where_the_recording_has_its_own(tmp_path: Path) -> None:
-    """The target has given away producer ids, and has a topic with the name of a recorded one, and other epochs."""
+    """The target has given away the producer ids of the recording."""
     file = await recording_of(transactions, tmp_path / "file")
     async with fresh() as target:
         for number in range(3):
