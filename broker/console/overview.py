@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import odradek
-from odradek.broker.background.stepwise import Pace, Steps
+from odradek.broker.background.stepwise import Steps
 from odradek.broker.console.queries import Query
 from odradek.broker.console.selection import Row, shown
 from odradek.broker.metadata.metadata_cache import BrokerInfo
 from odradek.broker.metrics.sources import MetricSources
 
 MOST_BROKERS = 100
+PARTITIONS_PER_STEP = 2000
 
 
 def overview(sources: MetricSources, _query: Query) -> Steps[Row]:
@@ -38,24 +39,25 @@ def overview(sources: MetricSources, _query: Query) -> Steps[Row]:
 
 
 def _partitions(sources: MetricSources) -> Steps[Row]:
-    """What this broker has of partitions, and how their in-sync replicas are."""
-    pace = Pace()
+    """What this broker has of partitions, and how their in-sync replicas are. Every poll of every page asks for it."""
     manager = sources.replica_manager
-    total = led = under_replicated = under_min_isr = in_sync = replicas = 0
-    for partition in manager.partitions:
-        total += 1
-        if partition.is_leader:
-            led += 1
-            under_replicated += partition.is_under_replicated
-            under_min_isr += partition.is_under_min_isr
-            in_sync += len(partition.isr.committed)
-            replicas += len(partition.replicas)
-        if pace.step_ends():
-            yield
+    partitions = list(manager.partitions)
+    led = under_replicated = under_min_isr = in_sync = replicas = 0
+    for start in range(0, len(partitions), PARTITIONS_PER_STEP):
+        for partition in partitions[start : start + PARTITIONS_PER_STEP]:
+            if partition.is_leader:
+                led += 1
+                in_sync_here, replicas_here = len(partition.isr.committed), len(partition.replicas)
+                in_sync += in_sync_here
+                replicas += replicas_here
+                if in_sync_here < replicas_here:
+                    under_replicated += partition.is_under_replicated
+                    under_min_isr += partition.is_under_min_isr
+        yield
     return {
-        "here": total,
+        "here": len(partitions),
         "led": led,
-        "followed": total - led,
+        "followed": len(partitions) - led,
         "offline": len(manager.partitions.offline),
         "replicas_of_led": replicas,
         "in_sync_of_led": in_sync,
