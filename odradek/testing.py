@@ -18,14 +18,21 @@ A broker can be emptied, filled, and started from what another one had:
     await broker.reset()
     async with in_process_broker(snapshot=snapshot) as fork:
 
+With `time="virtual"` a test advances the brokers' time, and what falls due happens at once:
+
+    async with in_process_broker(time="virtual") as broker:
+        await broker.advance(30)
+
 `in_process_broker` and `in_process_cluster` run on the running event loop, `BrokerThread` and `ClusterThread` in a
 thread of their own for blocking clients. The pytest fixtures `odradek_broker`,
 `odradek_session_broker` and `odradek_cluster` are such threads.
 """
 
 from odradek.broker.testing import (
+    AdvanceFailed,
     BrokerStatus,
     BrokerThread,
+    CannotAdvance,
     Cluster,
     ClusterThread,
     InProcessBroker,
@@ -44,8 +51,10 @@ from odradek.broker.testing import (
 )
 
 __all__ = [
+    "AdvanceFailed",
     "BrokerStatus",
     "BrokerThread",
+    "CannotAdvance",
     "Cluster",
     "ClusterThread",
     "InProcessBroker",

@@ -12,17 +12,20 @@
     seeding.py, partitioner.py    records that a test begins with
     snapshots/                a broker's data that others start from, and resets
     recordings.py             what clients and brokers say, recorded and sent again
+    virtual_time/             a test advances the brokers' time
     setting_texts.py          settings as keyword arguments
+    not_reached.py            the error of a state that tests wait for
 
 Its public names are exported here. Callers: users' tests, `pytest_plugin.py`, `cluster_demo`.
 """
 
 from odradek.broker.testing.acls import allow, deny
-from odradek.broker.testing.cluster import Cluster, NotReached
+from odradek.broker.testing.cluster import Cluster
 from odradek.broker.testing.cluster_thread import ClusterThread
 from odradek.broker.testing.cluster_view import BrokerStatus
 from odradek.broker.testing.faults import Fault, Faults, Journal, NoSuchRequest, Request, UnusedFaults
 from odradek.broker.testing.in_process_cluster import in_process_cluster
+from odradek.broker.testing.not_reached import NotReached
 from odradek.broker.testing.one_broker import BrokerThread, InProcessBroker, in_process_broker
 from odradek.broker.testing.recordings import recorded, replayed
 from odradek.broker.testing.security import Security
@@ -30,10 +33,13 @@ from odradek.broker.testing.seeding import Record
 from odradek.broker.testing.snapshots.manifest import SnapshotError
 from odradek.broker.testing.snapshots.origin import ResetError
 from odradek.broker.testing.snapshots.snapshot import Snapshot
+from odradek.broker.testing.virtual_time.errors import AdvanceFailed, CannotAdvance
 
 __all__ = [
+    "AdvanceFailed",
     "BrokerStatus",
     "BrokerThread",
+    "CannotAdvance",
     "Cluster",
     "ClusterThread",
     "Fault",

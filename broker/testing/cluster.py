@@ -24,6 +24,8 @@ What can be done to a broker:
     cut_off       the same from all other brokers, and from the metadata store
     freeze_replication    as a follower, it receives nothing
 
+With `time="virtual"` a test advances the time of all brokers (virtual_time/).
+
 Each broker has an event loop of its own above the running one, so its coroutines run only with `cluster.run`.
 Whatever is not a coroutine may be called, and everything may be read, at any time.
 """
@@ -49,15 +51,20 @@ from odradek.broker.testing.cluster_view import ENDED, BrokerStatus, ClusterView
 from odradek.broker.testing.conditions import why_no_leader, why_not_in_sync, why_not_stable
 from odradek.broker.testing.faults import Faults
 from odradek.broker.testing.network import Network
-from odradek.broker.testing.node_loop import node_loop
+from odradek.broker.testing.node_loop import NodeLoop, node_loop
+from odradek.broker.testing.not_reached import NotReached
 from odradek.broker.testing.security import Security, add_acls
 from odradek.broker.testing.setting_texts import setting_texts
+from odradek.broker.testing.virtual_time.controls import TimeControls
+from odradek.broker.testing.virtual_time.virtual_time import VirtualTime
 from odradek.timer import Clock
 
 T = TypeVar("T")
 Condition = Callable[[], object]
 """Whether it holds; it may be a coroutine function."""
 
+STORE = 0
+"""The loop of the metadata store, where it has one of its own."""
 SESSION_TIMEOUT = "zookeeper.session.timeout.ms"
 CONNECTION_TIMEOUT_MS = 30_000
 """How long a broker that starts waits for the store, which is only ever slow because the machine is."""
@@ -70,11 +77,7 @@ SHARE_OF_POLLS = 0.3
 """A condition that takes long to evaluate is evaluated less often."""
 
 
-class NotReached(AssertionError):
-    """A state of the cluster was not reached in time. The message shows the state instead, and the latest warnings."""
-
-
-class Cluster(Asking, ClusterView):
+class Cluster(TimeControls, Asking, ClusterView):
     """See the head of this file. Made by `in_process_cluster`."""
 
     def __init__(
@@ -82,6 +85,7 @@ class Cluster(Asking, ClusterView):
         members: Sequence[Member],
         security: Security,
         *,
+        virtual_time: VirtualTime | None,
         clock: Clock | None,
         random: Random | None,
         open_files: int,
@@ -90,18 +94,20 @@ class Cluster(Asking, ClusterView):
         faults: Faults,
     ) -> None:
         session_timeout_ms = BrokerConfig.single_node(members[0].settings).zookeeper_session_timeout_ms
+        network = Network()
+        self.virtual_time = virtual_time
         super().__init__(
             {member.broker_id: member for member in members},
             SharedStore(
                 session_timeout_ms=session_timeout_ms,
                 connection_timeout_ms=CONNECTION_TIMEOUT_MS,
-                loop=asyncio.get_running_loop(),
+                loop=asyncio.get_running_loop() if virtual_time is None else self._new_loop(STORE, network),
             ),
-            Network(),
+            network,
         )
         self.security = security
         self.faults = faults
-        self._clock = clock
+        self._clock = virtual_time or clock
         self._random = random
         self._open_files = open_files // len(members)
         self._keeps_data = keeps_data
@@ -129,7 +135,7 @@ class Cluster(Asking, ClusterView):
         session = self.store.session(member.name)
         if not member.is_cut_from_store:
             self.store.heal(member.name)
-        loop = member.loop = node_loop(broker_id, self.network)
+        loop = member.loop = self._new_loop(broker_id, self.network)
         member.broker = Broker(
             BrokerConfig.single_node(member.settings, environment=os.environ),
             clock=self._clock,
@@ -150,6 +156,12 @@ class Cluster(Asking, ClusterView):
                 member.status = BrokerStatus.STOPPED
             raise
         member.status = BrokerStatus.RUNNING
+
+    def _new_loop(self, node_id: int, network: Network) -> NodeLoop:
+        loop = node_loop(node_id, network, self.virtual_time)
+        if self.virtual_time is not None:
+            self.virtual_time.belongs_to(loop)
+        return loop
 
     async def stop(self, broker_id: int) -> None:
         """Stops a broker, which hands its leaderships over before. Returns when it has stopped."""
@@ -230,6 +242,17 @@ class Cluster(Asking, ClusterView):
             if member.status is BrokerStatus.KILLED:
                 self.store.expire(member.name)
             member.reserved.close()
+
+    # --- time ---------------------------------------------------------------------------------------------------
+
+    def brokers_in_time(self) -> list[Broker]:
+        """See TimeControls."""
+        members = self.members.values()
+        return [each.broker for each in members if each.broker is not None and each.status not in ENDED]
+
+    def state_in_time(self) -> str:
+        """See TimeControls."""
+        return self.describe()
 
     # --- breaking the network -----------------------------------------------------------------------------------
 

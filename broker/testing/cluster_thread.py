@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
@@ -24,6 +25,7 @@ from odradek.broker.testing.faults import Faults, Journal, Request
 from odradek.broker.testing.in_process_cluster import in_process_cluster
 from odradek.broker.testing.loop_thread import LoopThread
 from odradek.broker.testing.security import PLAINTEXT, Security
+from odradek.broker.testing.virtual_time.controls import AN_HOUR_S, WALL, Span, name_of
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -40,6 +42,7 @@ class ClusterThread:
         security: str | Security = PLAINTEXT,
         data_dir: str | Path | None = None,
         settings_of: Mapping[int, Mapping[str, object]] | None = None,
+        time: str = WALL,
         loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
         **more_settings: object,
     ) -> None:
@@ -48,6 +51,7 @@ class ClusterThread:
             "security": security,
             "data_dir": data_dir,
             "settings_of": settings_of,
+            "time": time,
             **more_settings,
         }
         self._thread: LoopThread[Cluster] = LoopThread(
@@ -159,6 +163,19 @@ class ClusterThread:
     def describe(self) -> str:
         """See Cluster."""
         return self.call(self.cluster.describe)
+
+    # Its time
+
+    def advance(self, by: Span, *, keep_members: bool = False) -> None:
+        """See TimeControls."""
+        self.run(self.cluster.advance(by, keep_members=keep_members))
+
+    def advance_until(
+        self, condition: Callable[[], object], *, within: Span = AN_HOUR_S, what: str = "", keep_members: bool = False
+    ) -> None:
+        """See TimeControls. The condition is called in a thread, so it may use a blocking client."""
+        until = partial(self.cluster.advance_until, partial(asyncio.to_thread, condition), within=within)
+        self.run(until(what=what or name_of(condition), keep_members=keep_members))
 
     # What can be done to it
 

@@ -50,7 +50,7 @@ class OwnLoop(Protocol):
 
     def soon_below(self, callback: Callable[[], object]) -> None: ...
 
-    def below(self, awaitable: Awaitable[T]) -> asyncio.Future[T]: ...
+    def below(self, awaitable: Awaitable[T], *, is_work: bool = True) -> asyncio.Future[T]: ...
 
     def create_future(self) -> asyncio.Future[Any]: ...
 
@@ -83,6 +83,11 @@ class GatedTransport:
         self._gate.is_wanted = True
         self._gate.refresh()
 
+    def write_eof(self) -> None:
+        """See asyncio.WriteTransport."""
+        self._gate.has_written_the_end = True
+        self._real.write_eof()
+
     def is_reading(self) -> bool:
         """See asyncio.ReadTransport."""
         return self._gate.is_wanted
@@ -109,6 +114,10 @@ class Gate(asyncio.BufferedProtocol):
         self.is_outgoing = is_outgoing
         self.is_wanted = True
         """Whether the node wants to read."""
+        self.has_written_the_end = False
+        """Whether the node will send nothing more, and has not closed the connection."""
+        self.has_heard_the_end = False
+        """Whether the node knows that nothing more will come."""
         self.transport: GatedTransport | None = None
         self._real: asyncio.Transport | None = None
         self._is_settled = False
@@ -121,12 +130,33 @@ class Gate(asyncio.BufferedProtocol):
         self._kept = bytearray()
         """What was read before the gate opened, and is not delivered yet."""
 
+    @property
+    def is_open(self) -> bool:
+        """Whether what arrives is delivered to the node now."""
+        return self.is_wanted and not self.loop.is_held and not self.loop.network.is_blocked(self)
+
+    @property
+    def is_being_closed(self) -> bool:
+        """Whether the node has closed the connection, everything is written, and it only needs to be told so."""
+        real = self._real
+        return real is not None and real.is_closing() and not real.get_write_buffer_size()
+
+    @property
+    def unwritten(self) -> int:
+        """How many bytes the system has yet to take."""
+        return 0 if self._real is None else self._real.get_write_buffer_size()
+
+    def fileno(self) -> int:
+        """Returns the descriptor of the socket, a negative number if it is closed."""
+        descriptor: int = self.get_extra_info("socket").fileno()
+        return descriptor
+
     def refresh(self) -> None:
         """Begins or ceases to read, as the node, its state and the network have it."""
         real = self._real
         if not self._is_settled or real is None or real.is_closing():
             return
-        is_open = self._is_open()
+        is_open = self.is_open
         if is_open and self._kept:
             self.loop.soon_below(self._deliver)
         elif is_open != self._is_reading:
@@ -136,17 +166,14 @@ class Gate(asyncio.BufferedProtocol):
             else:
                 real.pause_reading()
 
-    def _is_open(self) -> bool:
-        return self.is_wanted and not self.loop.is_held and not self.loop.network.is_blocked(self)
-
     def _must_keep(self) -> bool:
         """Whether what is read now must wait: the gate is closed, or earlier bytes are waiting."""
-        return bool(self._kept) or not (self._is_settled or self._is_open())
+        return bool(self._kept) or not (self._is_settled or self.is_open)
 
     def _deliver(self) -> None:
         """Delivers what was kept, as long as the gate is open. Then reads on."""
         real = self._real
-        while self._kept and self._is_open() and real is not None and not real.is_closing():
+        while self._kept and self.is_open and real is not None and not real.is_closing():
             buffer = memoryview(self._own_buffer(len(self._kept)))
             part = self._kept[: len(buffer)]
             buffer[: len(part)] = part
@@ -202,6 +229,7 @@ class Gate(asyncio.BufferedProtocol):
         if self._must_keep():
             self._is_reading = False
             return True
+        self.has_heard_the_end = True
         return bool(self.loop.call(self.protocol.eof_received))
 
     def _own_buffer(self, sizehint: int) -> Any:
@@ -260,19 +288,38 @@ class GatedServer(asyncio.AbstractServer):
 
     async def serve_forever(self) -> None:
         """See asyncio.Server."""
-        await self._loop.below(self._server.serve_forever())
+        await self._loop.below(self._server.serve_forever(), is_work=False)
 
     async def wait_closed(self) -> None:
         """See asyncio.Server."""
-        await self._loop.below(self._server.wait_closed())
+        await self._loop.below(self._server.wait_closed(), is_work=False)
+
+
+class _Pipe:
+    """The standard input of a child process, as the node sees it. `given()` is called whenever the node uses it."""
+
+    def __init__(self, real: Any, given: Callable[[], None]) -> None:
+        self._real = real
+        self._given = given
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("write", "writelines", "write_eof", "close"):
+            self._given()
+        return getattr(self._real, name)
 
 
 class _Child:
     """A subprocess's transport, as the node sees it."""
 
-    def __init__(self, real: Any, loop: OwnLoop) -> None:
+    def __init__(self, real: Any, loop: OwnLoop, given: Callable[[], None]) -> None:
         self._real = real
         self._loop = loop
+        self._given = given
+
+    def get_pipe_transport(self, fd: int) -> Any:
+        """See asyncio.SubprocessTransport."""
+        real = self._real.get_pipe_transport(fd)
+        return _Pipe(real, self._given) if fd == 0 and real is not None else real
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._real, name)
@@ -284,12 +331,15 @@ class _Child:
 
 
 class SubprocessGate(asyncio.SubprocessProtocol):
-    """A child process of the node."""
+    """A child process of the node. It works from when it has been given something until it answers with a line, or has
+    ended.
+    """
 
     def __init__(self, loop: OwnLoop, protocol: asyncio.SubprocessProtocol) -> None:
         self.loop = loop
         self.protocol = protocol
         self.transport: _Child | None = None
+        self.is_working = False
         self._real: asyncio.SubprocessTransport | None = None
 
     def kill(self) -> None:
@@ -300,11 +350,16 @@ class SubprocessGate(asyncio.SubprocessProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See asyncio.BaseProtocol."""
         self._real = cast(asyncio.SubprocessTransport, transport)
-        self.transport = _Child(transport, self.loop)
+        self.transport = _Child(transport, self.loop, self._works)
         self.loop.notify(self.protocol.connection_made, cast(asyncio.BaseTransport, self.transport))
+
+    def _works(self) -> None:
+        self.is_working = True
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         """See asyncio.SubprocessProtocol."""
+        if fd == 1 and data.endswith(b"\n"):
+            self.is_working = False
         self.loop.notify(self.protocol.pipe_data_received, fd, data)
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:

@@ -16,6 +16,7 @@ from odradek.broker.testing.cluster_view import HOST, Member, no_broker
 from odradek.broker.testing.faults import Faults
 from odradek.broker.testing.security import PLAINTEXT, Security, as_security
 from odradek.broker.testing.setting_texts import setting_texts
+from odradek.broker.testing.virtual_time.controls import WALL, time_of
 from odradek.timer import Clock
 
 CHOSEN_BY_THE_CLUSTER = ("broker.id", "listeners", "advertised.listeners", "log.dir", "log.dirs")
@@ -40,6 +41,7 @@ async def in_process_cluster(
     security: str | Security = PLAINTEXT,
     data_dir: str | Path | None = None,
     settings_of: Mapping[int, Mapping[str, object]] | None = None,
+    time: str = WALL,
     clock: Clock | None = None,
     random: Random | None = None,
     open_files: int | None = None,
@@ -48,14 +50,15 @@ async def in_process_cluster(
 ) -> AsyncIterator[Cluster]:
     """Yields a cluster of running brokers that know each other; see cluster.py.
 
-    `security`: a protocol (`SASL_SSL`) or more (security.py), for clients and between brokers. With `data_dir`, the
+    `security`: a protocol (`SASL_SSL`) or more (security.py), for clients and between brokers. `time`: `wall`, or
+    `virtual` (virtual_time/). With `data_dir`, the
     brokers' data is kept there, in broker-1 and so on. `settings_of` gives settings to single
     brokers, by id, such as a rack. `open_files`: how many files the process may have open (default: the system's
     limit). `journal`: keeps the requests from the start. Raises StartError, and ValueError for impossible arguments; at
     the end UnusedFaults.
     """
     keeps_data = data_dir is not None
-    secured = as_security(security)
+    secured, virtual = as_security(security), time_of(time, clock)
     if brokers < 1:
         raise ValueError("a cluster has at least one broker")
     ids = range(1, brokers + 1)
@@ -84,6 +87,7 @@ async def in_process_cluster(
         cluster = Cluster(
             members,
             secured,
+            virtual_time=virtual,
             clock=clock,
             random=random,
             open_files=most_open,

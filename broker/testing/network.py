@@ -29,12 +29,14 @@ FETCHER = "-fetcher-"
 class _End:
     """One end of a connection. `other_id` is the node at the other one; None: a client, or not known yet."""
 
-    __slots__ = ("here", "other_id", "there")
+    __slots__ = ("here", "other", "other_id", "there")
 
     def __init__(self, here: Address, there: Address, other_id: int | None) -> None:
         self.here = here
         self.there = there
         self.other_id = other_id
+        self.other: Gate | None = None
+        """The gate at the other end, while the connection has both."""
 
 
 class Network:
@@ -120,8 +122,8 @@ class Network:
         self._ends[gate] = _End(here, there, self._listeners.get(there) if gate.is_outgoing else None)
         other = self._gates.get((there, here))
         if other is not None:
-            self._ends[gate].other_id = other.loop.node_id
-            self._ends[other].other_id = gate.loop.node_id
+            self._ends[gate].other, self._ends[gate].other_id = other, other.loop.node_id
+            self._ends[other].other, self._ends[other].other_id = gate, gate.loop.node_id
             other.refresh()
 
     def closed(self, gate: Gate) -> None:
@@ -129,6 +131,16 @@ class Network:
         end = self._ends.pop(gate, None)
         if end is not None and self._gates.get((end.here, end.there)) is gate:
             del self._gates[end.here, end.there]
+        if end is not None and end.other in self._ends:
+            self._ends[end.other].other = None
+
+    def is_expecting(self, gate: Gate) -> bool:
+        """Whether a node is at the other end, and this one has yet to hear that the connection ends."""
+        return self._ends[gate].other_id is not None and not gate.has_heard_the_end
+
+    def other_end(self, gate: Gate) -> Gate | None:
+        """Returns the gate at the other end; None if that is not open yet, or no more."""
+        return self._ends[gate].other
 
     def is_blocked(self, gate: Gate) -> bool:
         """Whether nothing arrives that was sent to this end of a connection."""

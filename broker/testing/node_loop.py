@@ -17,6 +17,8 @@ What differs from a process:
         to start never runs.
     (D) A call of `pause` or `end` by the node itself takes effect when its current callback returns.
 
+Time, and when the node takes a turn, are the business of the loop below, or of whatever else is given as `time`.
+
 While a callback of the node runs, this loop is the running one. A future of the node can only be awaited by the node
 itself; `run` is the way in for others.
 """
@@ -32,7 +34,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 from concurrent.futures import Executor
 from contextvars import Context, copy_context
-from typing import Any, TypeVar, TypeVarTuple, cast
+from typing import Any, Protocol, TypeVar, TypeVarTuple, cast
 
 from odradek.broker.testing.gates import Gate, GatedServer, SubprocessGate
 from odradek.broker.testing.network import Network, socket_address
@@ -48,12 +50,30 @@ class NodeEnded(Exception):
         super().__init__(f"node {node_id} has ended")
 
 
+class Scheduled(Protocol):
+    """A call that can be cancelled."""
+
+    def cancel(self) -> None: ...
+
+
+class Time(Protocol):
+    """What a node loop has its time from. Every event loop is one. The methods are asyncio's."""
+
+    def time(self) -> float: ...
+
+    def call_at(
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> Scheduled: ...
+
+    def call_soon(self, callback: Callable[..., object], *args: Any, context: Context | None = None) -> Scheduled: ...
+
+
 class _Timer(asyncio.TimerHandle):
-    """`timer` is the one of the loop below. Unlike its base, it is equal to itself only."""
+    """`timer` is the one of the loop's time. Unlike its base, it is equal to itself only."""
 
     __slots__ = ("timer",)
 
-    timer: asyncio.TimerHandle
+    timer: Scheduled
 
     __hash__ = object.__hash__
 
@@ -62,9 +82,11 @@ class _Timer(asyncio.TimerHandle):
 
 
 class NodeLoop(asyncio.AbstractEventLoop):
-    """See the head of this file. `network` decides which connections are read; it knows the node as `node_id`."""
+    """See the head of this file. `network` decides which connections are read; it knows the node as `node_id`. `time`:
+    by default that of the loop below.
+    """
 
-    def __init__(self, node_id: int, network: Network) -> None:
+    def __init__(self, node_id: int, network: Network, time: Time | None = None) -> None:
         self.node_id = node_id
         self.network = network
         self.is_paused = False
@@ -72,6 +94,7 @@ class NodeLoop(asyncio.AbstractEventLoop):
         self.gates: dict[Gate, None] = {}
         self.servers: dict[GatedServer, None] = {}
         self._below = asyncio.get_running_loop()
+        self._time: Time = time or self._below
         self._context = copy_context()
         self._ready: deque[asyncio.Handle] = deque()
         self._is_scheduled = False
@@ -82,11 +105,11 @@ class NodeLoop(asyncio.AbstractEventLoop):
         self._callers: dict[asyncio.Future[Any], None] = {}
         """Futures of the loop below that wait for this node."""
         self._timers: dict[_Timer, None] = {}
-        self._writers: dict[Any, asyncio.Handle] = {}
-        self._processes: dict[SubprocessGate, None] = {}
+        self.writers: dict[Any, asyncio.Handle] = {}
+        self.processes: dict[SubprocessGate, None] = {}
         self._last_closed: asyncio.Future[None] | None = None
-        self._pending: dict[asyncio.Future[Any], None] = {}
-        """What the node awaits of the loop below."""
+        self.pending: dict[asyncio.Future[Any], bool] = {}
+        """What the node awaits of the loop below, and whether that ends without the node or the passage of time."""
 
     # --- for those who control the node -------------------------------------------------------------------------
 
@@ -124,7 +147,7 @@ class NodeLoop(asyncio.AbstractEventLoop):
     def pause(self) -> None:
         """See the head of this file."""
         self.is_paused = True
-        for descriptor in self._writers:
+        for descriptor in self.writers:
             self._below.remove_writer(descriptor)
         for gate in self.gates:
             gate.refresh()
@@ -144,7 +167,7 @@ class NodeLoop(asyncio.AbstractEventLoop):
             self.call_soon(self._caught_up)
             return
         self._is_catching_up = False
-        for descriptor, handle in self._writers.items():
+        for descriptor, handle in self.writers.items():
             self._below.add_writer(descriptor, self._run, handle)
         for gate in list(self.gates):
             gate.refresh()
@@ -159,13 +182,13 @@ class NodeLoop(asyncio.AbstractEventLoop):
         for timer in self._timers:
             timer.timer.cancel()
         self._timers.clear()
-        for descriptor in list(self._writers):
+        for descriptor in list(self.writers):
             self.remove_writer(descriptor)
         for server in list(self.servers):
             server.close()
         for gate in list(self.gates):
             gate.abort()
-        for process in self._processes:
+        for process in self.processes:
             process.kill()
         for caller in self._callers:
             if not caller.done():
@@ -178,8 +201,8 @@ class NodeLoop(asyncio.AbstractEventLoop):
         """After `end`: waits for the functions that run in threads (A), and until all connections and listening sockets
         are closed.
         """
-        while self._pending:
-            await asyncio.wait(list(self._pending))
+        while self.pending:
+            await asyncio.wait(list(self.pending))
         if self.gates:
             self._last_closed = self._below.create_future()
             await self._last_closed
@@ -196,7 +219,7 @@ class NodeLoop(asyncio.AbstractEventLoop):
 
     def time(self) -> float:
         """See asyncio."""
-        return self._below.time()
+        return self._time.time()
 
     def call_soon(
         self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
@@ -225,7 +248,7 @@ class NodeLoop(asyncio.AbstractEventLoop):
     ) -> asyncio.TimerHandle:
         """See asyncio."""
         timer = _Timer(when, callback, args, self, context)
-        timer.timer = self._below.call_at(when, self._due, timer, context=self._context)
+        timer.timer = self._time.call_at(when, self._due, timer, context=self._context)
         if self.has_ended:
             timer.timer.cancel()
         else:
@@ -249,7 +272,7 @@ class NodeLoop(asyncio.AbstractEventLoop):
     def _schedule(self) -> None:
         if not self._is_scheduled:
             self._is_scheduled = True
-            self._below.call_soon(self._work, context=self._context)
+            self._time.call_soon(self._work, context=self._context)
 
     def _work(self) -> None:
         """Runs what is ready now, as one turn of a loop."""
@@ -323,14 +346,18 @@ class NodeLoop(asyncio.AbstractEventLoop):
             return cast(asyncio.Future[T], self.create_future())
         return self.below(self._below.run_in_executor(executor, func, *args))
 
-    def below(self, awaitable: Awaitable[T], *, undo: Callable[[T], object] | None = None) -> asyncio.Future[T]:
-        """Awaits something of the loop below for the node. `undo(result)` is called if nobody waits any more."""
+    def below(
+        self, awaitable: Awaitable[T], *, undo: Callable[[T], object] | None = None, is_work: bool = True
+    ) -> asyncio.Future[T]:
+        """Awaits something of the loop below for the node. `undo(result)` is called if nobody waits any more.
+        `is_work`: whether it ends without the node or the passage of time.
+        """
         inner: asyncio.Future[T] = asyncio.ensure_future(awaitable, loop=self._below)
         outer: asyncio.Future[T] = self.create_future()
         context = copy_context()
 
         def is_done(inner: asyncio.Future[T]) -> None:
-            self._pending.pop(inner, None)
+            self.pending.pop(inner, None)
             if self.has_ended:
                 deliver(inner)
             else:
@@ -346,7 +373,7 @@ class NodeLoop(asyncio.AbstractEventLoop):
             if outer.cancelled() and isinstance(inner, asyncio.Task):  # a thread cannot be given up
                 inner.cancel()
 
-        self._pending[inner] = None
+        self.pending[inner] = is_work
         inner.add_done_callback(is_done)
         outer.add_done_callback(is_given_up)
         return outer
@@ -383,14 +410,14 @@ class NodeLoop(asyncio.AbstractEventLoop):
     def add_writer(self, fd: Any, callback: Callable[[*Ts], object], *args: *Ts) -> None:
         """See asyncio."""
         handle = asyncio.Handle(callback, args, self, None)
-        self._writers[fd] = handle
+        self.writers[fd] = handle
         if not self.is_held:
             self._below.add_writer(fd, self._run, handle)
 
     def remove_writer(self, fd: Any) -> bool:
         """See asyncio."""
         self._below.remove_writer(fd)
-        return self._writers.pop(fd, None) is not None
+        return self.writers.pop(fd, None) is not None
 
     async def subprocess_exec(  # type: ignore[override]
         self, protocol_factory: Callable[[], asyncio.SubprocessProtocol], *args: Any, **options: Any
@@ -398,12 +425,12 @@ class NodeLoop(asyncio.AbstractEventLoop):
         """See asyncio."""
         starting = self._below.subprocess_exec(lambda: SubprocessGate(self, protocol_factory()), *args, **options)
         _, gate = await self.below(starting, undo=lambda started: started[1].kill())
-        self._processes[gate] = None
+        self.processes[gate] = None
         return gate.transport, gate.protocol
 
     def process_ended(self, gate: SubprocessGate) -> None:
         """A child process has exited and its pipes are closed."""
-        self._processes.pop(gate, None)
+        self.processes.pop(gate, None)
 
     # --- what asyncio itself asks for ---------------------------------------------------------------------------
 
@@ -451,6 +478,6 @@ def _settle(waiting: asyncio.Future[T], done: asyncio.Future[T]) -> None:
         waiting.set_result(done.result())
 
 
-def node_loop(node_id: int, network: Network) -> NodeLoop:
+def node_loop(node_id: int, network: Network, time: Time | None = None) -> NodeLoop:
     """Creates a loop. asyncio's methods for signals, pipes and datagrams are left out."""
-    return NodeLoop(node_id, network)  # type: ignore[abstract]
+    return NodeLoop(node_id, network, time)  # type: ignore[abstract]

@@ -8,7 +8,8 @@
 
 Settings are Kafka's and override the single-node server.properties: `in_process_broker(log_segment_bytes=10_000)` or
 `in_process_broker({"log.segment.bytes": "10000"})`. `BrokerThread` runs the broker in a thread of its own, for blocking
-clients; the pytest fixture `odradek_broker` uses it. If the program has not configured structlog, only warnings and
+clients; the pytest fixture `odradek_broker` uses it. With `time="virtual"` a test advances the broker's time
+(virtual_time/). If the program has not configured structlog, only warnings and
 errors are logged, to stderr (quiet_logs.py).
 """
 
@@ -34,12 +35,16 @@ from odradek.broker.testing.asking import Asking
 from odradek.broker.testing.client_settings import client_settings, property_text
 from odradek.broker.testing.faults import Faults, Journal, Request
 from odradek.broker.testing.loop_thread import LoopThread
+from odradek.broker.testing.node_loop import NodeLoop
 from odradek.broker.testing.security import PLAINTEXT, Security, add_acls, as_security, set_passwords
 from odradek.broker.testing.seeding import Seed, seed
 from odradek.broker.testing.setting_texts import setting_texts
 from odradek.broker.testing.snapshots.origin import Origin
 from odradek.broker.testing.snapshots.snapshot import Snapshot
 from odradek.broker.testing.snapshots.taking import take_snapshot
+from odradek.broker.testing.virtual_time.controls import AN_HOUR_S, WALL, Span, TimeControls, name_of, own_loop, time_of
+from odradek.broker.testing.virtual_time.state import state_of
+from odradek.broker.testing.virtual_time.virtual_time import VirtualTime
 from odradek.storage.files import Files
 from odradek.timer import Clock
 
@@ -48,16 +53,38 @@ T = TypeVar("T")
 ANY_PORT = "127.0.0.1:0"
 
 
-class InProcessBroker(Asking, Broker):
-    """A broker, what its clients need to connect to it, and what a test can do to it."""
+class InProcessBroker(TimeControls, Asking, Broker):
+    """A broker, what its clients need to connect to it, and what a test can do to it. `loop`: its own one, which it has
+    with virtual time.
+    """
 
-    def __init__(self, origin: Origin, security: Security, faults: Faults, **options: Any) -> None:
+    def __init__(
+        self, origin: Origin, security: Security, faults: Faults, *, loop: NodeLoop | None = None, **options: Any
+    ) -> None:
         super().__init__(origin.config(), wrap_dispatch=faults.wrap, **options)
         self.security = security
         self.faults = faults
+        self.virtual_time = self.clock if isinstance(self.clock, VirtualTime) else None
+        self._own_loop = loop
+        self._has_ended = False
         self._origin = origin
         self._one_at_a_time = asyncio.Lock()
         """Of snapshots and resets."""
+
+    async def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Runs a coroutine of the broker on the loop that the broker runs on, and returns its result."""
+        loop = self._own_loop
+        if loop is None or asyncio.get_running_loop() is loop:
+            return await coroutine
+        return await loop.run(coroutine)
+
+    def brokers_in_time(self) -> list[Broker]:
+        """See TimeControls."""
+        return [] if self._has_ended else [self]
+
+    def state_in_time(self) -> str:
+        """See TimeControls."""
+        return state_of(self)
 
     def client_settings(self, client: str, user: str | None = None) -> dict[str, Any]:
         """Returns the settings of a client: `kafka-python`, `aiokafka`, `confluent-kafka` or `java`. `user` is who it
@@ -71,6 +98,9 @@ class InProcessBroker(Asking, Broker):
 
     async def start(self) -> None:
         """As Broker; with what the test starts from, and with the ACLs of its security."""
+        await self.run(self._start())
+
+    async def _start(self) -> None:
         await super().start()
         try:
             if self._origin.is_snapshot:
@@ -80,10 +110,18 @@ class InProcessBroker(Asking, Broker):
             await self.stop()
             raise
 
+    async def stop(self, *, hand_over: bool = True) -> None:
+        """See Broker."""
+        await self.run(super().stop(hand_over=hand_over))
+        self._has_ended = True
+
     async def snapshot(self, path: str | Path | None = None) -> Snapshot:
         """Returns what the broker has now, for brokers that start from it. With a `path` the snapshot is kept there, in
         a new directory; otherwise it goes with the object. Raises SnapshotError; see docs/testing/snapshots.md.
         """
+        return await self.run(self._snapshot(path))
+
+    async def _snapshot(self, path: str | Path | None) -> Snapshot:
         async with self._one_at_a_time:
             return await take_snapshot(self, path)
 
@@ -91,6 +129,9 @@ class InProcessBroker(Asking, Broker):
         """Brings the broker back to what it was at its start, at the same address. Clients are disconnected. Raises
         ResetError; StartError and SnapshotError if it cannot start again.
         """
+        await self.run(self._reset())
+
+    async def _reset(self) -> None:
         async with self._one_at_a_time:
             await self._origin.reset(self)
 
@@ -110,6 +151,7 @@ async def in_process_broker(
     security: str | Security = PLAINTEXT,
     data_dir: str | Path | None = None,
     snapshot: Snapshot | str | Path | None = None,
+    time: str = WALL,
     clock: Clock | None = None,
     random: Random | None = None,
     files: Files | None = None,
@@ -119,11 +161,12 @@ async def in_process_broker(
 ) -> AsyncIterator[InProcessBroker]:
     """Yields a running broker; `.bootstrap` is its HOST:PORT. With `data_dir`, or log.dirs, its data is kept.
 
-    `security`: a protocol (`SASL_SSL`) or more (security.py). `snapshot`: what it starts from. `open_files`: how many
-    files the process may have open (default: the system's limit). `journal`: keeps the requests from the start. Raises
-    StartError, SnapshotError, and ValueError for impossible arguments; at the end UnusedFaults."""
-    secured = as_security(security)
-    with contextlib.ExitStack() as stack:
+    `security`: a protocol (`SASL_SSL`) or more (security.py). `snapshot`: what it starts from. `time`: `wall`, or
+    `virtual` (virtual_time/). `open_files`: how many files the process may have open (default: the system's limit).
+    `journal`: keeps the requests from the start. Raises StartError, SnapshotError, and ValueError for impossible
+    arguments; at the end UnusedFaults."""
+    secured, virtual = as_security(security), time_of(time, clock)
+    async with own_loop(virtual) as loop, contextlib.AsyncExitStack() as stack:
         temporary = stack.enter_context(tempfile.TemporaryDirectory(prefix="odradek-"))
         given = setting_texts(settings or {}, more_settings)
         if secured.protocol != PLAINTEXT and "listeners" in given:
@@ -139,7 +182,16 @@ async def in_process_broker(
         disk = faults.files(is_temporary=is_temporary) if files is None else files
         origin = Origin(texts, snapshot, partial(_config, texts, disk))
         most_open = open_files_limit() if open_files is None else open_files
-        broker = InProcessBroker(origin, secured, faults, clock=clock, random=random, files=disk, open_files=most_open)
+        broker = InProcessBroker(
+            origin,
+            secured,
+            faults,
+            loop=loop,
+            clock=virtual or clock,
+            random=random,
+            files=disk,
+            open_files=most_open,
+        )
         await origin.prepare(broker.config.log_dirs, disk)
         await broker.start()
         try:
@@ -164,6 +216,7 @@ class BrokerThread:
         security: str | Security = PLAINTEXT,
         data_dir: str | Path | None = None,
         snapshot: Snapshot | str | Path | None = None,
+        time: str = WALL,
         loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
         **more_settings: object,
     ) -> None:
@@ -172,6 +225,7 @@ class BrokerThread:
             "security": security,
             "data_dir": data_dir,
             "snapshot": snapshot,
+            "time": time,
             **more_settings,
         }
         self._thread: LoopThread[InProcessBroker] = LoopThread(
@@ -237,7 +291,18 @@ class BrokerThread:
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Runs a coroutine on the broker's loop and returns its result."""
-        return self._thread.call(coroutine)
+        return self._thread.call(self.broker.run(coroutine))
+
+    def advance(self, by: Span, *, keep_members: bool = False) -> None:
+        """See TimeControls."""
+        self._thread.call(self.broker.advance(by, keep_members=keep_members))
+
+    def advance_until(
+        self, condition: Callable[[], object], *, within: Span = AN_HOUR_S, what: str = "", keep_members: bool = False
+    ) -> None:
+        """See TimeControls. The condition is called in a thread, so it may use a blocking client."""
+        until = partial(self.broker.advance_until, partial(asyncio.to_thread, condition), within=within)
+        self._thread.call(until(what=what or name_of(condition), keep_members=keep_members))
 
     def __enter__(self) -> BrokerThread:
         self.start()
