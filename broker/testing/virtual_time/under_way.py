@@ -44,7 +44,8 @@ def what_is_under_way(loop: NodeLoop) -> str:
     for gate in loop.gates:
         if gate.is_being_closed:  # (D)
             return f"{who} closes a connection"
-        if gate.is_open and loop.network.is_expecting(gate) and _is_on_its_way(gate):  # (C)
+        other = loop.network.other_end(gate)
+        if gate.is_open and loop.network.is_expecting(gate) and _is_on_its_way(gate, other):  # (C)
             return f"something is on its way to {who} on a connection {gate.purpose or 'from another broker'}"
     return ""
 
@@ -53,8 +54,7 @@ def _would_take(sockets: list[socket.socket]) -> bool:
     return bool(select.select([], sockets, [], 0)[1])
 
 
-def _is_on_its_way(gate: Gate) -> bool:
-    other = gate.loop.network.other_end(gate)
+def _is_on_its_way(gate: Gate, other: Gate | None) -> bool:
     if other is None:
         return True  # it is being accepted, or its end is on its way
     if other.unwritten or other.has_written_the_end:

@@ -22,9 +22,9 @@ from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.group_admin import DescribeGroupsRequest
 from odradek.protocol.messages.groups import JoinGroupRequest, JoinGroupResponse
 from odradek.timer import ManualClock
-from tests.broker.handlers.api_client import Api, api_of_a_broker
 from tests.broker.testing.leftovers import left_behind
 from tests.broker.testing.records import produce
+from tests.broker.testing.virtual_time.timed_api import TimedApi, timed_api
 from tests.patience import until
 from tests.scenarios.coordinator_requests import sync
 
@@ -33,7 +33,7 @@ SESSION_MS = 30_000
 NO_DELAY = {"group.initial.rebalance.delay.ms": "0"}
 
 
-async def join(api: Api, group: str = "g", session_ms: int = SESSION_MS) -> None:
+async def join(api: TimedApi, group: str = "g", session_ms: int = SESSION_MS) -> None:
     request = JoinGroupRequest(
         group_id=group,
         session_timeout_ms=session_ms,
@@ -52,17 +52,17 @@ def members(broker: InProcessBroker) -> int:
     return sum(group.size for group in groups_of(broker))
 
 
-async def group_is_served(api: Api) -> None:
+async def group_is_served(api: TimedApi) -> None:
     """The first request for a coordinator creates its topic."""
 
     async def found() -> bool:
-        return (await api(FindCoordinatorRequest(key="g", key_type=0), 2)).error_code == 0
+        return bool((await api(FindCoordinatorRequest(key="g", key_type=0), 2)).error_code == ErrorCode.NONE)
 
     await until(found)
 
 
 async def test_a_session_expires_when_it_is_advanced_past_its_end_and_not_before() -> None:
-    async with api_of_a_broker(NO_DELAY, time="virtual") as api:
+    async with timed_api(NO_DELAY) as api:
         await group_is_served(api)
         await join(api)
         await api.broker.advance(20)
@@ -72,7 +72,7 @@ async def test_a_session_expires_when_it_is_advanced_past_its_end_and_not_before
 
 
 async def test_sessions_of_members_can_be_kept() -> None:
-    async with api_of_a_broker(NO_DELAY, time="virtual") as api:
+    async with timed_api(NO_DELAY) as api:
         await group_is_served(api)
         await join(api)
         await api.broker.advance(2 * HOUR_S, keep_members=True)
@@ -83,7 +83,7 @@ async def test_sessions_of_members_can_be_kept() -> None:
 
 
 async def test_a_condition_is_reached_at_the_moment_at_which_it_holds() -> None:
-    async with api_of_a_broker(NO_DELAY, time="virtual") as api:
+    async with timed_api(NO_DELAY) as api:
         await group_is_served(api)
         begun = api.broker.clock.now_ms()
         await join(api)
@@ -93,7 +93,7 @@ async def test_a_condition_is_reached_at_the_moment_at_which_it_holds() -> None:
 
 
 async def test_a_condition_may_use_a_client() -> None:
-    async with api_of_a_broker({**NO_DELAY, "connections.max.idle.ms": "-1"}, time="virtual") as api:
+    async with timed_api({**NO_DELAY, "connections.max.idle.ms": "-1"}) as api:
         await group_is_served(api)
         await join(api)
 
@@ -107,7 +107,7 @@ async def test_a_condition_may_use_a_client() -> None:
 
 
 async def test_a_condition_that_is_not_reached_shows_what_is_there_instead() -> None:
-    async with api_of_a_broker(NO_DELAY, time="virtual") as api:
+    async with timed_api(NO_DELAY) as api:
         await group_is_served(api)
         await join(api)
         assert await produce(api.broker.bootstrap, "orders", b"x") in (0, 3)

@@ -180,7 +180,7 @@ async def test_what_a_cut_holds_back_is_not_waited_for(time: VirtualTime, nodes:
 
     start(nodes[0], talk())
     await pass_by(time, 1)
-    nodes[0].network.cut(1, 2)  # type: ignore[attr-defined]
+    nodes[0].network.cut(1, 2)
     await pass_by(time, 3600)
     assert outcomes == ["30 s"]
 

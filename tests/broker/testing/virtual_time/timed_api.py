@@ -1,0 +1,26 @@
+"""The client of a broker with virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from odradek.broker.peers.network_client import NetworkClient
+from odradek.broker.testing import InProcessBroker, in_process_broker
+from tests.broker.handlers.api_client import Api
+
+
+class TimedApi(Api):
+    """See Api."""
+
+    broker: InProcessBroker
+
+
+@asynccontextmanager
+async def timed_api(settings: Mapping[str, object] | None = None, **options: Any) -> AsyncIterator[TimedApi]:
+    """Yields the client of a new broker with these settings."""
+    async with in_process_broker(settings, time="virtual", **options) as broker:
+        host, port = broker.bootstrap.split(":")
+        async with await NetworkClient.connect(host, int(port)) as client:
+            yield TimedApi(broker, client)
