@@ -139,7 +139,7 @@ async def test_answers_take_turns_one_step_at_a_time(monkeypatch: pytest.MonkeyP
                 turn += 1
                 await asyncio.sleep(0)
 
-        monkeypatch.setitem(console._views, "topics", (three_steps, frozenset()))  # type: ignore[index]
+        monkeypatch.setitem(console._views, "topics", (three_steps, frozenset()))
         counting = asyncio.ensure_future(count_turns())
         pages = await asyncio.gather(*(console.answer("/api/topics", "") for _ in range(4)))
         counting.cancel()
