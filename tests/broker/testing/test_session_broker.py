@@ -81,3 +81,26 @@ def test_tests_share_a_broker_that_is_reset_between_those_that_use_it(tmp_path: 
         check=False,
     )
     assert "5 passed" in done.stdout, done.stdout + done.stderr
+
+
+def test_a_fault_that_a_test_has_left_unused_is_an_error_of_that_test_only(tmp_path: Path) -> None:
+    (tmp_path / "test_service.py").write_text(
+        """
+def test_forgets_a_fault(odradek_session_broker):
+    odradek_session_broker.faults.add(api="Produce", error="NOT_LEADER_OR_FOLLOWER")
+
+
+def test_finds_none(odradek_session_broker):
+    assert odradek_session_broker.faults.all() == []
+"""
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert "2 passed, 1 error" in done.stdout, done.stdout + done.stderr
+    assert "ERROR test_service.py::test_forgets_a_fault - odradek" in done.stdout
