@@ -8,18 +8,25 @@ import structlog.testing
 from odradek.broker.testing import ClusterThread, in_process_cluster
 from odradek.protocol.errors import ErrorCode
 from tests.broker.testing.records import produce
+from tests.broker.testing.virtual_time.cluster_deadlines import fetches
 
 THREE = {1, 2, 3}
 
 
 @pytest.mark.parametrize("security", ["PLAINTEXT", "SASL_SSL"])
 async def test_replicas_stay_in_sync_while_time_is_advanced(security: str) -> None:
-    """They may lag for two seconds: one round trip that virtual time did not wait for would be enough."""
+    """A fetch waits for half a second, and its round trip takes no time."""
     async with in_process_cluster(security=security, time="virtual") as cluster:
         await cluster.create_topic("t")
         await cluster.wait_for_isr("t", 0, THREE)
+        leader = cluster.leader("t", 0)
+        assert leader is not None
+        followers = [cluster.brokers[broker_id] for broker_id in THREE - {leader}]
+        before = [fetches(follower, leader) for follower in followers]
         with structlog.testing.capture_logs() as logs:
             await cluster.advance(120)
+        for follower, count in zip(followers, before, strict=True):
+            assert 239 <= fetches(follower, leader) - count <= 242
         assert cluster.isr("t", 0) == THREE
         assert sorted(cluster.running) == sorted(THREE)
         assert [entry["event"] for entry in logs if entry["log_level"] in ("warning", "error")] == []

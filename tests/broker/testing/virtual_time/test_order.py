@@ -32,16 +32,17 @@ from tests.scenarios.coordinator_requests import commit
 HOUR_S = 3600
 SPEED = 1000
 LOOK_S = 2
+CHECKED_MS = 20_000
 SETTINGS: dict[str, object] = {
     "log.flush.interval.ms": 120_000,
     "group.initial.rebalance.delay.ms": 0,
     "log.retention.ms": 1_050_000,
-    "log.retention.check.interval.ms": 1000,
+    "log.retention.check.interval.ms": CHECKED_MS,
     "offsets.retention.minutes": 25,
-    "offsets.retention.check.interval.ms": 1000,
+    "offsets.retention.check.interval.ms": CHECKED_MS,
     "transactional.id.expiration.ms": 1_200_000,
-    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1000,
-    "transaction.remove.expired.transaction.cleanup.interval.ms": 1000,
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": CHECKED_MS,
+    "transaction.remove.expired.transaction.cleanup.interval.ms": CHECKED_MS,
     "connections.max.idle.ms": 2_500_000,
 }
 """The transaction's marker, which comes with its abort, is the newest record."""
@@ -133,4 +134,4 @@ async def test_an_hour_that_is_advanced_is_as_an_hour_that_passes(monkeypatch: p
     passed = await seen_in_an_hour(let_it_pass)
     assert list(advanced) == list(passed) == list(EXPECTED)
     for name, due_s in EXPECTED.items():
-        assert due_s - 5 <= advanced[name] <= due_s + 5, (name, advanced)
+        assert due_s - 5 <= advanced[name] <= due_s + 45, (name, advanced)
