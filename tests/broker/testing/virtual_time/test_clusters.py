@@ -9,6 +9,7 @@ from odradek.broker.testing import ClusterThread, in_process_cluster
 from odradek.protocol.errors import ErrorCode
 from tests.broker.testing.records import produce
 from tests.broker.testing.virtual_time.cluster_deadlines import fetches
+from tests.patience import until
 
 THREE = {1, 2, 3}
 
@@ -22,6 +23,7 @@ async def test_replicas_stay_in_sync_while_time_is_advanced(security: str) -> No
         leader = cluster.leader("t", 0)
         assert leader is not None
         followers = [cluster.brokers[broker_id] for broker_id in THREE - {leader}]
+        await until(lambda: all(fetches(follower, leader) > 0 for follower in followers))
         before = [fetches(follower, leader) for follower in followers]
         with structlog.testing.capture_logs() as logs:
             await cluster.advance(120)
