@@ -18,14 +18,18 @@ A broker can be emptied, filled, and started from what another one had:
     await broker.reset()
     async with in_process_broker(snapshot=snapshot) as fork:
 
+Requests and disks fail as a test asks, and a fault that was never hit fails the test:
+
+    broker.faults.add(api="Produce", topic="orders", times=2, error="NOT_LEADER_OR_FOLLOWER")
+
 With `time="virtual"` a test advances the brokers' time, and what falls due happens at once:
 
     async with in_process_broker(time="virtual") as broker:
         await broker.advance(30)
 
 `in_process_broker` and `in_process_cluster` run on the running event loop, `BrokerThread` and `ClusterThread` in a
-thread of their own for blocking clients. The pytest fixtures `odradek_broker`,
-`odradek_session_broker` and `odradek_cluster` are such threads.
+thread of their own for blocking clients. The pytest fixtures `odradek_broker`, `odradek_session_broker` and
+`odradek_cluster` are such threads.
 """
 
 from odradek.broker.testing import (
@@ -35,13 +39,19 @@ from odradek.broker.testing import (
     CannotAdvance,
     Cluster,
     ClusterThread,
+    Fault,
+    Faults,
     InProcessBroker,
+    Journal,
+    NoSuchRequest,
     NotReached,
     Record,
+    Request,
     ResetError,
     Security,
     Snapshot,
     SnapshotError,
+    UnusedFaults,
     allow,
     deny,
     in_process_broker,
@@ -57,13 +67,19 @@ __all__ = [
     "CannotAdvance",
     "Cluster",
     "ClusterThread",
+    "Fault",
+    "Faults",
     "InProcessBroker",
+    "Journal",
+    "NoSuchRequest",
     "NotReached",
     "Record",
+    "Request",
     "ResetError",
     "Security",
     "Snapshot",
     "SnapshotError",
+    "UnusedFaults",
     "allow",
     "deny",
     "in_process_broker",
