@@ -18,13 +18,13 @@ from random import Random
 from typing import Any
 
 import pytest
-import structlog.testing
 
 from odradek.broker.network.connection_limits import ConnectionLimits
 from odradek.broker.network.handshakes import Handshakes
 from odradek.broker.network.tls_transport import TlsTransport
 from tests.broker.network.echo_server import ECHO, Bench, BothSides, request, running
 from tests.broker.network.tls_sides import HEADER_BYTES, RecordClient, authority, both_sides
+from tests.log_levels import levels_logged
 from tests.patience import until
 from tests.scenarios.turns_of_a_loop import collector_as_when_served
 from tests.soak import rounds
@@ -160,7 +160,7 @@ def clients(versions: tuple[str, ...]) -> list[tuple[int, BothSides]]:
 @pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
 async def test_mutated_handshakes_let_nobody_in_and_end_nothing(version: str) -> None:
     sides = clients((version,))
-    with structlog.testing.capture_logs() as lines, no_error_of_the_loop(), steps_of_the_server() as longest_ms:
+    with levels_logged() as levels, no_error_of_the_loop(), steps_of_the_server() as longest_ms:
         async with running(ConnectionLimits(), sides[0][1]) as bench:
             witness = await bench.connect()
             for start in range(0, ROUNDS // 2, AT_ONCE):
@@ -180,5 +180,5 @@ async def test_mutated_handshakes_let_nobody_in_and_end_nothing(version: str) ->
     assert came_in[WITNESS] == ROUNDS // 2 // AT_ONCE
     assert came_in[TRUSTED] > 0
     assert set(came_in) == {WITNESS, TRUSTED}
-    assert {line["log_level"] for line in lines} == {"warning"}
+    assert levels == {"warning"}
     assert longest_ms() < MOST_MS
