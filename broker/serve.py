@@ -27,6 +27,7 @@ from odradek.broker.logging.structured_logging import configure_logging
 from odradek.broker.metadata_store.factory import NewMetadataStore, metadata_store_of
 from odradek.broker.network.open_files import allow_many_files
 from odradek.broker.settings.config import BrokerConfig, ConfigError, load_config
+from odradek.broker.settings.odradek import RELEASES
 from odradek.broker.start_error import StartError
 from odradek.timer import SystemClock
 
@@ -57,6 +58,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--metrics-host", metavar="HOST", help="address of the metrics port (default: 127.0.0.1)")
     parser.add_argument(
+        "--as-version",
+        choices=RELEASES,
+        metavar="RELEASE",
+        help=f"serve clients the APIs of an older release of Kafka, {RELEASES[0]} to {RELEASES[-1]}",
+    )
+    parser.add_argument(
         "--test-control",
         type=_port,
         metavar="PORT",
@@ -80,6 +87,8 @@ def run(arguments: argparse.Namespace, new_metadata_store: NewMetadataStore = me
             settings.append(f"odradek.metrics.port={arguments.metrics_port}")
         if arguments.metrics_host is not None:
             settings.append(f"odradek.metrics.host={arguments.metrics_host}")
+        if arguments.as_version is not None:
+            settings.append(f"odradek.as.version={arguments.as_version}")
         config = load_config(
             arguments.config,
             port=arguments.port,

@@ -30,6 +30,7 @@ from odradek.broker.cluster.member import ClusterMember
 from odradek.broker.controller.controller import Controller
 from odradek.broker.coordinator.coordinators import Coordinators
 from odradek.broker.handlers.access import brokers_by
+from odradek.broker.handlers.api_row import ApiTable
 from odradek.broker.handlers.api_table import api_table
 from odradek.broker.handlers.dispatcher import Dispatcher
 from odradek.broker.handlers.handlers import Handlers
@@ -150,7 +151,7 @@ class Broker:
         """Makes what belongs to one start."""
         self.config = config
         self.broker_id = config.broker_id
-        self.api_table = api_table()
+        self.api_table = _apis_of(config)
         self.background = Background()
         self.timer: SystemTimer = SystemTimer(self.clock, config.odradek_timer_tick_ms, config.odradek_timer_wheel_size)
         self.client_warnings = ClientWarnings(self.clock)
@@ -579,3 +580,12 @@ class Broker:
                     await ending
             except Exception:
                 log.exception("shutdown step failed", step=getattr(undo, "__qualname__", str(undo)))
+
+
+def _apis_of(config: BrokerConfig) -> ApiTable:
+    release = config.odradek_as_version
+    if release is None:
+        return api_table()
+    from odradek.broker.handlers.releases import table_of
+
+    return table_of(release, api_table())

@@ -8,6 +8,7 @@ answers, and that ApiVersions lists there (docs/decisions/requests-between-broke
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from copy import copy
 from typing import Any
 
 from odradek.broker.background.background import Background
@@ -90,6 +91,12 @@ class ApiRow:
         """Raises POLICY_VIOLATION if the request names more partitions than `most`."""
         if self.partitions_asked is not None:
             check_partitions_asked(self.partitions_asked(request), most)
+
+    def up_to(self, highest: int) -> ApiRow:
+        """Returns the row of a broker that serves no version above `highest`."""
+        row = copy(self)
+        row.served = Versions(self.served.lowest, min(self.served.highest, highest))
+        return row
 
     def serves(self, api_version: int) -> bool:
         """Whether some listener answers this version."""

@@ -18,6 +18,7 @@ from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from odradek.protocol.schema import NEVER, Versions
 
+FIRST_VERSION_WITH_SOFTWARE = 3
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -39,12 +40,8 @@ class ApiVersionsHandler:
     def api_versions(self, request: ApiVersionsRequest | None, context: RequestContext) -> ApiVersionsResponse:
         """`request` is None if its version is unknown."""
         if request is None:
-            own = next(row for row in self._apis if row.key == ApiKey.API_VERSIONS)
-            return ApiVersionsResponse(
-                error_code=ErrorCode.UNSUPPORTED_VERSION,
-                api_keys=[ApiVersionsResponse.ApiVersion(api_key=own.key, max_version=own.served.highest)],
-            )
-        if context.api_version >= 3:
+            return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=self._own_range())
+        if context.api_version >= FIRST_VERSION_WITH_SOFTWARE:
             software = (request.client_software_name, request.client_software_version)
             if not all(_SOFTWARE.fullmatch(text) for text in software):
                 return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
@@ -59,6 +56,13 @@ class ApiVersionsHandler:
                 if versions != NEVER
             ]
         )
+
+    def _own_range(self) -> list[ApiVersionsResponse.ApiVersion]:
+        """A release before 2.4 does not show it (KIP-511)."""
+        own = next(row.served for row in self._apis if row.key == ApiKey.API_VERSIONS)
+        if own.highest < FIRST_VERSION_WITH_SOFTWARE:
+            return []
+        return [ApiVersionsResponse.ApiVersion(api_key=ApiKey.API_VERSIONS, max_version=own.highest)]
 
     def _shown(self, row: ServedApi, connection: ConnectionInfo) -> Versions:
         if row.served == NEVER and connection.listener.name in self._broker_listeners:

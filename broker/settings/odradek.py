@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from odradek.broker.settings.rules import AtLeast, Between
+from odradek.broker.settings.rules import AtLeast, Between, OneOf
 from odradek.broker.settings.setting import BOOLEAN, HIGH, INT, LIST, LONG, LOW, MEDIUM, STRING, Setting, SettingValues
+
+RELEASES = ("0.11", "1.0", "1.1", "2.0", "2.1", "2.2", "2.3", "2.4", "2.5", "2.6", "2.7", "2.8", "3.0")
+"""The releases of Kafka whose APIs a broker can serve instead of its own."""
 
 
 # fmt: off
 class OdradekSettings(SettingValues):
+    odradek_as_version = Setting(STRING, None, LOW, valid=OneOf(*RELEASES),
+        doc="The release of Kafka whose APIs and versions clients find, for tests with an older broker; by default "
+            "3.9.")
     odradek_console_enable = Setting(BOOLEAN, True, LOW,
         doc="Whether the port of the metrics also serves the console: a page that shows topics, groups, connections "
             "and what waits.")

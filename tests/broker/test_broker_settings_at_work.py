@@ -212,6 +212,7 @@ ELSEWHERE = {
     "socket.send.buffer.bytes": (
         "broker/settings/test_settings_in_effect.py::test_socket_buffers_have_the_configured_size"
     ),
+    "odradek.as.version": "broker/handlers/test_releases.py::test_a_broker_lists_what_the_release_served",
     "odradek.console.enable": "broker/console/test_api.py::test_the_console_can_be_switched_off",
     "odradek.metrics.allowed.hosts": "scenarios/test_hostile_metrics_clients.py::test_other_host_names_can_be_allowed",
     "odradek.metrics.host": "broker/metrics/test_metrics.py::test_metrics_are_served_on_loopback_by_default",

@@ -1,0 +1,86 @@
+"""A broker that serves clients what an older release of Kafka served."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from odradek.broker.handlers.api_table import api_table
+from odradek.broker.handlers.releases import highest_in, table_of
+from odradek.broker.peers.network_client import NetworkClient
+from odradek.broker.peers.network_errors import NetworkError
+from odradek.broker.settings.config import ConfigError
+from odradek.broker.settings.odradek import RELEASES
+from odradek.broker.testing import in_process_broker
+from odradek.cli.__main__ import main
+from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.api_versions import ApiVersionsRequest
+from odradek.protocol.messages.cluster import DescribeClusterRequest
+from odradek.protocol.messages.metadata import MetadataRequest
+from odradek.protocol.schema import Message
+from tests.broker.handlers.raw_client import raw_client, request_bytes, response_of
+
+VECTOR = Path(__file__).parent.parent.parent / "vectors" / "api_versions_of_releases.json"
+"""By release and API key: the lowest and the highest version in `ApiKeys` of the released kafka-clients."""
+
+
+async def ask(bootstrap: str, request: Message, version: int) -> Any:
+    host, port = bootstrap.split(":")
+    async with await NetworkClient.connect(host, int(port), timeout_ms=10_000) as client:
+        return await client.send(request, version=version)
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_the_table_is_that_of_the_released_clients(release: str) -> None:
+    released = {ApiKey(int(key)): tuple(versions) for key, versions in json.loads(VECTOR.read_text())[release].items()}
+    ours = {row.key: row.served for row in api_table().client_rows()}
+    both = {key: (0, min(highest, ours[key].highest)) for key, (_, highest) in released.items() if key in ours}
+    assert {row.key: tuple(row.served) for row in table_of(release, api_table()).client_rows()} == both
+    assert highest_in(release) == {key: highest for key, (_, highest) in released.items() if key in ours}
+
+
+@pytest.mark.parametrize("release", RELEASES)
+async def test_a_broker_lists_what_the_release_served(release: str) -> None:
+    async with in_process_broker(odradek_as_version=release) as broker:
+        answer = await ask(broker.bootstrap, ApiVersionsRequest(), 0)
+    listed = {ApiKey(each.api_key): each.max_version for each in answer.api_keys}
+    assert listed == highest_in(release)
+
+
+async def test_an_api_or_version_that_came_later_ends_the_connection() -> None:
+    metadata = MetadataRequest(topics=[], allow_auto_topic_creation=False)
+    async with in_process_broker(odradek_as_version="2.0") as broker:
+        await ask(broker.bootstrap, metadata, 6)
+        for request, version in ((metadata, 7), (DescribeClusterRequest(), 0)):
+            with pytest.raises(NetworkError):
+                await ask(broker.bootstrap, request, version)
+
+
+@pytest.mark.parametrize(("release", "ranges"), [("2.3", []), ("2.4", [(ApiKey.API_VERSIONS, 3)])])
+async def test_only_releases_since_2_4_answer_too_new_an_api_versions_with_their_range(
+    release: str, ranges: list[tuple[ApiKey, int]]
+) -> None:
+    request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
+    async with in_process_broker(odradek_as_version=release) as broker, raw_client(broker.endpoints[0].port) as client:
+        client.send(request_bytes(request, 4))
+        frame = await client.frame()
+    assert frame is not None
+    answer = response_of(frame, request, 0)
+    assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert [(each.api_key, each.max_version) for each in answer.api_keys] == ranges
+
+
+async def test_an_unknown_release_is_an_error_that_names_those_there_are() -> None:
+    with pytest.raises(ConfigError, match=r"odradek\.as\.version=0\.10 is not one of 0\.11, 1\.0, "):
+        async with in_process_broker(odradek_as_version="0.10"):
+            pass
+
+
+def test_the_option_takes_only_releases(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["serve", "--as-version", "0.10"])
+    assert "--as-version" in capsys.readouterr().err
