@@ -51,11 +51,10 @@ async def in_process_cluster(
     """Yields a cluster of running brokers that know each other; see cluster.py.
 
     `security`: a protocol (`SASL_SSL`) or more (security.py), for clients and between brokers. `time`: `wall`, or
-    `virtual` (virtual_time/). With `data_dir`, the
-    brokers' data is kept there, in broker-1 and so on. `settings_of` gives settings to single
-    brokers, by id, such as a rack. `open_files`: how many files the process may have open (default: the system's
-    limit). `journal`: keeps the requests from the start. Raises StartError, and ValueError for impossible arguments; at
-    the end UnusedFaults.
+    `virtual` (virtual_time/). With `data_dir`, the brokers' data is kept there, in broker-1 and so on. `settings_of`
+    gives settings to single brokers, by id, such as a rack. `open_files`: how many files the process may have open
+    (default: the system's limit). `journal`: keeps the requests from the start. Raises StartError, and ValueError for
+    impossible arguments; at the end UnusedFaults.
     """
     keeps_data = data_dir is not None
     secured, virtual = as_security(security), time_of(time, clock)
