@@ -1,4 +1,6 @@
-"""ElectLeaders, AlterPartitionReassignments, ListPartitionReassignments, AlterReplicaLogDirs and the ACLs."""
+"""ElectLeaders, AlterPartitionReassignments, ListPartitionReassignments, AlterReplicaLogDirs, passwords, quotas and the
+ACLs.
+"""
 
 from __future__ import annotations
 
@@ -171,6 +173,26 @@ def passwords_of_users(b: Peer) -> None:
     alter(deletions=[{"name": none, "mechanism": 1}, {"name": alice, "mechanism": 1}], about="deletion")
     alter(deletions=[{"name": bob, "mechanism": 1}, {"name": alice, "mechanism": 9}], about="no such mechanism")
     b.ask(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, {"users": [{"name": none}, {"name": bob}, {"name": bob}]})
+
+
+@CASES.of([0, 1])
+def quotas_that_nobody_has(b: Peer) -> None:
+    exact, default, anything = 0, 1, 2
+
+    def describe(*components: tuple[str, int, str | None], strict: bool = False) -> None:
+        named = [{"entity_type": kind, "match_type": how, "match": name} for kind, how, name in components]
+        b.ask(ApiKey.DESCRIBE_CLIENT_QUOTAS, {"components": named, "strict": strict})
+
+    user = b.name("alice")
+    describe(("user", exact, user))
+    describe(("user", exact, user), ("client-id", default, None), strict=True)
+    describe(("user", exact, user), ("client-id", anything, None))
+    describe(("user", exact, user), ("user", exact, user))
+    describe(("user", exact, user), ("ip", exact, "127.0.0.1"))
+    describe(("group", exact, user))
+    describe(("", anything, None))
+    describe(("user", 7, user))
+    describe(("user", exact, None))
 
 
 def acl_filter(**fields: Any) -> Document:
