@@ -37,9 +37,11 @@ class Control:
         """Returns the arguments of Broker that give it the faults."""
         return {"files": self._faults.files(), "wrap_dispatch": self._faults.wrap}
 
-    async def start(self, random: Random) -> str:
-        """Starts the server. Returns the line that tells its address and token. Raises StartError."""
-        token = f"{random.getrandbits(TOKEN_BITS):0{TOKEN_BITS // 4}x}"
+    async def start(self, source: Random) -> str:
+        """Starts the server. `source` draws the token. Returns the line that tells address and token. Raises
+        StartError.
+        """
+        token = f"{source.getrandbits(TOKEN_BITS):0{TOKEN_BITS // 4}x}"
         self._server = ControlServer(Resources(self._faults), self._port, token)
         try:
             await self._server.start()
