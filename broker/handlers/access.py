@@ -1,7 +1,7 @@
 """What clients may do: handlers ask here, with the context of the request.
 
-    (A) Without an authorizer everything is allowed, and clients are told so when they ask for the operations on a
-        resource (KIP-430).
+    (A) Without an authorizer everything is allowed, which is also the answer to clients that ask for the operations on
+        a resource (KIP-430).
     (B) With one, every decision goes into the audit log (audit_log.py), except that a check which merely filters what a
         client sees is no denial (`audited=False`).
     (C) A decision holds for the request that asked: handlers ask once for each resource of a request.

@@ -1,7 +1,7 @@
 """Which requests are large, and how many partitions, topics or other items a request may name.
 
 A follower follows all partitions of a leader, so its requests may name as many more as this broker hosts. With an
-authorizer a follower is whoever may act as a broker. Without one it is whoever comes by the inter-broker listener,
+authorizer, a follower is a client that may act as a broker. Without one, it is any client of the inter-broker listener,
 which clients may share; if they claim to be a follower, they gain no more than that.
 """
 

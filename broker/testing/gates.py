@@ -137,7 +137,7 @@ class Gate(asyncio.BufferedProtocol):
 
     @property
     def is_being_closed(self) -> bool:
-        """Whether the node has closed the connection, everything is written, and it only needs to be told so."""
+        """Whether the node has closed the connection, everything is written, and only its callback is missing."""
         real = self._real
         return real is not None and real.is_closing() and not real.get_write_buffer_size()
 

@@ -1,4 +1,4 @@
-"""A broker with TLS on all listeners, and how each client is told to connect to it, with verification on.
+"""A broker with TLS on all listeners, and the settings with which each client connects to it, with verification on.
 
 `WAYS` to connect: with a certificate and without SASL, and each mechanism of SASL.
 """

@@ -19,8 +19,8 @@ class Control:
     """Make it before the broker, which takes `broker_options`; start it when the broker serves."""
 
     def __init__(self, config: BrokerConfig, port: int) -> None:
-        """`port`: 0 takes a free one. Raises ConfigError if a listener can be reached from other machines: whoever
-        reaches the port could fail all requests.
+        """`port`: 0 takes a free one. Raises ConfigError if a listener can be reached from other machines: a
+        client there could be made to fail.
         """
         for listener in config.listeners:
             if not is_loopback(listener.host):

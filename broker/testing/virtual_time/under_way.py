@@ -3,7 +3,7 @@
     (A) functions in threads, connections that are being opened, and whatever else its loop awaits of the one below
     (B) child processes that have been given something to do, and those that have been told to end
     (C) bytes, and the ends of connections, on their way from another broker
-    (D) connections that have been closed, and only need to be told so
+    (D) connections that are closed, and whose callback has not run yet
     (E) slices of files that a socket would take
 
 What comes from clients is not waited for, nor what they have not read yet: they are in no hurry. Nor is anything that a

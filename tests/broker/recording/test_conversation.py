@@ -1,4 +1,4 @@
-"""Responses find their requests, and tokens of logins are told from requests."""
+"""Responses find their requests, and tokens of logins are distinguished from requests."""
 
 from __future__ import annotations
 
