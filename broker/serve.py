@@ -1,7 +1,8 @@
 """The serve command: runs a broker as a process.
 
     odradek serve [--config FILE] [--port N] [--data-dir DIR] [--metrics-port N]
-                  [--metrics-host HOST] [--test-control PORT] [--set NAME=VALUE]...
+                  [--metrics-host HOST] [--as-version RELEASE] [--test-control PORT]
+                  [--set NAME=VALUE]...
 
 When clients are served, one line `ready HOST:PORT` is printed on stdout. With --test-control, a line
 `test-control http://HOST:PORT TOKEN` comes before it. The log goes to stderr. The broker also runs

@@ -58,7 +58,7 @@ async def _record(arguments: argparse.Namespace) -> None:
     dial = dial_of(arguments)
     if dial.login is not None and not _is_loopback(listen[0]):
         raise CommandError(
-            f"--listen {arguments.listen} is not a loopback address: whoever connects has the rights of "
+            f"--listen {arguments.listen} is not a loopback address: every client there would have the rights of "
             f"{dial.login.username}, whose login is in --command-config"
         )
     try:

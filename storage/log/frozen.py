@@ -3,7 +3,7 @@
 Appends only add to the last segment, so the instant is a few numbers (`FrozenLog`), and its files are written later:
 (A) sealed segments get a second name if the files can do that (Files.link), otherwise they are copied;
 (B) of the active segment, what it had at the instant is copied, with its indexes. If that is more than
-    MOST_COPIED_AGAIN, an empty segment follows: whoever opens the copy appends there, and leaves the large file alone;
+    MOST_COPIED_AGAIN, an empty segment follows: a broker that opens the copy appends there, not to the large file;
 (C) the other files are written as a clean shutdown at the instant would have left them.
 
 If the log has lost or replaced one of these segments meanwhile (retention, compaction, truncation, deletion of the

@@ -91,7 +91,7 @@ def test_a_proxy_that_logs_in_listens_on_loopback_only(tmp_path: Path, run_odrad
     arguments = ["--upstream", "127.0.0.1:1", "--to", str(tmp_path / "file"), "--command-config", str(properties)]
     status, _, err = run_odradek("record", *arguments, "--listen", "0.0.0.0:0")
     assert status == 1
-    assert "--listen 0.0.0.0:0 is not a loopback address: whoever connects has the rights of alice" in err
+    assert "--listen 0.0.0.0:0 is not a loopback address: every client there would have the rights of alice" in err
     assert "alice-secret" not in err
 
 

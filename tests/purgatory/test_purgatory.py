@@ -110,7 +110,7 @@ def test_the_lists_have_each_operation_under_each_of_its_keys(harness: Purgatory
     assert [watchers.key for watchers in harness.purgatory.lists()] == ["b"]
 
 
-def test_a_requester_is_kept_for_whoever_asks(harness: PurgatoryHarness) -> None:
+def test_a_requester_is_kept_for_inspection(harness: PurgatoryHarness) -> None:
     operation = harness.park("a")
     assert operation.requester is None
     operation.requester = client = object()

@@ -275,7 +275,7 @@ BROKEN = {
         "broken.properties", f"it={MARKERS['key']}\\u12\n", ssl_key_password="${file:@:it}"
     ),
     "a directory in place of a file of secrets": with_file("file", "", ssl_key_password="${file:/:it}"),
-    "a key in the settings that is none": with_secret(
+    "a key in the settings that does not decode": with_secret(
         "key", ssl_keystore_key="@", ssl_keystore_certificate_chain="@", ssl_keystore_location=""
     ),
 }  # fmt: skip

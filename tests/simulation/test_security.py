@@ -1,4 +1,4 @@
-"""Which seeds have security, and what their brokers are told."""
+"""Which seeds have security, and which settings their brokers get."""
 
 from __future__ import annotations
 
