@@ -8,7 +8,7 @@ from odradek.broker.recording.conversation import Asked
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.compiler import encode, read
 from odradek.protocol.documents import from_document, to_document
-from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.errors import ErrorCode, MalformedMessage
 from odradek.protocol.headers import (
     RequestHeader,
     ResponseHeader,
@@ -58,7 +58,7 @@ def decoded_request(asked: Asked, data: bytes) -> Decoded | None:
     try:
         header, position = read(RequestHeader, request_header_version(asked.api_key, asked.version), data, 0)
         message, _ = read(request_class(asked.api_key), asked.version, data, position)
-    except ProtocolError:
+    except MalformedMessage:
         return None
     return Decoded(header, message, asked.version)
 
@@ -71,7 +71,7 @@ def decoded_response(asked: Asked, data: bytes) -> Decoded | None:
     try:
         header, position = read(ResponseHeader, response_header_version(asked.api_key, version), data, 0)
         message, _ = read(response_class(asked.api_key), version, data, position)
-    except ProtocolError:
+    except MalformedMessage:
         return None
     return Decoded(header, message, version)
 

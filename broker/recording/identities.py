@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from odradek.broker.recording.comparison import ZERO_ID
 from odradek.broker.recording.decoding import Document
 from odradek.broker.recording.topic_names import TopicNames
+from odradek.protocol.errors import ProtocolError
 from odradek.protocol.records import compute_crc, iter_batches
 
 KINDS = {
@@ -162,7 +163,7 @@ class Identities:
         data = bytearray(records)
         try:
             batches = list(iter_batches(records))
-        except ValueError:
+        except ProtocolError:
             return records
         for position, header in batches:
             changed = self._to_target.get(("producer", None, header.producer_id))

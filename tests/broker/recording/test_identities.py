@@ -95,6 +95,13 @@ def test_batches_get_the_producer_of_the_target_and_a_new_checksum(identities: I
     assert all(check_crc(changed, position, header) for position, header in found)
 
 
+def test_records_that_are_no_batches_stay_as_they_are(identities: Identities) -> None:
+    old_message_set = bytes(8) + (14).to_bytes(4, "big") + bytes(14)
+    for data in (old_message_set, b"\xff" * 40):
+        records = base64.b64encode(data).decode()
+        assert identities.to_target({"Records": records}, 1) == {"Records": records}
+
+
 def test_what_is_no_id_is_not_learned(identities: Identities) -> None:
     for nothing, something in ((-1, 7), (7, -1)):
         identities.learn({"ProducerId": nothing}, {"ProducerId": something}, 1)
