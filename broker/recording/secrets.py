@@ -3,7 +3,8 @@
 (A) SaslAuthenticate, requests and responses: the bytes of the mechanism. A login by SaslHandshake 0: its frames.
 (B) AlterUserScramCredentials: salts and salted passwords.
 (C) Delegation tokens: their HMACs.
-(D) AlterConfigs and IncrementalAlterConfigs: values of settings whose names end as those of secrets do.
+(D) AlterConfigs and IncrementalAlterConfigs: values of settings whose names have one of SECRET_WORDS or
+    end as `.key`, unless Odradek knows the setting as one without a secret.
 (E) If a frame of these APIs cannot be decoded, only its header is recorded.
 """
 
@@ -14,12 +15,13 @@ from typing import Any
 
 from odradek.broker.recording.conversation import Asked
 from odradek.broker.recording.decoding import Decoded, decoded_request, decoded_response
+from odradek.broker.settings import BROKER, TOPIC
 from odradek.protocol.api_keys import ApiKey
 
 HIDDEN = "(not recorded)"
 HEADER_BYTES = 8
 """Key, version and correlation id of a request. (A response has four bytes before its body.)"""
-OF_SECRETS = ("password", "secret", "jaas.config", "keystore.key", "credentials", "token")
+SECRET_WORDS = ("password", "passphrase", "secret", "jaas", "credential", "token")
 SECRET_FIELDS = frozenset({"auth_bytes", "salt", "salted_password", "hmac"})
 SECRET_REQUESTS = frozenset(
     {
@@ -88,4 +90,8 @@ def _hide(structure: Any) -> int:
 
 
 def is_secret(setting: str) -> bool:
-    return setting.lower().endswith(OF_SECRETS)
+    known = BROKER.get(setting) or TOPIC.get(setting)
+    if known is not None:
+        return known.is_sensitive
+    name = setting.lower()
+    return name.endswith(".key") or any(word in name for word in SECRET_WORDS)

@@ -12,6 +12,7 @@ from odradek.broker.recording.secrets import (
     request_without_secrets,
     response_without_secrets,
 )
+from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.messages.configs import AlterConfigsRequest, IncrementalAlterConfigsRequest
 from odradek.protocol.messages.delegation_tokens import (
     CreateDelegationTokenResponse,
@@ -90,6 +91,22 @@ def test_a_response_with_a_secret_is_recorded_without(response: Message) -> None
     assert SECRET not in hidden
 
 
+@pytest.mark.parametrize(
+    "setting", ["rsm.config.aws.secret.access.key", "confluent.api.key", "sasl.jaas.CONFIG", "my.Passphrase.file"]
+)
+def test_settings_that_may_be_secrets_of_others_are_recorded_without_their_values(setting: str) -> None:
+    frame = request_frame(altered(setting), 1)
+    assert SECRET not in (request_without_secrets(asked_by(frame), frame) or frame)
+
+
+@pytest.mark.parametrize(
+    "setting", ["password.encoder.iterations", "delegation.token.max.lifetime.ms", "segment.bytes"]
+)
+def test_settings_that_are_known_to_be_none_are_recorded(setting: str) -> None:
+    frame = request_frame(altered(setting), 1)
+    assert request_without_secrets(asked_by(frame), frame) is None
+
+
 def test_other_settings_and_requests_are_recorded_as_they_are() -> None:
     frame = request_frame(altered("retention.ms"), 1)
     assert request_without_secrets(asked_by(frame), frame) is None
@@ -100,6 +117,13 @@ def test_what_cannot_be_decoded_is_recorded_as_its_header() -> None:
     known = request_frame(SaslAuthenticateRequest(auth_bytes=SECRET), 1)
     frame = known[:3] + b"\x09" + known[4:]
     assert request_without_secrets(asked_by(frame), frame) == frame[:8]
+
+
+def test_what_is_malformed_is_recorded_as_its_header() -> None:
+    frame = request_frame(SaslAuthenticateRequest(auth_bytes=SECRET), 1)[:-1]
+    assert request_without_secrets(asked_by(frame), frame) == frame[:8]
+    answer = response_frame(SaslAuthenticateResponse(auth_bytes=SECRET), 1)[:-9]
+    assert response_without_secrets(Asked(ApiKey.SASL_AUTHENTICATE, 1, 1, "tester", 0), answer) == answer[:4]
 
 
 def test_a_token_without_a_header_is_not_recorded() -> None:
