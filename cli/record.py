@@ -50,6 +50,8 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 async def _record(arguments: argparse.Namespace) -> None:
+    from odradek.broker.logging.quiet_logs import QUIET_LOGS
+    from odradek.broker.recording.addresses import text_of
     from odradek.broker.recording.proxy import recording_proxy
     from odradek.storage.files import OsFiles
     from odradek.timer import SystemClock
@@ -61,11 +63,12 @@ async def _record(arguments: argparse.Namespace) -> None:
             f"--listen {arguments.listen} is not a loopback address: every client there would have the rights of "
             f"{dial.login.username}, whose login is in --command-config"
         )
+    opened = recording_proxy(upstream, listen, arguments.to, dial, OsFiles(), SystemClock())
     try:
-        async with recording_proxy(upstream, listen, arguments.to, dial, OsFiles(), SystemClock()) as proxy:
-            host, port = proxy.address
-            print(f"ready {host}:{port}", flush=True)
-            await _until_signal(proxy)
+        with QUIET_LOGS.shown():
+            async with opened as proxy:
+                print(f"ready {text_of(proxy.address)}", flush=True)
+                await _until_signal(proxy)
     except FileExistsError:
         raise CommandError(f"{arguments.to} exists already: a recording needs a new file") from None
     print(f"{arguments.to}: {proxy.recorder.summary}", file=sys.stderr)
@@ -109,11 +112,9 @@ def dial_of(arguments: argparse.Namespace) -> Dial:
     from random import SystemRandom
 
     from odradek.broker.recording.streams import Dial
-    from odradek.broker.security.sasl.scram import new_nonce
 
     security = security_of(arguments)
-    source = SystemRandom()
-    return Dial() if security is None else Dial(security.tls, security.login, lambda: new_nonce(source))
+    return Dial() if security is None else Dial.secured(security.tls, security.login, SystemRandom())
 
 
 def _is_loopback(host: str) -> bool:

@@ -18,6 +18,13 @@ from odradek.protocol.messages.registry import codec_versions
 
 Address = tuple[str, int]
 
+
+def text_of(address: Address) -> str:
+    """Returns HOST:PORT, with an IPv6 address in brackets."""
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 FIRST_WITH_ADDRESSES = {
     ApiKey.PRODUCE: 10,
     ApiKey.FETCH: 16,
@@ -38,10 +45,8 @@ def may_have_addresses(asked: Asked) -> bool:
 
 
 def is_unreadable(asked: Asked) -> bool:
-    """Whether the response would have addresses that the proxy could not replace, or versions that it could not
-    limit.
-    """
-    return (may_have_addresses(asked) or asked.api_key == ApiKey.API_VERSIONS) and not is_decodable(asked)
+    """Whether the response would have addresses that the proxy could not replace."""
+    return may_have_addresses(asked) and not is_decodable(asked)
 
 
 def addressed(message: Any) -> Iterator[Any]:

@@ -17,8 +17,8 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 import structlog
 
 from odradek import __version__
-from odradek.broker.peers.network_errors import NetworkError
-from odradek.broker.recording.addresses import Address
+from odradek.broker.peers.network_errors import NetworkError, NodeUnreachable
+from odradek.broker.recording.addresses import Address, text_of
 from odradek.broker.recording.recording_file import MORE, PIECE_BYTES, Kind, RecordingWriter, pieces_of
 from odradek.broker.recording.relay import SLOW_S, CannotRecord, Ended, Relay
 from odradek.broker.recording.room import Room
@@ -90,6 +90,10 @@ class Proxy:
         self._room = Room() if room is None else room
         self._slow_s = slow_s
         self._servers: dict[Address, asyncio.Server] = {}
+        self._entrance: asyncio.Server | None = None
+        """The first listener, if it may lead to several brokers."""
+        self._own: set[Address] = set()
+        """Addresses that have led back to the proxy."""
         self._opening = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
         self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -100,16 +104,26 @@ class Proxy:
         """Opens the first listener. Raises OSError."""
         host, port = self._listen
         server = await self._serve(self._upstream, host, port)
-        self._servers[self._upstream[0]] = server
-        self.address = (host, server.sockets[0].getsockname()[1])
+        if len(self._upstream) == 1:
+            self._servers[self._upstream[0]] = server
+        else:
+            self._entrance = server
+        bound = [socket.getsockname()[:2] for socket in server.sockets]
+        is_one_port = len({port for _, port in bound}) == 1
+        self.address = (host, bound[0][1]) if is_one_port else min(bound)
 
     async def run(self) -> None:
         """Records until it is cancelled. Raises CannotRecord (C)."""
         await asyncio.shield(self._failure)
 
+    def check(self) -> None:
+        """Raises CannotRecord if something could not be recorded until now."""
+        if self._failure.done():
+            self._failure.result()
+
     async def close(self) -> None:
         """Ends all connections and listeners."""
-        for server in self._servers.values():
+        for server in self._listeners():
             server.close()
         for task in list(self._tasks):
             task.cancel()
@@ -129,31 +143,50 @@ class Proxy:
         self, to: Sequence[Address], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         peer = writer.get_extra_info("peername")
-        client = Stream(f"{peer[0]}:{peer[1]}" if peer else "a client", reader, writer)
+        client = Stream(text_of(peer[:2]) if peer else "a client", reader, writer)
         try:
             broker = await self._reach(to)
+            try:
+                await self._relayed(client, broker)
+            finally:
+                broker.abort()
         except NetworkError as error:
             log.warning("broker not reached", client=client.name, error=str(error))
-            client.abort()
-            return
-        try:
-            await self._relayed(client, broker)
         except CannotRecord as error:
             self._fail(error)
         finally:
-            broker.abort()
             client.abort()
 
     async def _reach(self, to: Sequence[Address]) -> Stream:
         """Connects to the first broker that responds. Raises NetworkError."""
         failure: NetworkError | None = None
-        for host, port in to:
+        for address in to:
             try:
-                return await self._dial.connect(host, port)
+                return await self._connected(address)
             except NetworkError as error:
                 failure = failure or error
         assert failure is not None, "there is at least one address"
         raise failure
+
+    async def _connected(self, address: Address) -> Stream:
+        if address not in self._own:
+            broker = await self._dial.connect(*address)
+            if not self._is_own(broker):
+                return broker
+            self._own.add(address)
+            broker.abort()
+        raise NodeUnreachable(f"{text_of(address)} is the proxy itself")
+
+    def _is_own(self, broker: Stream) -> bool:
+        """Whether the connection leads to one of the proxy's own listeners, and so would open the next one."""
+        host, port = broker.writer.get_extra_info("peername")[:2]
+        if host != broker.writer.get_extra_info("sockname")[0]:
+            return False
+        bound = {socket.getsockname()[:2] for server in self._listeners() for socket in server.sockets}
+        return not bound.isdisjoint({(host, port), ("0.0.0.0", port), ("::", port)})
+
+    def _listeners(self) -> list[asyncio.Server]:
+        return [*self._servers.values(), *([] if self._entrance is None else [self._entrance])]
 
     async def _relayed(self, client: Stream, broker: Stream) -> None:
         number = self.recorder.opened(client=client.name, broker=broker.name)
@@ -165,19 +198,17 @@ class Proxy:
         await _finish(broker)
         await _finish(client)
 
-    async def _ports(self, brokers: Iterable[Address]) -> Mapping[Address, int]:
-        """Returns the port of the listener for each broker. Opens those that are missing (A)."""
+    async def _ports(self, brokers: Iterable[Address], host: str) -> Mapping[Address, int]:
+        """Returns the port of the listener for each broker at the proxy's address `host`. Opens those that are missing
+        (A).
+        """
         async with self._opening:
             for broker in sorted(set(brokers) - self._servers.keys()):
                 if len(self._servers) >= MOST_BROKERS:
                     raise Ended(f"the responses name more than {MOST_BROKERS} brokers")
                 self._servers[broker] = await self._serve([broker], self._listen[0], 0)
-                log.info("broker found", broker=f"{broker[0]}:{broker[1]}", port=self._port(broker))
-            return {broker: self._port(broker) for broker in brokers}
-
-    def _port(self, broker: Address) -> int:
-        port: int = self._servers[broker].sockets[0].getsockname()[1]
-        return port
+                log.info("broker found", broker=text_of(broker), port=_port_at(self._servers[broker], host))
+            return {broker: _port_at(self._servers[broker], host) for broker in brokers}
 
     def _fail(self, error: CannotRecord) -> None:
         if not self._failure.done():
@@ -190,20 +221,35 @@ async def recording_proxy(
 ) -> AsyncIterator[Proxy]:
     """Yields a proxy that records into a new file. Raises OSError."""
     about = {
-        "upstream": ",".join(f"{host}:{port}" for host, port in upstream),
+        "upstream": ",".join(map(text_of, upstream)),
         "startedMs": clock.wall_ms(),
         "release": __version__,
     }
     writer = RecordingWriter(files, path, about)
     try:
         proxy = Proxy(upstream, listen, ClockedRecorder(writer, clock), dial)
-        await proxy.start()
+        try:
+            await proxy.start()
+        except BaseException:
+            files.remove(path)
+            raise
         try:
             yield proxy
         finally:
             await proxy.close()
     finally:
         writer.close()
+
+
+def _port_at(server: asyncio.Server, host: str) -> int:
+    """Returns the port at one of the addresses of this machine: a name such as localhost may have several, of IPv4 and
+    of IPv6, and the listener another free port at each.
+    """
+    bound = [socket.getsockname()[:2] for socket in server.sockets]
+    of_version = [name for name in bound if (":" in name[0]) == (":" in host)]
+    exact = [name for name in of_version if name[0] == host]
+    port: int = (exact or of_version or bound)[0][1]
+    return port
 
 
 async def _finish(stream: Stream) -> None:

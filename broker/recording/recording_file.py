@@ -72,7 +72,12 @@ class RecordingWriter:
         self._file = files.open(path, create=True, exclusive=True)
         text = json.dumps(about, separators=(",", ":")).encode()
         head = HEAD.pack(MAGIC, VERSION, len(text)) + text
-        self._end = self._file.write([head, CHECKSUM.pack(crc32c(head))], 0)
+        try:
+            self._end = self._file.write([head, CHECKSUM.pack(crc32c(head))], 0)
+        except OSError:
+            self._file.close()
+            files.remove(path)
+            raise
 
     @property
     def size(self) -> int:

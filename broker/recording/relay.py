@@ -3,18 +3,20 @@
 (A) A frame is in the recording before it goes on; each piece of a long frame is. What cannot be recorded does not go
     on: the connection ends.
 (B) A frame goes on in pieces, as fast as the other side takes them: nothing more is read meanwhile. Frames that must
-    be whole before they go on (addresses to replace, secrets to leave out) share a room of limited size. A client that
-    reads nothing for SLOW_S while others wait for room is disconnected.
+    be whole before they go on (addresses to replace, secrets to leave out) share a room of limited size. A connection
+    ends if a side of it neither sends nor takes a piece of such a frame for SLOW_S, while others wait for room.
 (C) Responses are recorded as the broker sent them. Clients get them with the addresses of the proxy.
-(D) A request whose response would have addresses in a version that cannot be decoded ends the connection.
+(D) A request whose response would have addresses in a version that cannot be decoded ends the connection. Clients
+    ask for ApiVersions before they know any version: in one that cannot be decoded, it goes on as UNKNOWN_VERSION, so
+    that the broker refuses it with its own range (KIP-511), and the client asks again in a version that both know.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from typing import Protocol
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
+from typing import Any, Protocol, TypeVar
 
 import structlog
 
@@ -27,20 +29,24 @@ from odradek.broker.recording.addresses import (
     replace_addresses,
 )
 from odradek.broker.recording.conversation import Asked, Conversation
-from odradek.broker.recording.decoding import decoded_response
+from odradek.broker.recording.decoding import decoded_response, is_decodable
 from odradek.broker.recording.recording_file import MORE, REDACTED, Kind
 from odradek.broker.recording.room import Room
 from odradek.broker.recording.secrets import has_secrets, request_without_secrets, response_without_secrets
-from odradek.broker.recording.streams import Stream
+from odradek.broker.recording.streams import LONGEST_RESPONSE, Stream
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.framing import LENGTH_BYTES, BadFrame
 
+T = TypeVar("T")
+
 SLOW_S = 30.0
 SENT_BYTES = 256 * 1024
+UNKNOWN_VERSION = (0x7FFF).to_bytes(2, "big")
+"""A version of ApiVersions that no broker has."""
 
 log = structlog.get_logger("broker.recording")
-Ports = Callable[[Iterable[Address]], Awaitable[Mapping[Address, int]]]
-"""From the addresses of brokers to the ports of the proxy that lead to them."""
+Ports = Callable[[Iterable[Address], str], Awaitable[Mapping[Address, int]]]
+"""From the addresses of brokers to the ports of the proxy that lead to them, at one of its own addresses."""
 
 
 class CannotRecord(Exception):
@@ -118,35 +124,38 @@ class Relay:
             if is_unreadable(asked):
                 raise Ended(f"{asked.api_name} {asked.version} is newer than what the proxy can read")
             if not has_secrets(asked, is_request=True):
-                if not await self._pass_on(Kind.REQUEST, self._broker, length, first, pieces):
+                sent = first
+                if asked.api_key == ApiKey.API_VERSIONS and not is_decodable(asked):
+                    sent = first[:2] + UNKNOWN_VERSION + first[4:]
+                if not await self._pass_on(Kind.REQUEST, self._broker, length, first, pieces, sent):
                     return
                 continue
             async with self._room.hold(length):
-                data = b"".join([first, *[piece async for piece in pieces]])
-                if len(data) < length:
+                data = await self._whole(self._client, length, first, pieces)
+                if data is None:
                     return
                 self._record(Kind.REQUEST, data, request_without_secrets(asked, data))
-                await self._broker.send(data)
+                await self._send(self._broker, data)
 
     async def _responses(self) -> None:
         broker = self._broker
-        while (length := await broker.length()) is not None:
+        while (length := await broker.length(LONGEST_RESPONSE)) is not None:
             pieces = broker.pieces(length)
             first = await anext(pieces, None)
             if first is None:
                 return
             asked = self._conversation.answered(first)
             if asked is None or not _is_held(asked):
-                if not await self._pass_on(Kind.RESPONSE, self._client, length, first, pieces):
+                if not await self._pass_on(Kind.RESPONSE, self._client, length, first, pieces, first):
                     return
                 continue
             async with self._room.hold(length):
-                data = b"".join([first, *[piece async for piece in pieces]])
-                if len(data) < length:
+                data = await self._whole(broker, length, first, pieces)
+                if data is None:
                     return
                 hidden = response_without_secrets(asked, data) if has_secrets(asked, is_request=False) else None
                 self._record(Kind.RESPONSE, data, hidden)
-                await self._send_to_client(await self._for_client(asked, data))
+                await self._send(self._client, await self._for_client(asked, data))
 
     def _record(self, kind: Kind, data: bytes, hidden: bytes | None) -> None:
         if hidden is None:
@@ -154,11 +163,15 @@ class Relay:
         else:
             self._recorder.frame(kind, self._number, hidden, REDACTED)
 
-    async def _pass_on(self, kind: Kind, to: Stream, length: int, first: bytes, pieces: AsyncIterator[bytes]) -> bool:
-        """Records and sends a frame piece by piece. Returns whether the frame was whole."""
+    async def _pass_on(
+        self, kind: Kind, to: Stream, length: int, first: bytes, pieces: AsyncIterator[bytes], sent: bytes
+    ) -> bool:
+        """Records and sends a frame piece by piece; `sent` goes on instead of the first one. Returns whether the frame
+        was whole.
+        """
         left = length - len(first)
         self._recorder.entry(kind, self._number, first, MORE if left else 0)
-        to.writer.write(length.to_bytes(LENGTH_BYTES, "big") + first)
+        to.writer.write(length.to_bytes(LENGTH_BYTES, "big") + sent)
         await to.writer.drain()
         async for piece in pieces:
             left -= len(piece)
@@ -181,24 +194,41 @@ class Relay:
         if not found:
             return data
         host: str = self._client.writer.get_extra_info("sockname")[0]
-        replace_addresses(decoded.message, await self._ports(found), host)
+        replace_addresses(decoded.message, await self._ports(found, host), host)
         return decoded.with_message(decoded.message)
 
-    async def _send_to_client(self, data: bytes) -> None:
-        """Case (B)."""
-        writer = self._client.writer
-        writer.write(len(data).to_bytes(LENGTH_BYTES, "big"))
+    async def _whole(self, stream: Stream, length: int, first: bytes, pieces: AsyncIterator[bytes]) -> bytes | None:
+        """Returns a frame whose first piece has come (B). None: the connection has ended before the others."""
+        data = bytearray(first)
+        while len(data) < length:
+            piece = await self._in_time(_next(pieces), f"{stream.name} sends nothing")
+            if not piece:
+                return None
+            data += piece
+        return bytes(data)
+
+    async def _send(self, stream: Stream, data: bytes) -> None:
+        """Sends a frame (B)."""
+        stream.writer.write(len(data).to_bytes(LENGTH_BYTES, "big"))
         view = memoryview(data)
         for start in range(0, len(data), SENT_BYTES):
-            writer.write(bytes(view[start : start + SENT_BYTES]))
-            while True:
-                try:
-                    async with asyncio.timeout(self._slow_s):
-                        await writer.drain()
-                    break
-                except TimeoutError:
-                    if self._room.is_short:
-                        raise Ended(f"it reads nothing for {self._slow_s} s while others wait for memory") from None
+            stream.writer.write(bytes(view[start : start + SENT_BYTES]))
+            await self._in_time(stream.writer.drain(), f"{stream.name} reads nothing")
+
+    async def _in_time(self, doing: Coroutine[Any, Any, T], idle: str) -> T:
+        """Raises Ended if it takes SLOW_S while others wait for room (B)."""
+        task = asyncio.ensure_future(doing)
+        try:
+            while not (await asyncio.wait({task}, timeout=self._slow_s))[0]:
+                if self._room.is_short:
+                    raise Ended(f"{idle} for {self._slow_s:g} s while others wait for memory")
+            return task.result()
+        finally:
+            task.cancel()
+
+
+async def _next(pieces: AsyncIterator[bytes]) -> bytes:
+    return await anext(pieces, b"")
 
 
 def _is_held(asked: Asked) -> bool:

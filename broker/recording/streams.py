@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import ssl
 from collections.abc import AsyncIterator, Callable
 from typing import Any, NamedTuple
 
 from odradek.broker.peers.logins import log_in
 from odradek.broker.peers.network_errors import Disconnected, NodeUnreachable
+from odradek.broker.recording.addresses import text_of
 from odradek.broker.recording.recording_file import PIECE_BYTES
 from odradek.broker.security.sasl.client import ClientCredentials
+from odradek.broker.security.sasl.scram import new_nonce
 from odradek.broker.security.tls import explained
 from odradek.protocol.compiler import decode, encode
+from odradek.protocol.errors import MalformedMessage
 from odradek.protocol.framing import LENGTH_BYTES, LONGEST_FRAME, BadFrame, frame, frame_length
 from odradek.protocol.headers import RequestHeader, request_header_version, response_header_version
 from odradek.protocol.messages.registry import response_class
@@ -21,6 +25,8 @@ from odradek.protocol.schema import Message
 
 CLIENT_ID = "odradek-recording"
 CONNECT_TIMEOUT_S = 10
+LONGEST_RESPONSE = 0x14000000 - 1
+"""Brokers limit requests, but not responses. The first bytes of a TLS record would be a longer frame."""
 
 
 class Stream(NamedTuple):
@@ -30,13 +36,13 @@ class Stream(NamedTuple):
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
 
-    async def length(self) -> int | None:
+    async def length(self, longest: int = LONGEST_FRAME) -> int | None:
         """Reads the length of the next frame. None: the connection has ended. Raises BadFrame."""
         try:
             head = await self.reader.readexactly(LENGTH_BYTES)
         except (asyncio.IncompleteReadError, ConnectionError, ssl.SSLError):
             return None
-        return frame_length(head)
+        return frame_length(head, longest=longest)
 
     async def pieces(self, length: int) -> AsyncIterator[bytes]:
         """Reads the frame after its length. The last piece is missing if the connection ends before."""
@@ -52,8 +58,8 @@ class Stream(NamedTuple):
                 return
 
     async def frame(self) -> bytes | None:
-        """Reads a frame. None: the connection has ended. Raises BadFrame."""
-        length = await self.length()
+        """Reads a response. None: the connection has ended. Raises BadFrame."""
+        length = await self.length(LONGEST_RESPONSE)
         if length is None:
             return None
         data = b"".join([piece async for piece in self.pieces(length)])
@@ -75,9 +81,14 @@ class Dial(NamedTuple):
     login: ClientCredentials | None = None
     new_nonce: Callable[[], bytes] = bytes
 
+    @classmethod
+    def secured(cls, tls: ssl.SSLContext | None, login: ClientCredentials | None, source: random.Random) -> Dial:
+        """`source` draws the nonces of logins."""
+        return cls(tls, login, lambda: new_nonce(source))
+
     async def connect(self, host: str, port: int) -> Stream:
         """Returns a connection that has logged in. Raises NetworkError."""
-        name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        name = text_of((host, port))
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 named = None if self.tls is None else host
@@ -124,7 +135,7 @@ async def asked(stream: Stream, request: Message, version: int) -> Any:
     if data is None:
         raise Disconnected(f"{stream.name} closed the connection")
     start = LENGTH_BYTES + response_header_version(api_key, version)
-    return decode(response_class(api_key), version, data, start)
-
-
-__all__ = ["LONGEST_FRAME", "Dial", "Stream", "asked"]
+    try:
+        return decode(response_class(api_key), version, data, start)
+    except MalformedMessage as error:
+        raise Disconnected(f"{stream.name} does not answer as a broker: {error}") from error

@@ -99,4 +99,5 @@ def test_a_request_whose_response_could_not_be_read_is_known() -> None:
     assert is_unreadable(Asked(ApiKey.SHARE_FETCH, 0, 1, None, 0))
     assert not is_unreadable(Asked(ApiKey.METADATA, 12, 1, None, 0))
     assert not is_unreadable(Asked(ApiKey.HEARTBEAT, 99, 1, None, 0))
+    assert not is_unreadable(Asked(ApiKey.API_VERSIONS, 99, 1, None, 0))
     assert not is_unreadable(Asked(999, 0, 1, None, 0))

@@ -23,24 +23,28 @@ from odradek.broker.admin.client import AdminClient, parse_addresses
 from odradek.broker.admin.client_properties import security_of_properties
 from odradek.broker.peers.network_client import NetworkClient
 from odradek.broker.peers.network_errors import Disconnected
-from odradek.broker.recording.proxy import ClockedRecorder, Proxy
+from odradek.broker.recording.proxy import ClockedRecorder, Proxy, recording_proxy
 from odradek.broker.recording.recording_file import Kind, Recording, RecordingWriter
 from odradek.broker.recording.relay import CannotRecord
 from odradek.broker.recording.room import Room
-from odradek.broker.recording.streams import Dial, Stream
-from odradek.broker.security.sasl.scram import new_nonce
+from odradek.broker.recording.streams import Dial, Stream, asked
 from odradek.broker.settings.properties import parse_properties
 from odradek.broker.testing import InProcessBroker, Security, in_process_broker, in_process_cluster
 from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.compiler import decode
+from odradek.protocol.errors import ErrorCode
 from odradek.protocol.framing import LENGTH_BYTES
+from odradek.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from odradek.protocol.messages.fetch import FetchRequest, FetchResponse
 from odradek.protocol.messages.metadata import MetadataRequest
+from odradek.protocol.messages.sasl import SaslAuthenticateRequest
 from odradek.storage.files import OsFiles
 from odradek.timer import SystemClock
 from tests.broker.recording.proxied import bootstrap, entries_of, frames_of, proxied
 from tests.broker.recording.requests import request_frame, response_frame
 from tests.broker.recording.test_recording_file import FullDisk
-from tests.patience import until
+from tests.patience import PATIENCE_S, until
+from tests.spawned_broker import free_port
 
 MB = 1024 * 1024
 
@@ -132,8 +136,9 @@ async def test_the_proxy_connects_and_logs_in_as_its_settings_say(tmp_path: Path
     async with rebalancing_broker(security="SASL_SSL") as broker:
         properties = parse_properties(broker.client_properties().encode())
         security = security_of_properties(properties, OsFiles(), {})
-        dial = Dial(security.tls, security.login, lambda: new_nonce(Random(1)))
-        async with proxied(broker.bootstrap, tmp_path / "file", dial) as proxy:
+        async with proxied(
+            broker.bootstrap, tmp_path / "file", Dial.secured(security.tls, security.login, Random(1))
+        ) as proxy:
             assert await produce_and_consume(bootstrap(proxy)) == [b"one", b"two"]
     passed = {one.asked.api_key for one in frames_of(tmp_path / "file") if one.asked is not None}
     assert ApiKey.SASL_HANDSHAKE not in passed
@@ -161,6 +166,81 @@ async def test_a_request_that_cannot_be_read_ends_the_connection(tmp_path: Path)
             await until(lambda: logs)
         stream.abort()
     assert "Metadata 99 is newer than what the proxy can read" in logs[0]["reason"]
+
+
+async def test_a_client_that_is_newer_than_the_proxy_learns_which_version_of_api_versions_it_has(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "file"
+    async with in_process_broker() as broker, proxied(broker.bootstrap, file) as proxy:
+        stream = await Dial().connect(*proxy.address)
+        newer = bytearray(request_frame(ApiVersionsRequest(), 4))
+        newer[3] = 9
+        await stream.send(bytes(newer))
+        async with asyncio.timeout(PATIENCE_S):
+            answer = await stream.frame()
+        assert answer is not None
+        refusal = decode(ApiVersionsResponse, 0, answer, 4)
+        own = next(each for each in refusal.api_keys if each.api_key == ApiKey.API_VERSIONS)
+        assert refusal.error_code == ErrorCode.UNSUPPORTED_VERSION
+        assert await asked(stream, ApiVersionsRequest(), own.max_version)
+        stream.abort()
+    request = next(one for one in frames_of(file) if one.direction == "request")
+    assert request.entry.data == bytes(newer), "the file has the request as the client has sent it"
+
+
+async def test_a_proxy_at_a_name_with_two_addresses_is_reached_at_both(tmp_path: Path) -> None:
+    """localhost is 127.0.0.1 and ::1, where listeners get different free ports."""
+    hosts = {info[4][0] for info in await asyncio.get_running_loop().getaddrinfo("localhost", None)}
+    listen = ("localhost", free_port())
+    async with in_process_broker() as broker:
+        upstream = parse_addresses(f"{broker.bootstrap},{broker.bootstrap}")  # The entrance has a port of its own.
+        opened = recording_proxy(upstream, listen, str(tmp_path / "file"), Dial(), OsFiles(), SystemClock())
+        async with opened as proxy:
+            assert proxy.address == listen
+            for host in hosts:
+                async with await NetworkClient.connect(host, listen[1]) as client:
+                    (node,) = (await client.send(MetadataRequest(topics=[]))).brokers
+                assert (node.host, node.port != listen[1]) == (host, True)
+                async with await NetworkClient.connect(node.host, node.port) as client:
+                    assert (await client.send(MetadataRequest(topics=[]))).brokers
+
+
+async def test_the_first_listener_is_no_brokers_if_it_may_lead_to_several(tmp_path: Path) -> None:
+    async with (
+        in_process_cluster(2) as cluster,
+        proxied(cluster.bootstrap, tmp_path / "file") as proxy,
+        await NetworkClient.connect(*proxy.address) as client,
+    ):
+        ports = {node.port for node in (await client.send(MetadataRequest(topics=[]))).brokers}
+    assert (len(ports), proxy.address[1] in ports) == (2, False)
+
+
+async def test_a_proxy_whose_cluster_is_itself_ends_the_connection(tmp_path: Path) -> None:
+    itself = ("127.0.0.1", free_port())
+    opened = recording_proxy([itself], itself, str(tmp_path / "file"), Dial(), OsFiles(), SystemClock())
+    with capture_logs() as logs:
+        async with opened as proxy, asyncio.timeout(PATIENCE_S):
+            stream = await Dial().connect(*proxy.address)
+            assert await stream.frame() is None
+            stream.abort()
+            assert proxy.recorder.connections == 0
+    assert any(f"{itself[0]}:{itself[1]} is the proxy itself" in line.get("error", "") for line in logs)
+
+
+async def test_a_proxy_that_cannot_listen_leaves_no_file_behind(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    async with in_process_broker() as broker:
+        taken = parse_addresses(broker.bootstrap)[0]
+        with pytest.raises(OSError, match="in use"):
+            async with recording_proxy([taken], taken, str(file), Dial(), OsFiles(), SystemClock()):
+                pass
+        disk = FullDisk()
+        disk.room = 0
+        with pytest.raises(OSError, match="No space"):
+            async with proxied(broker.bootstrap, file, files=disk):
+                pass
+    assert not file.exists()
 
 
 # A broker that answers as the test says
@@ -257,7 +337,64 @@ async def test_a_client_that_reads_nothing_while_others_wait_for_memory_is_disco
         eager.abort()
         await proxy.close()
     writer.close()
-    assert "it reads nothing for 0.2 s while others wait for memory" in [line.get("reason") for line in logs]
+    assert any("reads nothing for 0.2 s while others wait for memory" in line.get("reason", "") for line in logs)
+
+
+@asynccontextmanager
+async def short_of_memory(upstream: str, file: Path) -> AsyncIterator[Proxy]:
+    """A proxy with little room for frames that are held, and little patience."""
+    writer = RecordingWriter(OsFiles(), str(file), {})
+    recorder = ClockedRecorder(writer, SystemClock())
+    proxy = Proxy(parse_addresses(upstream), ("127.0.0.1", 0), recorder, Dial(), Room(MB), slow_s=0.2)
+    await proxy.start()
+    try:
+        yield proxy
+    finally:
+        await proxy.close()
+        writer.close()
+
+
+async def test_a_client_that_stops_within_a_frame_while_others_wait_for_memory_is_disconnected(tmp_path: Path) -> None:
+    login = request_frame(SaslAuthenticateRequest(auth_bytes=bytes(2 * MB)), 1)
+    async with in_process_broker() as broker, short_of_memory(broker.bootstrap, tmp_path / "file") as proxy:
+        stalled = await Dial().connect(*proxy.address)
+        stalled.writer.write(len(login).to_bytes(4, "big") + login[:MB])
+        await until(lambda: proxy._room._taken > MB)
+        with capture_logs() as logs:
+            async with asyncio.timeout(PATIENCE_S), await NetworkClient.connect(*proxy.address) as client:
+                assert (await client.send(MetadataRequest(topics=None))).brokers
+        stalled.abort()
+    assert any("sends nothing for 0.2 s while others wait for memory" in line.get("reason", "") for line in logs)
+
+
+async def test_a_broker_that_stops_within_a_response_while_others_wait_for_memory_is_disconnected(
+    tmp_path: Path,
+) -> None:
+    partition = FetchResponse.PartitionData(records=bytes(2 * MB))
+    topic = FetchResponse.FetchableTopicResponse(partitions=[partition])
+    response = response_frame(FetchResponse(responses=[topic]), 16)
+    stalled = True
+
+    async def answering(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal stalled
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+            length = int.from_bytes(await reader.readexactly(LENGTH_BYTES), "big")
+            await reader.readexactly(length)
+            sent, stalled = response[:MB] if stalled else response, False
+            writer.write(len(response).to_bytes(4, "big") + sent)
+            await writer.drain()
+            await reader.read()
+
+    async with scripted(answering) as upstream, short_of_memory(upstream, tmp_path / "file") as proxy:
+        waiting, eager = [await Dial().connect(*proxy.address) for _ in range(2)]
+        await waiting.send(request_frame(FetchRequest(), 16))
+        await until(lambda: proxy._room._taken > MB)
+        await eager.send(request_frame(FetchRequest(), 16))
+        async with asyncio.timeout(PATIENCE_S):
+            assert await drained(eager, len(response)) == len(response)
+            assert await waiting.frame() is None
+        waiting.abort()
+        eager.abort()
 
 
 async def test_a_frame_is_in_the_file_before_it_goes_on(tmp_path: Path) -> None:
