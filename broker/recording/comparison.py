@@ -19,11 +19,11 @@ Rules = Mapping[str, Callable[[Any], Any]]
 """What is done to the values of a field, by its name."""
 
 
-def rules_at(now_ms: Callable[[], float]) -> Rules:
-    """Returns what makes messages, ids, ports and current times equal. `now_ms` is the time of the answers."""
+def rules_at(*now_ms: Callable[[], float]) -> Rules:
+    """Returns what makes messages, ids, ports and current times equal. `now_ms` are the times of the answers."""
 
     def time(value: int) -> Any:
-        return "NOW" if abs(value - now_ms()) < DAY_MS else value
+        return "NOW" if any(abs(value - now()) < DAY_MS for now in now_ms) else value
 
     return {
         "ErrorMessage": _or_text("TEXT"),

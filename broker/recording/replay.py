@@ -9,6 +9,8 @@
 (D) With two targets, the answers of one are compared with those of the other. The recording's are not compared.
 (E) Requests that were answered with "not yet" are not sent (not_yet.py). They are counted.
 (F) How a connection ends is not compared, nor are responses that cannot be decoded, as long as they come.
+(G) An answer that does not come is one difference, which says why.
+(H) A recording without a request that can be sent is an error: nothing would be compared.
 """
 
 from __future__ import annotations
@@ -18,14 +20,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from odradek.broker.recording.addresses import text_of
 from odradek.broker.recording.comparison import Rules, comparable, differences, rules_at
 from odradek.broker.recording.conversation import Asked, Conversation, answered_of
 from odradek.broker.recording.decoding import Document, decoded_request, decoded_response
 from odradek.broker.recording.fetched import Fetched, fetched_differences
 from odradek.broker.recording.identities import group_of
 from odradek.broker.recording.not_yet import answered_not_yet
-from odradek.broker.recording.recording_file import Entry, Kind
-from odradek.broker.recording.target import UNDECODED, Target
+from odradek.broker.recording.recording_file import Entry, Kind, RecordingError
+from odradek.broker.recording.target import ENDED, UNDECODED, Target
 from odradek.broker.recording.topic_names import TopicNames
 from odradek.protocol.api_keys import ApiKey
 from odradek.timer import Clock
@@ -99,13 +102,13 @@ class Replay:
         self._recorded_names = TopicNames()
         self._recorded_fetches = Fetched(self._recorded_names)
         self._brokers: dict[str, int] = {}
-        """The recorded addresses of brokers and the places of these brokers among all."""
+        """The ids of the recorded brokers by their addresses, of those, too, that a later response does not have."""
         self._not_yet: set[tuple[int, int]] = set()
         self._last_us = 0
         self.summary = Summary()
 
     async def run(self, entries: Callable[[], Iterable[Entry]]) -> Summary:
-        """`entries` is called twice. Raises NetworkError if a target cannot be reached."""
+        """`entries` is called twice. Raises NetworkError if a target cannot be reached, and RecordingError (H)."""
         self._not_yet = answered_not_yet(entries())
         try:
             for target in self._targets:
@@ -117,6 +120,8 @@ class Replay:
                 self._last_us = entry.time_us
                 await self._take(entry)
             self._compare_fetches()
+            if not self.summary.requests:
+                raise RecordingError("the recording has no request that can be sent: did clients connect to the proxy?")
         finally:
             for target in self._targets:
                 await target.stop()
@@ -125,9 +130,10 @@ class Replay:
     async def _take(self, entry: Entry) -> None:
         if entry.kind is Kind.OPENED:
             self._connections[entry.connection] = _Conversation()
-            place = self._brokers.get(entry.facts.get("broker", ""))
+            broker = self._brokers.get(entry.facts.get("broker", ""))
+            ids = sorted(set(self._brokers.values()))
             for target in self._targets:
-                await target.open(entry.connection, None if place is None else (place, len(self._brokers)))
+                await target.open(entry.connection, None if broker is None else (ids.index(broker), len(ids)))
         elif entry.connection not in self._connections:
             return
         elif entry.kind is Kind.CLOSED:
@@ -170,30 +176,41 @@ class Replay:
         is_last = not connection.requests
         answers = [await target.answer(entry.connection, asked, is_last=is_last) for target in self._targets]
         self.summary.responses += 1
-        if UNDECODED in answers or (decoded is None and "undecoded" in recorded and not _has_ended(answers)):
+        if any(ENDED in answer for answer in answers):
+            self._compare_ends(entry, asked, answers)
+            return
+        if UNDECODED in (recorded, *answers):
             self.summary.undecoded += 1
             return
         self._compare(entry, asked, request.group, recorded, answers)
 
+    def _compare_ends(self, entry: Entry, asked: Asked, answers: Sequence[Document]) -> None:
+        """One of the answers did not come (G)."""
+        shown = [answer.get(ENDED, "an answer") for answer in answers]
+        expected, found = shown if len(shown) == 2 else ("an answer", *shown)
+        if expected != found:
+            self._differ(entry.time_us, entry.connection, f"{asked.api_name} {asked.version}", expected, found)
+
     def _learn_brokers(self, recorded: Document) -> None:
         brokers = recorded.get("Brokers")
         if isinstance(brokers, list) and brokers and "Host" in brokers[0]:
-            ids = sorted(brokers, key=lambda broker: broker.get("NodeId", broker.get("BrokerId", 0)))
-            self._brokers = {f"{broker['Host']}:{broker['Port']}": place for place, broker in enumerate(ids)}
+            for broker in brokers:
+                address = text_of((broker["Host"], broker["Port"]))
+                self._brokers[address] = broker.get("NodeId", broker.get("BrokerId", 0))
 
     def _compare(self, entry: Entry, asked: Asked, group: str, recorded: Document, answers: Sequence[Document]) -> None:
+        rules = _rules(self._clock.wall_ms(), self._started_ms + entry.time_us // 1000)
         shown: list[Document] = []
         for target, answer in zip(self._targets, answers, strict=True):
             target.identities.learn(recorded, answer, entry.connection, group)
             if asked.api_key == ApiKey.FETCH and "Responses" in answer:
                 target.fetched.add(answer, entry.connection)
             translated = target.identities.to_recording(answer, entry.connection, group)
-            shown.append(comparable(_plain(asked, translated), _rules(self._clock.wall_ms())))
+            shown.append(comparable(_plain(asked, translated), rules))
         if asked.api_key == ApiKey.FETCH and "Responses" in recorded:
             self._recorded_fetches.add(recorded, entry.connection)
         if len(shown) == 1:
-            then = self._started_ms + entry.time_us // 1000
-            shown.insert(0, comparable(_plain(asked, recorded), _rules(then)))
+            shown.insert(0, comparable(_plain(asked, recorded), rules))
         for path, expected, found in differences(shown[0], shown[1]):
             self._differ(entry.time_us, entry.connection, f"{asked.api_name} {asked.version}{path}", expected, found)
 
@@ -214,10 +231,6 @@ def _shown(value: Any) -> str:
     return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
 
 
-def _has_ended(answers: Sequence[Document]) -> bool:
-    return any(answer.keys() & {"closed", "silent"} for answer in answers)
-
-
 def _plain(asked: Asked, answer: Document) -> Document:
     """The part of an answer that is compared at once, with ApiVersions by the names of the APIs."""
     if asked.api_key == ApiKey.FETCH:
@@ -235,11 +248,13 @@ def _api_name(api_key: int) -> str:
         return str(api_key)
 
 
-def _rules(now_ms: int) -> Rules:
-    rules = rules_at(lambda: now_ms)
+def _rules(now_ms: int, recorded_ms: int) -> Rules:
+    """Records keep the times at which they were recorded; brokers add those of the replay."""
+    rules = rules_at(lambda: now_ms, lambda: recorded_ms)
     blurred: Mapping[str, Callable[[Any], Any]] = {
         **dict.fromkeys(("TransactionStartTimeMs", "ExpiryTimestampMs", "IssueTimestampMs"), rules["Timestamp"]),
-        "Host": lambda value: "HOST" if value else value,
+        **dict.fromkeys(("Host", "ClientHost"), lambda value: "HOST" if value else value),
+        **dict.fromkeys(("TotalBytes", "UsableBytes"), lambda value: "BYTES" if value >= 0 else value),
         "ThrottleTimeMs": lambda value: 0,
     }
     return {**rules, **blurred}

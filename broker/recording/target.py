@@ -2,8 +2,8 @@
 
 (A) A connection goes to the broker that has the place of the recorded one: brokers correspond in the order of their
     ids. If that is not known, it goes to the given address.
-(B) An answer is a document. `{"closed": true}`: the connection has ended; `{"silent": true}`: no response came in time.
-    Nothing more is sent on such a connection.
+(B) An answer is a document. One with ENDED says why there is none: the connection has ended, or no response came in
+    time. Nothing more is sent on such a connection.
 (C) If an answer is "not yet" (not_yet.py), and no later request of the connection is under way, the request is sent
     again until the time is up.
 """
@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from typing import NamedTuple
 
+from odradek.broker.peers.network_errors import RequestTimedOut
 from odradek.broker.recording.addresses import Address
 from odradek.broker.recording.conversation import Asked
 from odradek.broker.recording.decoding import Document, decoded_request, decoded_response
@@ -29,8 +30,7 @@ METADATA_VERSION = 1
 AGAIN_S = 0.1
 MOST_FRAMES = 1000
 """How many responses of a connection are read ahead."""
-CLOSED: Document = {"closed": True}
-SILENT: Document = {"silent": True}
+ENDED = "ended"
 UNDECODED: Document = {"undecoded": True}
 
 
@@ -53,13 +53,18 @@ class Target:
         self._timeout_s = timeout_s
         self._brokers: list[Address] = []
         self._connections: dict[int, _Connection] = {}
+        self._ended: dict[int, str] = {}
+        """Why nothing is sent on a connection any more."""
         self._last_sent: dict[int, bytes] = {}
 
     async def start(self) -> None:
         """Learns of the brokers. Raises NetworkError."""
         stream = await self._dial.connect(*self._address)
         try:
-            response: MetadataResponse = await ask(stream, MetadataRequest(topics=[]), METADATA_VERSION)
+            async with asyncio.timeout(self._timeout_s):
+                response: MetadataResponse = await ask(stream, MetadataRequest(topics=[]), METADATA_VERSION)
+        except TimeoutError as error:
+            raise RequestTimedOut(f"{stream.name} did not answer Metadata in {self._timeout_s:g} s") from error
         finally:
             stream.abort()
         brokers = sorted(response.brokers, key=lambda broker: broker.node_id)
@@ -86,8 +91,10 @@ class Target:
         try:
             async with asyncio.timeout(self._timeout_s):
                 await opened.stream.send(data)
-        except (OSError, TimeoutError):
-            self._drop(connection)
+        except TimeoutError:
+            self._end(connection, f"{asked.api_name} {asked.version} was not taken in {self._timeout_s:g} s")
+        except OSError as error:
+            self._end(connection, f"the connection has ended: {error}")
 
     async def answer(self, connection: int, asked: Asked, *, is_last: bool) -> Document:
         """Returns the answer to a request (B). `is_last`: it is the last one that was sent (C). Responses to earlier
@@ -95,8 +102,8 @@ class Target:
         """
         opened = self._connections.get(connection)
         if opened is None:
-            return CLOSED
-        answer = SILENT
+            return {ENDED: self._ended.get(connection, "the connection has ended")}
+        answer: Document = {ENDED: f"no answer in {self._timeout_s:g} s"}
         try:
             async with asyncio.timeout(self._timeout_s):
                 while (data := await opened.frames.get()) is not None:
@@ -107,12 +114,13 @@ class Target:
                         await asyncio.sleep(AGAIN_S)
                         await opened.stream.send(self._last_sent[connection])
         except TimeoutError:
-            self._drop(connection)
+            if ENDED in answer:
+                self._end(connection, f"not asked: {asked.api_name} {asked.version} had {answer[ENDED]}")
             return answer
         except OSError:
             pass
-        self._drop(connection)
-        return CLOSED
+        self._end(connection, "the connection has ended")
+        return {ENDED: self._ended[connection]}
 
     def _decoded(self, asked: Asked, data: bytes) -> Document:
         decoded = decoded_response(asked, data)
@@ -133,9 +141,14 @@ class Target:
             self._drop(connection)
         await asyncio.gather(*readers, return_exceptions=True)
 
+    def _end(self, connection: int, why: str) -> None:
+        self._drop(connection)
+        self._ended[connection] = why
+
     def _drop(self, connection: int) -> None:
         opened = self._connections.pop(connection, None)
         self._last_sent.pop(connection, None)
+        self._ended.pop(connection, None)
         if opened is not None:
             opened.reading.cancel()
             opened.stream.writer.close()
