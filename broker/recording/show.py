@@ -2,7 +2,7 @@
 
 (A) A frame that the codec cannot decode is shown with its header and its bytes in hexadecimal.
 (B) A response has the client and, for the filters, the topics of its request. Topic ids get the names that Metadata
-    and CreateTopics have given them until then.
+    and CreateTopics have given them until then. A Fetch request of a session has the topics of the session.
 """
 
 from __future__ import annotations
@@ -14,10 +14,13 @@ from odradek.broker.recording.conversation import Asked, Conversation, answered_
 from odradek.broker.recording.decoding import Decoded, Document, decoded_request, decoded_response
 from odradek.broker.recording.recording_file import Entry, Kind
 from odradek.broker.recording.topic_names import TopicNames, documents_in
+from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.readable import readable_fields
 
-TOPIC_FIELDS = frozenset({"Topic", "TopicName", "Name", "TopicId", "ResourceName"})
+TOPIC_FIELDS = frozenset({"Topic", "TopicName", "Name", "TopicId", "ResourceName", "ResourceNameFilter"})
+TOPIC_LISTS = frozenset({"Topics", "TopicNames"})
 LONGEST_HEX = 128
+NO_SESSION = -1
 
 
 class Shown(NamedTuple):
@@ -53,39 +56,54 @@ class Filters(NamedTuple):
 
 def frames(entries: Iterable[Entry]) -> Iterator[Shown]:
     """Yields all frames of a recording, each with what is known about it (B)."""
-    conversations: dict[int, Conversation] = {}
-    of_requests: dict[int, dict[int, frozenset[str]]] = {}
+    connections: dict[int, _Connection] = {}
     names = TopicNames()
     for entry in entries:
         if entry.kind is Kind.OPENED:
-            conversations[entry.connection], of_requests[entry.connection] = Conversation(), {}
+            connections[entry.connection] = _Connection(names)
         elif entry.kind is Kind.CLOSED:
-            conversations.pop(entry.connection, None)
-            of_requests.pop(entry.connection, None)
-        elif entry.connection in conversations:
-            shown = _shown(entry, conversations[entry.connection], names)
-            if shown.asked is not None:
-                topics = of_requests[entry.connection]
-                if entry.kind is Kind.REQUEST:
-                    topics[shown.asked.number] = shown.topics
-                else:
-                    of_request = answered_of(topics, shown.asked.number)
-                    shown = shown._replace(topics=shown.topics.union(of_request or ()))
-            yield shown
+            connections.pop(entry.connection, None)
+        elif entry.connection in connections:
+            connection = connections[entry.connection]
+            yield connection.request(entry) if entry.kind is Kind.REQUEST else connection.response(entry)
 
 
-def _shown(entry: Entry, conversation: Conversation, names: TopicNames) -> Shown:
-    if entry.kind is Kind.REQUEST:
-        asked = conversation.asked(entry.data)
-        decoded = None if asked is None else decoded_request(asked, entry.data)
-    else:
-        asked = conversation.answered(entry.data)
-        decoded = None if asked is None else decoded_response(asked, entry.data)
-    if decoded is None:
-        return Shown(entry, asked, None, frozenset())
-    document = decoded.document
-    names.learn(document)
-    return Shown(entry, asked, decoded, frozenset(_topics(document, names)))
+class _Connection:
+    """What is known about a connection of the recording (B)."""
+
+    def __init__(self, names: TopicNames) -> None:
+        self._names = names
+        self._conversation = Conversation()
+        self._topics: dict[int, frozenset[str]] = {}
+        """Those of requests that may still be answered."""
+        self._of_session: frozenset[str] = frozenset()
+
+    def request(self, entry: Entry) -> Shown:
+        asked = self._conversation.asked(entry.data)
+        shown = self._shown(entry, asked, None if asked is None else decoded_request(asked, entry.data))
+        if asked is None:
+            return shown
+        if asked.api_key == ApiKey.FETCH and shown.decoded is not None:
+            is_next = shown.decoded.document.get("SessionEpoch", NO_SESSION) > 0
+            self._of_session = shown.topics | self._of_session if is_next else shown.topics
+            shown = shown._replace(topics=self._of_session)
+        self._topics[asked.number] = shown.topics
+        return shown
+
+    def response(self, entry: Entry) -> Shown:
+        asked = self._conversation.answered(entry.data)
+        shown = self._shown(entry, asked, None if asked is None else decoded_response(asked, entry.data))
+        if asked is None:
+            return shown
+        of_request = answered_of(self._topics, asked.number)
+        return shown if of_request is None else shown._replace(topics=shown.topics | of_request)
+
+    def _shown(self, entry: Entry, asked: Asked | None, decoded: Decoded | None) -> Shown:
+        if decoded is None:
+            return Shown(entry, asked, None, frozenset())
+        document = decoded.document
+        self._names.learn(document)
+        return Shown(entry, asked, decoded, frozenset(_topics(document, self._names)))
 
 
 def _topics(document: Document, names: TopicNames) -> Iterator[str]:
@@ -93,8 +111,9 @@ def _topics(document: Document, names: TopicNames) -> Iterator[str]:
         for field in TOPIC_FIELDS & structure.keys():
             if isinstance(structure[field], str):
                 yield names.name(structure[field])
-        if isinstance(structure.get("Topics"), list):
-            yield from (names.name(topic) for topic in structure["Topics"] if isinstance(topic, str))
+        for field in TOPIC_LISTS & structure.keys():
+            if isinstance(structure[field], list):
+                yield from (names.name(topic) for topic in structure[field] if isinstance(topic, str))
 
 
 def as_document(shown: Shown, started_ms: int) -> Document:
