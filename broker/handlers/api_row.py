@@ -3,6 +3,7 @@
 There are three ranges of versions: (a) what the codec knows, from the message's schema; (b) `served`, the versions that
 every listener answers and ApiVersions lists; (c) `between_brokers`, the versions that only the inter-broker listener
 answers, and that ApiVersions lists there (docs/decisions/requests-between-brokers.md). A row has either (b) or (c).
+With odradek.as.version it has both if clients find older versions than brokers use; ApiVersions lists (c) to brokers.
 """
 
 from __future__ import annotations
@@ -92,10 +93,14 @@ class ApiRow:
         if self.partitions_asked is not None:
             check_partitions_asked(self.partitions_asked(request), most)
 
-    def up_to(self, highest: int) -> ApiRow:
-        """Returns the row of a broker that serves no version above `highest`."""
+    def up_to(self, highest: int, of_brokers: int | None) -> ApiRow:
+        """Returns the row of a broker that serves clients no version above `highest`, but other brokers theirs,
+        `of_brokers`.
+        """
         row = copy(self)
         row.served = Versions(self.served.lowest, min(self.served.highest, highest))
+        if of_brokers is not None and of_brokers not in row.served:
+            row.between_brokers = Versions(of_brokers, of_brokers)
         return row
 
     def serves(self, api_version: int) -> bool:

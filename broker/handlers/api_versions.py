@@ -3,7 +3,8 @@
 An unknown version is answered in version 0 with UNSUPPORTED_VERSION and the supported range, so that the client can
 retry (KIP-511). From version 3 on clients send the name and version of their software; malformed ones are
 INVALID_REQUEST, as in Kafka. The inter-broker listener also shows the requests between brokers, to all, as Kafka does:
-Apache's brokers call themselves as its clients do.
+Apache's brokers call themselves as its clients do. With odradek.as.version it shows the versions of Fetch and others
+that brokers use to Odradek's brokers alone: clients find those of the release.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import re
 from collections.abc import Sequence
 from typing import Protocol
 
-from odradek.broker.requests.request_context import ConnectionInfo, RequestContext
+from odradek.broker.peers.inter_broker_protocol import BROKER_SOFTWARE
+from odradek.broker.requests.request_context import RequestContext
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -48,7 +50,7 @@ class ApiVersionsHandler:
             context.connection.client_software = software
         if context.connection.authentication is not None:
             context.connection.authentication.versions_sent()
-        shown = [(row.key, self._shown(row, context.connection)) for row in self._apis]
+        shown = [(row.key, self._shown(row, context)) for row in self._apis]
         return ApiVersionsResponse(
             api_keys=[
                 ApiVersionsResponse.ApiVersion(api_key=key, min_version=versions.lowest, max_version=versions.highest)
@@ -64,7 +66,13 @@ class ApiVersionsHandler:
             return []
         return [ApiVersionsResponse.ApiVersion(api_key=ApiKey.API_VERSIONS, max_version=own.highest)]
 
-    def _shown(self, row: ServedApi, connection: ConnectionInfo) -> Versions:
-        if row.served == NEVER and connection.listener.name in self._broker_listeners:
-            return row.between_brokers
-        return row.served
+    def _shown(self, row: ServedApi, context: RequestContext) -> Versions:
+        if row.between_brokers == NEVER or context.connection.listener.name not in self._broker_listeners:
+            return row.served
+        return row.between_brokers if row.served == NEVER or _is_broker(context) else row.served
+
+
+def _is_broker(context: RequestContext) -> bool:
+    """Whether it is one of ours. Before version 3, the client id is the software's name (network_client.py)."""
+    software = context.connection.client_software
+    return (context.client_id if software is None else software[0]) == BROKER_SOFTWARE

@@ -4,7 +4,8 @@
 (B) All of these releases served every API from version 0 on.
 (C) A release before 2.4 answers an unknown version of ApiVersions with an empty list (api_versions.py).
 
-Only what clients ask is taken from the release. What brokers say to each other stays as it is.
+Only what clients ask is taken from the release. What brokers say to each other stays as it is: the inter-broker
+listener answers their versions of Fetch and others, too.
 
 Source: `ApiKeys` of the released kafka-clients, each the last of its minor release.
 """
@@ -12,6 +13,7 @@ Source: `ApiKeys` of the released kafka-clients, each the last of its minor rele
 from __future__ import annotations
 
 from odradek.broker.handlers.api_row import ApiTable
+from odradek.broker.peers.inter_broker_protocol import INTER_BROKER_VERSIONS
 from odradek.broker.settings.odradek import RELEASES
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.schema import NEVER
@@ -82,5 +84,10 @@ def table_of(release: str, table: ApiTable) -> ApiTable:
     highest = highest_in(release)
     between_brokers = [row for row in table.rows() if row.served == NEVER]
     return ApiTable(
-        between_brokers + [row.up_to(highest[row.key]) for row in table.client_rows() if row.key in highest]
+        between_brokers
+        + [
+            row.up_to(highest[row.key], INTER_BROKER_VERSIONS.get(row.key))
+            for row in table.client_rows()
+            if row.key in highest
+        ]
     )

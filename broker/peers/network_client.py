@@ -3,8 +3,9 @@
 async with await NetworkClient.connect("127.0.0.1", 9092, client_id="admin") as client:
     response = await client.send(MetadataRequest(topics=None))
 
-(A) The first exchange is ApiVersions: v3, and if the broker refuses that, the highest version it names (KIP-511). Every
-    later request uses the highest version that both sides know, or the version that the caller passes.
+(A) The first exchange is ApiVersions: v3, and if the broker refuses that, the highest version it names (KIP-511), with
+    the name of the software as client id: it has no other field for it. Every later request uses the highest version
+    that both sides know, or the version that the caller passes.
 (B) Requests are written in the order of the calls and may all be in flight. Responses arrive in the same order, and
     each must carry the next expected correlation id. A wrong id, a frame above `max_response_bytes` or a response that
     cannot be decoded ends the connection, since nothing after it can be trusted. Long messages are encoded and decoded
@@ -263,7 +264,12 @@ class NetworkClient(asyncio.BufferedProtocol):
         response = await self.send(request, version=FIRST_API_VERSIONS_VERSION)
         if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
             own = next((entry for entry in response.api_keys if entry.api_key == ApiKey.API_VERSIONS), None)
-            response = await self.send(request, version=min(own.max_version if own else 0, FIRST_API_VERSIONS_VERSION))
+            version = min(own.max_version if own else 0, FIRST_API_VERSIONS_VERSION)
+            client_id, self._client_id = self._client_id, self._software_name
+            try:
+                response = await self.send(request, version=version)
+            finally:
+                self._client_id = client_id
         if response.error_code != ErrorCode.NONE:
             code = ErrorCode.of(response.error_code)
             raise UnsupportedVersion(f"{self.name} does not report its API versions: {code.name}")

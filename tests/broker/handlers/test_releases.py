@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiokafka import AIOKafkaProducer
 
 from odradek.broker.handlers.api_table import api_table
 from odradek.broker.handlers.releases import highest_in, table_of
@@ -14,7 +15,7 @@ from odradek.broker.peers.network_client import NetworkClient
 from odradek.broker.peers.network_errors import NetworkError
 from odradek.broker.settings.config import ConfigError
 from odradek.broker.settings.odradek import RELEASES
-from odradek.broker.testing import in_process_broker
+from odradek.broker.testing import in_process_broker, in_process_cluster
 from odradek.cli.__main__ import main
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import ErrorCode
@@ -58,6 +59,20 @@ async def test_an_api_or_version_that_came_later_ends_the_connection() -> None:
         for request, version in ((metadata, 7), (DescribeClusterRequest(), 0)):
             with pytest.raises(NetworkError):
                 await ask(broker.bootstrap, request, version)
+
+
+@pytest.mark.parametrize("release", ["0.11", "2.4", "3.0"])
+async def test_brokers_of_a_cluster_replicate_in_their_own_versions(release: str) -> None:
+    settings = {"default.replication.factor": "2", "min.insync.replicas": "2"}
+    async with in_process_cluster(2, settings, odradek_as_version=release) as cluster:
+        producer = AIOKafkaProducer(bootstrap_servers=cluster.bootstrap, acks="all", request_timeout_ms=20_000)
+        async with producer:
+            assert (await producer.send_and_wait("orders", b"an order")).offset == 0
+        for bootstrap in cluster.bootstrap.split(","):
+            listed = {
+                each.api_key: each.max_version for each in (await ask(bootstrap, ApiVersionsRequest(), 0)).api_keys
+            }
+            assert {key: listed[key] for key in highest_in(release)} == highest_in(release)
 
 
 @pytest.mark.parametrize(("release", "ranges"), [("2.3", []), ("2.4", [(ApiKey.API_VERSIONS, 3)])])
