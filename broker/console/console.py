@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from pathlib import Path
 
-from odradek.broker.background.stepwise import Steps
+from odradek.broker.background.stepwise import Pace, Steps
 from odradek.broker.background.turns import Turns
 from odradek.broker.console.connections import connections
 from odradek.broker.console.groups import groups, members, offsets
@@ -68,6 +68,8 @@ HEADERS = {
 }
 PAGED = frozenset({"offset", "limit", "search"})
 OF_ONE = frozenset({"offset", "limit", "name"})
+LONG_LISTS = frozenset({"rows", "purgatories"})
+CHARACTERS_PER_ITEM = 1000
 View = Callable[[MetricSources, Query], Steps[Row]]
 
 
@@ -108,13 +110,32 @@ class Console:
             state = {"error": "The broker does not serve clients", "state": status.state}
             return _json(HTTPStatus.SERVICE_UNAVAILABLE, state)
         try:
-            return _json(HTTPStatus.OK, await self._turns.take(view[0](status.sources, parse_query(query, view[1]))))
+            found = await self._turns.take(view[0](status.sources, parse_query(query, view[1])))
         except BadQuery as error:
             return _json(HTTPStatus.BAD_REQUEST, {"error": str(error)})
+        return _page(HTTPStatus.OK, await self._turns.take(encoded(found, Pace())))
+
+
+def encoded(document: Row, pace: Pace) -> Steps[str]:
+    """JSON in steps: 3,500 rows with texts of clients may have 30 MB. What has a long list has other fields, too."""
+    long = document.keys() & LONG_LISTS
+    text = json.dumps({name: value for name, value in document.items() if name not in long})
+    if pace.step_ends(1 + len(text) // CHARACTERS_PER_ITEM):
+        yield
+    for name in long:
+        rows: list[str] = []
+        for row in document[name]:
+            rows += [(yield from encoded(row, pace))]
+        text = f'{text[:-1]}, "{name}": [{", ".join(rows)}]}}'
+    return text
 
 
 def _json(status: HTTPStatus, document: Row) -> Page:
-    return Page(status, "application/json", json.dumps(document).encode() + b"\n", HEADERS)
+    return _page(status, json.dumps(document))
+
+
+def _page(status: HTTPStatus, text: str) -> Page:
+    return Page(status, "application/json", f"{text}\n".encode(), HEADERS)
 
 
 def _file(name: str) -> bytes:

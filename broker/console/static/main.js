@@ -1,7 +1,7 @@
 // The console: which view is shown, and when the broker is asked.
 
 import { element, setText } from "./elements.js";
-import { ask, Polling } from "./polling.js";
+import { ask, PATIENCE_MS, Polling } from "./polling.js";
 import { startScheme } from "./scheme.js";
 import { connections, group, groups, OverviewView, rememberOverview, settings, topic, topics, transactions } from "./views.js";
 import { WaitingView } from "./waiting.js";
@@ -39,10 +39,15 @@ const polling = new Polling(async () => {
     await shown.poll();
     say(polling.paused ? "paused" : "live", false);
   } catch (error) {
-    say(error instanceof TypeError ? "no connection" : error.message, true);
+    say(reason(error), true);
   }
   main.setAttribute("aria-busy", "false");
 });
+
+function reason(error) {
+  if (error.name === "TimeoutError") return `no answer in ${PATIENCE_MS / 1000} s`;
+  return error instanceof TypeError ? "no connection" : error.message;
+}
 
 function say(text, isBad) {
   setText(status, text);

@@ -2,18 +2,20 @@
 // keeps none.
 
 export const INTERVAL_MS = 2000;
+export const PATIENCE_MS = 10_000;
 const MOST_SAMPLES = 150;
 const MOST_SERIES = 2000;
 
 const series = new Map();
 
-// Returns the JSON of a path. Throws an Error with the broker's words.
+// Returns the JSON of a path. Throws an Error with the broker's words, or one named TimeoutError after PATIENCE_MS.
 export async function ask(path, parameters = {}) {
   const query = new URLSearchParams(parameters).toString();
-  const response = await fetch(`/api/${path}${query ? `?${query}` : ""}`, { cache: "no-store" });
+  const signal = AbortSignal.timeout(PATIENCE_MS);
+  const response = await fetch(`/api/${path}${query ? `?${query}` : ""}`, { cache: "no-store", signal });
+  if (response.ok) return response.json();
   const document = await response.json().catch(() => null);
-  if (!response.ok) throw new Error(document?.error ?? `HTTP ${response.status}`);
-  return document;
+  throw new Error(document?.error ?? `HTTP ${response.status}`);
 }
 
 // Adds a value to a series, and returns its values, the newest last.

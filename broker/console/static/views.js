@@ -40,8 +40,10 @@ export function rememberOverview(now) {
   };
 }
 
+// The rate of a counter; null if there is no earlier answer of the same start of the broker.
 function perSecond(now, before, name) {
-  return before && now.now_ms > before.now_ms ? ((now[name] - before[name]) * 1000) / (now.now_ms - before.now_ms) : null;
+  if (!before || now.now_ms <= before.now_ms || now[name] < before[name]) return null;
+  return ((now[name] - before[name]) * 1000) / (now.now_ms - before.now_ms);
 }
 
 export class OverviewView {
@@ -144,10 +146,10 @@ export const topics = (changed) => new ListView({
   ],
 }, changed);
 
-// How much a counter grew from each poll to the next.
+// How much a counter grew from each poll to the next. It begins at 0 when the broker has started again.
 function increases(name, value) {
   const values = remember(name, value);
-  return values.slice(1).map((each, index) => each - values[index]);
+  return values.slice(1).map((each, index) => each - (each < values[index] ? 0 : values[index]));
 }
 
 export const topic = (name, changed) => new ListView({

@@ -10,12 +10,12 @@ from uuid import UUID
 
 import pytest
 
-from odradek.broker.background.stepwise import Steps, finished
-from odradek.broker.console.console import Console
+from odradek.broker.background.stepwise import Pace, Steps, finished
+from odradek.broker.console.console import Console, encoded
 from odradek.broker.console.groups import groups
 from odradek.broker.console.queries import MOST_ROWS, Query
 from odradek.broker.console.requesters import MOST_LOOKED_AT
-from odradek.broker.console.selection import SORTED_PER_STEP, Row, select
+from odradek.broker.console.selection import LONGEST_TEXT, SORTED_PER_STEP, Row, select
 from odradek.broker.console.topics import topics
 from odradek.broker.console.waiting import waiting
 from odradek.broker.console.wheel import wheel
@@ -119,6 +119,15 @@ async def test_ten_thousand_groups_come_in_steps() -> None:
         steps, found = steps_of(groups(sources, Query(search="group-0999")))
         assert steps > MANY / SORTED_PER_STEP
         assert [row["name"] for row in found["rows"]] == [f"group-0999{n}" for n in range(10)]
+
+
+def test_long_answers_are_encoded_in_steps() -> None:
+    rows = [{"name": "🦔" * LONGEST_TEXT, "number": number, "clients": [{}]} for number in range(5000)]
+    document = {"now_ms": 1, "purgatories": [{"name": "Fetch", "rows": rows}, {"name": "topic", "rows": []}]}
+    steps, text = steps_of(encoded(document, Pace()))
+    assert json.loads(text) == document
+    assert len(text) / steps < 1_000_000
+    assert steps_of(encoded({"total": 0, "rows": []}, Pace()))[1] == '{"total": 0, "rows": []}'
 
 
 async def test_answers_take_turns_one_step_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -225,6 +227,43 @@ def test_a_page_that_is_paused_asks_nothing_and_a_broker_that_is_gone_is_noticed
         page.until("document.getElementById('status').textContent === 'live'")
     page.until("document.getElementById('status').textContent === 'no connection'")
     page.close()
+
+
+def test_a_broker_that_does_not_answer_is_noticed(chromium: Chromium) -> None:
+    page = chromium.new_page()
+    goes_on = threading.Event()
+
+    async def stand_still() -> None:
+        goes_on.wait()
+
+    with BrokerThread({"odradek.metrics.port": "0"}) as broker:
+        show(page, broker, "overview")
+        page.value("(() => { const real = AbortSignal.timeout; AbortSignal.timeout = (ms) => real(ms / 50); })()")
+        with ThreadPoolExecutor(1) as pool:
+            still = pool.submit(broker.call, stand_still())
+            try:
+                page.until("document.getElementById('status').textContent === 'no answer in 10 s'")
+            finally:
+                goes_on.set()
+            still.result()
+        page.until("document.getElementById('status').textContent === 'live'")
+    page.close()
+
+
+COUNTERS_AFTER_A_START = """import('/console/views.js').then(async (views) => {
+  const now = await (await fetch('/api/overview')).json();
+  views.rememberOverview({ ...now, bytes_in: 1_000_000 });
+  views.rememberOverview({ ...now, bytes_in: 10, now_ms: now.now_ms + 1000 });
+  const view = new views.OverviewView();
+  await view.poll();
+  const figures = [...view.node.querySelectorAll('.figure')];
+  return figures.find((each) => each.textContent.startsWith('Received')).querySelector('.value').textContent;
+})"""
+
+
+def test_a_counter_of_a_broker_that_has_started_again_is_no_negative_rate(page: Page, broker: BrokerThread) -> None:
+    show(page, broker, "settings")
+    assert page.value(COUNTERS_AFTER_A_START) == "–"
 
 
 def test_ten_thousand_topics_are_shown_in_pages(chromium: Chromium) -> None:
