@@ -33,7 +33,7 @@ from odradek.broker.recording.decoding import decoded_response, is_decodable
 from odradek.broker.recording.recording_file import MORE, REDACTED, Kind
 from odradek.broker.recording.room import Room
 from odradek.broker.recording.secrets import has_secrets, request_without_secrets, response_without_secrets
-from odradek.broker.recording.streams import LONGEST_RESPONSE, Stream
+from odradek.broker.recording.streams import LONGEST_RESPONSE, UNANSWERED, Stream
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.framing import LENGTH_BYTES, BadFrame
 
@@ -88,6 +88,7 @@ class Relay:
         self._room = room
         self._slow_s = slow_s
         self._conversation = Conversation()
+        self._has_asked = self._has_answers = False
 
     async def run(self) -> str:
         """Returns when the connection has ended: who ended it, or why. Raises CannotRecord."""
@@ -109,7 +110,11 @@ class Relay:
         except (OSError, ssl.SSLError) as error:
             log.info("connection lost", client=self._client.name, reason=str(error))
             return "broker" if requests in done else "client"
-        return "client" if requests in done else "broker"
+        if requests in done:
+            return "client"
+        if self._has_asked and not self._has_answers:
+            log.warning("connection ended", broker=self._broker.name, client=self._client.name, reason=UNANSWERED)
+        return "broker"
 
     async def _requests(self) -> None:
         client = self._client
@@ -119,6 +124,7 @@ class Relay:
             if first is None:
                 return
             asked = self._conversation.asked(first)
+            self._has_asked = True
             if asked is None:
                 raise Ended(f"a request of {length} bytes is too short")
             if is_unreadable(asked):
@@ -145,6 +151,7 @@ class Relay:
             if first is None:
                 return
             asked = self._conversation.answered(first)
+            self._has_answers = True
             if asked is None or not _is_held(asked):
                 if not await self._pass_on(Kind.RESPONSE, self._client, length, first, pieces, first):
                     return

@@ -25,6 +25,7 @@ from odradek.protocol.schema import Message
 
 CLIENT_ID = "odradek-recording"
 CONNECT_TIMEOUT_S = 10
+UNANSWERED = "it has answered nothing, its listener may have TLS or logins"
 LONGEST_RESPONSE = 0x14000000 - 1
 """Brokers limit requests, but not responses. The first bytes of a TLS record would be a longer frame."""
 
@@ -133,7 +134,7 @@ async def asked(stream: Stream, request: Message, version: int) -> Any:
     except (BadFrame, ConnectionError) as error:
         raise Disconnected(f"the connection to {stream.name} failed: {error}") from error
     if data is None:
-        raise Disconnected(f"{stream.name} closed the connection")
+        raise Disconnected(f"{stream.name} closed the connection: {UNANSWERED}")
     start = LENGTH_BYTES + response_header_version(api_key, version)
     try:
         return decode(response_class(api_key), version, data, start)

@@ -28,6 +28,7 @@ from odradek.broker.recording.recording_file import Kind, Recording, RecordingWr
 from odradek.broker.recording.relay import CannotRecord
 from odradek.broker.recording.room import Room
 from odradek.broker.recording.streams import Dial, Stream, asked
+from odradek.broker.recording.target import Target
 from odradek.broker.settings.properties import parse_properties
 from odradek.broker.testing import InProcessBroker, Security, in_process_broker, in_process_cluster
 from odradek.protocol.api_keys import ApiKey
@@ -153,6 +154,18 @@ async def test_a_broker_that_is_not_reached_ends_the_connection_with_a_line_in_t
                 await NetworkClient.connect(*proxy.address)
     (line,) = (line for line in logs if line["event"] == "broker not reached")
     assert gone in line["error"]
+
+
+async def test_a_broker_that_answers_nothing_is_named_in_the_log_with_what_may_be_wrong(tmp_path: Path) -> None:
+    with capture_logs() as logs:
+        async with in_process_broker(security="SSL") as broker, proxied(broker.bootstrap, tmp_path / "file") as proxy:
+            with pytest.raises(Disconnected):
+                await NetworkClient.connect(*proxy.address)
+            await until(lambda: any(line["event"] == "connection ended" for line in logs))
+            with pytest.raises(Disconnected, match="its listener may have TLS or logins"):
+                await Target(parse_addresses(broker.bootstrap)[0], Dial(), 20).start()
+    (line,) = (line for line in logs if line["event"] == "connection ended")
+    assert (line["broker"], "may have TLS" in line["reason"]) == (broker.bootstrap, True)
 
 
 async def test_a_request_that_cannot_be_read_ends_the_connection(tmp_path: Path) -> None:
