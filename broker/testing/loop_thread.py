@@ -6,16 +6,22 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 R = TypeVar("R")
 
+LOOK_S = 1.0
+"""A caller that waits looks so often whether the thread is still there."""
+NOT_STARTED = "was not started: use it in a `with` statement, or start it first"
+
 
 class LoopThread(Generic[T]):
-    """`opened()` is entered in the thread when it starts. `loop_factory`: uvloop's by default, if installed."""
+    """`opened()` is entered in the thread when it starts. `loop_factory`: uvloop's by default, if installed. What
+    cannot be done before the start, after the end, or from the thread itself raises RuntimeError.
+    """
 
     def __init__(
         self,
@@ -35,17 +41,23 @@ class LoopThread(Generic[T]):
     @property
     def inside(self) -> T:
         """What lives in the thread."""
+        if self._thread.ident is None:
+            raise RuntimeError(f"{self._thread.name} {NOT_STARTED}")
         return self._started.result()
 
     def start(self) -> None:
         """Returns when the context has been entered. Raises what that raises."""
+        if self._thread.ident is not None:
+            raise RuntimeError(f"{self._thread.name} was started before: make a new one")
         self._thread.start()
         self._started.result()
 
     def stop(self) -> None:
         """Returns when the context has been left and the thread has ended. Raises what leaving it has raised. May be
-        called again.
+        called again, and before the start.
         """
+        if self._thread.ident is None:
+            return
         loop, event = self._loop, self._stop_requested
         if loop is not None and event is not None and self._thread.is_alive():
             with contextlib.suppress(RuntimeError):  # The loop may have been closed already.
@@ -57,8 +69,31 @@ class LoopThread(Generic[T]):
 
     def call(self, coroutine: Coroutine[Any, Any, R]) -> R:
         """Runs a coroutine on the thread's loop and returns its result."""
+        self.expect_to_run(coroutine)
         assert self._loop is not None
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+        try:
+            called = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        except RuntimeError:  # the loop was closed just now
+            self.expect_to_run(coroutine)
+            raise
+        while not wait([called], LOOK_S).done:
+            if not self._thread.is_alive() and not called.done():
+                self.expect_to_run(coroutine)
+        return called.result()
+
+    def expect_to_run(self, coroutine: Coroutine[Any, Any, object]) -> None:
+        """Closes the coroutine and raises RuntimeError if `call` could not run it."""
+        why_not = self._why_not()
+        if why_not:
+            coroutine.close()
+            raise RuntimeError(f"{self._thread.name} {why_not}")
+
+    def _why_not(self) -> str:
+        if self._thread is threading.current_thread():
+            return "is called from its own thread, which would wait for itself: do not call it in functions of faults"
+        if self._loop is None:
+            return NOT_STARTED
+        return "" if self._thread.is_alive() else "has ended: what it had can be read, and nothing can be done to it"
 
     def _run(self) -> None:
         try:

@@ -290,7 +290,10 @@ class BrokerThread:
         self._thread.stop()
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Runs a coroutine on the broker's loop and returns its result."""
+        """Runs a coroutine on the broker's loop and returns its result. Raises RuntimeError before the start, after the
+        end, and in the thread of the broker itself.
+        """
+        self._thread.expect_to_run(coroutine)
         return self._thread.call(self.broker.run(coroutine))
 
     def advance(self, by: Span, *, keep_members: bool = False) -> None:

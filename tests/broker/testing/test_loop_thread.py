@@ -1,0 +1,89 @@
+"""A broker in a thread: what is called before its start, after its end, or in the thread itself is one clear error."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from odradek.broker.testing import BrokerThread, ClusterThread, UnusedFaults
+from odradek.protocol.messages.metadata import MetadataRequest
+from tests.broker.testing.faults.asking import Client
+
+CALLS: dict[str, Callable[[BrokerThread], Any]] = {
+    "request": lambda broker: broker.request(api="Produce"),
+    "snapshot": lambda broker: broker.snapshot(),
+    "reset": lambda broker: broker.reset(),
+    "seed": lambda broker: broker.seed({"orders": [b"an order"]}),
+    "advance": lambda broker: broker.advance(1),
+    "advance_until": lambda broker: broker.advance_until(lambda: True),
+    "call": lambda broker: broker.call(asyncio.sleep(0)),
+}
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_a_broker_that_was_not_started_says_so(call: Callable[[BrokerThread], Any]) -> None:
+    with pytest.raises(RuntimeError, match="odradek-broker was not started: use it in a `with` statement, or start it"):
+        call(BrokerThread(time="virtual"))
+
+
+@pytest.mark.timeout(60)
+def test_what_is_read_before_the_start_is_the_same_error() -> None:
+    for read in (lambda: BrokerThread().bootstrap, lambda: BrokerThread().faults, lambda: ClusterThread().bootstrap):
+        with pytest.raises(RuntimeError, match="was not started"):
+            read()
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_a_broker_that_was_stopped_says_so(call: Callable[[BrokerThread], Any]) -> None:
+    with BrokerThread(time="virtual") as broker:
+        pass
+    with pytest.raises(RuntimeError, match="odradek-broker has ended"):
+        call(broker)
+    assert broker.bootstrap
+
+
+@pytest.mark.timeout(60)
+def test_a_function_of_a_fault_that_calls_the_broker_does_not_hang() -> None:
+    def waits(_request: Any) -> bool:
+        broker.request(api="Produce")
+        return True
+
+    with BrokerThread() as broker, Client(broker.bootstrap) as client:
+        broker.faults.add(api="Metadata", when=waits, delay=1, optional=True)
+        with pytest.raises(ConnectionError):
+            client.ask(MetadataRequest(topics=None), 9)
+        with pytest.raises(UnusedFaults, match="odradek-broker is called from its own thread"):
+            broker.faults.check()
+        broker.faults.clear()
+
+
+@pytest.mark.timeout(60)
+def test_a_call_that_the_end_overtakes_does_not_hang() -> None:
+    outcomes: list[BaseException] = []
+    broker = BrokerThread()
+    broker.start()
+
+    def wait() -> None:
+        try:
+            broker.request(api="Produce", within=600)
+        except BaseException as error:
+            outcomes.append(error)
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    broker.stop()
+    waiting.join(30)
+    assert len(outcomes) == 1
+
+
+def test_a_broker_is_started_once_and_may_be_stopped_before() -> None:
+    broker = BrokerThread()
+    broker.stop()
+    with broker, pytest.raises(RuntimeError, match="odradek-broker was started before: make a new one"):
+        broker.start()
