@@ -4,7 +4,8 @@
         "orders": [b"a value", (b"a key", b"a value"), Record(b"a value", key=b"a key", partition=0)],
     })
 
-(A) Missing topics are created. Records are appended in their order, each partition's in batches.
+(A) Missing topics are created. Records are appended in their order, each partition's in batches, which are no larger
+    than the topic takes.
 (B) A record goes to its `partition`; otherwise its key decides, as with Kafka's producers; without a key, partitions
     take turns.
 (C) Nothing is written unless all records can be read. What the broker refuses is a ProtocolError.
@@ -29,6 +30,7 @@ BATCH_RECORDS = 1000
 BATCH_BYTES = 256 << 10
 ALL_REPLICAS = -1
 TIMEOUT_MS = 30_000
+TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,6 +127,7 @@ def _batches(records: Iterable[Record]) -> Iterator[list[Record]]:
 
 
 async def _append(admin: AdminClient, topic: str, partition: int, batch: Sequence[Record], now_ms: int) -> None:
+    """Appends a batch, in parts if it is too large for the topic."""
     data = ProduceRequest.PartitionProduceData(
         index=partition,
         records=wire.build_batch(
@@ -143,4 +146,8 @@ async def _append(admin: AdminClient, topic: str, partition: int, batch: Sequenc
     of_topic = ProduceRequest.TopicProduceData(name=topic, partition_data=[data])
     response = await admin.ask_any(ProduceRequest(acks=ALL_REPLICAS, timeout_ms=TIMEOUT_MS, topic_data=[of_topic]))
     answer = response.responses[0].partition_responses[0]
+    if answer.error_code in TOO_LARGE and len(batch) > 1:
+        for part in (batch[: len(batch) // 2], batch[len(batch) // 2 :]):
+            await _append(admin, topic, partition, part, now_ms)
+        return
     check(answer.error_code, answer.error_message and f"{topic}-{partition}: {answer.error_message}")

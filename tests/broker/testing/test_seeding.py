@@ -90,6 +90,14 @@ async def test_a_bad_record_is_named_and_nothing_is_written(record: Any, why: st
         assert all(log.state.log_end_offset == 0 for log in broker.log_manager.logs.values())
 
 
+@pytest.mark.parametrize("setting", ["log.segment.bytes", "message.max.bytes"])
+def test_batches_are_as_small_as_the_topic_needs_them(setting: str) -> None:
+    with BrokerThread({setting: 2000}) as broker:
+        broker.seed({"orders": [b"%d" % number + bytes(500) for number in range(20)]})
+        read = [record.value.rstrip(b"\0") for record in read_all(broker.bootstrap, "orders", 20)]
+        assert read == [b"%d" % number for number in range(20)]
+
+
 async def test_what_the_broker_refuses_is_an_error() -> None:
     async with in_process_broker(message_max_bytes=1000) as broker:
         with pytest.raises(ProtocolError) as raised:
