@@ -20,6 +20,7 @@ from odradek.broker.testing.virtual_time.controls import WALL, time_of
 from odradek.timer import Clock
 
 CHOSEN_BY_THE_CLUSTER = ("broker.id", "listeners", "advertised.listeners", "log.dir", "log.dirs")
+OF_SINGLE_BROKERS = ("snapshot", "files")
 DEFAULTS: Mapping[str, object] = {
     SESSION_TIMEOUT: 500,
     "replica.lag.time.max.ms": 2000,
@@ -58,6 +59,9 @@ async def in_process_cluster(
     """
     keeps_data = data_dir is not None
     secured, virtual = as_security(security), time_of(time, clock)
+    for name in OF_SINGLE_BROKERS:
+        if name in more_settings:
+            raise ValueError(f"{name} is for single brokers: a cluster takes none")
     if brokers < 1:
         raise ValueError("a cluster has at least one broker")
     ids = range(1, brokers + 1)

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from odradek.broker.settings import BROKER
 from odradek.broker.settings.config import broker_setting
+from odradek.broker.testing.faults.names import nearest
+
+ARGUMENTS = ("security", "data_dir", "snapshot", "time", "clock", "random", "files", "open_files", "journal")
+"""What brokers are given beside settings."""
 
 
 def setting_texts(settings: Mapping[str, object], more_settings: Mapping[str, object]) -> dict[str, str]:
@@ -13,9 +18,9 @@ def setting_texts(settings: Mapping[str, object], more_settings: Mapping[str, ob
     Kafka does.
     """
     named = {name.replace("_", "."): value for name, value in more_settings.items()}
-    unknown = [name for name in named if broker_setting(name) is None]
-    if unknown:
-        raise ValueError(f"there is no setting {', '.join(unknown)}")
+    for name in named:
+        if broker_setting(name) is None:
+            raise ValueError(f"there is no setting {name}{nearest(name, (*ARGUMENTS, *BROKER))}")
     return {name: _text(value) for name, value in {**settings, **named}.items()}
 
 

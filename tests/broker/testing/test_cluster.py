@@ -523,9 +523,15 @@ async def test_warnings_are_shown_when_a_wait_fails_and_not_before(
 
 async def test_misspelt_settings_are_noticed(capfd: pytest.CaptureFixture[str]) -> None:
     for start in (in_process_broker, in_process_cluster):
-        with pytest.raises(ValueError, match=r"there is no setting num\.partition$"):
+        with pytest.raises(ValueError, match=r"there is no setting num\.partition; did you mean num\.partitions"):
             async with start(num_partition=1):
                 pass
+        with pytest.raises(ValueError, match="there is no setting tme; did you mean time"):
+            async with start(tme="virtual"):
+                pass
+    with pytest.raises(ValueError, match="snapshot is for single brokers: a cluster takes none"):
+        async with in_process_cluster(snapshot="orders"):
+            pass
     async with in_process_cluster(brokers=1, settings={"a.plugin.of.ours": 1}, num_partitions=2):
         pass
     assert "unknown settings ignored" in (shown := capfd.readouterr().err)
