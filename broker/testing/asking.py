@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
-from uuid import UUID
+from typing import TYPE_CHECKING, Unpack
 
-from odradek.broker.testing.faults.faults import selector_of
+from odradek.broker.testing.faults.selector import Selected, given_of
 
 if TYPE_CHECKING:
-    from odradek.broker.testing.faults import Faults, Journal, Request
+    from odradek.broker.testing.faults import Fault, Faults, Journal, Request
 
 WITHIN_S = 10.0
 
@@ -28,35 +26,16 @@ class Asking:
         return self.faults.journal
 
     async def request(
-        self,
-        *,
-        api: str | None = None,
-        client_id: str | None = None,
-        user: str | None = None,
-        topic: str | None = None,
-        topic_id: UUID | str | None = None,
-        partition: int | None = None,
-        group: str | None = None,
-        transactional_id: str | None = None,
-        broker: int | None = None,
-        when: Callable[[Request], object] | None = None,
-        within: float = WITHIN_S,
-        answered: bool = False,
+        self, *, within: float = WITHIN_S, answered: bool = False, **selected: Unpack[Selected]
     ) -> Request:
-        """Waits for a request: the oldest in the journal that no earlier call has returned, or else the next one.
-        `answered`: and for its answer. Raises NoSuchRequest after `within` seconds, and ValueError.
+        """Waits for a request: the oldest `selected` one in the journal that no earlier call has returned, or else the
+        next one. `answered`: and for its answer. Raises NoSuchRequest after `within` seconds, and ValueError.
         """
-        selected: dict[str, Any] = {
-            "api": api,
-            "client_id": client_id,
-            "user": user,
-            "topic": topic,
-            "topic_id": topic_id,
-            "partition": partition,
-            "group": group,
-            "transactional_id": transactional_id,
-            "broker": broker,
-            "when": when,
-        }
-        what = ", ".join(f"{name}={value!r}" for name, value in selected.items() if value is not None)
-        return await self.faults.journal.wait(selector_of(**selected), within, what, answered=answered)
+        what = ", ".join(f"{name}={value!r}" for name, value in given_of(selected).items())
+        return await self.faults.journal.wait(self.faults.selector(selected), within, what, answered=answered)
+
+    async def wait_for_hits(self, fault: Fault, hits: int = 1, *, within: float = WITHIN_S) -> None:
+        """Waits until a fault was hit so many times, by requests or by accesses to the disk. Raises NotReached after
+        `within` seconds.
+        """
+        await fault.wait(hits, within)

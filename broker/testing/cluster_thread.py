@@ -17,11 +17,13 @@ from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, Unpack
 
+from odradek.broker.testing.asking import WITHIN_S
 from odradek.broker.testing.cluster import LONGEST_POLL_S, TIMEOUT_S, Cluster
 from odradek.broker.testing.cluster_view import BrokerStatus
-from odradek.broker.testing.faults import Faults, Journal, Request
+from odradek.broker.testing.faults import Fault, Faults, Journal, Request
+from odradek.broker.testing.faults.selector import Selected
 from odradek.broker.testing.in_process_cluster import in_process_cluster
 from odradek.broker.testing.loop_thread import LoopThread
 from odradek.broker.testing.security import PLAINTEXT, Security
@@ -118,9 +120,13 @@ class ClusterThread:
         """See Cluster."""
         return self.cluster.requests
 
-    def request(self, **selected: Any) -> Request:
+    def request(self, *, within: float = WITHIN_S, answered: bool = False, **selected: Unpack[Selected]) -> Request:
         """See Cluster."""
-        return self.run(self.cluster.request(**selected))
+        return self.run(self.cluster.request(within=within, answered=answered, **selected))
+
+    def wait_for_hits(self, fault: Fault, hits: int = 1, *, within: float = WITHIN_S) -> None:
+        """See Cluster."""
+        self.run(self.cluster.wait_for_hits(fault, hits, within=within))
 
     def bootstrap_of(self, broker_id: int) -> str:
         """See Cluster."""

@@ -24,16 +24,17 @@ from functools import partial
 from pathlib import Path
 from random import Random
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 from odradek.broker.admin.client import AdminClient
 from odradek.broker.logging.quiet_logs import QUIET_LOGS
 from odradek.broker.network.open_files import open_files_limit
 from odradek.broker.server import Broker
 from odradek.broker.settings.config import BrokerConfig
-from odradek.broker.testing.asking import Asking
+from odradek.broker.testing.asking import WITHIN_S, Asking
 from odradek.broker.testing.client_settings import client_settings, property_text
-from odradek.broker.testing.faults import Faults, Journal, Request
+from odradek.broker.testing.faults import Fault, Faults, Journal, Request
+from odradek.broker.testing.faults.selector import Selected
 from odradek.broker.testing.loop_thread import LoopThread
 from odradek.broker.testing.node_loop import NodeLoop
 from odradek.broker.testing.security import PLAINTEXT, Security, add_acls, as_security, set_passwords
@@ -253,9 +254,13 @@ class BrokerThread:
         """See InProcessBroker."""
         return self.broker.requests
 
-    def request(self, **selected: Any) -> Request:
+    def request(self, *, within: float = WITHIN_S, answered: bool = False, **selected: Unpack[Selected]) -> Request:
         """See InProcessBroker; blocks."""
-        return self.call(self.broker.request(**selected))
+        return self.call(self.broker.request(within=within, answered=answered, **selected))
+
+    def wait_for_hits(self, fault: Fault, hits: int = 1, *, within: float = WITHIN_S) -> None:
+        """See InProcessBroker; blocks."""
+        self.call(self.broker.wait_for_hits(fault, hits, within=within))
 
     def client_settings(self, client: str, user: str | None = None) -> dict[str, Any]:
         """See InProcessBroker."""

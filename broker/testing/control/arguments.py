@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Any
+from typing import Any, cast
 
 from odradek.broker.testing.control.http_message import Refused
 from odradek.broker.testing.faults import Request
 from odradek.broker.testing.faults.names import nearest
+from odradek.broker.testing.faults.selector import Selected
 from odradek.protocol.documents import from_document
 from odradek.protocol.schema import Message
 
@@ -31,6 +32,7 @@ FAULT: Mapping[str, Types] = {
     "times": COUNT,
     "error": (str, int),
     "error_message": TEXT,
+    "handled": FLAG,
     "delay": SECONDS,
     "hold": FLAG,
     "in_order": FLAG,
@@ -46,6 +48,7 @@ FAULT: Mapping[str, Types] = {
     "optional": FLAG,
 }
 WAIT: Mapping[str, Types] = {**SELECTORS, "within": SECONDS, "answered": FLAG}
+HITS: Mapping[str, Types] = {"hits": COUNT, "within": SECONDS}
 LONGEST_WAIT_S = 600
 
 
@@ -72,16 +75,24 @@ def fault_arguments(document: Mapping[str, Any]) -> dict[str, Any]:
 
 def wait_arguments(document: Mapping[str, Any], default_s: float) -> dict[str, Any]:
     """Returns the arguments of `request`. Raises Refused."""
-    arguments = {"within": default_s, "answered": False, **checked(document, WAIT)}
+    return _with_wait({"within": default_s, "answered": False, **checked(document, WAIT)})
+
+
+def hits_arguments(document: Mapping[str, Any], default_s: float) -> dict[str, Any]:
+    """Returns the arguments of `wait_for_hits`. Raises Refused."""
+    return _with_wait({"hits": 1, "within": default_s, **checked(document, HITS)})
+
+
+def _with_wait(arguments: dict[str, Any]) -> dict[str, Any]:
     if not 0 < arguments["within"] <= LONGEST_WAIT_S:
         raise Refused(HTTPStatus.BAD_REQUEST, f"within={arguments['within']}: above 0, at most {LONGEST_WAIT_S} s")
     return arguments
 
 
-def query_arguments(query: Mapping[str, str]) -> dict[str, Any]:
+def query_arguments(query: Mapping[str, str]) -> Selected:
     """Returns the selectors of a query. Raises Refused."""
     typed = {name: int(text) if _is_count(name, text) else text for name, text in query.items()}
-    return checked(typed, SELECTORS)
+    return cast(Selected, checked(typed, SELECTORS))
 
 
 def _is_count(name: str, text: str) -> bool:

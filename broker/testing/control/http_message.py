@@ -7,9 +7,9 @@ import json
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
-from odradek.broker.metrics.http_request import request_line
+from odradek.broker.metrics.http_request import query_of, request_line
 
 MAX_HEAD_BYTES = 16 * 1024
 MAX_BODY_BYTES = 1 << 20
@@ -43,8 +43,11 @@ async def read_head(reader: asyncio.StreamReader) -> HttpRequest:
     method, path = request_line(head)
     if method is None:
         raise Refused(HTTPStatus.BAD_REQUEST, "not an HTTP request")
-    query = urlsplit(head.split(b" ", 2)[1].decode("latin-1")).query
-    return HttpRequest(method, path, dict(parse_qsl(query)), _headers(head))
+    pairs = parse_qsl(query_of(head), keep_blank_values=True)
+    query = dict(pairs)
+    if len(query) < len(pairs):
+        raise Refused(HTTPStatus.BAD_REQUEST, "an argument stands twice in the query")
+    return HttpRequest(method, path, query, _headers(head))
 
 
 async def read_document(reader: asyncio.StreamReader, request: HttpRequest) -> dict[str, Any]:

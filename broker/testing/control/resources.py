@@ -6,26 +6,37 @@ DELETE /faults               removes all, releases what they hold
 GET    /faults/ID            one fault
 DELETE /faults/ID            removes it, releases what it holds
 POST   /faults/ID/release    releases what it holds
+POST   /faults/ID/wait       the fault once it was hit: 200, or 504 if it was not in time
 GET    /requests?api=...     the requests of the journal that are selected
 POST   /requests/wait        the next one: 200, or 504 if none came in time
 DELETE /requests             empties the journal
 GET    /check                200, or 409 if a fault was never hit
+
+Only /requests has arguments in its query. All others are JSON in the body.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
-from typing import Any
+from typing import Any, cast
 
 from odradek.broker.testing.asking import WITHIN_S
-from odradek.broker.testing.control.arguments import fault_arguments, query_arguments, wait_arguments
+from odradek.broker.testing.control.arguments import (
+    fault_arguments,
+    hits_arguments,
+    query_arguments,
+    wait_arguments,
+)
 from odradek.broker.testing.control.http_message import HttpRequest, Refused
 from odradek.broker.testing.faults import Fault, Faults, NoSuchRequest, UnusedFaults
-from odradek.broker.testing.faults.faults import selector_of
+from odradek.broker.testing.faults.selector import Selected
+from odradek.broker.testing.not_reached import NotReached
 
 Answer = tuple[HTTPStatus, object]
-WHAT_THERE_IS = "the paths are /faults, /faults/ID, /faults/ID/release, /requests, /requests/wait and /check"
+WHAT_THERE_IS = (
+    "the paths are /faults, /faults/ID, /faults/ID/release, /faults/ID/wait, /requests, /requests/wait and /check"
+)
 
 
 class Resources:
@@ -41,6 +52,12 @@ class Resources:
         handler = handlers.get(request.method)
         if handler is None:
             raise Refused(HTTPStatus.METHOD_NOT_ALLOWED, f"{request.path} knows {' and '.join(handlers)}")
+        if request.query and parts != ["requests"]:
+            raise Refused(HTTPStatus.BAD_REQUEST, f"{request.path} has its arguments in the body, as JSON")
+        if document and request.method != "POST":
+            raise Refused(
+                HTTPStatus.BAD_REQUEST, f"{request.method} has no body; the arguments of /requests are a query"
+            )
         try:
             return await handler()
         except ValueError as error:
@@ -59,6 +76,9 @@ class Resources:
             case ["faults", number, "release"]:
                 fault = self._fault(number)
                 return {"POST": lambda: self._release(fault)}
+            case ["faults", number, "wait"]:
+                fault = self._fault(number)
+                return {"POST": lambda: self._hits(fault, document)}
             case ["requests"]:
                 return {"GET": lambda: self._requests(request.query), "DELETE": self._forget}
             case ["requests", "wait"]:
@@ -91,8 +111,16 @@ class Resources:
         fault.release()
         return await _ok(fault.document())
 
+    async def _hits(self, fault: Fault, document: dict[str, Any]) -> Answer:
+        arguments = hits_arguments(document, WITHIN_S)
+        try:
+            await fault.wait(**arguments)
+        except NotReached as error:
+            return HTTPStatus.GATEWAY_TIMEOUT, {"error": str(error)}
+        return await _ok(fault.document())
+
     async def _requests(self, query: dict[str, str]) -> Answer:
-        found = self._faults.journal.find(selector_of(**query_arguments(query)))
+        found = self._faults.journal.find(self._faults.selector(query_arguments(query)))
         return await _ok([request.document() for request in found])
 
     async def _forget(self) -> Answer:
@@ -104,7 +132,8 @@ class Resources:
         within, answered = arguments.pop("within"), arguments.pop("answered")
         what = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
         try:
-            found = await self._faults.journal.wait(selector_of(**arguments), within, what, answered=answered)
+            selector = self._faults.selector(cast(Selected, arguments))
+            found = await self._faults.journal.wait(selector, within, what, answered=answered)
         except NoSuchRequest as error:
             return HTTPStatus.GATEWAY_TIMEOUT, {"error": str(error)}
         return await _ok(found.document())

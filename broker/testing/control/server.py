@@ -7,6 +7,8 @@
     (D) A request with an Origin comes from a page of a browser. Only pages of this port could send one, and there are
         none: 403 for any other.
 
+    (E) A wait ends with the connection of its client.
+
 Heads, bodies, connections and the time for each are limited.
 """
 
@@ -15,7 +17,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hmac
+from collections.abc import Coroutine
 from http import HTTPStatus
+from typing import Any, TypeVar
 
 import structlog
 
@@ -28,6 +32,8 @@ from odradek.broker.testing.control.http_message import (
     response,
 )
 from odradek.broker.testing.control.resources import Resources
+
+T = TypeVar("T")
 
 HOST = "127.0.0.1"
 HOSTS = (HOST, "localhost")
@@ -72,11 +78,10 @@ class ControlServer:
         assert task is not None
         self._tasks.add(task)
         try:
-            if len(self._tasks) <= MAX_CONNECTIONS:
-                answer = response(*await self._answer(reader))
-                async with asyncio.timeout(ANSWER_TIMEOUT_S):
-                    writer.write(answer)
-                    await writer.drain()
+            answer = response(*await self._answer(reader))
+            async with asyncio.timeout(ANSWER_TIMEOUT_S):
+                writer.write(answer)
+                await writer.drain()
         except (OSError, EOFError, TimeoutError, asyncio.CancelledError):
             writer.transport.abort()
         finally:
@@ -86,16 +91,26 @@ class ControlServer:
             self._tasks.discard(task)
 
     async def _answer(self, reader: asyncio.StreamReader) -> tuple[HTTPStatus, object]:
-        """Returns the status and the document. Raises EOFError, TimeoutError."""
+        """Returns the status and the document. Raises EOFError."""
+        try:
+            request, document = await self._read(reader)
+            return await _while_connected(reader, self._resources.answer(request, document))
+        except Refused as refused:
+            log.warning("control request refused", status=refused.status.value, reason=str(refused))
+            return refused.status, {"error": str(refused)}
+
+    async def _read(self, reader: asyncio.StreamReader) -> tuple[HttpRequest, dict[str, Any]]:
+        """Raises Refused, EOFError."""
+        if len(self._tasks) > MAX_CONNECTIONS:
+            raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, f"{MAX_CONNECTIONS} connections are open: close some")
         try:
             async with asyncio.timeout(REQUEST_TIMEOUT_S):
                 request = await read_head(reader)
                 self._check(request)
-                document = await read_document(reader, request)
-            return await self._resources.answer(request, document)
-        except Refused as refused:
-            log.warning("control request refused", status=refused.status.value, reason=str(refused))
-            return refused.status, {"error": str(refused)}
+                return request, await read_document(reader, request)
+        except TimeoutError:
+            why = f"the request was not complete within {REQUEST_TIMEOUT_S} s"
+            raise Refused(HTTPStatus.REQUEST_TIMEOUT, why) from None
 
     def _check(self, request: HttpRequest) -> None:
         """Raises Refused for cases B to D."""
@@ -110,3 +125,18 @@ class ControlServer:
                 HTTPStatus.UNAUTHORIZED,
                 "send the header 'Authorization: Bearer TOKEN', with the token that the broker has printed",
             )
+
+
+async def _while_connected(reader: asyncio.StreamReader, answering: Coroutine[Any, Any, T]) -> T:
+    """Returns an answer, unless the client disconnects before (E). Raises EOFError."""
+    answer = asyncio.ensure_future(answering)
+    more = asyncio.ensure_future(reader.read(1))
+    try:
+        await asyncio.wait({answer, more}, return_when=asyncio.FIRST_COMPLETED)
+        if not answer.done() and not more.result():
+            raise EOFError("the client has disconnected")
+        return await answer
+    finally:
+        answer.cancel()
+        more.cancel()
+        await asyncio.gather(answer, more, return_exceptions=True)

@@ -2,8 +2,9 @@
 
     names.py         Kafka's names of APIs and error codes
     request.py       a request that a broker has received, and what it answered
-    selection.py     which requests a fault is for, and which topics, partitions and groups in them
-    fault.py         one fault: whom it selects, what it does, how often it was hit
+    selector.py      which requests a fault is for, and the arguments that say it
+    selection.py     which topics, partitions and groups in a request are selected
+    fault.py         one fault: what it does, how often it was hit, and waiting for that
     faults.py        all faults of a broker or cluster, and the arguments of `add`
     faulty_dispatch.py    the broker's dispatch with faults before and behind it
     answers.py       encoded answers: decoded, changed, encoded again

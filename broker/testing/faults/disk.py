@@ -1,7 +1,8 @@
 """The disk of a broker with faults: full, slow to sync, or failing.
 
     full        writes fail with ENOSPC, after `after_bytes` more bytes
-    slow sync   each fsync takes `delay` longer, in the thread that syncs, or until the fault is released
+    slow sync   each fsync takes `delay` longer, in the thread that syncs, or until the fault is released. It fails with
+                EIO if that is not done within MOST_HELD_S
     fail sync   fsync fails with EIO
     fail read   reads fail with EIO
 
@@ -24,6 +25,8 @@ from odradek.storage.files import Buffer, File, OsFile
 from odradek.storage.linked_files import LinkingFiles
 
 FULL, SLOW_SYNC, FAIL_SYNC, FAIL_READ = "full", "slow sync", "fail sync", "fail read"
+MOST_HELD_S = 120.0
+"""What syncs is waited for when a broker stops, is reset or starts again, which must not hang."""
 KINDS = (FULL, SLOW_SYNC, FAIL_SYNC, FAIL_READ)
 
 
@@ -53,11 +56,14 @@ class DiskFault:
         return self._left >= 0
 
     def wait(self) -> None:
-        """Waits until the delay is over or the fault is released, in the thread that syncs."""
-        go_on = self._released.set
+        """Waits until the delay is over or the fault is released, in the thread that syncs. Raises OSError if nobody
+        releases it for MOST_HELD_S.
+        """
+        delay_s, go_on = self.fault.action.delay_s, self._released.set
         self.fault.hold(go_on, None)
         try:
-            self._released.wait(self.fault.action.delay_s or None)
+            if not self._released.wait(delay_s or MOST_HELD_S) and not delay_s:
+                raise OSError(errno.EIO, f"{self.fault!r} was not released for {MOST_HELD_S:g} s")
         finally:
             self.fault.let_go(go_on)
 
@@ -105,7 +111,7 @@ class FaultyFiles(LinkingFiles):
             if not each.is_for(kind, path, self._broker()) or (kind == FULL and each.has_room(size)):
                 continue
             if each.fault.takes():
-                each.fault.hits += 1
+                each.fault.is_hit()
                 return each
         return None
 

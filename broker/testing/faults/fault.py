@@ -8,10 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from odradek.broker.handlers.api_row import ApiRow
-from odradek.broker.testing.faults.fetches import chosen_of
 from odradek.broker.testing.faults.request import Request
-from odradek.broker.testing.faults.selection import Selection, Split
+from odradek.broker.testing.faults.selector import Selector
+from odradek.broker.testing.not_reached import NotReached
 from odradek.protocol.errors import ErrorCode
 
 When = Literal["before", "after"]
@@ -22,40 +21,9 @@ Change = Callable[[Request, Any], Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Selector:
-    """Which requests; None: any."""
-
-    row: ApiRow | None
-    client_id: str | None
-    user: str | None
-    broker: int | None
-    items: Selection
-    when: Callable[[Request], object] | None
-
-    def split(self, request: Request, body: Any) -> Split | None:
-        """Returns what is selected in a request; None: nothing. `body` is the request, or what is left of it."""
-        if not self._is_for(request):
-            return None
-        if request.fetched is not None and self.items.selects_topics:
-            split = Split(body, None) if chosen_of(self.items, request.fetched) else None
-        else:
-            split = self.items.split(body, request.topic_name)
-        return split if split is not None and (self.when is None or self.when(request)) else None
-
-    def _is_for(self, request: Request) -> bool:
-        """Whether all but the items is selected."""
-        return (
-            (self.row is None or self.row.key == request.row.key)
-            and self.client_id in (None, request.client_id)
-            and self.user in (None, request.user)
-            and self.broker in (None, request.broker)
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class Action:
     """What a fault does, in this order: it waits, then fails the request or leaves it to the broker, then changes the
-    answer, or the connection ends.
+    answer, or the connection ends. `handled`: the broker handles a request before it fails.
     """
 
     delay_s: float = 0.0
@@ -64,6 +32,7 @@ class Action:
     respond: Respond | None = None
     error: ErrorCode | None = None
     error_message: str | None = None
+    handled: bool = False
     close: When | None = None
     drop: When | None = None
     change: Change | None = None
@@ -120,6 +89,7 @@ class Fault:
         self._lock = threading.Lock()
         """Requests are held in the broker's thread, and released in that of the test."""
         self._held: dict[Callable[[], None], asyncio.AbstractEventLoop | None] = {}
+        self._waiting: dict[asyncio.Event, asyncio.AbstractEventLoop] = {}
 
     @property
     def held(self) -> int:
@@ -141,6 +111,22 @@ class Fault:
             else:
                 loop.call_soon_threadsafe(go_on)
 
+    async def wait(self, hits: int, within: float) -> None:
+        """Waits until it was hit so many times. Raises NotReached after `within` seconds."""
+        if hits < 1:
+            raise ValueError(f"hits={hits}: must be at least 1")
+        changed = asyncio.Event()
+        self._waiting[changed] = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(within):
+                while self.hits < hits:
+                    changed.clear()
+                    await changed.wait()
+        except TimeoutError:
+            raise NotReached(f"{self!r} was hit {self.hits} times within {within:g} s, not {hits}") from None
+        finally:
+            del self._waiting[changed]
+
     def document(self) -> dict[str, Any]:
         """Returns its arguments and counts."""
         return {"id": self.number, **self.description, "hits": self.hits, "held": self.held}
@@ -154,6 +140,12 @@ class Fault:
         """Counts a request that it selects. Returns whether the fault is applied to it."""
         self._matched += 1
         return self._matched >= self._first and (self._last is None or self._matched <= self._last)
+
+    def is_hit(self) -> None:
+        """It is applied to a request, or to an access to the disk."""
+        self.hits += 1
+        for changed, loop in list(self._waiting.items()):
+            loop.call_soon_threadsafe(changed.set)
 
     def hold(self, go_on: Callable[[], None], loop: asyncio.AbstractEventLoop | None) -> None:
         """Calls `go_on`, in its loop, once it is released."""

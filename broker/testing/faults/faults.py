@@ -11,17 +11,15 @@ A fault that was never hit fails the test at its end, unless it is optional or w
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast, get_args
-from uuid import UUID
+from typing import TYPE_CHECKING, Any, Unpack, cast, get_args
 
 from odradek.broker.network.rounds import Dispatch
-from odradek.broker.testing.faults.disk import KINDS, SLOW_SYNC, DiskFault, FaultyFiles
-from odradek.broker.testing.faults.fault import Action, Change, Fault, Respond, Selector, When
+from odradek.broker.testing.faults.disk import FULL, KINDS, SLOW_SYNC, DiskFault, FaultyFiles
+from odradek.broker.testing.faults.fault import Action, Change, Fault, Respond, When
 from odradek.broker.testing.faults.faulty_dispatch import FaultyDispatch
 from odradek.broker.testing.faults.journal import Journal
-from odradek.broker.testing.faults.names import api_of, error_of, nearest
-from odradek.broker.testing.faults.request import Request
-from odradek.broker.testing.faults.selection import Selection
+from odradek.broker.testing.faults.names import error_of, nearest
+from odradek.broker.testing.faults.selector import Selected, Selector, given_of, selector_of
 from odradek.protocol.api_keys import ApiKey
 
 if TYPE_CHECKING:
@@ -46,6 +44,7 @@ class Faults:
         self.journal = Journal(is_on=journal)
         self.of_requests: tuple[Fault, ...] = ()
         self.of_disks: tuple[DiskFault, ...] = ()
+        self._brokers: set[int] = set()
         self._all: dict[int, Fault] = {}
         self._count = 0
         self._failures: list[str] = []
@@ -53,20 +52,11 @@ class Faults:
     def add(
         self,
         *,
-        api: str | None = None,
-        client_id: str | None = None,
-        user: str | None = None,
-        topic: str | None = None,
-        topic_id: UUID | str | None = None,
-        partition: int | None = None,
-        group: str | None = None,
-        transactional_id: str | None = None,
-        broker: int | None = None,
-        when: Callable[[Request], object] | None = None,
         nth: int | None = None,
         times: int | None = None,
         error: str | int | None = None,
         error_message: str | None = None,
+        handled: bool = False,
         delay: float | None = None,
         hold: bool = False,
         in_order: bool = True,
@@ -81,29 +71,20 @@ class Faults:
         path: str | None = None,
         after_bytes: int | None = None,
         optional: bool = False,
+        **selected: Unpack[Selected],
     ) -> Fault:
         """Adds a fault; docs/testing/faults.md says what each argument means. Without `nth` and `times` it is for every
-        selected request until it is removed; `nth` alone is for that one. Raises ValueError for what is impossible.
+        `selected` request until it is removed; `nth` alone is for that one. Raises ValueError for what is impossible.
         """
-        given = {name: value for name, value in locals().items() if name != "self" and _is_given(name, value)}
-        _check_numbers(partition=partition, cut=cut, after_bytes=after_bytes)
+        others = {name: value for name, value in locals().items() if name not in ("self", "selected")}
+        given = given_of(selected, others) | {name: value for name, value in others.items() if _is_given(name, value)}
+        selector = self.selector(selected)
+        _check_numbers(cut=cut, after_bytes=after_bytes)
         _check_numbers(least=1, nth=nth, times=times, throttle_ms=throttle_ms)
         if delay is not None and not 0 < delay <= MOST_DELAY_S:
             raise ValueError(f"delay={delay}: must be above 0 seconds, and at most a day")
         if throttle_ms is not None and throttle_ms > MOST_DELAY_S * 1000:
             raise ValueError(f"throttle_ms={throttle_ms}: must be at most a day")
-        selector = selector_of(
-            api=api,
-            client_id=client_id,
-            user=user,
-            topic=topic,
-            topic_id=topic_id,
-            partition=partition,
-            group=group,
-            transactional_id=transactional_id,
-            broker=broker,
-            when=when,
-        )
         action = Action(
             delay_s=delay or 0.0,
             hold=hold,
@@ -111,6 +92,7 @@ class Faults:
             respond=respond,
             error=None if error is None else error_of(error),
             error_message=error_message,
+            handled=handled,
             close=close,
             drop=drop,
             change=change,
@@ -140,6 +122,14 @@ class Faults:
             self.of_requests = (*self.of_requests, fault)
         return fault
 
+    def selector(self, selected: Selected) -> Selector:
+        """Returns what selects requests. Raises ValueError for what no request could fit."""
+        broker = selected.get("broker")
+        if broker is not None and self._brokers and broker not in self._brokers:
+            there_are = ", ".join(map(str, sorted(self._brokers)))
+            raise ValueError(f"there is no broker {broker!r}; there is {there_are}")
+        return selector_of(selected)
+
     def all(self) -> list[Fault]:
         """Returns the faults that were added and not removed, oldest first."""
         return list(self._all.values())
@@ -166,6 +156,7 @@ class Faults:
 
     def wrap(self, broker: Broker, dispatch: Dispatch) -> Dispatch:
         """Returns the dispatch of a broker with these faults."""
+        self._brokers.add(broker.broker_id)
         return FaultyDispatch(self, broker, dispatch).dispatch
 
     def files(self, broker: Callable[[], int | None] = lambda: None, *, is_temporary: bool = False) -> FaultyFiles:
@@ -179,33 +170,10 @@ class Faults:
         self._failures.append(f"the function of {fault!r} failed: {error!r}")
 
 
-def selector_of(
-    *,
-    api: str | None = None,
-    client_id: str | None = None,
-    user: str | None = None,
-    topic: str | None = None,
-    topic_id: UUID | str | None = None,
-    partition: int | None = None,
-    group: str | None = None,
-    transactional_id: str | None = None,
-    broker: int | None = None,
-    when: Callable[[Request], object] | None = None,
-) -> Selector:
-    """Returns what selects requests. Raises ValueError."""
-    return Selector(
-        row=None if api is None else api_of(api),
-        client_id=client_id,
-        user=user if user is None or ":" in user else f"User:{user}",
-        broker=broker,
-        items=Selection(topic, UUID(str(topic_id)) if topic_id else None, partition, group, transactional_id),
-        when=when,
-    )
-
-
 ENDS = ("error", "respond", "change", "close", "drop", "cut", "throttle_ms", "corrupt", "disk")
 """What a fault does to a request; one of them."""
 OF_REQUESTS = ("api", "client_id", "user", "topic_id", "group", "transactional_id", "when")
+OF_REQUESTS_ALONE = ("error_message", "handled", "in_order")
 
 
 def _is_given(name: str, value: object) -> bool:
@@ -240,8 +208,11 @@ def _check_request_fault(given: dict[str, Any], selector: Selector, action: Acti
     row = selector.row
     if "path" in given or "after_bytes" in given:
         raise ValueError("path and after_bytes are for faults of disks; say disk=...")
-    if "error_message" in given and action.error is None:
-        raise ValueError("error_message goes with error")
+    for name in ("error_message", "handled"):
+        if name in given and action.error is None:
+            raise ValueError(f"{name} goes with error")
+    if not action.in_order and not action.waits and action.respond is None:
+        raise ValueError("in_order=False goes with delay, hold or respond: other requests do not wait")
     if action.corrupt and (row is None or row.key != ApiKey.FETCH or action.waits):
         raise ValueError('corrupt goes with api="Fetch", and with nothing else that a fault does')
     if action.waits and row is not None and row.key in LOGINS:
@@ -256,5 +227,10 @@ def _check_disk_fault(given: dict[str, Any], action: Action) -> None:
     wrong = [name for name in OF_REQUESTS if name in given]
     if wrong:
         raise ValueError(f"a fault of disks selects by topic, partition, path and broker, not by {', '.join(wrong)}")
+    for name in OF_REQUESTS_ALONE:
+        if name in given:
+            raise ValueError(f"{name} is for faults of requests, not of disks")
+    if "after_bytes" in given and action.disk != FULL:
+        raise ValueError(f"after_bytes goes with disk={FULL!r}")
     if (action.disk == SLOW_SYNC) != action.waits:
         raise ValueError(f"delay or hold go with disk={SLOW_SYNC!r}, which needs one of both")

@@ -135,7 +135,7 @@ class _Passage:
         """Applies the faults, then lets the broker handle the request. Raises CloseConnection."""
         for place, fault in enumerate(faults):
             split = self._split(fault, body)
-            if split is not None and (fault.action.corrupt or self._is_hit(fault)):
+            if split is not None and (self._shows_later(fault, split) or self._is_hit(fault)):
                 return self._apply(fault, split, body, partial(self.go, faults[place + 1 :]))
         frame = self.request.frame
         if body is not self.request.body:
@@ -150,10 +150,19 @@ class _Passage:
         except Exception as error:
             raise self._failed(fault, error) from error
 
+    def _shows_later(self, fault: Fault, split: Split) -> bool:
+        """Whether only the answer shows if the request is hit: it must have records, or the selected items."""
+        action = fault.action
+        return action.corrupt or (action.error is not None and not action.waits and self._is_shown(split))
+
+    def _is_shown(self, split: Split) -> bool:
+        """Whether the response shows the selected items."""
+        return split.is_open or self.request.row.key == ApiKey.METADATA
+
     def _is_hit(self, fault: Fault) -> bool:
         if not fault.takes():
             return False
-        fault.hits += 1
+        fault.is_hit()
         self.request.faults.append(fault.number)
         log.info("request hit by a fault", fault=repr(fault), api=self.request.api, client_id=self.request.client_id)
         return True
@@ -231,14 +240,13 @@ class _Passage:
         if row.key == ApiKey.FETCH:
             return self._fail_fetch(fault, code, body, onward)
         if row.key == ApiKey.DESCRIBE_LOG_DIRS and version < failures.FIRST_LOG_DIRS_WITH_ERROR:
-            return changed(onward(body), lambda parts: self._fail_log_dirs(code, parts))
-        if split.is_open or row.key == ApiKey.METADATA:
-            return changed(onward(body), lambda parts: self._fail_in_response(fault, code, body, parts))
-        if split.rest is None:
-            return self._answered(failures.whole_error(row, version, split.chosen, code, message), split)
-        errors = failures.items_error(row, version, split.chosen, code, message)
+            return changed(onward(body), lambda parts: self._fail_log_dirs(fault, split, code, parts))
+        if self._is_shown(split):
+            return changed(onward(body), lambda parts: self._fail_in_response(fault, split, code, body, parts))
+        errors = None if split.rest is None else failures.items_error(row, version, split.chosen, code, message)
         if errors is None:
-            return self._answered(failures.whole_error(row, version, body, code, message), split)
+            whole = failures.whole_error(row, version, body, code, message)
+            return self._once_handled(fault, body, onward, lambda: self._answered(whole, body))
 
         def put_together(parts: list[Part] | None) -> list[Part] | None:
             if parts is None:
@@ -247,29 +255,39 @@ class _Passage:
             failures.put_together(response, errors)
             return [self._encoded(response)]
 
-        return changed(onward(split.rest), put_together)
+        return self._once_handled(fault, split.chosen, onward, lambda: changed(onward(split.rest), put_together))
 
-    def _answered(self, response: Any, split: Split) -> list[Part]:
+    def _once_handled(self, fault: Fault, body: Any, onward: Onward, make: Callable[[], Answer]) -> Answer:
+        """Makes an answer, after the broker has handled the request if the fault says so."""
+        return changed(onward(body), lambda _: make()) if fault.action.handled else make()
+
+    def _answered(self, response: Any, body: Any) -> list[Part]:
         """Returns an answer. As in Kafka, a failed Produce with acks=0 ends the connection."""
-        if self.request.row.key == ApiKey.PRODUCE and split.chosen.acks == 0:
+        if self.request.row.key == ApiKey.PRODUCE and body.acks == 0:
             raise CloseConnection("")
         return [self._encoded(response)]
 
     def _fail_in_response(
-        self, fault: Fault, code: ErrorCode, body: Any, parts: list[Part] | None
+        self, fault: Fault, split: Split, code: ErrorCode, body: Any, parts: list[Part] | None
     ) -> list[Part] | None:
         if parts is None:
             return None
-        response = self._decoded(parts)
-        found = failures.put_into_items(response, fault.selector.items, code, self._dispatch.topic_name)
-        if not found and self.request.row.key in failures.WITHOUT_ITEM_ERRORS:
-            request = self.request
+        request, response = self.request, self._decoded(parts)
+        if request.row.key in failures.WITHOUT_ITEM_ERRORS:
             response = failures.whole_error(request.row, request.version, body, code, fault.action.error_message)
-        return [self._encoded(response)]
+        elif not failures.put_into_items(response, fault.selector.items, code, self._dispatch.topic_name):
+            return parts
+        return [self._encoded(response)] if self._was_hit(fault, split) else parts
 
-    def _fail_log_dirs(self, code: ErrorCode, parts: list[Part] | None) -> list[Part] | None:
-        if parts is None:
-            return None
+    def _was_hit(self, fault: Fault, split: Split) -> bool:
+        """Whether a fault is applied that the response fits."""
+        return not self._shows_later(fault, split) or self._is_hit(fault)
+
+    def _fail_log_dirs(
+        self, fault: Fault, split: Split, code: ErrorCode, parts: list[Part] | None
+    ) -> list[Part] | None:
+        if parts is None or not self._was_hit(fault, split):
+            return parts
         response = self._decoded(parts)
         failures.put_into_log_dirs(response, code)
         return [self._encoded(response)]
@@ -299,9 +317,9 @@ class _Passage:
             parts = self._made(fault, self._changed_response(fault, self._decoded(parts)))
         if action.close == "after":
             raise CloseConnection("")
-        if action.cut is not None and parts is not None:
+        if action.cut is not None:
             cut = CloseConnection("")
-            cut.answer = [as_bytes(parts)[: action.cut]]
+            cut.answer = [as_bytes(parts or [])[: action.cut]]
             raise cut
         return None if action.drop == "after" else parts
 

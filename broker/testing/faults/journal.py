@@ -11,12 +11,13 @@ from collections import Counter, deque
 from collections.abc import Iterator
 from typing import overload
 
-from odradek.broker.testing.faults.fault import Selector
 from odradek.broker.testing.faults.request import Request
+from odradek.broker.testing.faults.selector import Selector
 
 MOST_REQUESTS = 1000
 MOST_BYTES = 64 << 20
 MOST_SHOWN = 10
+BEGAN_NOW = ". It began with this call; it has earlier requests if the broker is started with journal=True"
 
 
 class NoSuchRequest(AssertionError):
@@ -28,6 +29,7 @@ class Journal:
 
     def __init__(self, *, is_on: bool = False) -> None:
         self.is_on = is_on
+        self._starts_on = is_on
         self._requests: deque[Request] = deque()
         self._bytes = 0
         self._count = 0
@@ -55,6 +57,11 @@ class Journal:
         self._returned.clear()
         self._bytes = 0
 
+    def start_over(self) -> None:
+        """Is as at its start: empty, and off unless it was on then."""
+        self.clear()
+        self.is_on = self._starts_on
+
     def find(self, selector: Selector, after: int = 0) -> list[Request]:
         """Returns the requests that are selected, of those with numbers above `after`."""
         later = (request for request in self if request.number > after)
@@ -64,7 +71,7 @@ class Journal:
         """Returns the next selected request, each once: the oldest that no earlier call has returned, or else the next
         one to come. `answered`: and waits for its answer. Raises NoSuchRequest after `within` seconds.
         """
-        self.is_on = True
+        began_before, self.is_on = self.is_on, True
         changed = asyncio.Event()
         found: list[Request] = []
         last = 0
@@ -82,15 +89,16 @@ class Journal:
                             return request
                     await changed.wait()
         except TimeoutError:
-            raise NoSuchRequest(self._not_found(what, within)) from None
+            raise NoSuchRequest(self._not_found(what, within, began_before=began_before)) from None
         finally:
             del self._waiting[changed]
 
-    def _not_found(self, what: str, within: float) -> str:
+    def _not_found(self, what: str, within: float, *, began_before: bool) -> str:
         seen = Counter(f"{request.api} of {request.client_id!r}" for request in self)
         instead = ", ".join(f"{count} {name}" for name, count in seen.most_common(MOST_SHOWN)) or "none"
         returned = f"; {len(self._returned)} of them were returned before" if self._returned else ""
-        return f"no request({what}) within {within} s. The journal has {len(self)} requests: {instead}{returned}"
+        found = f"no request({what}) within {within} s. The journal has {len(self)} requests: {instead}{returned}"
+        return found if began_before else found + BEGAN_NOW
 
     # --- for the dispatch ---------------------------------------------------------------------------------------
 

@@ -9,8 +9,8 @@ from odradek.broker.requests.request_context import CloseConnection, Holds, Pend
 
 Answer = ParkedAnswer | list[Part] | None
 """As a dispatch returns it."""
-Changed = Callable[[list[Part] | None], list[Part] | None]
-"""Changes an encoded answer; None: there is none. Raises CloseConnection."""
+Changed = Callable[[list[Part] | None], Answer]
+"""Makes another answer of an encoded one; None: there is none. Raises CloseConnection."""
 _NO_API = -1
 
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from functools import cache
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.metadata import MetadataRequest
-from odradek.protocol.schema import ZERO_UUID, Field
+from odradek.protocol.schema import ZERO_UUID, Field, Message
 from odradek.protocol.wire_codes import ConfigResourceType
 
 TOPIC, GROUP, TRANSACTIONAL_ID = "topic", "group", "transactional_id"
@@ -40,6 +41,8 @@ PARTITION_NUMBERS = ("partition", "partition_index", "index", "partition_id")
 SCALARS = {GROUP: ("group_id",), TRANSACTIONAL_ID: ("transactional_id", "v3_and_below_transactional_id")}
 KEY_TYPES = {GROUP: 0, TRANSACTIONAL_ID: 1}
 """FindCoordinator's."""
+
+TOPIC_ID, PARTITION = "topic_id", "partition"
 
 TopicName = Callable[[UUID], str | None]
 """The name of a topic by its id, None if there is no such topic."""
@@ -213,3 +216,24 @@ def _with(structure: Any, attribute: str, value: Any) -> Any:
     changed = copy.copy(structure)
     setattr(changed, attribute, value)
     return changed
+
+
+@cache
+def what_requests_name(message_class: type[Message]) -> frozenset[str]:
+    """Returns what requests of a class can be selected by: `topic`, `topic_id`, `partition`, `group` and
+    `transactional_id`, in any of its versions.
+    """
+    found: set[str] = set(KEY_TYPES) if message_class is FindCoordinatorRequest else set()
+    if message_class is MetadataRequest:
+        found.add(PARTITION)  # those of its response
+    for field in message_class.__schema__.fields:
+        found |= {kind for kind, names in SCALARS.items() if field.attribute in names}
+        if field.attribute in ARRAYS:
+            found.add(ARRAYS[field.attribute])
+        if field.attribute in PARTITION_ARRAYS:
+            found.add(PARTITION)
+        if field.attribute == TOPIC_ID:
+            found.add(TOPIC_ID)
+        if field.struct_class is not None and (field.attribute in ARRAYS or field.attribute in NESTED):
+            found |= what_requests_name(field.struct_class)
+    return frozenset(found)

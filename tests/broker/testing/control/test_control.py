@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import inspect
 import json
 import socket
 import subprocess
@@ -14,6 +15,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from odradek.broker.testing.control import arguments
+from odradek.broker.testing.faults import Faults
+from odradek.broker.testing.faults.selector import Selected
 from odradek.protocol.errors import ErrorCode
 from tests.broker.testing.faults.asking import Client, codes, produce
 from tests.patience import block_until
@@ -100,6 +104,19 @@ def test_a_wait_for_what_does_not_come_says_what_came(controlled: Controlled) ->
     assert status == 504
     assert "no request(api='JoinGroup') within 0.1 s" in answer["error"]
     assert "Produce of 'service'" in answer["error"]
+
+
+def test_a_test_waits_for_the_hits_of_a_fault(controlled: Controlled) -> None:
+    number = controlled.ask("POST", "/faults", {"disk": "full", "topic": "orders", "times": 1})[1]["id"]
+    status, answer = controlled.ask("POST", f"/faults/{number}/wait", {"within": 0.05})
+    assert (status, answer["error"]) == (
+        504,
+        "add(topic='orders', times=1, disk='full') was hit 0 times within 0.05 s, not 1",
+    )
+    with Client(controlled.bootstrap) as client:
+        client.ask(produce({"orders": [0]}), 9)
+    status, fault = controlled.ask("POST", f"/faults/{number}/wait", {"hits": 1, "within": 20})
+    assert (status, fault["hits"]) == (200, 1)
 
 
 def test_a_document_answers_requests(controlled: Controlled) -> None:
@@ -221,6 +238,15 @@ def _is_answered(controlled: Controlled) -> bool:
         ("GET", "/requests?partition=x&topic=orders", None, 400, "partition='x': must be int"),
         ("POST", "/requests/wait", {"within": 1e9}, 400, "at most 600"),
         ("POST", "/requests/wait", {"within": -1}, 400, "above 0"),
+        ("POST", "/requests/wait?api=Produce", {}, 400, "/requests/wait has its arguments in the body"),
+        ("POST", "/faults?api=Produce", {"delay": 1}, 400, "/faults has its arguments in the body"),
+        ("GET", "/requests", {"api": "Produce"}, 400, "GET has no body; the arguments of /requests are a query"),
+        ("GET", "/requests?api=", None, 400, "there is no API ''"),
+        ("GET", "/requests?topic=", None, 400, "topic is empty"),
+        ("GET", "/requests?topic=a&topic=b", None, 400, "an argument stands twice in the query"),
+        ("GET", "//[", None, 404, "the paths are"),
+        ("POST", "/faults/77/wait", {}, 404, "there is no fault 77"),
+        ("POST", "/faults", {"api": "Heartbeat", "topic": "orders", "delay": 1}, 400, "name no topic"),
     ],
 )
 def test_bad_input_is_one_clear_error(
@@ -242,6 +268,34 @@ def test_a_wait_does_not_keep_other_requests_waiting(controlled: Controlled) -> 
         client.ask(produce({"orders": [1]}), 9)
     waiting.join(20)
     assert answers[0][0] == 200
+
+
+def test_a_wait_ends_with_its_client_and_takes_no_request_from_others(controlled: Controlled) -> None:
+    document = json.dumps({"api": "Produce", "client_id": "late", "within": 60}).encode()
+    head = b"POST /requests/wait HTTP/1.1\r\n" + ALLOWED + b"Content-Length: %d\r\n\r\n" % len(document)
+    host, port = controlled.address.split(":")
+    with socket.create_connection((host, int(port)), 20) as gone:
+        gone.sendall(head.replace(b"TOKEN", controlled.token.encode()) + document)
+        controlled.ask("GET", "/faults")
+    assert raw(controlled, head + document) == b"", "a client that has no more to say is gone as well"
+    with Client(controlled.bootstrap, "late") as client:
+        client.ask(produce({"orders": [1]}), 9)
+    assert controlled.ask("POST", "/requests/wait", {"client_id": "late", "within": 20})[0] == 200
+
+
+def test_a_request_that_is_not_complete_in_time_is_refused(controlled: Controlled) -> None:
+    host, port = controlled.address.split(":")
+    with socket.create_connection((host, int(port)), 20) as slow:
+        slow.sendall(b"POST /faults HTTP/1.1\r\n" + ALLOWED.replace(b"TOKEN", controlled.token.encode()))
+        slow.sendall(b"Content-Length: 10\r\n\r\n{")
+        assert slow.recv(4096).startswith(b"HTTP/1.1 408 ")
+
+
+def test_the_arguments_are_those_of_python() -> None:
+    in_python = {*Selected.__annotations__, *inspect.signature(Faults.add).parameters} - {"self", "selected"}
+    assert in_python - set(arguments.FAULT) == {"when", "change"}
+    assert set(arguments.FAULT) <= in_python
+    assert set(arguments.SELECTORS) == set(Selected.__annotations__) - {"when"}
 
 
 # Starting

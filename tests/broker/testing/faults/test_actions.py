@@ -12,15 +12,24 @@ import aiokafka
 import pytest
 from crc32c import crc32c
 
-from odradek.broker.testing import BrokerThread, Request, UnusedFaults, in_process_broker, in_process_cluster
+from odradek.broker.testing import (
+    BrokerThread,
+    NotReached,
+    Request,
+    UnusedFaults,
+    in_process_broker,
+    in_process_cluster,
+)
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
+from odradek.protocol.messages.group_admin import ListGroupsRequest
 from odradek.protocol.messages.list_offsets import ListOffsetsRequest
 from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.protocol.records import read_batch_header
 from tests.broker.testing.faults.asking import Client, codes, produce
-from tests.broker.testing.faults.test_selected_items import end_offset, fetch
+from tests.broker.testing.faults.test_selected_items import end_offset, fetch, until_coordinated
 from tests.patience import block_until, until
+from tests.scenarios.coordinator_requests import join
 
 
 def test_a_delayed_request_is_handled_later_and_in_its_turn(broker: BrokerThread, client: Client) -> None:
@@ -111,6 +120,53 @@ def test_an_answer_is_cut(broker: BrokerThread, client: Client, size: int) -> No
     assert len(received) == size
     with Client(broker.bootstrap) as other:
         assert end_offset(other, "orders", 0) == 1
+
+
+def test_an_answer_that_does_not_exist_is_cut_to_nothing(broker: BrokerThread, client: Client) -> None:
+    fault = broker.faults.add(api="Produce", cut=10)
+    client.send(produce({"orders": [0]}, acks=0), 9)
+    assert client.raw.socket.recv(100) == b""
+    assert fault.hits == 1
+
+
+def test_a_request_is_handled_and_fails_all_the_same(broker: BrokerThread, client: Client) -> None:
+    broker.faults.add(api="Produce", times=1, error="REQUEST_TIMED_OUT", handled=True)
+    failed = int(ErrorCode.REQUEST_TIMED_OUT)
+    assert codes(client.ask(produce({"orders": [0, 1]}), 9)) == {("orders", 0): failed, ("orders", 1): failed}
+    assert [end_offset(client, "orders", partition) for partition in (0, 1)] == [1, 1]
+
+
+def test_a_partition_is_written_and_fails_all_the_same(broker: BrokerThread, client: Client) -> None:
+    fault = broker.faults.add(api="Produce", topic="orders", partition=1, error="REQUEST_TIMED_OUT", handled=True)
+    answered = codes(client.ask(produce({"orders": [0, 1], "other": [0]}), 9))
+    assert answered == {("orders", 0): 0, ("orders", 1): int(ErrorCode.REQUEST_TIMED_OUT), ("other", 0): 0}
+    written = [end_offset(client, *each) for each in (("orders", 0), ("orders", 1), ("orders", 2), ("other", 0))]
+    assert (written, fault.hits) == ([1, 1, 0, 1], 1)
+
+
+def test_a_request_that_waits_in_the_broker_fails_when_it_is_done() -> None:
+    """JoinGroup waits for the other members."""
+    with BrokerThread(group_initial_rebalance_delay_ms=100) as broker, Client(broker.bootstrap) as member:
+        broker.faults.add(api="JoinGroup", group="billing", error="NOT_COORDINATOR", handled=True)
+        until_coordinated(broker, member)
+        joined = member.ask(join("billing", ""), 3)
+        assert joined.error_code == int(ErrorCode.NOT_COORDINATOR)
+        listed = member.ask(ListGroupsRequest(), 2).groups
+        assert [group.group_id for group in listed] == ["billing"]
+
+
+def test_a_test_waits_for_the_hits_of_a_fault(broker: BrokerThread, client: Client) -> None:
+    fault = broker.faults.add(api="Produce", error="REQUEST_TIMED_OUT")
+    with pytest.raises(NotReached, match=r"add\(api='Produce', .*\) was hit 0 times within 0.05 s, not 1"):
+        broker.wait_for_hits(fault, within=0.05)
+    asking = threading.Thread(target=lambda: [client.ask(produce({"orders": [0]}), 9) for _ in range(3)])
+    asking.start()
+    broker.wait_for_hits(fault, 3)
+    assert fault.hits == 3
+    asking.join(20)
+    broker.wait_for_hits(fault, 2, within=0.05)
+    with pytest.raises(ValueError, match="hits=0: must be at least 1"):
+        broker.wait_for_hits(fault, 0)
 
 
 def test_a_client_is_throttled(broker: BrokerThread, client: Client) -> None:

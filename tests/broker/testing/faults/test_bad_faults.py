@@ -13,13 +13,20 @@ from odradek.broker.testing import (
     BrokerThread,
     ClusterThread,
     Faults,
+    Request,
     UnusedFaults,
     in_process_broker,
     in_process_cluster,
 )
 from odradek.protocol.messages.metadata import MetadataRequest
+from odradek.protocol.schema import ZERO_UUID
 from tests.broker.testing.faults.asking import Client
 from tests.memory_files import ForgetfulFiles
+
+
+async def decides_later(_request: Request) -> bool:
+    return True
+
 
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"api": "Produc", "error": "REQUEST_TIMED_OUT"}, "there is no API 'Produc'; did you mean Produce"),
@@ -52,6 +59,23 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"disk": "slow sync"}, "delay or hold go with disk='slow sync'"),
     ({"disk": "full", "delay": 1}, "delay or hold go with disk='slow sync'"),
     ({"path": "orders-0/*", "delay": 1}, "path and after_bytes are for faults of disks"),
+    ({"disk": "fail sync", "after_bytes": 10}, "after_bytes goes with disk='full'"),
+    ({"disk": "slow sync", "hold": True, "in_order": False}, "in_order is for faults of requests"),
+    ({"disk": "full", "error_message": "text"}, "error_message is for faults of requests"),
+    ({"error": "REQUEST_TIMED_OUT", "in_order": False}, "in_order=False goes with delay, hold or respond"),
+    ({"close": "before", "handled": True}, "handled goes with error"),
+    ({"topic": "", "delay": 1}, "topic is empty: leave it out to select any"),
+    ({"group": "", "delay": 1}, "group is empty: leave it out"),
+    ({"topic": "orders", "partition": -1, "delay": 1}, "partition=-1: must be at least 0"),
+    ({"api": "Heartbeat", "topic": "orders", "delay": 1}, "requests of Heartbeat name no topic; .* by group$"),
+    ({"api": "Produce", "group": "billing", "delay": 1}, "requests of Produce name no group; .* by topic, "),
+    ({"api": "ApiVersions", "topic": "orders", "delay": 1}, "requests of ApiVersions name no topic$"),
+    ({"api": "ListOffsets", "topic_id": ZERO_UUID, "delay": 1}, "requests of ListOffsets name no topic_id"),
+    (
+        {"api": "DeleteTopics", "topic": "orders", "partition": 0, "delay": 1},
+        "requests of DeleteTopics name no partition",
+    ),
+    ({"when": decides_later, "delay": 1}, "when is a coroutine function: it must decide at once"),
 ]
 
 
@@ -64,10 +88,23 @@ def test_an_impossible_fault_is_refused_and_not_added(arguments: dict[str, Any],
     assert (faults.of_requests, faults.of_disks) == ((), ())
 
 
+def test_an_unknown_argument_names_those_that_are_similar() -> None:
+    with pytest.raises(TypeError, match="there is no argument 'eror'; did you mean error"):
+        Faults().add(api="Produce", eror="REQUEST_TIMED_OUT")  # type: ignore[call-arg]
+
+
 async def test_a_disk_of_the_test_s_own_has_no_faults() -> None:
     async with in_process_broker(files=ForgetfulFiles(), data_dir="/data") as broker:
         with pytest.raises(ValueError, match="was passed in as `files`"):
             broker.faults.add(disk="full")
+
+
+async def test_a_broker_that_is_not_there_is_refused() -> None:
+    async with in_process_cluster(brokers=2) as cluster:
+        with pytest.raises(ValueError, match="there is no broker 3; there is 1, 2"):
+            cluster.faults.add(broker=3, delay=1)
+        with pytest.raises(ValueError, match="there is no broker 0; there is 1, 2"):
+            await cluster.request(broker=0)
 
 
 # Unused faults

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from odradek.broker.testing import BrokerThread, Faults, UnusedFaults
+from odradek.broker.testing.faults import disk
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.metadata import MetadataRequest
 from tests.broker.testing.faults.asking import Client, codes, produce
@@ -53,6 +54,7 @@ def test_a_slow_fsync_delays_what_waits_for_it() -> None:
         broker.requests.clear()
         fault = broker.faults.add(disk="slow sync", topic="orders", hold=True)
         client.send(produce({"orders": [0]}), 9)
+        broker.wait_for_hits(fault)
         block_until(lambda: fault.held)
         with Client(broker.bootstrap) as other:
             other.ask(MetadataRequest(topics=None), 9)
@@ -141,6 +143,15 @@ def test_a_held_fsync_of_a_thread_ends_when_the_fault_is_removed(tmp_path: Path)
     fault.remove()
     syncing.join(20)
     assert not syncing.is_alive()
+    assert fault.held == 0
+
+
+def test_an_fsync_that_nobody_releases_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk, "MOST_HELD_S", 0.05)
+    faults = Faults()
+    fault = faults.add(disk="slow sync", hold=True)
+    with pytest.raises(OSError, match=r"add\(hold=True, disk='slow sync'\) was not released for 0.05 s"):
+        opened(faults, tmp_path / "0.log").sync()
     assert fault.held == 0
 
 

@@ -36,6 +36,14 @@ def test_the_journal_begins_with_its_first_use(broker: BrokerThread, client: Cli
     assert [request.api for request in broker.requests] == ["Metadata"]
 
 
+def test_a_wait_that_begins_the_journal_says_so(broker: BrokerThread, client: Client) -> None:
+    client.ask(produce({"orders": [0]}), 9)
+    with pytest.raises(NoSuchRequest, match=r"began with this call; it has earlier requests .* journal=True"):
+        broker.request(api="Produce", within=0.01)
+    with pytest.raises(NoSuchRequest, match=r"The journal has 0 requests: none$"):
+        broker.request(api="Produce", within=0.01)
+
+
 def test_a_wait_returns_each_request_once(broker: BrokerThread, client: Client) -> None:
     assert len(broker.requests) == 0
     for topic in ("orders", "other", "orders"):

@@ -169,6 +169,17 @@ def test_metadata_without_topics_is_not_hit_by_a_fault_of_a_topic(broker: Broker
     assert fault.hits == 0
 
 
+def test_metadata_that_does_not_show_what_is_selected_is_not_hit(broker: BrokerThread, client: Client) -> None:
+    missing = broker.faults.add(api="Metadata", topic="missing", error="LEADER_NOT_AVAILABLE", optional=True)
+    once = broker.faults.add(api="Metadata", times=1, error="LEADER_NOT_AVAILABLE")
+    client.ask(MetadataRequest(topics=[]), 9)
+    assert (missing.hits, once.hits) == (0, 0)
+    answered = client.ask(MetadataRequest(topics=None), 9)
+    assert {topic.error_code for topic in answered.topics} == {int(ErrorCode.LEADER_NOT_AVAILABLE)}
+    assert (missing.hits, once.hits) == (0, 1)
+    assert {topic.error_code for topic in client.ask(MetadataRequest(topics=None), 9).topics} == {NONE}
+
+
 # Groups and transactions
 
 
