@@ -53,7 +53,9 @@ def odradek_broker(request: pytest.FixtureRequest) -> Iterator[BrokerThread]:
 
     positional, named = _mark(request, "odradek_broker")
     with BrokerThread(*positional, **named) as running:
+        failed_before = request.session.testsfailed
         yield running
+        _forget_faults_of_a_failure(request, failed_before, running)
 
 
 @pytest.fixture(scope="session")
@@ -71,12 +73,16 @@ def _odradek_broker_of_the_session(odradek_session_broker_arguments: dict[str, A
 
 
 @pytest.fixture
-def odradek_session_broker(_odradek_broker_of_the_session: _SessionBroker) -> Iterator[BrokerThread]:
+def odradek_session_broker(
+    request: pytest.FixtureRequest, _odradek_broker_of_the_session: _SessionBroker
+) -> Iterator[BrokerThread]:
     """A broker that all tests of the session share. Each of them finds it as at its start, and without the faults of
     the others.
     """
     running = _odradek_broker_of_the_session.for_next_test()
+    failed_before = request.session.testsfailed
     yield running
+    _forget_faults_of_a_failure(request, failed_before, running)
     try:
         running.faults.check()
     finally:
@@ -90,7 +96,9 @@ def odradek_cluster(request: pytest.FixtureRequest) -> Iterator[ClusterThread]:
 
     positional, named = _mark(request, "odradek_cluster")
     with ClusterThread(*positional, **named) as running:
+        failed_before = request.session.testsfailed
         yield running
+        _forget_faults_of_a_failure(request, failed_before, running)
 
 
 class _SessionBroker:
@@ -103,9 +111,17 @@ class _SessionBroker:
     def for_next_test(self) -> BrokerThread:
         if self._was_used:
             self._running.reset()
-            self._running.faults.journal.clear()
+            self._running.faults.journal.start_over()
         self._was_used = True
         return self._running
+
+
+def _forget_faults_of_a_failure(
+    request: pytest.FixtureRequest, failed_before: int, running: BrokerThread | ClusterThread
+) -> None:
+    """A test that has failed already does not fail because of faults that it never came to."""
+    if request.session.testsfailed > failed_before:
+        running.faults.clear()
 
 
 def _mark(request: pytest.FixtureRequest, name: str) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -92,6 +92,14 @@ def test_forgets_a_fault(odradek_session_broker):
 
 def test_finds_none(odradek_session_broker):
     assert odradek_session_broker.faults.all() == []
+
+
+def test_reads_the_journal(odradek_session_broker):
+    assert len(odradek_session_broker.requests) == 0
+
+
+def test_finds_the_journal_off(odradek_session_broker):
+    assert not odradek_session_broker.faults.journal.is_on
 """
     )
     done = subprocess.run(
@@ -102,5 +110,5 @@ def test_finds_none(odradek_session_broker):
         timeout=120,
         check=False,
     )
-    assert "2 passed, 1 error" in done.stdout, done.stdout + done.stderr
+    assert "4 passed, 1 error" in done.stdout, done.stdout + done.stderr
     assert "ERROR test_service.py::test_forgets_a_fault - odradek" in done.stdout

@@ -154,6 +154,16 @@ def test_passes_but_for_its_fault(odradek_broker):
 
 def test_passes(odradek_broker):
     odradek_broker.faults.add(api="Produce", error="REQUEST_TIMED_OUT", optional=True)
+
+
+def test_fails_before_its_fault(odradek_broker):
+    odradek_broker.faults.add(api="Produce", error="REQUEST_TIMED_OUT")
+    assert False
+
+
+def test_fails_with_the_broker_of_the_session(odradek_session_broker):
+    odradek_session_broker.faults.add(api="Produce", error="REQUEST_TIMED_OUT")
+    assert False
 """
 
 
@@ -161,7 +171,7 @@ def test_the_fixture_reports_unused_faults(tmp_path: Path) -> None:
     (tmp_path / "test_theirs.py").write_text(PLUGIN_TESTS)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:asyncio", "-p", "no:timeout"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
-    assert "2 passed, 1 error" in done.stdout, done.stdout + done.stderr
+    assert "2 failed, 2 passed, 1 error" in done.stdout, done.stdout + done.stderr
     assert "UnusedFaults: add(api='Produce', error='REQUEST_TIMED_OUT') was never hit" in done.stdout
 
 
