@@ -27,7 +27,7 @@ from odradek.broker.testing.faults.selector import Selected
 from odradek.broker.testing.in_process_cluster import in_process_cluster
 from odradek.broker.testing.loop_thread import LoopThread
 from odradek.broker.testing.security import PLAINTEXT, Security
-from odradek.broker.testing.virtual_time.controls import AN_HOUR_S, WALL, Span, name_of
+from odradek.broker.testing.virtual_time.controls import AN_HOUR_S, WALL, Span, decided, name_of
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -180,7 +180,7 @@ class ClusterThread:
         self, condition: Callable[[], object], *, within: Span = AN_HOUR_S, what: str = "", keep_members: bool = False
     ) -> None:
         """See TimeControls. The condition is called in a thread, so it may use a blocking client."""
-        until = partial(self.cluster.advance_until, partial(asyncio.to_thread, condition), within=within)
+        until = partial(self.cluster.advance_until, partial(asyncio.to_thread, decided, condition), within=within)
         self.run(until(what=what or name_of(condition), keep_members=keep_members))
 
     # What can be done to it
@@ -262,7 +262,7 @@ class ClusterThread:
         NotReached.
         """
         give_up = time.monotonic() + timeout_s
-        while not condition():
+        while not decided(condition):
             if time.monotonic() >= give_up:
                 raise self.call(self.cluster.not_reached, what or "a condition", timeout_s)
             time.sleep(LONGEST_POLL_S)

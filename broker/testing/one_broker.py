@@ -43,7 +43,16 @@ from odradek.broker.testing.setting_texts import setting_texts
 from odradek.broker.testing.snapshots.origin import Origin
 from odradek.broker.testing.snapshots.snapshot import Snapshot
 from odradek.broker.testing.snapshots.taking import take_snapshot
-from odradek.broker.testing.virtual_time.controls import AN_HOUR_S, WALL, Span, TimeControls, name_of, own_loop, time_of
+from odradek.broker.testing.virtual_time.controls import (
+    AN_HOUR_S,
+    WALL,
+    Span,
+    TimeControls,
+    decided,
+    name_of,
+    own_loop,
+    time_of,
+)
 from odradek.broker.testing.virtual_time.state import state_of
 from odradek.broker.testing.virtual_time.virtual_time import VirtualTime
 from odradek.storage.files import Files
@@ -52,6 +61,10 @@ from odradek.timer import Clock
 T = TypeVar("T")
 
 ANY_PORT = "127.0.0.1:0"
+ANOTHER_LOOP = (
+    "the broker runs on another event loop: give its fixture and the test the same loop scope, or use BrokerThread, "
+    "whose methods block"
+)
 
 
 class InProcessBroker(TimeControls, Asking, Broker):
@@ -67,15 +80,21 @@ class InProcessBroker(TimeControls, Asking, Broker):
         self.faults = faults
         self.virtual_time = self.clock if isinstance(self.clock, VirtualTime) else None
         self._own_loop = loop
+        self._below = asyncio.get_running_loop()
         self._has_ended = False
         self._origin = origin
         self._one_at_a_time = asyncio.Lock()
         """Of snapshots and resets."""
 
     async def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Runs a coroutine of the broker on the loop that the broker runs on, and returns its result."""
-        loop = self._own_loop
-        if loop is None or asyncio.get_running_loop() is loop:
+        """Runs a coroutine of the broker on the loop that the broker runs on, and returns its result. Raises
+        RuntimeError in a task of another loop.
+        """
+        loop, running = self._own_loop, asyncio.get_running_loop()
+        if running not in (loop, self._below):
+            coroutine.close()
+            raise RuntimeError(ANOTHER_LOOP)
+        if loop is None or running is loop:
             return await coroutine
         return await loop.run(coroutine)
 
@@ -140,6 +159,8 @@ class InProcessBroker(TimeControls, Asking, Broker):
         """Writes records, by topic. Missing topics are created, with so many `partitions`. Raises ValueError,
         ProtocolError; see seeding.py.
         """
+        if not self._below.is_running():
+            raise RuntimeError(ANOTHER_LOOP)
         connect = self.security.of_brokers().connect(self.random)
         async with AdminClient(self.bootstrap, connect=connect) as admin:
             await seed(admin, topics, partitions, self.clock.wall_ms())
@@ -309,7 +330,7 @@ class BrokerThread:
         self, condition: Callable[[], object], *, within: Span = AN_HOUR_S, what: str = "", keep_members: bool = False
     ) -> None:
         """See TimeControls. The condition is called in a thread, so it may use a blocking client."""
-        until = partial(self.broker.advance_until, partial(asyncio.to_thread, condition), within=within)
+        until = partial(self.broker.advance_until, partial(asyncio.to_thread, decided, condition), within=within)
         self._thread.call(until(what=what or name_of(condition), keep_members=keep_members))
 
     def __enter__(self) -> BrokerThread:

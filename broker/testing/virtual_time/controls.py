@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import math
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -135,6 +136,17 @@ class TimeControls:
 def name_of(condition: Condition) -> str:
     """Returns what a condition is called if its caller does not say."""
     return getattr(condition, "__name__", "a condition")
+
+
+def decided(condition: Callable[[], object]) -> bool:
+    """Returns whether a condition of a wait that blocks holds. Raises TypeError if it is a coroutine function, which
+    would always hold.
+    """
+    holds = condition()
+    if inspect.iscoroutine(holds):
+        holds.close()
+        raise TypeError(f"{name_of(condition)} is a coroutine function: a wait that blocks takes a plain function")
+    return bool(holds)
 
 
 def _microseconds(span: Span) -> int:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
-from odradek.broker.testing import BrokerThread, ClusterThread, UnusedFaults
+from odradek.broker.testing import BrokerThread, ClusterThread, UnusedFaults, in_process_broker
 from odradek.protocol.messages.metadata import MetadataRequest
 from tests.broker.testing.faults.asking import Client
 
@@ -80,6 +81,34 @@ def test_a_call_that_the_end_overtakes_does_not_hang() -> None:
     broker.stop()
     waiting.join(30)
     assert len(outcomes) == 1
+
+
+@pytest.mark.timeout(60)
+def test_a_condition_of_a_blocking_wait_is_no_coroutine_function() -> None:
+    async def never() -> bool:
+        return False
+
+    with BrokerThread(time="virtual") as broker, pytest.raises(TypeError, match="never is a coroutine function"):
+        broker.advance_until(never, within=5)
+    with ClusterThread(brokers=1, time="virtual") as cluster:
+        with pytest.raises(TypeError, match="never is a coroutine function"):
+            cluster.advance_until(never, within=5)
+        with pytest.raises(TypeError, match="never is a coroutine function"):
+            cluster.wait_until(never)
+
+
+@pytest.mark.parametrize("time", ["wall", "virtual"])
+def test_a_broker_of_another_event_loop_says_so(time: str) -> None:
+    """As with a fixture of the session and a test that has a loop of its own."""
+    with asyncio.Runner() as session, asyncio.Runner() as other:
+        opened = in_process_broker(time=time)
+        broker = session.run(opened.__aenter__())
+        for calls in (broker.snapshot, broker.reset, partial(broker.seed, {"orders": [b"an order"]})):
+            with pytest.raises(RuntimeError, match="the broker runs on another event loop: give its fixture and the t"):
+                other.run(asyncio.wait_for(calls(), 20))
+        session.run(broker.seed({"orders": [b"an order"]}))
+        session.run(broker.reset())
+        session.run(opened.__aexit__(None, None, None))
 
 
 def test_a_broker_is_started_once_and_may_be_stopped_before() -> None:
