@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Unpack, cast, get_args
 
 from odradek.broker.network.rounds import Dispatch
-from odradek.broker.testing.faults.disk import FULL, KINDS, SLOW_SYNC, DiskFault, FaultyFiles
+from odradek.broker.testing.faults.disk import FAIL_READ, FULL, KINDS, SLOW_SYNC, DiskFault, FaultyFiles
 from odradek.broker.testing.faults.fault import Action, Change, Fault, Respond, When
 from odradek.broker.testing.faults.faulty_dispatch import FaultyDispatch
 from odradek.broker.testing.faults.journal import Journal
@@ -142,7 +142,7 @@ class Faults:
 
     def check(self) -> None:
         """Raises UnusedFaults if a fault that is not optional was never hit, or the function of one failed."""
-        unused = [f"{fault!r} was never hit" for fault in self.all() if not fault.hits and not fault.optional]
+        unused = [_never_hit(fault) for fault in self.all() if not fault.hits and not fault.optional]
         if unused or self._failures:
             raise UnusedFaults("\n".join([*unused, *self._failures]))
 
@@ -172,8 +172,14 @@ class Faults:
 
 ENDS = ("error", "respond", "change", "close", "drop", "cut", "throttle_ms", "corrupt", "disk")
 """What a fault does to a request; one of them."""
+READ_FROM_MEMORY = ": the latest records are read from memory, unless the broker has odradek_log_tail_bytes=0"
 OF_REQUESTS = ("api", "client_id", "user", "topic_id", "group", "transactional_id", "when")
 OF_REQUESTS_ALONE = ("error_message", "handled", "in_order")
+
+
+def _never_hit(fault: Fault) -> str:
+    of_memory = fault.action.disk == FAIL_READ
+    return f"{fault!r} was never hit" + (READ_FROM_MEMORY if of_memory else "")
 
 
 def _is_given(name: str, value: object) -> bool:

@@ -48,6 +48,20 @@ def test_a_failing_read_fails_the_fetch(broker: BrokerThread, client: Client) ->
     assert fault.hits >= 1
 
 
+def test_a_failing_read_of_what_is_in_memory_says_why_it_was_not_hit(broker: BrokerThread, client: Client) -> None:
+    client.ask(produce({"orders": [0]}), 9)
+    fault = broker.faults.add(disk="fail read", topic="orders")
+    assert client.ask(fetch("orders", [0]), 12).responses[0].partitions[0].error_code == 0
+    with pytest.raises(UnusedFaults, match=r"never hit: the latest records are read from memory, .*tail_bytes=0"):
+        broker.faults.check()
+    fault.remove()
+    with BrokerThread(odradek_log_tail_bytes=0) as other, Client(other.bootstrap) as reader:
+        reader.create("orders")
+        reader.ask(produce({"orders": [0]}), 9)
+        other.faults.add(disk="fail read", topic="orders")
+        assert reader.ask(fetch("orders", [0]), 12).responses[0].partitions[0].error_code == FAILED
+
+
 def test_a_slow_fsync_delays_what_waits_for_it() -> None:
     with BrokerThread(log_flush_interval_messages=1) as broker, Client(broker.bootstrap) as client:
         client.create("orders")
