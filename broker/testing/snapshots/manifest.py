@@ -86,6 +86,8 @@ def _row(row: Any) -> Iterable[Any]:
     if row is None:
         raise ValueError("a checksum does not match")
     path, size, modified_ns, crc = row
+    if any(part in ("", ".", "..") for part in str(path).split("/")):
+        raise ValueError(f"{path!r} is not the path of a file in a snapshot")
     return str(path), int(size), int(modified_ns), int(crc)
 
 

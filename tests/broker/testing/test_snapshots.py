@@ -29,7 +29,7 @@ from odradek.broker.testing import (
     in_process_broker,
 )
 from odradek.broker.testing.snapshots import taking
-from odradek.broker.testing.snapshots.manifest import NAME, parse_manifest
+from odradek.broker.testing.snapshots.manifest import NAME, listed, parse_manifest
 from odradek.protocol import topic_partition
 from odradek.protocol.wire_codes import ConfigOperation, ConfigResourceType
 from odradek.storage.files import OsFiles
@@ -325,6 +325,18 @@ async def test_a_damaged_or_foreign_list_of_files_is_one_clear_error(tmp_path: P
         Snapshot.load(snapshot.path)
     with pytest.raises(SnapshotError, match="is not a complete snapshot"):
         Snapshot.load(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("path", ["../outside", "orders-0/../../outside", "/outside", ""])
+async def test_a_snapshot_writes_nothing_outside_of_its_brokers_directory(tmp_path: Path, path: str) -> None:
+    async with in_process_broker() as broker:
+        snapshot = await broker.snapshot(tmp_path / "kept")
+    manifest = parse_manifest((snapshot.path / NAME).read_bytes(), "")
+    (tmp_path / "kept" / "outside").write_bytes(b"content")
+    file = listed(OsFiles(), str(tmp_path), "kept/outside")._replace(path=path)
+    (snapshot.path / NAME).write_bytes(manifest._replace(files=[*manifest.files, file]).encoded())
+    with pytest.raises(SnapshotError, match="is not the path of a file in a snapshot"):
+        Snapshot.load(snapshot.path)
 
 
 async def test_a_snapshot_of_another_version_is_one_clear_error(
