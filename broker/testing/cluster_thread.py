@@ -45,6 +45,7 @@ class ClusterThread:
         data_dir: str | Path | None = None,
         settings_of: Mapping[int, Mapping[str, object]] | None = None,
         time: str = WALL,
+        journal: bool = False,
         loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
         **more_settings: object,
     ) -> None:
@@ -54,6 +55,7 @@ class ClusterThread:
             "data_dir": data_dir,
             "settings_of": settings_of,
             "time": time,
+            "journal": journal,
             **more_settings,
         }
         self._thread: LoopThread[Cluster] = LoopThread(

@@ -239,6 +239,7 @@ class BrokerThread:
         data_dir: str | Path | None = None,
         snapshot: Snapshot | str | Path | None = None,
         time: str = WALL,
+        journal: bool = False,
         loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
         **more_settings: object,
     ) -> None:
@@ -248,6 +249,7 @@ class BrokerThread:
             "data_dir": data_dir,
             "snapshot": snapshot,
             "time": time,
+            "journal": journal,
             **more_settings,
         }
         self._thread: LoopThread[InProcessBroker] = LoopThread(
