@@ -6,7 +6,6 @@
         rebinding) has another one.
     (D) A request with an Origin comes from a page of a browser. Only pages of this port could send one, and there are
         none: 403 for any other.
-
     (E) A wait ends with the connection of its client.
 
 Heads, bodies, connections and the time for each are limited.

@@ -111,7 +111,7 @@ class FaultyFiles(LinkingFiles):
             if not each.is_for(kind, path, self._broker()) or (kind == FULL and each.has_room(size)):
                 continue
             if each.fault.takes():
-                each.fault.is_hit()
+                each.fault.count_hit()
                 return each
         return None
 

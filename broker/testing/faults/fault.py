@@ -141,7 +141,7 @@ class Fault:
         self._matched += 1
         return self._matched >= self._first and (self._last is None or self._matched <= self._last)
 
-    def is_hit(self) -> None:
+    def count_hit(self) -> None:
         """It is applied to a request, or to an access to the disk."""
         self.hits += 1
         for changed, loop in list(self._waiting.items()):

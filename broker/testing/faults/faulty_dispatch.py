@@ -162,7 +162,7 @@ class _Passage:
     def _is_hit(self, fault: Fault) -> bool:
         if not fault.takes():
             return False
-        fault.is_hit()
+        fault.count_hit()
         self.request.faults.append(fault.number)
         log.info("request hit by a fault", fault=repr(fault), api=self.request.api, client_id=self.request.client_id)
         return True
