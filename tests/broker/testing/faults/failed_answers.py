@@ -31,16 +31,22 @@ class Failed(NamedTuple):
     frame: bytes
 
 
-def failed_answers() -> Iterator[Failed]:
-    """Yields the answers, encoded, without their length."""
+def failed_answers(*, handled: bool = False) -> Iterator[Failed]:
+    """Yields the answers, encoded, without their length. `handled`: the broker handles the requests before, which it
+    does not do with those that clients may not send.
+    """
     with BrokerThread() as broker:
         with Client(broker.bootstrap) as client:
             client.create("known")
         known = Known(topic_id=broker.broker.metadata.topic_id("known"))
         for row in api_table().rows():
             name = api_name(row)
-            fault = broker.faults.add(api=name, error=CODE)
-            versions = row.served if row.served.highest >= 0 else row.between_brokers
+            fault = broker.faults.add(api=name, error=CODE, handled=handled)
+            is_for_clients = row.served.highest >= 0
+            if handled and not is_for_clients:
+                fault.remove()
+                continue
+            versions = row.served if is_for_clients else row.between_brokers
             for version in range(versions.lowest, versions.highest + 1):
                 yield Failed(name, int(row.key), version, _answer(broker.bootstrap, row.key, version, known))
             assert fault.hits == versions.highest - versions.lowest + 1, fault
