@@ -65,13 +65,21 @@ class GatedTransport:
     def __init__(self, real: asyncio.Transport, gate: Gate) -> None:
         self._real = real
         self._gate = gate
-        self.write: Callable[[Any], None] = real.write
-        self.writelines: Callable[[Any], None] = real.writelines
         self.get_write_buffer_size: Callable[[], int] = real.get_write_buffer_size
 
     def __getattr__(self, name: str) -> Any:
         """Everything else is the real transport's."""
         return getattr(self._real, name)
+
+    def write(self, data: Any) -> None:
+        """See asyncio.WriteTransport."""
+        self._gate.has_sent = True
+        self._real.write(data)
+
+    def writelines(self, parts: Any) -> None:
+        """See asyncio.WriteTransport."""
+        self._gate.has_sent = True
+        self._real.writelines(parts)
 
     def pause_reading(self) -> None:
         """See asyncio.ReadTransport."""
@@ -85,7 +93,7 @@ class GatedTransport:
 
     def write_eof(self) -> None:
         """See asyncio.WriteTransport."""
-        self._gate.has_written_the_end = True
+        self._gate.has_sent = self._gate.has_written_the_end = True
         self._real.write_eof()
 
     def is_reading(self) -> bool:
@@ -114,6 +122,9 @@ class Gate(asyncio.BufferedProtocol):
         self.is_outgoing = is_outgoing
         self.is_wanted = True
         """Whether the node wants to read."""
+        self.has_sent = True
+        """Whether the node may have sent something since somebody looked whether all of it has arrived. It starts as
+        True, and stays so if TLS is below the gate, which sends what the gate does not see."""
         self.has_written_the_end = False
         """Whether the node will send nothing more, and has not closed the connection."""
         self.has_heard_the_end = False
@@ -140,6 +151,11 @@ class Gate(asyncio.BufferedProtocol):
         """Whether the node has closed the connection, everything is written, and only its callback is missing."""
         real = self._real
         return real is not None and real.is_closing() and not real.get_write_buffer_size()
+
+    @property
+    def has_tls_below(self) -> bool:
+        """Whether the real transport encrypts."""
+        return self.get_extra_info("sslcontext") is not None
 
     @property
     def unwritten(self) -> int:

@@ -300,9 +300,15 @@ class NodeLoop(asyncio.AbstractEventLoop):
             self.create_task(generator.aclose())
 
     def _run(self, handle: asyncio.Handle) -> None:
-        """Runs a callback of the loop below."""
+        """Runs a callback of the loop below: a socket takes more."""
         if not self.has_ended and not handle._cancelled:
+            self._may_have_sent()
             self.call(handle._run)
+
+    def _may_have_sent(self) -> None:
+        """The node, or a thread of it, may have sent a file, which no transport notices."""
+        for gate in self.gates:
+            gate.has_sent = True
 
     def notify(self, callback: Callable[[*Ts], object], *args: *Ts) -> None:
         """Something has happened to the node: calls back at once, or later if the node is held, or never."""
@@ -358,6 +364,7 @@ class NodeLoop(asyncio.AbstractEventLoop):
 
         def is_done(inner: asyncio.Future[T]) -> None:
             self.pending.pop(inner, None)
+            self._may_have_sent()
             if self.has_ended:
                 deliver(inner)
             else:

@@ -10,7 +10,8 @@ What comes from clients is not waited for, nor what they have not read yet: they
 gate keeps out, because a broker is paused, cut off, or does not want to read.
 
 (C) compares what the system has sent at one end of a connection with what the node has read at the other end. A count
-in the node would miss sendfile, and differs between both ends with TLS.
+in the node would miss sendfile, and differs between both ends with TLS. It is compared only if the other end may have
+sent something since it was last found to be the same (`has_sent`).
 """
 
 from __future__ import annotations
@@ -35,18 +36,23 @@ def what_is_under_way(loop: NodeLoop) -> str:
     if loop.has_ended:
         return ""
     who = f"broker {loop.node_id}"
-    if any(loop.pending.values()):  # (A)
+    if loop.pending and any(loop.pending.values()):  # (A)
         return f"{who} waits for a thread, or for a connection that is being opened"
-    if any(process.is_working for process in loop.processes):  # (B)
+    if loop.processes and any(process.is_working for process in loop.processes):  # (B)
         return f"{who} waits for a child process"
     if loop.writers and not loop.is_held and _would_take(list(loop.writers)):  # (E)
         return f"{who} sends a file"
+    network = loop.network
     for gate in loop.gates:
         if gate.is_being_closed:  # (D)
             return f"{who} closes a connection"
-        other = loop.network.other_end(gate)
-        if gate.is_open and loop.network.is_expecting(gate) and _is_on_its_way(gate, other):  # (C)
+        other = network.other_end(gate)
+        if (other is not None and not other.has_sent) or not network.is_expecting(gate) or not gate.is_open:
+            continue
+        if _is_on_its_way(gate, other):  # (C)
             return f"something is on its way to {who} on a connection {gate.purpose or 'from another broker'}"
+        if other is not None and not other.has_tls_below:
+            other.has_sent = False
     return ""
 
 
@@ -62,9 +68,11 @@ def _is_on_its_way(gate: Gate, other: Gate | None) -> bool:
     here, there = gate.fileno(), other.fileno()
     if here < 0 or there < 0:
         return False
+    if _unread(here) > 0:
+        return True
     sender = _tcp_info(there)
     sent = _number(sender, SENT_AT) - _number(sender, SENT_AGAIN_AT)
-    return sent > _number(_tcp_info(here), RECEIVED_AT) or _unread(here) > 0
+    return sent > _number(_tcp_info(here), RECEIVED_AT) or _unread(here) > 0  # what has come since
 
 
 def _tcp_info(descriptor: int) -> bytes:

@@ -9,7 +9,9 @@ import socket
 import sys
 import threading
 from asyncio.subprocess import PIPE
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -160,6 +162,56 @@ async def test_bytes_and_ends_of_connections_between_nodes_take_no_time(
     await pass_by(time, 3600)
     talking.result()
     assert took == [0, 0]
+
+
+@pytest.mark.parametrize("in_thread", [False, True])
+async def test_a_file_that_a_node_sends_takes_no_time(
+    time: VirtualTime, nodes: list[NodeLoop], in_thread: bool, tmp_path: Path
+) -> None:
+    """It goes past the transport, so nobody can count it there."""
+    (tmp_path / "file").write_bytes(b"x")
+    took: list[int] = []
+
+    async def send_a_file(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        loop = asyncio.get_running_loop()
+        for _minute in range(3):
+            await asyncio.sleep(60)
+            with (
+                socket.socket(fileno=os.dup(writer.get_extra_info("socket").fileno())) as own,
+                (tmp_path / "file").open("rb") as file,
+            ):
+                writable = asyncio.Event()
+                send = partial(os.sendfile, own.fileno(), file.fileno(), 0, 1)
+                loop.add_writer(own, _sends, loop, own, writable, None if in_thread else send)
+                await writable.wait()
+                if in_thread:
+                    await loop.run_in_executor(None, send)
+        writer.close()
+
+    server = await nodes[1].run(asyncio.start_server(send_a_file, HOST, 0))
+
+    async def receive() -> None:
+        reader, writer = await asyncio.open_connection(HOST, server.sockets[0].getsockname()[1])
+        begun = time.now_us
+        for minute in range(1, 4):
+            await reader.readexactly(1)
+            took.append(time.now_us - begun - minute * 60_000_000)
+        writer.close()
+
+    time.stand()
+    receiving = start(nodes[0], receive())
+    await pass_by(time, 3600)
+    receiving.result()
+    assert took == [0, 0, 0]
+
+
+def _sends(
+    loop: asyncio.AbstractEventLoop, own: socket.socket, writable: asyncio.Event, send: Callable[[], int] | None
+) -> None:
+    loop.remove_writer(own)
+    writable.set()
+    if send is not None:
+        send()
 
 
 async def test_what_a_cut_holds_back_is_not_waited_for(time: VirtualTime, nodes: list[NodeLoop]) -> None:
