@@ -18,18 +18,21 @@
 | expire transactional ids | transaction.remove.expired.transaction.cleanup.interval.ms |
 
 Loops over all logs yield to other work after each log; disk access runs in threads.
+
+Frequent work says until when it has nothing to do, for tests that advance time (broker/testing/virtual_time).
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
 
-from odradek.broker.background.background import Background
+from odradek.broker.background.background import Background, IdleUntil, always_works
 from odradek.broker.cluster.member import ClusterMember
 from odradek.broker.controller.controller import Controller
 from odradek.broker.coordinator.coordinators import Coordinators
@@ -52,6 +55,15 @@ MINUTE_MS = 60_000
 GROUPS_PER_TURN = 100
 
 log = structlog.get_logger("broker.background")
+
+
+class Job(NamedTuple):
+    """A row of the table. `name` is for the log; `idle_until_ms`: see Background."""
+
+    interval_ms: int
+    run: Callable[[], object]
+    name: str
+    idle_until_ms: IdleUntil = always_works
 
 
 class PeriodicWork:
@@ -85,38 +97,49 @@ class PeriodicWork:
 
     def start(self) -> None:
         """Runs each job at its interval until the background is stopped."""
-        for interval_ms, job, name in self.table():
-            self._background.every(interval_ms, job, name)
+        for job in self.table():
+            self._background.every(*job)
 
-    def table(self) -> list[tuple[int, Callable[[], object], str]]:
-        """Returns the interval of each job, the job, and its name in the log; see the head of this file."""
-        config, certificates = self._config, self._certificates
+    def table(self) -> list[Job]:
+        """See the head of this file."""
+        config, certificates, server = self._config, self._certificates, self._socket_server
+        uncreated = self._cluster.uncreated_logs
         return [
-            (SWEEP_INTERVAL_MS, self._socket_server.sweep, "sweep connections"),
-            (HOUSEKEEPING_INTERVAL_MS, self.keep_house, "flush and remove segments"),
-            (HOUSEKEEPING_INTERVAL_MS, self._cluster.uncreated_logs.ask_again, "retry creations of logs"),
-            *([] if certificates is None else [(CERTIFICATES_INTERVAL_MS, self.follow_certificates, "certificates")]),
-            (config.log_retention_check_interval_ms, self.apply_retention, "retention"),
-            (max(config.replica_lag_time_max_ms // 2, 1), self.shrink_isrs, "shrink ISRs"),
-            (
+            Job(SWEEP_INTERVAL_MS, server.sweep, "sweep connections", server.idle_until_ms),
+            Job(HOUSEKEEPING_INTERVAL_MS, self.keep_house, "flush and remove segments", self._logs.idle_until_ms),
+            Job(HOUSEKEEPING_INTERVAL_MS, uncreated.ask_again, "retry creations of logs", uncreated.idle_until_ms),
+            *(
+                []
+                if certificates is None
+                else [Job(CERTIFICATES_INTERVAL_MS, self.follow_certificates, "certificates")]
+            ),
+            Job(config.log_retention_check_interval_ms, self.apply_retention, "retention"),
+            Job(max(config.replica_lag_time_max_ms // 2, 1), self.shrink_isrs, "shrink ISRs", self._isrs_stay_until_ms),
+            Job(
                 1000 * config.leader_imbalance_check_interval_seconds,
                 self._controller.replicas.balance_leaders,
                 "balance leaders",
             ),
-            (config.producer_id_expiration_check_interval_ms, self._logs.expire_producers, "expire producers"),
-            (config.offsets_retention_check_interval_ms, self.expire_offsets, "expire offsets"),
-            (
+            Job(config.producer_id_expiration_check_interval_ms, self._logs.expire_producers, "expire producers"),
+            Job(config.offsets_retention_check_interval_ms, self.expire_offsets, "expire offsets"),
+            Job(
                 config.transaction_abort_timed_out_transaction_cleanup_interval_ms,
                 self.abort_late_transactions,
                 "abort late transactions",
+                self._no_transaction_until_ms,
             ),
-            (
+            Job(
                 config.transaction_remove_expired_transaction_cleanup_interval_ms,
                 self.expire_transactional_ids,
                 "expire transactional ids",
             ),
             *(
-                (max(interval_ms, 1), partial(self.write_checkpoint, name), name)
+                Job(
+                    max(interval_ms, 1),
+                    partial(self.write_checkpoint, name),
+                    name,
+                    partial(self._written_until_ms, name),
+                )
                 for interval_ms, name in (
                     (config.log_flush_offset_checkpoint_interval_ms, RECOVERY_POINT),
                     (config.log_flush_start_offset_checkpoint_interval_ms, LOG_START_OFFSET),
@@ -124,6 +147,15 @@ class PeriodicWork:
                 )
             ),
         ]
+
+    def _isrs_stay_until_ms(self) -> float:
+        return 0 if self._replica_manager.has_followers else math.inf
+
+    def _no_transaction_until_ms(self) -> float:
+        return 0 if any(shard.open for shard in self._transactions.shards()) else math.inf
+
+    def _written_until_ms(self, name: str) -> float:
+        return math.inf if self._logs.checkpoints.is_written(name) else 0
 
     async def keep_house(self) -> None:
         """Flushes rolled segments and removes files and folders whose deletion delay is over."""

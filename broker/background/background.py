@@ -4,7 +4,8 @@
     use.
 (b) `spawn`: a task. An exception that it raises is always logged; cancellation is silent.
 (c) `every`: periodic work, timed by the running loop. The next run is due one interval after the last one ended, so
-    slow work never piles up. A failed run is logged and does not end the series.
+    slow work never piles up. A failed run is logged and does not end the series. A loop whose time can jump may leave
+    out the runs that would do nothing (broker/testing/virtual_time).
 (d) `turns`: long work on the loop, one step per turn (stepwise.py); the task that needs it is one of (b).
 
 `stop()` ends (c), cancels (b) and waits for it, then waits for running threads. `run_all_in_threads` and
@@ -27,6 +28,10 @@ from odradek.broker.background.turns import Turns
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+IdleUntil = Callable[[], float]
+"""Returns until when runs of periodic work would do nothing if nothing else happens before, in ms of the broker's
+clock (not of the wall clock); 0 if the next one may do something."""
 
 log = structlog.get_logger("broker.background")
 
@@ -75,15 +80,30 @@ async def run_groups_in_threads(groups: Generator[Sequence[Callable[[], None]], 
         await run_all_in_threads(functions)
 
 
+def always_works() -> float:
+    """The `idle_until_ms` of work that any run may have to do."""
+    return 0
+
+
 class Periodic:
-    """One series of runs. `cancel()` ends it; a run under way continues to its end unless it is a coroutine."""
+    """One series of runs, and the call that the loop schedules for the next one. `cancel()` ends it; a run under way
+    continues to its end unless it is a coroutine.
+    """
 
-    __slots__ = ("_background", "_cancelled", "_function", "_handle", "_interval_s", "_task", "name")
+    __slots__ = ("_background", "_cancelled", "_function", "_handle", "_task", "idle_until_ms", "interval_s", "name")
 
-    def __init__(self, background: Background, interval_ms: float, function: Callable[[], Any], name: str) -> None:
+    def __init__(
+        self,
+        background: Background,
+        interval_ms: float,
+        function: Callable[[], Any],
+        name: str,
+        idle_until_ms: IdleUntil,
+    ) -> None:
         self.name = name
+        self.interval_s = interval_ms / 1000
+        self.idle_until_ms = idle_until_ms
         self._background = background
-        self._interval_s = interval_ms / 1000
         self._function = function
         self._cancelled = False
         self._task: asyncio.Task[Any] | None = None
@@ -100,9 +120,10 @@ class Periodic:
 
     def _arm(self) -> None:
         if not self._cancelled:
-            self._handle = asyncio.get_running_loop().call_later(self._interval_s, self._run)
+            self._handle = asyncio.get_running_loop().call_later(self.interval_s, self)
 
-    def _run(self) -> None:
+    def __call__(self) -> None:
+        """Runs once; called by the loop."""
         self._handle = None
         try:
             result = self._function()
@@ -149,11 +170,17 @@ class Background:
         task.add_done_callback(self._task_ended)
         return task
 
-    def every(self, interval_ms: float, function: Callable[[], Any], name: str) -> Periodic:
+    def every(
+        self,
+        interval_ms: float,
+        function: Callable[[], Any],
+        name: str,
+        idle_until_ms: IdleUntil = always_works,
+    ) -> Periodic:
         """Calls function() (plain, or returning a coroutine) every interval_ms, first after one interval."""
         if interval_ms <= 0:
             raise ValueError(f"the interval of {name!r} must be positive")
-        periodic = Periodic(self, interval_ms, function, name)
+        periodic = Periodic(self, interval_ms, function, name, idle_until_ms)
         self._periodics.append(periodic)
         return periodic
 

@@ -4,6 +4,7 @@ controller is informed as of a failed disk, and the broker accepts the roles tha
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import structlog
@@ -36,6 +37,10 @@ class UncreatedLogs:
                 self._replica_manager.partitions.offline.discard(key)
             self._partitions.clear()
             self._report()
+
+    def idle_until_ms(self) -> float:
+        """Returns until when there is nothing to ask for; 0 if there is something."""
+        return 0 if self._partitions else math.inf
 
     def _has_room(self) -> bool:
         log_manager = self._replica_manager.log_manager

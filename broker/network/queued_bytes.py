@@ -44,6 +44,11 @@ class QueuedBytes(Generic[S]):
         """The connections that have sent something since the last check."""
 
     @property
+    def is_empty(self) -> bool:
+        """Whether nobody holds anything, so that a check does nothing."""
+        return not self._held and not self._waiting
+
+    @property
     def is_too_much(self) -> bool:
         return self.total > self._limit()
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import ipaddress
+import math
 import os
 import select
 import socket
@@ -330,6 +331,15 @@ class SocketServer:
             connection.cut_off()
         if now_ms >= self._next_idle_look_ms and self.limits.idle_ms >= 0:
             self._expire_idle(now_ms)
+
+    def idle_until_ms(self) -> float:
+        """Returns when a sweep will have something to do if nothing happens before; 0 for the next one."""
+        handshakes = self.handshakes
+        if self.blocked or self._closing or self.not_read_by or not self.queued.is_empty:
+            return 0
+        if handshakes is not None and len(handshakes):
+            return 0
+        return self._next_idle_look_ms if self.limits.idle_ms >= 0 else math.inf
 
     def _bound_unread_bytes(self) -> None:
         """Aborts connections until the unread bytes are within the limit: first those that have taken nothing since the

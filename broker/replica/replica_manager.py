@@ -378,6 +378,11 @@ class ReplicaManager:
 
     # In-sync replicas
 
+    @property
+    def has_followers(self) -> bool:
+        """Whether this broker leads a partition that other brokers replicate."""
+        return any(partition.remote_replicas for partition in self.partitions)
+
     def shrink_isrs(self) -> Steps[None]:
         """Proposes to remove lagging followers from the ISRs of the partitions that this broker leads. Due every half
         of `replica.lag.time.max.ms`.

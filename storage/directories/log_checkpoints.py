@@ -27,10 +27,27 @@ class LogCheckpoints:
         Returns a function that writes them, in any thread, in all directories or in `only` this one. It raises OSError,
         and does nothing if the file already has this content.
         """
-        offset_of = CHECKPOINTED[name]
         registry = self._registry
         self._taken += 1
         number = self._taken
+        offsets = self._offsets(name)
+
+        def write() -> None:
+            for path, entries in offsets.items():
+                if only is None or path == only:
+                    registry.directories[path].checkpoint(name, entries, number)
+
+        return write
+
+    def is_written(self, name: str) -> bool:
+        """Whether the files of a checkpoint have what `take` would write."""
+        directories = self._registry.directories
+        return all(directories[path].has_checkpoint(name, entries) for path, entries in self._offsets(name).items())
+
+    def _offsets(self, name: str) -> dict[str, dict[TopicPartition, int]]:
+        """Returns the entries of a checkpoint, by directory."""
+        offset_of = CHECKPOINTED[name]
+        registry = self._registry
         offsets: dict[str, dict[TopicPartition, int]] = {path: {} for path in registry.directories}
         for topic_partition, log in registry.logs.items():
             offset = offset_of(log)
@@ -40,13 +57,7 @@ class LogCheckpoints:
             offset = move.synced_offset if name == RECOVERY_POINT else offset_of(move.log)
             if offset is not None:
                 offsets[move.directory][move.log.topic_partition] = offset
-
-        def write() -> None:
-            for path, entries in offsets.items():
-                if only is None or path == only:
-                    registry.directories[path].checkpoint(name, entries, number)
-
-        return write
+        return offsets
 
     def write(self, *names: str) -> None:
         """Takes and writes the named checkpoints. Raises OSError."""

@@ -185,12 +185,22 @@ class LogDirectory:
         May run in several threads at once; `number` increases with every collection.
         """
         with self._checkpointing:
-            known = self._checkpointed.get(name, {})
-            offsets = {**{partition: known[partition] for partition in self.unopened if partition in known}, **offsets}
+            offsets = self._with_unopened(name, offsets)
             if number > self._checkpoint_numbers.get(name, -1) and self._checkpointed.get(name) != offsets:
                 write_offsets(self._files, f"{self.path}/{name}", offsets)
                 self._checkpointed[name] = offsets
                 self._checkpoint_numbers[name] = number
+
+    def has_checkpoint(self, name: str, offsets: dict[TopicPartition, int]) -> bool:
+        """Whether `checkpoint` would find the same content."""
+        return self._checkpointed.get(name) == self._with_unopened(name, offsets)
+
+    def _with_unopened(self, name: str, offsets: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Adds the known offsets of the logs that could not be opened."""
+        if not self.unopened:
+            return offsets
+        known = self._checkpointed.get(name, {})
+        return {**{partition: known[partition] for partition in self.unopened if partition in known}, **offsets}
 
     def mark_clean(self) -> None:
         self._files.replace_file(f"{self.path}/{CLEAN_SHUTDOWN}", CLEAN_SHUTDOWN_CONTENT)

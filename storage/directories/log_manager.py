@@ -326,6 +326,16 @@ class LogManager:
             if job is not None:
                 yield log, job
 
+    def idle_until_ms(self) -> float:
+        """Returns when there will be flush jobs or removals to take, if nothing happens before; 0 for now."""
+        until_ms = self._registry.next_removal_ms()
+        for log in self.logs.values():
+            if log.segments.unsynced or not log.leader_epochs.is_written:
+                return 0
+            if log.config.flush_ms < LONG_MAX and log.state.recovery_point < log.state.log_end_offset:
+                until_ms = min(until_ms, log.flusher.last_flush_ms + log.config.flush_ms)
+        return until_ms
+
     def expire_producers(self) -> int:
         """Drops producers that have been idle for producer.id.expiration.ms; returns their number."""
         now_ms = self.clock.wall_ms()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import uuid
 from collections.abc import Iterable
@@ -75,6 +76,11 @@ class LogRegistry:
             if log.folder.removals.waiting:
                 due += log.folder.removals.take_due(now_ms, everything=everything)
         return Removal(self.files, due) if due else None
+
+    def next_removal_ms(self) -> float:
+        """Returns when the next file or folder is due."""
+        waiting = [self._removals, *(log.folder.removals for log in self.logs.values())]
+        return min((due_ms for removals in waiting for due_ms, _ in removals.waiting), default=math.inf)
 
 
 def _trimmed(path: str) -> str:

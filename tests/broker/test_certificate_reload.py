@@ -117,9 +117,9 @@ async def test_a_file_that_another_one_replaces_is_noticed_whatever_its_size_and
 
 async def test_the_job_is_one_of_the_periodic_ones_only_with_tls(files: TlsFiles) -> None:
     async with in_process_broker(files.listener()) as broker:
-        assert "certificates" in [name for _, _, name in broker.periodic_work.table()]
+        assert "certificates" in [name for _, _, name, _ in broker.periodic_work.table()]
     async with in_process_broker() as broker:
-        assert "certificates" not in [name for _, _, name in broker.periodic_work.table()]
+        assert "certificates" not in [name for _, _, name, _ in broker.periodic_work.table()]
 
 
 async def test_the_same_path_again_reloads_the_file(files: TlsFiles) -> None:

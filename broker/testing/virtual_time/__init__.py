@@ -2,6 +2,7 @@
 
     virtual_time.py    the time of all brokers of one test: their clock and all their timers
     advance.py         one advance: from deadline to deadline
+    idle_runs.py       leaves out the runs of periodic work that would do nothing; call.py: what is scheduled
     under_way.py       what a broker waits for that needs no time to pass
     members.py         pauses the sessions of group members during an advance
     state.py           what there is at a broker, for the error of a condition that was not reached

@@ -19,41 +19,13 @@ from contextvars import Context, copy_context
 from typing import Any
 
 from odradek.broker.testing.node_loop import NodeLoop
+from odradek.broker.testing.virtual_time.call import Call
+from odradek.broker.testing.virtual_time.idle_runs import Timer, put_off_idle_runs
 from odradek.broker.testing.virtual_time.under_way import what_is_under_way
 from odradek.timer import Clock, SystemClock
 
 CANCELLED_AT_MOST = 100
 """More of them are removed when they outnumber the others."""
-
-
-class Call:
-    """A call that is scheduled."""
-
-    __slots__ = ("_arguments", "_callback", "_cancelled", "_context", "is_cancelled")
-
-    def __init__(
-        self,
-        callback: Callable[..., object],
-        arguments: tuple[Any, ...],
-        context: Context | None,
-        cancelled: Callable[[], None],
-    ) -> None:
-        self._callback = callback
-        self._arguments = arguments
-        self._context = copy_context() if context is None else context
-        self._cancelled = cancelled
-        self.is_cancelled = False
-
-    def cancel(self) -> None:
-        """See asyncio.Handle."""
-        if not self.is_cancelled:
-            self.is_cancelled = True
-            self._cancelled()
-
-    def run(self) -> None:
-        """Calls the function, unless the call was cancelled."""
-        if not self.is_cancelled:
-            self._context.run(self._callback, *self._arguments)
 
 
 class VirtualTime:
@@ -71,7 +43,7 @@ class VirtualTime:
         self._standing_us: int | None = None
         self._turns_below = 0
         """How many turns of node loops the loop below has been asked for."""
-        self._timers: list[tuple[int, int, Call]] = []
+        self._timers: list[Timer] = []
         self._scheduled = 0
         self._cancelled = 0
         self._wake_up: asyncio.TimerHandle | None = None
@@ -176,13 +148,23 @@ class VirtualTime:
         self._standing_us = now_us
         self._run_due(now_us)
 
+    def put_off_idle_runs(self, until_us: int) -> None:
+        """While time stands and nothing is left to do: leaves out the runs of periodic work before `until_us` that
+        would do nothing (idle_runs.py).
+        """
+        self._scheduled = put_off_idle_runs(self._timers, self._first, until_us, self._scheduled)
+
     def next_us(self) -> int | None:
         """When the earliest timer is due; None without timers."""
+        first = self._first()
+        return None if first is None else first[0]
+
+    def _first(self) -> Timer | None:
         timers = self._timers
         while timers and timers[0][2].is_cancelled:
             heapq.heappop(timers)
             self._cancelled -= 1
-        return timers[0][0] if timers else None
+        return timers[0] if timers else None
 
     def what_is_under_way(self) -> str:
         """Says what must be waited for before time may move. Empty if there is nothing."""

@@ -190,7 +190,7 @@ async def test_the_number_of_fetchers_can_be_changed(tmp_path: Path) -> None:
 async def test_leaders_are_balanced_at_their_interval(tmp_path: Path) -> None:
     async with two_brokers(tmp_path, leader_imbalance_check_interval_seconds=4321) as two:
         broker = two.controller
-        jobs = [job for interval_ms, job, _ in broker.periodic_work.table() if interval_ms == 4_321_000]
+        jobs = [job for interval_ms, job, *_ in broker.periodic_work.table() if interval_ms == 4_321_000]
         assert jobs == [broker.controller.replicas.balance_leaders]
 
 
