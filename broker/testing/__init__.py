@@ -14,6 +14,7 @@
     recordings.py             what clients and brokers say, recorded and sent again
     virtual_time/             a test advances the brokers' time
     setting_texts.py          settings as keyword arguments
+    temporary_directory.py    where brokers keep their data, removed in a thread
     not_reached.py            the error of a state that tests wait for
 
 Its public names are exported here. Callers: users' tests, `pytest_plugin.py`, `cluster_demo`.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import socket
-import tempfile
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from random import Random
@@ -16,6 +15,7 @@ from odradek.broker.testing.cluster_view import HOST, Member, no_broker
 from odradek.broker.testing.faults import Faults
 from odradek.broker.testing.security import PLAINTEXT, Security, as_security
 from odradek.broker.testing.setting_texts import setting_texts
+from odradek.broker.testing.temporary_directory import temporary_directory
 from odradek.broker.testing.virtual_time.controls import WALL, time_of
 from odradek.timer import Clock
 
@@ -69,8 +69,8 @@ async def in_process_cluster(
         if broker_id not in ids:
             raise ValueError(f"settings_of: {no_broker(broker_id, ids)}")
     common = setting_texts({**DEFAULTS, **_replication(brokers), **(settings or {})}, more_settings)
-    with contextlib.ExitStack() as stack:
-        temporary = stack.enter_context(tempfile.TemporaryDirectory(prefix="odradek-"))
+    async with contextlib.AsyncExitStack() as stack:
+        temporary = await stack.enter_async_context(temporary_directory())
         if data_dir is None:
             data_dir = temporary
         stack.enter_context(QUIET_LOGS.shown())
@@ -82,7 +82,7 @@ async def in_process_cluster(
             for name in CHOSEN_BY_THE_CLUSTER:
                 if name in texts:
                     raise ValueError(f"{name} is chosen by the cluster")
-            texts = secured.settings(f"{HOST}:{reserved.getsockname()[1]}", Path(temporary)) | texts
+            texts = secured.settings(f"{HOST}:{reserved.getsockname()[1]}", temporary) | texts
             texts["broker.id"] = str(broker_id)
             texts["log.dirs"] = str(Path(data_dir, f"broker-{broker_id}"))
             members.append(Member(broker_id, texts, reserved))

@@ -18,7 +18,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import tempfile
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from functools import partial
 from pathlib import Path
@@ -43,6 +42,7 @@ from odradek.broker.testing.setting_texts import setting_texts
 from odradek.broker.testing.snapshots.origin import Origin
 from odradek.broker.testing.snapshots.snapshot import Snapshot
 from odradek.broker.testing.snapshots.taking import take_snapshot
+from odradek.broker.testing.temporary_directory import temporary_directory
 from odradek.broker.testing.virtual_time.controls import (
     AN_HOUR_S,
     WALL,
@@ -189,14 +189,14 @@ async def in_process_broker(
     arguments; at the end UnusedFaults."""
     secured, virtual = as_security(security), time_of(time, clock)
     async with own_loop(virtual) as loop, contextlib.AsyncExitStack() as stack:
-        temporary = stack.enter_context(tempfile.TemporaryDirectory(prefix="odradek-"))
+        temporary = await stack.enter_async_context(temporary_directory())
         given = setting_texts(settings or {}, more_settings)
         if secured.protocol != PLAINTEXT and "listeners" in given:
             raise ValueError(f"listeners is chosen by security={secured.protocol}")
-        texts = {**secured.settings(ANY_PORT, Path(temporary)), **given}
+        texts = {**secured.settings(ANY_PORT, temporary), **given}
         is_temporary = data_dir is None and not texts.keys() & {"log.dir", "log.dirs"}
         if is_temporary:
-            data_dir = Path(temporary, "data")
+            data_dir = temporary / "data"
         if data_dir is not None:
             texts["log.dirs"] = str(data_dir)
         stack.enter_context(QUIET_LOGS.shown())

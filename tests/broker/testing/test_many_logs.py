@@ -1,0 +1,54 @@
+"""A broker of a test with very many logs: whoever shares its event loop goes on while it starts, is reset and stops."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from odradek.broker.testing import in_process_broker, in_process_cluster
+from tests.scenarios.test_hostile_admin_requests import LONGEST_TURN_MS
+from tests.scenarios.turns_of_a_loop import LongestTurn, collector_as_when_served
+from tests.soak import rounds
+
+PER_TOPIC = 20
+TOPICS = rounds(15, in_soak=100)
+
+
+@pytest.mark.soak("a fork of 2,000 logs starts, is reset and stops", minutes=2)
+@pytest.mark.timeout(180)
+async def test_no_turn_is_long_while_a_fork_starts_is_reset_and_stops() -> None:
+    async with in_process_broker() as broker:
+        await broker.seed({f"topic-{number}": [b"a record"] for number in range(TOPICS)}, partitions=PER_TOPIC)
+        snapshot = await broker.snapshot()
+    turn = LongestTurn()
+    with collector_as_when_served():
+        await turn.begin()
+        async with in_process_broker(snapshot=snapshot) as fork:
+            assert fork.metadata.partition_count == TOPICS * PER_TOPIC
+            await fork.reset()
+            assert fork.metadata.partition_count == TOPICS * PER_TOPIC
+        await turn.end()
+    snapshot.remove()
+    assert turn.milliseconds < LONGEST_TURN_MS
+
+
+@pytest.mark.parametrize("start", [in_process_broker, in_process_cluster])
+async def test_temporary_directories_are_removed_in_a_thread(
+    start: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[int] = []
+    rmtree = shutil.rmtree
+
+    def noted(*args: Any, **options: Any) -> None:
+        threads.append(threading.get_ident())
+        rmtree(*args, **options)
+
+    monkeypatch.setattr(shutil, "rmtree", noted)
+    async with start():
+        pass
+    assert threads
+    assert threading.get_ident() not in threads
