@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from random import Random
 
 import pytest
 
 from odradek.broker.background.background import Background
+from odradek.broker.network.connection import Connection
+from odradek.broker.network.socket_server import SocketServer
+from odradek.broker.peers.network_client import NetworkClient
 from odradek.broker.testing import in_process_broker
 from odradek.broker.testing.network import Network
 from odradek.broker.testing.node_loop import NodeLoop, node_loop
 from odradek.broker.testing.virtual_time.advance import LOOK_US, Advance
 from odradek.broker.testing.virtual_time.virtual_time import VirtualTime
+from tests.patience import until
 
 HOUR_S = 3600
 WEEK_S = 7 * 24 * HOUR_S
@@ -155,3 +159,26 @@ async def test_an_hour_of_an_idle_broker_has_few_moments(monkeypatch: pytest.Mon
         await broker.advance(HOUR_S)
         assert moments < 600
         await asyncio.sleep(0)
+
+
+NOT_IDLE: dict[str, Callable[[SocketServer, Connection], object]] = {
+    "not read": lambda server, connection: server.blocked.update({connection: None}),
+    "its client does not read": lambda server, connection: server.not_read_by.update({connection: 1}),
+    "being closed": lambda server, connection: server.closing(connection),
+    "in the middle of a frame": lambda server, connection: server.queued.hold(connection, 1),
+}
+
+
+@pytest.mark.parametrize("state", NOT_IDLE)
+async def test_connections_are_swept_while_there_is_something_to_sweep(state: str) -> None:
+    async with in_process_broker(time="virtual") as broker:
+        host, port = broker.bootstrap.split(":")
+        async with await NetworkClient.connect(host, int(port)):
+            server = broker.socket_server
+            await until(lambda: server.connections)
+            assert server.idle_until_ms() > broker.clock.now_ms()
+            (connection,) = server.connections
+            NOT_IDLE[state](server, connection)
+            assert server.idle_until_ms() == 0
+            server.lost(connection)
+            assert server.idle_until_ms() > broker.clock.now_ms()
