@@ -1,6 +1,7 @@
 """One directory of log.dirs: its lock, its checkpoints and its partition folders."""
 
 import os
+from collections.abc import Callable
 from threading import Lock
 
 import structlog
@@ -168,16 +169,16 @@ class LogDirectory:
 
     def futures(self) -> list[str]:
         """Returns the names of the future folders of logs that were being moved here."""
-        return [name for name in self._folders() if parse_future_folder(name) is not None]
+        return self._folders(lambda name: parse_future_folder(name) is not None)
 
     def deleted(self) -> list[str]:
         """Returns the paths of folders that wait for their removal."""
-        return [f"{self.path}/{name}" for name in self._folders() if is_deleted_folder(name)]
+        return [f"{self.path}/{name}" for name in self._folders(is_deleted_folder)]
 
-    def _folders(self) -> list[str]:
-        return [
-            name for name in self._files.list_directory(self.path) if self._files.is_directory(f"{self.path}/{name}")
-        ]
+    def _folders(self, is_wanted: Callable[[str], bool] = bool) -> list[str]:
+        """Returns the names of the folders whose names are wanted, by default of all."""
+        names = filter(is_wanted, self._files.list_directory(self.path))
+        return [name for name in names if self._files.is_directory(f"{self.path}/{name}")]
 
     def checkpoint(self, name: str, offsets: dict[TopicPartition, int], number: int) -> None:
         """Replaces a checkpoint, unless its content is the same or was collected later. Raises OSError.

@@ -161,10 +161,11 @@ class LogManager:
             if partitions and not directory.clean:
                 _log.info("recovering directory", directory=directory.path, partitions=len(partitions))
             for topic_partition in partitions:
-                if self._is_ours(directory, topic_partition, known):
+                topic_id = self._topic_id(directory, topic_partition)
+                if self._is_ours(directory, topic_partition, topic_id, known):
                     config = self.default_config if config_of is None else config_of(topic_partition.topic)
                     try:
-                        yield from self._open_steps(directory, topic_partition, config)
+                        yield from self._open_steps(directory, topic_partition, config, topic_id)
                     except OSError as error:
                         if not is_full(error):
                             raise
@@ -176,12 +177,20 @@ class LogManager:
         folders, self._folders_to_sync = self._folders_to_sync, []
         return [partial(self.files.sync_directory, folder) for folder in folders]
 
-    def _is_ours(self, directory: LogDirectory, topic_partition: TopicPartition, known: Known | None) -> bool:
-        folder = f"{directory.path}/{topic_partition}"
+    def _topic_id(self, directory: LogDirectory, topic_partition: TopicPartition) -> uuid.UUID | None:
+        """Returns the id in a partition's folder, None if there is none."""
         try:
-            topic_id = read_partition_metadata(self.files, f"{folder}/{PARTITION_METADATA}")
+            return read_partition_metadata(self.files, f"{directory.path}/{topic_partition}/{PARTITION_METADATA}")
         except CorruptCheckpoint:  # opening the log logs the error; only the name identifies the partition
-            topic_id = None
+            return None
+
+    def _is_ours(
+        self,
+        directory: LogDirectory,
+        topic_partition: TopicPartition,
+        topic_id: uuid.UUID | None,
+        known: Known | None,
+    ) -> bool:
         reason = None
         if topic_partition in self.logs:
             reason = f"the partition is in {self.logs[topic_partition].folder.path} too"
@@ -192,7 +201,13 @@ class LogManager:
         _log.warning("folder ignored", directory=directory.path, folder=str(topic_partition), reason=reason)
         return False
 
-    def _open_steps(self, directory: LogDirectory, topic_partition: TopicPartition, config: LogConfig) -> Steps[None]:
+    def _open_steps(
+        self,
+        directory: LogDirectory,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        topic_id: uuid.UUID | None,
+    ) -> Steps[None]:
         log = yield from open_log_steps(
             self.files,
             f"{directory.path}/{topic_partition}",
@@ -210,6 +225,7 @@ class LogManager:
             producer_id_expiration_ms=self._producer_id_expiration_ms,
             max_decompressed_bytes=self._max_decompressed_bytes,
             folders_to_sync=self._folders_to_sync,
+            topic_id=topic_id,
         )
         log.state.cleaned_to(directory.cleaner_offsets.get(topic_partition))
         self.logs[topic_partition] = log

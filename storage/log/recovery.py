@@ -16,6 +16,7 @@ so the log is still readable.
 """
 
 import random
+import uuid
 import zlib
 from typing import Any, NamedTuple
 
@@ -94,6 +95,7 @@ def open_log_steps(
     producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
     max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
     folders_to_sync: list[str] | None = None,
+    topic_id: uuid.UUID | None = None,
 ) -> Steps[Log]:
     """Yields after every piece of work; the generator returns the log.
 
@@ -101,9 +103,11 @@ def open_log_steps(
     the checkpoints. `contiguous`: after the recovery point and what is cleaned, each segment starts where the previous
     one ends. This holds whenever the recovery point is known: our cleaner leaves no gaps after it, Kafka's none after
     the offset that it has cleaned to.
+    `topic_id`: what `partition.metadata` says, if it has been read.
     `folders_to_sync`: receives the folder if it must be synced before the first append; with None it is synced here.
     """
-    files.make_directories(directory)
+    if not files.is_directory(directory):
+        files.make_directories(directory)
     names_before = frozenset() if clean else frozenset(files.list_directory(directory))
     log = Log(
         files,
@@ -117,7 +121,10 @@ def open_log_steps(
         max_decompressed_bytes=max_decompressed_bytes,
     )
     checkpointed = Checkpointed(log_start_offset, recovery_point, cleaned_offset)
-    log.folder.load_topic_id()
+    if topic_id is None:
+        log.folder.load_topic_id()
+    else:
+        log.folder.topic_id = topic_id
     clear_leftovers(files, directory)
     log.leader_epochs.load()
     log.producers.snapshots.scan()

@@ -1,7 +1,9 @@
 """Directories of log.dirs: who owns them, which partitions they contain, how they are closed."""
 
+import math
 import random
 import uuid
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -552,3 +554,60 @@ def test_segments_beyond_the_cache_limit_are_released(tmp_path: Path) -> None:
     assert sum(not segment.is_released for segment in log.segments[:-1]) <= 3
     log.close()
     assert len(cache) == 0
+
+
+class CountingFiles(OsFiles):
+    """Counts how often each file is read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads: Counter[str] = Counter()
+
+    def read_file(self, path: str) -> bytes:
+        self.reads[path] += 1
+        return super().read_file(path)
+
+
+def test_the_topic_id_of_a_folder_is_read_once_when_it_is_loaded(tmp_path: Path) -> None:
+    manager = started(OsFiles(), str(tmp_path))
+    manager.get_or_create(partition(), TOPIC_ID, CONFIG)
+    manager.shutdown()
+    files = CountingFiles()
+    manager = started(files, str(tmp_path))
+    assert manager.logs[partition()].folder.topic_id == TOPIC_ID
+    assert files.reads[f"{tmp_path}/{partition()}/partition.metadata"] == 1
+    manager.shutdown()
+
+
+def test_the_manager_knows_when_there_will_be_something_to_flush_or_to_remove(files: ForgetfulFiles) -> None:
+    clock = ManualClock(wall_ms=NOW)
+    manager = started(files, "/data", clock=clock)
+    assert manager.idle_until_ms() == math.inf
+    log = manager.get_or_create(partition(), TOPIC_ID, LogConfig({"segment.bytes": 300, "flush.ms": 60_000}))
+    run_flush_jobs(manager)
+    assert manager.idle_until_ms() == math.inf
+    clock.advance(1000)
+    append(log, batch(b"x"))
+    run_flush_jobs(manager)
+    due_ms = log.flusher.last_flush_ms + 60_000
+    assert manager.idle_until_ms() == due_ms
+    clock.advance(int(due_ms - clock.now_ms()))
+    assert [flushed for flushed, _ in filter(None, manager.take_flush_jobs())] == [log]
+    manager.get_or_create(partition(1), TOPIC_ID, CONFIG)
+    run_flush_jobs(manager)
+    manager.delete(partition(1))
+    assert manager.idle_until_ms() == clock.now_ms() + CONFIG.file_delete_delay_ms
+    clock.advance(CONFIG.file_delete_delay_ms)
+    assert manager.idle_until_ms() <= clock.now_ms()
+    assert manager.take_removals() is not None
+
+
+def test_a_checkpoint_is_written_until_its_offsets_change(files: ForgetfulFiles) -> None:
+    manager = started(files)
+    log = manager.get_or_create(partition(), TOPIC_ID, CONFIG)
+    assert not manager.checkpoints.is_written(HIGH_WATERMARK)
+    manager.checkpoints.write(HIGH_WATERMARK)
+    assert manager.checkpoints.is_written(HIGH_WATERMARK)
+    append(log, batch(b"x"))
+    log.update_high_watermark(1)
+    assert not manager.checkpoints.is_written(HIGH_WATERMARK)
