@@ -21,6 +21,9 @@ from odradek.protocol.messages.api_versions import ApiVersionsRequest, ApiVersio
 from odradek.protocol.schema import NEVER, Versions
 
 FIRST_VERSION_WITH_SOFTWARE = 3
+NO_FEATURES_YET = 0
+"""The epoch of the features of a cluster in ZooKeeper mode in which none was ever finalized."""
+NO_FEATURES = -1
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -33,9 +36,14 @@ class ServedApi(Protocol):
 
 
 class ApiVersionsHandler:
-    """ApiVersions (key 18). `broker_listeners`: see `Dispatcher`."""
+    """ApiVersions (key 18). `broker_listeners`: see `Dispatcher`. `finalized_features_epoch`: NO_FEATURES_YET, or
+    NO_FEATURES as releases before KIP-584.
+    """
 
-    def __init__(self, apis: Sequence[ServedApi], broker_listeners: frozenset[str]) -> None:
+    def __init__(
+        self, apis: Sequence[ServedApi], broker_listeners: frozenset[str], *, finalized_features_epoch: int
+    ) -> None:
+        self._finalized_features_epoch = finalized_features_epoch
         self._apis = apis
         self._broker_listeners = broker_listeners
 
@@ -56,7 +64,8 @@ class ApiVersionsHandler:
                 ApiVersionsResponse.ApiVersion(api_key=key, min_version=versions.lowest, max_version=versions.highest)
                 for key, versions in shown
                 if versions != NEVER
-            ]
+            ],
+            finalized_features_epoch=self._finalized_features_epoch,
         )
 
     def _own_range(self) -> list[ApiVersionsResponse.ApiVersion]:

@@ -44,11 +44,15 @@ class FindCoordinatorHandler:
         metadata: MetadataCache,
         replica_manager: ReplicaManager,
         access: Access,
+        *,
+        has_texts: bool,
     ) -> None:
+        """`has_texts`: results of single keys have a text, also without an error."""
         self._internal_topics = internal_topics
         self._metadata = metadata
         self._replica_manager = replica_manager
         self._access = access
+        self._has_texts = has_texts
 
     def find_coordinator(
         self, request: FindCoordinatorRequest, context: RequestContext
@@ -66,7 +70,7 @@ class FindCoordinatorHandler:
         one = self._coordinator(request.key_type, request.key, context)
         return FindCoordinatorResponse(
             error_code=one.error_code,
-            error_message=one.error_message or ErrorCode.NONE.name,
+            error_message=(one.error_message or ErrorCode.NONE.name) if self._has_texts else None,
             node_id=one.node_id,
             host=one.host,
             port=one.port,

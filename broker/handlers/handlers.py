@@ -13,7 +13,7 @@ from odradek.broker.coordinator.coordinators import Coordinators
 from odradek.broker.coordinator.group.zookeeper_offsets import ZooKeeperOffsets
 from odradek.broker.handlers.access import DecidedAccess, access_by
 from odradek.broker.handlers.add_partitions import AddPartitionsHandler
-from odradek.broker.handlers.api_versions import ApiVersionsHandler, ServedApi
+from odradek.broker.handlers.api_versions import NO_FEATURES, NO_FEATURES_YET, ApiVersionsHandler, ServedApi
 from odradek.broker.handlers.audit_log import AuditLog
 from odradek.broker.handlers.client_quotas import DescribeClientQuotasHandler
 from odradek.broker.handlers.cluster import DescribeClusterHandler
@@ -49,6 +49,7 @@ from odradek.broker.requests.request_bound import RequestBound
 from odradek.broker.security.authorizer.authorizer import Authorizer
 from odradek.broker.settings.config import BrokerConfig
 from odradek.broker.settings.config_changes import ReloadedCertificates
+from odradek.broker.settings.odradek import is_before
 from odradek.timer import Clock
 
 if TYPE_CHECKING:
@@ -106,13 +107,17 @@ class Handlers:
         self.producers = DescribeProducersHandler(replica_manager, access, max_response_bytes)
         self.log_dirs = LogDirHandlers(replica_manager)
 
-        self.api_versions = ApiVersionsHandler(apis, broker_listeners)
+        release = config.odradek_as_version
+        epoch = NO_FEATURES if is_before(release, "2.7") else NO_FEATURES_YET
+        self.api_versions = ApiVersionsHandler(apis, broker_listeners, finalized_features_epoch=epoch)
         self.metadata = MetadataHandler(
             metadata, config, links.active_controller, internal_topics, access, spawn, turns
         )
         self.cluster = DescribeClusterHandler(metadata, access)
         self.topics = TopicHandlers(links.controller, metadata, config, access, turns)
-        self.topic_creations = CreateTopicsHandler(links.controller, access, turns)
+        self.topic_creations = CreateTopicsHandler(
+            links.controller, access, turns, has_default_counts=not is_before(release, "2.4")
+        )
         self.elections = ElectLeadersHandler(links.controller, metadata)
         self.reassignments = ReassignmentHandlers(links.controller)
         self.cluster_changes = ClusterChangeHandlers(cluster.changes, links.controller)
@@ -125,7 +130,9 @@ class Handlers:
         self.acls = _acl_handlers(cluster.acls)
         self.client_quotas = DescribeClientQuotasHandler(StoredQuotas(links.store), max_response_bytes)
 
-        self.coordinators = FindCoordinatorHandler(internal_topics, metadata, replica_manager, access)
+        self.coordinators = FindCoordinatorHandler(
+            internal_topics, metadata, replica_manager, access, has_texts=not is_before(release, "2.3")
+        )
         self.groups = GroupHandlers(groups, access)
         self.group_admin = GroupAdminHandlers(groups, access, max_response_bytes)
         self.offsets = OffsetHandlers(groups, metadata, config, clock, verification, zookeeper_offsets, spawn)

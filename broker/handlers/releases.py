@@ -2,12 +2,16 @@
 
 (A) An API, or a version, that the release did not have is not listed, and a request of it ends the connection.
 (B) All of these releases served every API from version 0 on.
-(C) A release before 2.4 answers an unknown version of ApiVersions with an empty list (api_versions.py).
+(C) A release before 2.4 answers an unknown version of ApiVersions with an empty list, and one before 2.7 has no epoch
+    of features (api_versions.py).
+(D) A release before 2.3 has no texts in FindCoordinator, also where there is no error (coordinators.py).
+(E) A release before 2.4 has no default for the counts of a new topic (KIP-464, topic_creations.py).
 
 Only what clients ask is taken from the release. What brokers say to each other stays as it is: the inter-broker
 listener answers their versions of Fetch and others, too.
 
-Source: `ApiKeys` of the released kafka-clients, each the last of its minor release.
+Source: `ApiKeys` of the released kafka-clients, each the last of its minor release, and running brokers of 1.0, 2.0
+and 2.8 (tests/broker/releases).
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from odradek.broker.background.turns import Turns
 from odradek.broker.controller.controller import Controller
 from odradek.broker.controller.tenure import not_controller
 from odradek.broker.controller.topic_creations import RESERVED_TOPIC, repeated_in
+from odradek.broker.controller.topic_planner import UNSET
 from odradek.broker.handlers.access import EVERYTHING, Access
 from odradek.broker.requests.request_context import RequestContext
 from odradek.protocol.errors import ErrorCode
@@ -26,6 +27,7 @@ from odradek.protocol.messages.topics import CreateTopicsRequest, CreateTopicsRe
 from odradek.protocol.schema import ZERO_UUID
 from odradek.protocol.wire_codes import AclOperation, AclResourceType
 
+NONE = 0
 DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 Topic = CreateTopicsRequest.CreatableTopic
@@ -35,13 +37,17 @@ Result = CreateTopicsResponse.CreatableTopicResult
 class CreateTopicsHandler:
     """CreateTopics (key 19)."""
 
-    def __init__(self, controller: Controller, access: Access, turns: Turns) -> None:
+    def __init__(self, controller: Controller, access: Access, turns: Turns, *, has_default_counts: bool) -> None:
+        """`has_default_counts`: topics may be created with the broker's default counts (KIP-464)."""
+        self._has_default_counts = has_default_counts
         self._controller = controller
         self._access = access
         self._turns = turns
 
     async def create_topics(self, request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
         """Responds as the controller does, or with NOT_CONTROLLER."""
+        if not self._has_default_counts:
+            _refuse_defaults(request)
         if not self._access.decides:
             return await self._answer(request)
         if not self._controller.tenure.is_active:  # Who is asked later may have become it, and nobody has decided.
@@ -78,6 +84,14 @@ class _Decisions(NamedTuple):
     refused: Container[str]
     repeated: Container[str]
     visible: Container[str]
+
+
+def _refuse_defaults(request: CreateTopicsRequest) -> None:
+    """Replaces the counts that stand for defaults by ones that the controller refuses."""
+    for topic in request.topics:
+        if not topic.assignments:
+            topic.num_partitions = NONE if topic.num_partitions == UNSET else topic.num_partitions
+            topic.replication_factor = NONE if topic.replication_factor == UNSET else topic.replication_factor
 
 
 def _not_here(topic: Topic) -> Result:

@@ -9,6 +9,11 @@ RELEASES = ("0.11", "1.0", "1.1", "2.0", "2.1", "2.2", "2.3", "2.4", "2.5", "2.6
 """The releases of Kafka whose APIs a broker can serve instead of its own."""
 
 
+def is_before(release: str | None, first: str) -> bool:
+    """Returns whether `release` came before `first`, which is one of RELEASES. None is the newest."""
+    return release is not None and RELEASES.index(release) < RELEASES.index(first)
+
+
 # fmt: off
 class OdradekSettings(SettingValues):
     odradek_as_version = Setting(STRING, None, LOW, valid=OneOf(*RELEASES),

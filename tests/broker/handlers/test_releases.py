@@ -21,12 +21,23 @@ from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.protocol.messages.cluster import DescribeClusterRequest
+from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.metadata import MetadataRequest
+from odradek.protocol.messages.topics import CreateTopicsRequest
 from odradek.protocol.schema import Message
 from tests.broker.handlers.raw_client import raw_client, request_bytes, response_of
+from tests.broker.recording.test_recorded_clients import coordinators_serve
 
 VECTOR = Path(__file__).parent.parent.parent / "vectors" / "api_versions_of_releases.json"
 """By release and API key: the lowest and the highest version in `ApiKeys` of the released kafka-clients."""
+
+
+OWN = ""
+"""The broker's own APIs and versions."""
+
+
+def settings_of(release: str) -> dict[str, str]:
+    return {} if release == OWN else {"odradek.as.version": release}
 
 
 async def ask(bootstrap: str, request: Message, version: int) -> Any:
@@ -87,6 +98,48 @@ async def test_only_releases_since_2_4_answer_too_new_an_api_versions_with_their
     answer = response_of(frame, request, 0)
     assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
     assert [(each.api_key, each.max_version) for each in answer.api_keys] == ranges
+
+
+@pytest.mark.parametrize(("release", "text"), [("2.2", None), ("2.3", "NONE"), (OWN, "NONE")])
+async def test_only_releases_since_2_3_have_a_text_for_no_error(release: str, text: str | None) -> None:
+    async with in_process_broker(settings_of(release)) as broker:
+        await coordinators_serve(broker.bootstrap)
+        answer = await ask(broker.bootstrap, FindCoordinatorRequest(key="any"), 1)
+    assert (answer.error_code, answer.error_message) == (ErrorCode.NONE, text)
+
+
+@pytest.mark.parametrize(("release", "epoch"), [("2.6", -1), ("2.7", 0), (OWN, 0)])
+async def test_only_releases_since_2_7_have_an_epoch_of_features(release: str, epoch: int) -> None:
+    request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
+    async with in_process_broker(settings_of(release)) as broker:
+        answer = await ask(broker.bootstrap, request, 3)
+    assert (answer.finalized_features_epoch, answer.finalized_features) == (epoch, [])
+
+
+@pytest.mark.parametrize(
+    ("counts", "refusal"),
+    [
+        ((-1, 1), ErrorCode.INVALID_PARTITIONS),
+        ((1, -1), ErrorCode.INVALID_REPLICATION_FACTOR),
+        ((-1, -1), ErrorCode.INVALID_PARTITIONS),
+    ],
+)
+async def test_a_topic_has_default_counts_since_2_4(counts: tuple[int, int], refusal: ErrorCode) -> None:
+    topic = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=counts[0], replication_factor=counts[1])
+    for release, code in (("2.3", refusal), ("2.4", ErrorCode.NONE), (OWN, ErrorCode.NONE)):
+        async with in_process_broker(settings_of(release)) as broker:
+            answer = await ask(broker.bootstrap, CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 3)
+        assert answer.topics[0].error_code == code
+
+
+async def test_a_topic_with_assigned_replicas_has_no_counts_in_any_release() -> None:
+    assigned = CreateTopicsRequest.CreatableReplicaAssignment(partition_index=0, broker_ids=[0])
+    topic = CreateTopicsRequest.CreatableTopic(
+        name="t", num_partitions=-1, replication_factor=-1, assignments=[assigned]
+    )
+    async with in_process_broker(odradek_as_version="1.0") as broker:
+        answer = await ask(broker.bootstrap, CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 2)
+    assert answer.topics[0].error_code == ErrorCode.NONE
 
 
 async def test_an_unknown_release_is_an_error_that_names_those_there_are() -> None:
