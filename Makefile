@@ -20,7 +20,7 @@ PYTEST := $(BIN)/python -m pytest --numprocesses=$(JOBS)
 BY_FILE := --dist=loadfile --no-loadscope-reorder
 
 .PHONY: setup setup-spark run test test-all test-programs test-plain test-pipeline test-pipeline-all \
-	test-pipeline-plain test-old-spark test-pythons simulate cluster cluster-demo console-cost console-pictures pipeline-demo check docs bench bench-pipeline soak \
+	test-pipeline-plain test-old-spark test-pythons test-releases simulate cluster cluster-demo console-cost console-pictures pipeline-demo check docs bench bench-pipeline soak \
 	audit image-test dist dist-test clean
 
 setup: $(STAMP)
@@ -92,6 +92,11 @@ $(SPARK_CLASSES): $(SPARK_STAMP)
 # `make test` by the lowest and the highest supported Python that can be had, but for the one that $(BIN) has.
 test-pythons: setup
 	$(BIN)/python -m tests.pythons $(TESTS)
+
+# Odradek as older releases beside running brokers of these releases, which Maven downloads at the first run. With
+# ODRADEK_RECORD=1 what they say is recorded into tests/vectors/releases.
+test-releases: setup
+	$(BIN)/python -m pytest --kinds=quick,releases tests/broker/releases
 
 # Simulated brokers, clients and faults: one line for each of the seeds A-B. `python -m tests.simulation --help` says more.
 simulate: setup

@@ -31,8 +31,9 @@ KINDS = {
     "spark": "needs the packages of the extra [spark]",
     "second_loop": "runs again on asyncio in debug mode",
     "long": "a long loop: a few rounds, and all of them in `make soak`",
+    "releases": "needs older brokers of Kafka from Maven Central, and Java: `make test-releases`",
 }
-SLOW = {"programs", "long", "soak"}
+SLOW = {"programs", "long", "soak", "releases"}
 """Files whose tests of these marks may take longest come first, so that no worker starts a long file at the end."""
 FOLDERS = {"pipeline": "spark"}
 """The kind of all tests in a folder of tests/."""

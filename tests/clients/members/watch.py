@@ -107,15 +107,17 @@ def until(look: Callable[[], T], is_good: Callable[[T], bool], wanted: str) -> T
 
 
 def until_coordinators(bootstrap: str) -> None:
-    """Makes the broker create its internal topics, and waits: librdkafka gives up after two retries."""
+    """Makes the broker create its internal topics, and waits: librdkafka gives up after two retries. The requests are
+    of a version that Kafka has had since 0.11.
+    """
     with RawClient(bootstrap) as client:
         for key_type in range(2):
             until(lambda kind=key_type: _find(client, kind), lambda error: error == 0, "coordinator")  # type: ignore[misc]
 
 
 def _find(client: RawClient, key_type: int) -> int:
-    answer = client.call(request_payload(FindCoordinatorRequest(key="any", key_type=key_type), 2))
-    return decode(FindCoordinatorResponse, 2, answer, 4).error_code
+    answer = client.call(request_payload(FindCoordinatorRequest(key="any", key_type=key_type), 1))
+    return decode(FindCoordinatorResponse, 1, answer, 4).error_code
 
 
 class Work:
