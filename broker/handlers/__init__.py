@@ -1,7 +1,7 @@
 """From a frame to a response.
 
     api_row.py, api_table.py    one row for each API: versions, handler, error response, limits
-    releases.py                 what older releases of Kafka served
+    releases.py, older_codes.py what older releases of Kafka served, and how they refused
     handlers.py                 creates every handler with the parts that it uses
     authorization.py            what a row's API asks the authorizer, before its handler
     access.py, audit_log.py     what clients may do, as handlers ask; what of it is logged

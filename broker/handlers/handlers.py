@@ -34,6 +34,7 @@ from odradek.broker.handlers.no_acls import NoAclHandlers
 from odradek.broker.handlers.offset_fetch import OffsetFetchHandler
 from odradek.broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
 from odradek.broker.handlers.offsets import OffsetHandlers
+from odradek.broker.handlers.older_codes import older_produce_codes
 from odradek.broker.handlers.produce import ProduceHandler
 from odradek.broker.handlers.producers import DescribeProducersHandler
 from odradek.broker.handlers.reassignments import ReassignmentHandlers
@@ -88,10 +89,12 @@ class Handlers:
         zookeeper_offsets = ZooKeeperOffsets(links.store)
         verification = replica_manager.verification
 
+        release = config.odradek_as_version
+
         access = self.access = access_by(authorizer, AuditLog(clock))
 
         leaders = CurrentLeaders(replica_manager.partitions, metadata)
-        produce = ProduceHandler(replica_manager, metadata, leaders, spawn)
+        produce = ProduceHandler(replica_manager, metadata, leaders, spawn, older_produce_codes(release))
         fetch = FetchHandler(replica_manager, fetch_sessions, leaders, bound)
         self.produce: ProduceHandler | AuthorizedProduceHandler = produce
         self.fetch: FetchHandler | AuthorizedFetchHandler = fetch
@@ -107,7 +110,6 @@ class Handlers:
         self.producers = DescribeProducersHandler(replica_manager, access, max_response_bytes)
         self.log_dirs = LogDirHandlers(replica_manager)
 
-        release = config.odradek_as_version
         epoch = NO_FEATURES if is_before(release, "2.7") else NO_FEATURES_YET
         self.api_versions = ApiVersionsHandler(apis, broker_listeners, finalized_features_epoch=epoch)
         self.metadata = MetadataHandler(

@@ -9,6 +9,8 @@ KafkaApis.handleProduceRequest)
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from odradek.broker.background.tasks import Spawn
 from odradek.broker.handlers.current_leaders import CurrentLeaders
 from odradek.broker.metadata.metadata_cache import MetadataCache
@@ -34,8 +36,15 @@ class ProduceHandler:
     """Produce (key 0)."""
 
     def __init__(
-        self, replica_manager: ReplicaManager, metadata: MetadataCache, leaders: CurrentLeaders, spawn: Spawn
+        self,
+        replica_manager: ReplicaManager,
+        metadata: MetadataCache,
+        leaders: CurrentLeaders,
+        spawn: Spawn,
+        older_codes: Mapping[int, ErrorCode],
     ) -> None:
+        """`older_codes`: what partitions get instead of error codes that the broker's release does not have."""
+        self._older_codes = older_codes
         self._metadata = metadata
         self._leaders = leaders
         self._producing = Producing(
@@ -121,7 +130,15 @@ class ProduceHandler:
                 if result.error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
                     self._leaders.name_in_produce(response, context.listener.name)
                     break
+        if self._older_codes:
+            _replace_codes(response, self._older_codes)
         return response
+
+
+def _replace_codes(response: ProduceResponse, codes: Mapping[int, ErrorCode]) -> None:
+    for topic in response.responses:
+        for partition in topic.partition_responses:
+            partition.error_code = codes.get(partition.error_code, partition.error_code)
 
 
 def _close_if_failed(results: AppendResults) -> None:

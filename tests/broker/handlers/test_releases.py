@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaProducer
 
+from odradek.broker.controller.topic_planner import NewTopic
 from odradek.broker.handlers.api_table import api_table
 from odradek.broker.handlers.releases import highest_in, table_of
 from odradek.broker.peers.network_client import NetworkClient
@@ -23,10 +24,13 @@ from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.protocol.messages.cluster import DescribeClusterRequest
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.metadata import MetadataRequest
+from odradek.protocol.messages.produce import ProduceRequest
 from odradek.protocol.messages.topics import CreateTopicsRequest
+from odradek.protocol.records import Compression
 from odradek.protocol.schema import Message
 from tests.broker.handlers.raw_client import raw_client, request_bytes, response_of
 from tests.broker.recording.test_recorded_clients import coordinators_serve
+from tests.scenarios.same_as_kafka.peer import batch
 
 VECTOR = Path(__file__).parent.parent.parent / "vectors" / "api_versions_of_releases.json"
 """By release and API key: the lowest and the highest version in `ApiKeys` of the released kafka-clients."""
@@ -130,6 +134,27 @@ async def test_a_topic_has_default_counts_since_2_4(counts: tuple[int, int], ref
         async with in_process_broker(settings_of(release)) as broker:
             answer = await ask(broker.bootstrap, CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 3)
         assert answer.topics[0].error_code == code
+
+
+@pytest.mark.parametrize(
+    ("topic", "records", "codes"),
+    [
+        ("plain", batch(b"v", compression=Compression.ZSTD), {"2.0": -1, "2.1": 76, OWN: 76}),
+        ("keyed", batch(b"v", key=None), {"2.3": 2, "2.4": 87, OWN: 87}),
+        ("plain", batch(b"v"), {"1.0": 0}),
+        ("nowhere", batch(b"v"), {"1.0": 3}),
+    ],
+    ids=["zstd", "no key", "valid", "no topic"],
+)
+async def test_a_refused_batch_gets_a_code_of_the_release(topic: str, records: bytes, codes: dict[str, int]) -> None:
+    data = ProduceRequest.PartitionProduceData(index=0, records=records)
+    topics = [ProduceRequest.TopicProduceData(name=topic, partition_data=[data])]
+    for release, code in codes.items():
+        async with in_process_broker(settings_of(release)) as broker:
+            new = [NewTopic("plain", 1, 1), NewTopic("keyed", 1, 1, configs={"cleanup.policy": "compact"})]
+            await broker.controller.topics.create(new, timeout_ms=10_000)
+            answer = await ask(broker.bootstrap, ProduceRequest(acks=-1, timeout_ms=5000, topic_data=topics), 3)
+        assert answer.responses[0].partition_responses[0].error_code == code, release
 
 
 async def test_a_topic_with_assigned_replicas_has_no_counts_in_any_release() -> None:

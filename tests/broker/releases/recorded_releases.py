@@ -13,6 +13,8 @@ from tests.broker.recording.recorded_clients import SETTINGS
 from tests.broker.releases.first_words import VECTORS
 
 CLIENTS = ("kafka-python", "librdkafka", "java")
+REFUSALS = "refusals"
+"""The recording of tests/broker/releases/refusals.py."""
 RELEASED_SETTINGS = {
     **SETTINGS,
     "offsets.topic.replication.factor": "1",
@@ -41,6 +43,8 @@ class Known(NamedTuple):
 
 ALL_RELEASES = frozenset({"1.0", "2.0", "2.8"})
 ALL_CLIENTS = frozenset(CLIENTS)
+BEFORE_2_4 = frozenset({"1.0", "2.0"})
+OF_REFUSALS = frozenset({REFUSALS})
 KNOWN = [
     Known(
         ALL_RELEASES,
@@ -53,6 +57,48 @@ KNOWN = [
         frozenset({"kafka-python"}),
         r"CreateTopics 7\.Topics\[orders\]\.Configs: ",
         "settings of topics and their defaults are those of Kafka 3.9",
+    ),
+    Known(
+        ALL_RELEASES,
+        OF_REFUSALS,
+        r"CreateTopics 1\.Topics\[of-later\]\.Error",
+        "settings that came later are known",
+    ),
+    Known(
+        BEFORE_2_4,
+        OF_REFUSALS,
+        r"CreateTopics 1\.Topics\[never\]\.ErrorCode: recorded -1, ",
+        "an invalid value of a setting is INVALID_CONFIG",
+    ),
+    Known(
+        ALL_RELEASES,
+        OF_REFUSALS,
+        r"AlterConfigs 0\.Responses\[plain\]\.ErrorCode: recorded 42, ",
+        "an invalid value of a setting is INVALID_CONFIG",
+    ),
+    Known(
+        ALL_RELEASES,
+        OF_REFUSALS,
+        r"Produce 3\.Responses\[lonely\]\.PartitionResponses\[0\]\.(ErrorCode: recorded 19|BaseOffset: recorded -1), ",
+        "no more replicas need be in sync than there are, as since 3.7",
+    ),
+    Known(
+        BEFORE_2_4,
+        OF_REFUSALS,
+        r"Produce 3\.Responses\[plain\]\.PartitionResponses\[0\]\.(ErrorCode: recorded 59|BaseOffset: recorded -1), ",
+        "a producer that a partition does not know may begin with any sequence, as since 2.5",
+    ),
+    Known(
+        BEFORE_2_4,
+        OF_REFUSALS,
+        r"ListOffsets 1\.Topics\[plain\]\.Partitions\[0\]\.Offset: recorded 1, ",
+        "the record of that producer was written",
+    ),
+    Known(
+        ALL_RELEASES,
+        OF_REFUSALS,
+        r"ListOffsets 1\.Topics\[plain\]\.Partitions\[0\]\.(ErrorCode|Timestamp|Offset): recorded (0|17)",
+        "timestamps below -2 have a meaning, which older versions of ListOffsets do not know",
     ),
 ]
 

@@ -18,6 +18,7 @@ from tests.broker.releases.first_words import Word, answer_of, frames_for, recor
 from tests.broker.releases.recorded_releases import (
     CLIENTS,
     KNOWN,
+    REFUSALS,
     RELEASED_SETTINGS,
     explained_by,
     recording_of,
@@ -90,7 +91,7 @@ def test_only_api_versions_is_answered_in_a_version_that_the_release_lacks(relea
             assert answer_of(word).error_code == code
 
 
-@pytest.mark.parametrize(("release", "client"), RUNS)
+@pytest.mark.parametrize(("release", "client"), [*RUNS, *((release, REFUSALS) for release in VERSIONS)])
 async def test_a_recorded_client_gets_the_answers_of_the_release(release: str, client: str) -> None:
     async with in_process_broker({**RELEASED_SETTINGS, "odradek.as.version": release}) as broker:
         await coordinators_serve(broker.bootstrap)

@@ -18,7 +18,8 @@ import pytest
 from odradek.broker.testing import recorded, replayed
 from tests.broker.releases import workloads
 from tests.broker.releases.first_words import frames_for, record_words, recorded_words, spoken
-from tests.broker.releases.recorded_releases import RELEASED_SETTINGS, recording_of, unexplained
+from tests.broker.releases.recorded_releases import REFUSALS, RELEASED_SETTINGS, recording_of, unexplained
+from tests.broker.releases.refusals import refusals
 from tests.broker.releases.released_broker import VERSIONS, ReleasedBroker, lacking, released_broker
 from tests.clients import recorded_workloads
 from tests.clients.members.watch import until_coordinators
@@ -35,6 +36,7 @@ WORKLOADS: dict[str, Workload] = {
     "kafka-python": lambda _, bootstrap: recorded_workloads.kafka_python(bootstrap),
     "librdkafka": lambda _, bootstrap: recorded_workloads.librdkafka(bootstrap),
     "java": workloads.java,
+    REFUSALS: lambda _, bootstrap: refusals(bootstrap),
 }
 
 
