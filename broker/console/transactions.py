@@ -8,7 +8,7 @@ from itertools import islice
 from odradek.broker.background.stepwise import Steps
 from odradek.broker.console.queries import Query
 from odradek.broker.console.selection import Row, listing, rows_of, select, shown
-from odradek.broker.coordinator.transaction.transaction import NO_TIME, Transaction
+from odradek.broker.coordinator.transaction.transaction import Transaction
 from odradek.broker.metrics.sources import MetricSources
 
 MOST_PARTITIONS = 10
@@ -27,7 +27,7 @@ def _all(sources: MetricSources) -> Iterator[Transaction]:
 
 
 def _row(transaction: Transaction, now_ms: int) -> Row:
-    begun_ms = transaction.start_ms
+    is_open = not transaction.state.is_idle
     return {
         "name": shown(transaction.transactional_id),
         "state": transaction.state.label,
@@ -35,7 +35,7 @@ def _row(transaction: Transaction, now_ms: int) -> Row:
         "producer_id": transaction.producer_id,
         "producer_epoch": transaction.producer_epoch,
         "timeout_ms": transaction.timeout_ms,
-        "open_ms": None if begun_ms == NO_TIME else max(now_ms - begun_ms, 0),
+        "open_ms": max(now_ms - transaction.start_ms, 0) if is_open else None,
         "partitions": [shown(str(key)) for key in islice(transaction.partitions, MOST_PARTITIONS)],
         "partitions_left_off": max(len(transaction.partitions) - MOST_PARTITIONS, 0),
     }

@@ -22,6 +22,7 @@ from tests.broker.metrics.test_metrics import ask
 from tests.broker.metrics.test_waiting_is_counted import delete_records
 from tests.broker.replica.test_over_sockets import Client, batch, client_of, create, hold_high_watermark, produce
 from tests.patience import until
+from tests.scenarios.coordinator_requests import end
 
 Rows = list[dict[str, Any]]
 
@@ -173,9 +174,18 @@ async def test_transactions_show_their_state_and_partitions() -> None:
             2,
         )
         [row] = await rows(port, "transactions")
-    assert (row["name"], row["state"], row["producer_id"]) == ("tx", "Ongoing", producer.producer_id)
-    assert (row["timeout_ms"], len(row["partitions"]), row["partitions_left_off"]) == (60_000, 10, 2)
-    assert row["open_ms"] >= 0
+        assert (row["name"], row["state"], row["producer_id"]) == ("tx", "Ongoing", producer.producer_id)
+        assert (row["timeout_ms"], len(row["partitions"]), row["partitions_left_off"]) == (60_000, 10, 2)
+        assert row["open_ms"] >= 0
+        await client.ask(end("tx", (producer.producer_id, producer.producer_epoch), committed=True), 2)
+
+        async def is_committed() -> bool:
+            [row] = await rows(port, "transactions")
+            return bool(row["state"] == "CompleteCommit")
+
+        await until(is_committed)
+        [row] = await rows(port, "transactions")
+        assert (row["open_ms"], row["partitions"]) == (None, [])
 
 
 async def test_what_waits_is_shown_with_its_client_its_reason_and_its_deadline() -> None:
