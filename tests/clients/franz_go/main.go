@@ -4,6 +4,7 @@
 //	franz_go consume BOOTSTRAP TOPIC PARTITIONS COUNT > lines
 //	franz_go member BOOTSTRAP GROUP TOPIC STRATEGY [--instance ID]   (member.go)
 //	franz_go controlled BOOTSTRAP URL TOKEN   (controlled.go)
+//	franz_go watched BOOTSTRAP URL   (watched.go)
 //
 // $FRANZ_GO_SECURITY says how connections are secured (security.go).
 package main
@@ -146,6 +147,8 @@ func run(args []string) error {
 		return produce(args[1], args[2], args[3])
 	case len(args) == 4 && args[0] == "controlled":
 		return controlled(args[1], args[2], args[3])
+	case len(args) == 3 && args[0] == "watched":
+		return watched(args[1], args[2])
 	case len(args) == 5 && args[0] == "consume":
 		partitions, _ := strconv.Atoi(args[3])
 		count, _ := strconv.Atoi(args[4])
