@@ -55,6 +55,8 @@ class Deadline(NamedTuple):
     beside: Mapping[str, str] = MappingProxyType({})
     options: Mapping[str, Any] = MappingProxyType({})
     """Of the broker."""
+    is_another_name: bool = False
+    """Whether an earlier row has the same deadline under another name."""
 
 
 class NoLuck(Random):
@@ -310,7 +312,8 @@ async def create(api: TimedApi, configs: Mapping[str, str]) -> None:
 
 def each(names: Mapping[str, int], begin: Callable[[TimedApi], Awaitable[Happened]], **more: Any) -> list[Deadline]:
     """One deadline under all its names, with the value of each."""
-    return [Deadline(name, value, begin, **more) for name, value in names.items()]
+    rows = [Deadline(name, value, begin, **more) for name, value in names.items()]
+    return [rows[0], *(row._replace(is_another_name=True) for row in rows[1:])]
 
 
 LOGINS = {"security": Security("SASL_PLAINTEXT", mechanism="PLAIN")}

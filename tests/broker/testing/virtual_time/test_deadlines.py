@@ -53,7 +53,13 @@ async def falls_due(
     await until(lambda: holds(happened))  # a client may have yet to read its answer
 
 
-@pytest.mark.parametrize("deadline", ONE_BROKER, ids=[each.setting for each in ONE_BROKER])
+@pytest.mark.parametrize(
+    "deadline",
+    [
+        pytest.param(each, id=each.setting, marks=[pytest.mark.long] if each.is_another_name else [])
+        for each in ONE_BROKER
+    ],
+)
 async def test_what_a_setting_decides_happens_when_it_is_due(deadline: Deadline) -> None:
     setting, value = deadline.setting, str(deadline.value)
     own = {setting: value}
