@@ -18,6 +18,7 @@ WAITING_JOBS ?= $(shell expr 2 \* $$(nproc))
 SPARK_JOBS ?= $(shell expr 3 \* $$(nproc) / 2)
 PYTEST := $(BIN)/python -m pytest --numprocesses=$(JOBS)
 BY_FILE := --dist=loadfile --no-loadscope-reorder
+SOME_ROWS := --rows=3
 
 .PHONY: setup setup-spark run test test-all test-programs test-plain test-pipeline test-pipeline-all \
 	test-pipeline-plain test-old-spark test-pythons test-releases simulate cluster cluster-demo console-cost console-pictures pipeline-demo check docs bench bench-pipeline soak \
@@ -52,9 +53,10 @@ test: setup
 test-all: test-programs test-plain test-pipeline
 
 # Other people's programs, the second event loop, long loops. A file's tests share a Kafka, so one worker runs them.
-# Half of the time they wait for each other, so there are two workers for each processor.
+# Half of the time they wait for each other, so there are two workers for each processor. The second loop runs every
+# test, with a few of its rows (tests/rows.py).
 test-programs: setup
-	$(BIN)/python -m pytest --numprocesses=$(WAITING_JOBS) $(BY_FILE) --kinds=programs,second_loop,long
+	$(BIN)/python -m pytest --numprocesses=$(WAITING_JOBS) $(BY_FILE) --kinds=programs,second_loop,long $(SOME_ROWS)
 
 # The compiled modules as plain Python.
 test-plain: setup
@@ -70,10 +72,11 @@ test-pipeline-all: setup-spark $(SPARK_CLASSES)
 test-pipeline-plain: setup-spark $(SPARK_CLASSES)
 	ODRADEK_PURE=1 $(BIN)/python -m pytest --kinds=spark --of-compiled tests/pipeline
 
-# Spark's API as the pipeline uses it, by the lowest supported PySpark: everything but jobs, clusters and other programs.
+# Spark's API as the pipeline uses it, by the lowest supported PySpark: everything but jobs, clusters and other programs;
+# every test with a few of its rows.
 OLD_SPARK_TESTS := $(addprefix tests/pipeline/, kafka parse segments sinks spark jobs/test_ingest.py jobs/test_backfill.py)
 test-old-spark: $(OLD_SPARK_STAMP)
-	$(OLD_SPARK)/bin/python -m pytest --numprocesses=$(SPARK_JOBS) $(BY_FILE) --kinds=spark $(OLD_SPARK_TESTS)
+	$(OLD_SPARK)/bin/python -m pytest --numprocesses=$(SPARK_JOBS) $(BY_FILE) --kinds=spark $(SOME_ROWS) $(OLD_SPARK_TESTS)
 
 # An environment that has only this PySpark, and everything else from $(VENV).
 $(OLD_SPARK_STAMP): $(SPARK_STAMP)
@@ -89,9 +92,10 @@ $(OLD_SPARK_STAMP): $(SPARK_STAMP)
 $(SPARK_CLASSES): $(SPARK_STAMP)
 	@PYARROW_IGNORE_TIMEZONE=1 $(BIN)/python -m tests.pipeline.spark_classes
 
-# `make test` by the lowest and the highest supported Python that can be had, but for the one that $(BIN) has.
+# Every test of `make test`, with a few of its rows (tests/rows.py), by the lowest and the highest supported Python that
+# can be had, but for the one that $(BIN) has.
 test-pythons: setup
-	$(BIN)/python -m tests.pythons $(TESTS)
+	$(BIN)/python -m tests.pythons $(SOME_ROWS) $(TESTS)
 
 # Odradek as older releases beside running brokers of these releases, which Maven downloads at the first run. With
 # ODRADEK_RECORD=1 what they say is recorded into tests/vectors/releases.
@@ -141,11 +145,13 @@ bench: setup
 bench-pipeline: setup-spark
 	$(BIN)/python -m benchmarks --pipeline
 
-# The long loops in full: first the plan, then all of it, then what each has taken. Then `make test` by the Pythons that
-# `make test-pythons` leaves out.
+# The long loops in full: first the plan, then all of it, then what each has taken. Then all rows of what other targets
+# run with a few: by the second loop, by the lowest PySpark, and by all Pythons, also by those between.
 soak: setup-spark
 	ODRADEK_SOAK=1 $(BIN)/python -m pytest -qq --kinds=all --plan
 	ODRADEK_SOAK=1 $(PYTEST) --dist=worksteal --kinds=all
+	$(PYTEST) --dist=worksteal --kinds=second_loop
+	$(MAKE) SOME_ROWS= test-old-spark test-pythons
 	$(BIN)/python -m tests.pythons --others
 
 # Known vulnerabilities of what $(BIN) has, as the index knows them. It fails if the index knows nothing of a package, which

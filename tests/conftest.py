@@ -1,4 +1,6 @@
-"""For all tests: which form of the compiled modules runs, and what CI asks of a run. Which tests run: tests/kinds.py.
+"""For all tests: which form of the compiled modules runs, and what CI asks of a run.
+
+Which tests run: tests/kinds.py, tests/rows.py.
 
 ODRADEK_PURE=1        loads the .py of every compiled module although its .so is there
 --of-compiled         collects only the folders that mirror a folder with compiled modules, or its top-level package
@@ -46,7 +48,7 @@ def _module(file: Path) -> ModuleType:
 SETUP = _module(ROOT / "setup.py")
 FILES = {path.removesuffix(".py").replace("/", "."): ROOT / path for path in SETUP.COMPILED}
 PURE = os.environ.get("ODRADEK_PURE") == "1"
-pytest_plugins = ["tests.shown_secrets", "tests.programs", "tests.kinds", "tests.soak"]
+pytest_plugins = ["tests.shown_secrets", "tests.programs", "tests.kinds", "tests.rows", "tests.soak"]
 if PURE:  # at once: the conftest of a package imports the package
     sys.meta_path.insert(0, Sources(FILES))
 

@@ -1,6 +1,6 @@
 """Runs the tests with the lowest and the highest supported Python that can be had, except the running one.
 
-    python -m tests.pythons [argument for pytest ...]
+    python -m tests.pythons [argument for pytest ...]             for example --rows=3 (tests/rows.py)
     python -m tests.pythons --others [argument for pytest ...]    with the versions between the two
 
 Each has a copy of the sources and an environment of its own in build/pythons, and runs `make test` there. Supported are
