@@ -46,8 +46,9 @@ run: setup
 	@exec $(BIN)/odradek serve
 
 # Each behaviour once, on uvloop, compiled where set-up found a compiler; tests/kinds.py says what is left out.
+# Brokers, their clients and the tests wait for each other half of the time, so there are two workers for each processor.
 test: setup
-	$(PYTEST) --dist=worksteal $(TESTS)
+	$(BIN)/python -m pytest --numprocesses=$(WAITING_JOBS) --dist=worksteal $(TESTS)
 
 # What `make test` leaves out.
 test-all: test-programs test-plain test-pipeline
