@@ -88,7 +88,11 @@ async def test_a_topic_of_thousands_of_partitions_is_created_extended_reassigned
     keys = [TopicPartition("t", number) for number in range(MORE)]
     assert await controller.replicas.reassign({key: [BROKER_ID] for key in keys}) == dict.fromkeys(keys)
     await until(lambda: not controller.replicas.reassignments(None))
-    assert {(state.replicas, state.isr) for state in await room.states()} == {((BROKER_ID,), (BROKER_ID,))}
+
+    async def are_stored() -> bool:  # the last write may be on its way
+        return {(state.replicas, state.isr) for state in await room.states()} == {((BROKER_ID,), (BROKER_ID,))}
+
+    await until(are_stored)
 
     assert await controller.topics.delete(["t"], timeout_ms=TIMEOUT_MS) == [None]
     for parent in (znodes.TOPICS, znodes.TOPIC_CONFIGS, znodes.DELETE_TOPICS):
