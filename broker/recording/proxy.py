@@ -27,7 +27,6 @@ from odradek.storage.files import Files
 from odradek.timer import Clock
 
 MOST_BROKERS = 1000
-CLOSE_GRACE_S = 2
 
 log = structlog.get_logger("broker.recording")
 
@@ -195,8 +194,8 @@ class Proxy:
             by = await Relay(number, client, broker, self.recorder, self._ports, self._room, self._slow_s).run()
         finally:
             self.recorder.closed(number, by=by)
-        await _finish(broker)
-        await _finish(client)
+        await broker.finish()
+        await client.finish()
 
     async def _ports(self, brokers: Iterable[Address], host: str) -> Mapping[Address, int]:
         """Returns the port of the listener for each broker at the proxy's address `host`. Opens those that are missing
@@ -250,13 +249,3 @@ def _port_at(server: asyncio.Server, host: str) -> int:
     exact = [name for name in of_version if name[0] == host]
     port: int = (exact or of_version or bound)[0][1]
     return port
-
-
-async def _finish(stream: Stream) -> None:
-    """Sends what is written, for a moment, and closes."""
-    stream.writer.close()
-    try:
-        async with asyncio.timeout(CLOSE_GRACE_S):
-            await stream.writer.wait_closed()
-    except (OSError, TimeoutError):
-        stream.abort()

@@ -25,6 +25,7 @@ from odradek.protocol.schema import Message
 
 CLIENT_ID = "odradek-recording"
 CONNECT_TIMEOUT_S = 10
+CLOSE_GRACE_S = 2
 UNANSWERED = "it has answered nothing, its listener may have TLS or logins"
 LONGEST_RESPONSE = 0x14000000 - 1
 """Brokers limit requests, but not responses. The first bytes of a TLS record would be a longer frame."""
@@ -70,6 +71,15 @@ class Stream(NamedTuple):
         """Writes a frame. Raises ConnectionError."""
         self.writer.write(frame(data))
         await self.writer.drain()
+
+    async def finish(self) -> None:
+        """Sends what is written, for a moment, and closes."""
+        self.writer.close()
+        try:
+            async with asyncio.timeout(CLOSE_GRACE_S):
+                await self.writer.wait_closed()
+        except (OSError, TimeoutError):
+            self.abort()
 
     def abort(self) -> None:
         self.writer.transport.abort()

@@ -53,6 +53,7 @@ class Target:
         self._timeout_s = timeout_s
         self._brokers: list[Address] = []
         self._connections: dict[int, _Connection] = {}
+        self._closing: list[_Connection] = []
         self._ended: dict[int, str] = {}
         """Why nothing is sent on a connection any more."""
         self._last_sent: dict[int, bytes] = {}
@@ -136,10 +137,10 @@ class Target:
 
     async def stop(self) -> None:
         """Closes all connections."""
-        readers = [opened.reading for opened in self._connections.values()]
         for connection in list(self._connections):
             self._drop(connection)
-        await asyncio.gather(*readers, return_exceptions=True)
+        await asyncio.gather(*(opened.reading for opened in self._closing), return_exceptions=True)
+        await asyncio.gather(*(opened.stream.finish() for opened in self._closing))
 
     def _end(self, connection: int, why: str) -> None:
         self._drop(connection)
@@ -152,6 +153,7 @@ class Target:
         if opened is not None:
             opened.reading.cancel()
             opened.stream.writer.close()
+            self._closing.append(opened)
 
 
 async def _read(stream: Stream, frames: asyncio.Queue[bytes | None]) -> None:
