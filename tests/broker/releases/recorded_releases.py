@@ -80,13 +80,13 @@ KNOWN = [
         ALL_RELEASES,
         OF_REFUSALS,
         r"Produce 3\.Responses\[lonely\]\.PartitionResponses\[0\]\.(ErrorCode: recorded 19|BaseOffset: recorded -1), ",
-        "no more replicas need be in sync than there are, as since 3.7",
+        "no more replicas need be in sync than there are, as in 3.9",
     ),
     Known(
         BEFORE_2_4,
         OF_REFUSALS,
         r"Produce 3\.Responses\[plain\]\.PartitionResponses\[0\]\.(ErrorCode: recorded 59|BaseOffset: recorded -1), ",
-        "a producer that a partition does not know may begin with any sequence, as since 2.5",
+        "a producer that a partition does not know may begin with any sequence, as in 2.8",
     ),
     Known(
         BEFORE_2_4,
