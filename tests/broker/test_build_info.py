@@ -76,25 +76,40 @@ def test_without_a_build_note_the_build_info_reports_no_build(tmp_path: Path) ->
     assert str(build_info(tmp_path / "missing.json")).endswith("no build has taken place here")
 
 
-@pytest.mark.parametrize("compiler", ["/bin/false", "no-such-compiler"])
-def test_a_build_without_a_compiler_leaves_plain_python_and_records_the_reason(tmp_path: Path, compiler: str) -> None:
-    """Builds one small module instead of the table: this test is about the fallback, not about mypyc's speed."""
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """The sources of one small module instead of the table: its build takes a second."""
     tree = tmp_path / "tree"
     (tree / "odradek" / "protocol").mkdir(parents=True)
     (tree / "odradek" / "protocol" / "record_walk.py").write_text("def one() -> int:\n    return 1\n")
     shutil.copy(ROOT / "setup.py", tree)
     (tree / "compiled_modules.txt").write_text("# the table\nodradek/protocol/record_walk.py\n")
+    return tree
+
+
+def built(tree: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "setup.py", "build_ext", "--inplace"]
+    variables = {**os.environ, **environment}
+    return subprocess.run(command, cwd=tree, env=variables, capture_output=True, text=True, check=False)
+
+
+def test_a_quick_build_is_optimized_less(tree: Path) -> None:
+    compiler = tree / "gcc"
+    asked = tree / "asked"
+    compiler.write_text(f'#!/bin/sh\necho "$@" >> {asked}\necho Free Software Foundation\ntest "$1" = --version\n')
+    compiler.chmod(0o755)
+    assert "nothing is compiled" in built(tree, CC=str(compiler), ODRADEK_BUILD="quick").stderr
+    options = next(line for line in asked.read_text().splitlines() if " -c " in line).split()
+    assert [option for option in options if option.startswith("-O")][-1] == "-O1"
+    assert "-flto=auto" not in options
+
+
+@pytest.mark.parametrize("compiler", ["/bin/false", "no-such-compiler"])
+def test_a_build_without_a_compiler_leaves_plain_python_and_records_the_reason(tree: Path, compiler: str) -> None:
     half_built = tree / "odradek" / "native__mypyc.cpython-311-x86_64-linux-gnu.so"
     half_built.write_bytes(b"from an earlier build")
 
-    build = subprocess.run(
-        [sys.executable, "setup.py", "build_ext", "--inplace"],
-        cwd=tree,
-        env={**os.environ, "CC": compiler},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    build = built(tree, CC=compiler)
 
     assert build.returncode == 0, build.stderr
     assert "nothing is compiled" in build.stderr
