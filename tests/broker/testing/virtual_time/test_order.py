@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Any
 
 import pytest
@@ -30,7 +31,8 @@ from tests.patience import until
 from tests.scenarios.coordinator_requests import commit
 
 HOUR_S = 3600
-SPEED = 1000
+SPEEDS = (1000, 300, 100)
+"""A machine that is busy may be late by more than what lies between two events. Then time has to pass more slowly."""
 LOOK_S = 2
 CHECKED_MS = 20_000
 SETTINGS: dict[str, object] = {
@@ -71,9 +73,9 @@ class FastTime(VirtualTime):
     def _awake_in(self, microseconds: int) -> asyncio.TimerHandle:
         return super()._awake_in(-(-microseconds // self.speed))
 
-    def hurry(self) -> None:
+    def hurry(self, speed: int) -> None:
         self._from_us = super()._below_us()
-        self.speed = SPEED
+        self.speed = speed
         self._sleep_on()
         self._wake_up_in_time()
 
@@ -125,13 +127,16 @@ async def test_an_hour_that_is_advanced_is_as_an_hour_that_passes(monkeypatch: p
     advanced = await seen_in_an_hour(lambda broker: broker.advance(HOUR_S))
     monkeypatch.setattr(controls, "VirtualTime", FastTime)
 
-    async def let_it_pass(broker: InProcessBroker) -> None:
+    async def let_it_pass(broker: InProcessBroker, speed: int) -> None:
         assert isinstance(broker.virtual_time, FastTime)
         until_ms = broker.clock.now_ms() + HOUR_S * 1000
-        broker.virtual_time.hurry()
+        broker.virtual_time.hurry(speed)
         await until(lambda: broker.clock.now_ms() >= until_ms)
 
-    passed = await seen_in_an_hour(let_it_pass)
+    for speed in SPEEDS:
+        passed = await seen_in_an_hour(partial(let_it_pass, speed=speed))
+        if list(passed) == list(EXPECTED):
+            break
     assert list(advanced) == list(passed) == list(EXPECTED)
     for name, due_s in EXPECTED.items():
         assert due_s - 5 <= advanced[name] <= due_s + 45, (name, advanced)
