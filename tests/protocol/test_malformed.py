@@ -82,11 +82,15 @@ def test_bad_utf8_that_cannot_be_written_back_is_refused() -> None:
 
 
 def test_a_count_beyond_the_bytes_is_refused_before_anything_is_built() -> None:
-    tracemalloc.start()
-    try:
+    def refused() -> None:
         for version, data in ((1, b"\x7f\xff\xff\xff\x00\x01A"), (9, b"\xff\xff\xff\xff\x07\x02A\x00")):
             with pytest.raises(MalformedMessage):
                 decode(MetadataRequest, version, data)
+
+    refused()  # the first time, the decoders of these versions are compiled
+    tracemalloc.start()
+    try:
+        refused()
         assert tracemalloc.get_traced_memory()[1] < 200_000
     finally:
         tracemalloc.stop()
