@@ -637,7 +637,7 @@ async def test_batches_that_inflate_beyond_the_limit_of_their_request_are_refuse
 async def test_retention_is_applied_at_its_interval(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of all periodic work, only the work at this interval removes old records, and none earlier."""
     jobs: list[tuple[float, Callable[[], Awaitable[None]]]] = []
-    monkeypatch.setattr(Background, "every", lambda _, interval_ms, job, name: jobs.append((interval_ms, job)))
+    monkeypatch.setattr(Background, "every", lambda _, interval_ms, job, *__: jobs.append((interval_ms, job)))
     beside = {"log.segment.bytes": "2000", "log.retention.hours": "1", "log.retention.check.interval.ms": "7777"}
     async with topic_with("retention.ms", "log.retention.ms", None, "", beside) as api:
         log = await produced(api, 3, 1500, at_ms=now_ms() - 7_200_000)

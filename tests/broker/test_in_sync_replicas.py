@@ -57,7 +57,7 @@ def numbers(broker: Broker) -> dict[str, float]:
 
 async def test_isrs_shrink_and_expand_at_the_configured_lag_and_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     jobs: dict[float, Callable[[], Awaitable[None]]] = {}
-    monkeypatch.setattr(Background, "every", lambda _, interval_ms, job, name: jobs.setdefault(interval_ms, job))
+    monkeypatch.setattr(Background, "every", lambda _, interval_ms, job, *__: jobs.setdefault(interval_ms, job))
     monkeypatch.setattr(ActiveController, "alter_partition", accept)
     clock = ManualClock(now_ms=1_000_000)
     settings = {"replica.lag.time.max.ms": "66666", "min.insync.replicas": "2"}

@@ -28,7 +28,6 @@ KNOWN: list[Known] = [
         ".*",
         "a node without a cluster does not serve these",
     ),
-    Known("API_VERSIONS .*", r".*\.FinalizedFeaturesEpoch", "there are no features"),
     Known(
         "METADATA .*, a topic that is created.*",
         r".*\.Topics\[new\]\.(ErrorCode|Partitions|TopicId)",
