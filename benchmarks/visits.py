@@ -60,7 +60,7 @@ def counted(partitions: int, records: int) -> Counter:
     """Starts a cluster and produces; returns what was counted from the second record on."""
     with ClusterThread(brokers=3, replica_lag_time_max_ms=30_000) as cluster:
         cluster.create_topic(TOPIC, partitions)
-        cluster.wait_until_stable(timeout_s=PATIENCE_S)
+        cluster.wait_until_stable(within=PATIENCE_S)
         leader = cluster.leader(TOPIC, 0)
         assert leader is not None
         with connected(int(cluster.bootstrap_of(leader).rpartition(":")[2])) as connection:

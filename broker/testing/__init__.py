@@ -3,7 +3,9 @@
     one_broker.py             one broker
     in_process_cluster.py     a cluster with settings that make sense for tests
     cluster.py                brokers that are killed, paused, cut off, and started again
-    cluster_view.py           what it looks like from outside; conditions.py: states that tests wait for
+    cluster_view.py           what it looks like from outside
+    cluster_waits.py          waiting for it; conditions.py: the states that tests wait for
+    cluster_topics.py         topics, and leaders and coordinators that move
     cluster_thread.py, loop_thread.py    the same for blocking clients
     node_loop.py              an event loop for each broker, which can be paused and ended
     security.py     TLS, logins and ACLs (acls.py); certificates.py, client_settings.py: what clients need then

@@ -23,6 +23,7 @@ What can be done to a broker:
     cut           two brokers hear nothing of each other. See network.py
     cut_off       the same from all other brokers, and from the metadata store
     freeze_replication    as a follower, it receives nothing
+    move_leader   it leads a partition; move_coordinator: it coordinates a group. See cluster_topics.py
 
 With `time="virtual"` a test advances the time of all brokers (virtual_time/).
 
@@ -34,50 +35,35 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
-from functools import partial
+from collections.abc import Coroutine, Sequence
 from random import Random, SystemRandom
 from typing import Any, TypeVar
 
-from odradek.broker.admin.client import AdminClient
-from odradek.broker.controller.topic_planner import NewTopic
 from odradek.broker.logging.quiet_logs import LatestWarnings
 from odradek.broker.metadata_store.shared.shared_store import SharedStore
 from odradek.broker.server import Broker
 from odradek.broker.settings.config import BrokerConfig
 from odradek.broker.testing.asking import Asking
 from odradek.broker.testing.client_settings import client_settings, property_text
-from odradek.broker.testing.cluster_view import ENDED, BrokerStatus, ClusterView, Member
-from odradek.broker.testing.conditions import why_no_leader, why_not_in_sync, why_not_stable
+from odradek.broker.testing.cluster_topics import ClusterTopics
+from odradek.broker.testing.cluster_view import ENDED, BrokerStatus, Member
 from odradek.broker.testing.faults import Faults
 from odradek.broker.testing.network import Network
 from odradek.broker.testing.node_loop import NodeLoop, node_loop
-from odradek.broker.testing.not_reached import NotReached
 from odradek.broker.testing.security import Security, add_acls
-from odradek.broker.testing.setting_texts import setting_texts
 from odradek.broker.testing.virtual_time.controls import TimeControls
 from odradek.broker.testing.virtual_time.virtual_time import VirtualTime
 from odradek.timer import Clock
 
 T = TypeVar("T")
-Condition = Callable[[], object]
-"""Whether it holds; it may be a coroutine function."""
-
 STORE = 0
 """The loop of the metadata store, where it has one of its own."""
 SESSION_TIMEOUT = "zookeeper.session.timeout.ms"
 CONNECTION_TIMEOUT_MS = 30_000
 """How long a broker that starts waits for the store, which is only ever slow because the machine is."""
-TIMEOUT_S = 20.0
-"""How long the `wait_...` methods wait at most, unless told otherwise."""
-FIRST_POLL_S = 0.001
-LONGEST_POLL_S = 0.02
-SHOWN_WARNINGS = 20
-SHARE_OF_POLLS = 0.3
-"""A condition that takes long to evaluate is evaluated less often."""
 
 
-class Cluster(TimeControls, Asking, ClusterView):
+class Cluster(TimeControls, Asking, ClusterTopics):
     """See the head of this file. Made by `in_process_cluster`."""
 
     def __init__(
@@ -108,10 +94,10 @@ class Cluster(TimeControls, Asking, ClusterView):
         self.security = security
         self.faults = faults
         self._clock = virtual_time or clock
-        self._random = random
+        self.random = random
         self._open_files = open_files // len(members)
         self._keeps_data = keeps_data
-        self._warnings = warnings
+        self.warnings = warnings
 
     # --- clients ------------------------------------------------------------------------------------------------
 
@@ -139,7 +125,7 @@ class Cluster(TimeControls, Asking, ClusterView):
         member.broker = Broker(
             BrokerConfig.single_node(member.settings, environment=os.environ),
             clock=self._clock,
-            random=None if self._random is None else Random(self._random.getrandbits(64)),  # nosec B311 # for tests
+            random=None if self.random is None else Random(self.random.getrandbits(64)),  # nosec B311 # for tests
             new_metadata_store=lambda *_: session,
             connect=self.network.connect,
             open_files=self._open_files,
@@ -214,18 +200,12 @@ class Cluster(TimeControls, Asking, ClusterView):
         assert loop is not None, f"broker {broker_id} was never started"
         return await loop.run(coroutine)
 
-    def _expect(self, broker_id: int, *statuses: BrokerStatus) -> Member:
-        member = self.member(broker_id)
-        if member.status not in statuses:
-            raise ValueError(f"broker {broker_id} is {member.status.value}")
-        return member
-
     async def open(self) -> None:
         """Starts all brokers. Returns when they all know each other, and the ACLs."""
         await asyncio.gather(*map(self.start, self.members))
         await self.wait_until_stable()
         for broker_id in self.members:
-            await add_acls(self.security, self.bootstrap_of(broker_id), self._random or SystemRandom())
+            await add_acls(self.security, self.bootstrap_of(broker_id), self.random or SystemRandom())
 
     async def close(self) -> None:
         """Ends all brokers. If their data is kept, those that can stop do so, but nobody hands anything over."""
@@ -293,107 +273,3 @@ class Cluster(TimeControls, Asking, ClusterView):
     def thaw(self, broker_id: int) -> None:
         """Ends `freeze_replication`."""
         self.network.thaw(self.member(broker_id).broker_id)
-
-    # --- topics -------------------------------------------------------------------------------------------------
-
-    async def create_topic(
-        self,
-        name: str,
-        partitions: int = 1,
-        *,
-        replication_factor: int | None = None,
-        assignments: Mapping[int, Sequence[int]] | None = None,
-        configs: Mapping[str, object] | None = None,
-        timeout_s: float = TIMEOUT_S,
-    ) -> None:
-        """Creates a topic and waits until all partitions have leaders. Without `replication_factor` the cluster's
-        default applies; `assignments` gives the replicas of each partition instead. Raises ProtocolError, NotReached.
-        """
-        is_assigned = assignments is not None
-        topic = NewTopic(
-            name,
-            -1 if is_assigned else partitions,
-            -1 if is_assigned or replication_factor is None else replication_factor,
-            {partition: tuple(brokers) for partition, brokers in (assignments or {}).items()},
-            dict(setting_texts(configs or {}, {})),
-        )
-        running = ",".join(map(self.bootstrap_of, self.running))
-        connect = self.security.of_brokers().connect(self._random or SystemRandom())
-        async with AdminClient(running, timeout_ms=round(1000 * timeout_s), connect=connect) as admin:
-            await admin.create_topic(topic)
-        numbers = range(partitions) if assignments is None else assignments
-        await self._reach(
-            lambda: next(filter(None, (why_no_leader(self, name, number) for number in numbers)), ""),
-            f"leaders of the new topic {name}",
-            timeout_s=timeout_s,
-        )
-
-    # --- waiting ------------------------------------------------------------------------------------------------
-
-    async def wait_until(self, condition: Condition, *, timeout_s: float = TIMEOUT_S, what: str = "") -> None:
-        """Waits until `condition()` holds; it may be a coroutine function. `what` names it. Raises NotReached."""
-
-        async def missing() -> str:
-            holds = condition()
-            if isinstance(holds, Awaitable):
-                holds = await holds
-            return "" if holds else "the condition does not hold"
-
-        await self._reach(missing, what or getattr(condition, "__name__", "a condition"), timeout_s=timeout_s)
-
-    async def wait_for_leader(
-        self, topic: str, partition: int, leader: int | None = None, *, timeout_s: float = TIMEOUT_S
-    ) -> int:
-        """Waits until the partition has a leader, or the given one, that knows of it and is known to all brokers in
-        touch. Returns the leader. Raises NotReached.
-        """
-        who = "a leader" if leader is None else f"broker {self.member(leader).broker_id} as the leader"
-        why_not = partial(why_no_leader, self, topic, partition, leader)
-        await self._reach(why_not, f"{who} of {topic}-{partition}", timeout_s=timeout_s)
-        found = self.leader(topic, partition)
-        assert found is not None
-        return found
-
-    async def wait_for_isr(
-        self, topic: str, partition: int, isr: Collection[int], *, timeout_s: float = TIMEOUT_S
-    ) -> None:
-        """Waits until these are the in-sync replicas of the partition: for its leader, and for all brokers in touch.
-        Raises NotReached.
-        """
-        expected = {self.member(broker_id).broker_id for broker_id in isr}
-        why_not = partial(why_not_in_sync, self, topic, partition, expected)
-        await self._reach(why_not, f"ISR {sorted(isr)} of {topic}-{partition}", timeout_s=timeout_s)
-
-    async def wait_until_stable(self, *, timeout_s: float = TIMEOUT_S) -> None:
-        """Waits until nothing is left to be done: there is a controller; all running brokers know it and each other and
-        all partitions; each partition that has a running replica has a leader, and all its running replicas are in
-        sync; no reassignment is under way. Raises NotReached.
-        """
-        await self._reach(partial(why_not_stable, self), "a stable cluster", timeout_s=timeout_s)
-
-    async def _reach(
-        self, missing: Callable[[], str] | Callable[[], Awaitable[str]], what: str, *, timeout_s: float = TIMEOUT_S
-    ) -> None:
-        """Waits until `missing()` returns nothing."""
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        pause = FIRST_POLL_S
-        while True:
-            asked = loop.time()
-            answer = missing()
-            reason = answer if isinstance(answer, str) else await answer
-            if not reason:
-                return
-            now = loop.time()
-            if now - began >= timeout_s:
-                raise self.not_reached(what, timeout_s, reason)
-            pause = min(2 * pause, LONGEST_POLL_S)
-            await asyncio.sleep(max(pause, (now - asked) / SHARE_OF_POLLS))
-
-    def not_reached(self, what: str, timeout_s: float, reason: str = "") -> NotReached:
-        """Returns the error of a wait for `what`: the reason, the state of the cluster, and its latest warnings."""
-        because = f": {reason}" if reason else ""
-        lines = [f"{what}: not in {timeout_s:g} s{because}", self.describe()]
-        if latest := list(self._warnings)[-SHOWN_WARNINGS:]:
-            lines += ["the latest warnings:", *latest]
-        return NotReached("\n".join(lines))

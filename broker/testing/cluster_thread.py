@@ -20,8 +20,9 @@ from types import TracebackType
 from typing import Any, ParamSpec, TypeVar, Unpack
 
 from odradek.broker.testing.asking import WITHIN_S
-from odradek.broker.testing.cluster import LONGEST_POLL_S, TIMEOUT_S, Cluster
+from odradek.broker.testing.cluster import Cluster
 from odradek.broker.testing.cluster_view import BrokerStatus
+from odradek.broker.testing.cluster_waits import LONGEST_POLL_S, SETTLED_WITHIN_S
 from odradek.broker.testing.faults import Fault, Faults, Journal, Request
 from odradek.broker.testing.faults.selector import Selected
 from odradek.broker.testing.in_process_cluster import in_process_cluster
@@ -243,7 +244,7 @@ class ClusterThread:
         replication_factor: int | None = None,
         assignments: Mapping[int, Sequence[int]] | None = None,
         configs: Mapping[str, object] | None = None,
-        timeout_s: float = TIMEOUT_S,
+        within: float = SETTLED_WITHIN_S,
     ) -> None:
         """See Cluster."""
         self.run(
@@ -253,32 +254,50 @@ class ClusterThread:
                 replication_factor=replication_factor,
                 assignments=assignments,
                 configs=configs,
-                timeout_s=timeout_s,
+                within=within,
             )
         )
 
+    def move_leader(self, topic: str, partition: int, to: int, *, within: float = SETTLED_WITHIN_S) -> None:
+        """See Cluster."""
+        self.run(self.cluster.move_leader(topic, partition, to, within=within))
+
+    def move_coordinator(
+        self,
+        to: int,
+        *,
+        group: str | None = None,
+        transactional_id: str | None = None,
+        within: float = SETTLED_WITHIN_S,
+    ) -> None:
+        """See Cluster."""
+        moved = self.cluster.move_coordinator(to, group=group, transactional_id=transactional_id, within=within)
+        self.run(moved)
+
     # Waiting
 
-    def wait_until(self, condition: Callable[[], object], *, timeout_s: float = TIMEOUT_S, what: str = "") -> None:
+    def wait_until(self, condition: Callable[[], object], *, within: float = SETTLED_WITHIN_S, what: str = "") -> None:
         """Waits until `condition()` holds. It is called in the caller's thread, so it may use a blocking client. Raises
         NotReached.
         """
-        give_up = time.monotonic() + timeout_s
+        give_up = time.monotonic() + within
         while not decided(condition):
             if time.monotonic() >= give_up:
-                raise self.call(self.cluster.not_reached, what or "a condition", timeout_s)
+                raise self.call(self.cluster.not_reached, what or "a condition", within)
             time.sleep(LONGEST_POLL_S)
 
     def wait_for_leader(
-        self, topic: str, partition: int, leader: int | None = None, *, timeout_s: float = TIMEOUT_S
+        self, topic: str, partition: int, leader: int | None = None, *, within: float = SETTLED_WITHIN_S
     ) -> int:
         """See Cluster."""
-        return self.run(self.cluster.wait_for_leader(topic, partition, leader, timeout_s=timeout_s))
+        return self.run(self.cluster.wait_for_leader(topic, partition, leader, within=within))
 
-    def wait_for_isr(self, topic: str, partition: int, isr: Collection[int], *, timeout_s: float = TIMEOUT_S) -> None:
+    def wait_for_isr(
+        self, topic: str, partition: int, isr: Collection[int], *, within: float = SETTLED_WITHIN_S
+    ) -> None:
         """See Cluster."""
-        self.run(self.cluster.wait_for_isr(topic, partition, isr, timeout_s=timeout_s))
+        self.run(self.cluster.wait_for_isr(topic, partition, isr, within=within))
 
-    def wait_until_stable(self, *, timeout_s: float = TIMEOUT_S) -> None:
+    def wait_until_stable(self, *, within: float = SETTLED_WITHIN_S) -> None:
         """See Cluster."""
-        self.run(self.cluster.wait_until_stable(timeout_s=timeout_s))
+        self.run(self.cluster.wait_until_stable(within=within))

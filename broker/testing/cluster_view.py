@@ -75,6 +75,13 @@ class ClusterView:
             raise ValueError(no_broker(broker_id, self.members))
         return self.members[broker_id]
 
+    def _expect(self, broker_id: int, *statuses: BrokerStatus) -> Member:
+        """Returns the broker if it has one of these. Raises ValueError."""
+        member = self.member(broker_id)
+        if member.status not in statuses:
+            raise ValueError(f"broker {broker_id} is {member.status.value}")
+        return member
+
     @property
     def ids(self) -> list[int]:
         """The ids of all brokers, whether they run or not."""

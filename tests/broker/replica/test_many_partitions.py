@@ -23,4 +23,4 @@ async def test_a_follower_catches_up_in_more_partitions_than_a_client_may_fetch(
         await cluster.restart(2)
         for topic in TOPICS:
             for partition in range(BOUND):
-                await cluster.wait_for_isr(topic, partition, {1, 2}, timeout_s=5)
+                await cluster.wait_for_isr(topic, partition, {1, 2}, within=5)

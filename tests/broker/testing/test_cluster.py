@@ -116,9 +116,7 @@ async def test_a_cluster_has_as_many_brokers_as_it_should_have(brokers: int) -> 
 
 async def test_settings_are_those_of_all_brokers_and_of_single_ones() -> None:
     racks = {1: {"broker.rack": "a"}, 3: {"broker.rack": "c"}}
-    async with in_process_cluster(
-        {"num.partitions": 4}["num.partitions"] - 1, settings_of=racks, num_partitions=4
-    ) as it:
+    async with in_process_cluster(settings_of=racks, num_partitions=4) as it:
         assert [broker.config.num_partitions for broker in it.brokers.values()] == [4, 4, 4]
         assert [broker.rack for broker in it.brokers[2].metadata.brokers.values()] == ["a", None, "c"]
     for name in ("broker.id", "listeners", "log.dirs"):
@@ -451,6 +449,8 @@ UNKNOWN_BROKER_AWAITED: dict[str, Callable[[Cluster], Awaitable[object]]] = {
     "restart": lambda cluster: cluster.restart(7),
     "wait_for_leader": lambda cluster: cluster.wait_for_leader("t", 0, 7),
     "wait_for_isr": lambda cluster: cluster.wait_for_isr("t", 0, {1, 7}),
+    "move_leader": lambda cluster: cluster.move_leader("t", 0, 7),
+    "move_coordinator": lambda cluster: cluster.move_coordinator(7, group="billing"),
 }
 NO_BROKER = r"there is no broker 7; the brokers are 1, 2, 3"
 
@@ -494,7 +494,7 @@ async def test_a_wait_that_fails_shows_the_state_of_the_cluster(cluster: Cluster
     controller = cluster.controller
     cluster.kill(follower)
     with pytest.raises(NotReached) as failure:
-        await cluster.wait_for_isr("t", 0, {leader}, timeout_s=0.05)
+        await cluster.wait_for_isr("t", 0, {leader}, within=0.05)
     text = str(failure.value)
     assert text.startswith(f"ISR [{leader}] of t-0: not in 0.05 s: the ISR of t-0 is [1, 2, 3]\n")
     assert f"\nbroker {follower}, killed\n" in text
@@ -511,7 +511,7 @@ async def test_warnings_are_shown_when_a_wait_fails_and_not_before(
     cluster.kill(gone)
     await cluster.wait_until(lambda: cluster.leader("t", 0) in OTHERS[gone])
     with pytest.raises(NotReached) as failure:
-        await cluster.wait_until(lambda: False, what="never", timeout_s=0)
+        await cluster.wait_until(lambda: False, what="never", within=0)
     state, _, warnings = str(failure.value).partition("the latest warnings:\n")
     assert "broker not reached" not in state
     assert "broker not reached" in warnings
@@ -551,9 +551,9 @@ async def test_a_single_broker_warns_on_stderr_after_a_cluster_has_ended(capfd: 
 @pytest.mark.parametrize(
     ("waiting", "reason"),
     [
-        (lambda cluster: cluster.wait_for_leader("absent", 0, timeout_s=0), "there is no partition absent-0"),
-        (lambda cluster: cluster.wait_for_leader("t", 1, 3, timeout_s=0), "broker 3 as the leader of t-1"),
-        (lambda cluster: cluster.wait_until(lambda: 0, timeout_s=0, what="zero"), "zero: not in 0 s"),
+        (lambda cluster: cluster.wait_for_leader("absent", 0, within=0), "there is no partition absent-0"),
+        (lambda cluster: cluster.wait_for_leader("t", 1, 3, within=0), "broker 3 as the leader of t-1"),
+        (lambda cluster: cluster.wait_until(lambda: 0, within=0, what="zero"), "zero: not in 0 s"),
     ],
 )
 async def test_a_wait_says_what_is_missing(cluster: Cluster, waiting: object, reason: str) -> None:

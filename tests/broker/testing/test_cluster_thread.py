@@ -92,7 +92,7 @@ def test_a_condition_runs_in_the_callers_thread_and_functions_of_the_cluster_in_
         assert isinstance(cluster.cluster, Cluster)
         cluster.run(cluster.cluster.wait_until_stable())
         with pytest.raises(NotReached, match="zero: not in 0 s\nbroker 1, running, controller"):
-            cluster.wait_until(lambda: 0, timeout_s=0, what="zero")
+            cluster.wait_until(lambda: 0, within=0, what="zero")
 
 
 @pytest.mark.usefixtures("isolated")
