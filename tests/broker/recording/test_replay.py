@@ -30,7 +30,7 @@ from tests.broker.recording.requests import request_frame, response_frame
 from tests.patience import PATIENCE_S
 
 SETTINGS = {
-    "group.initial.rebalance.delay.ms": "0",
+    "group.initial.rebalance.delay.ms": "300",  # members that join at once are in one generation, in whatever order
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
 }
