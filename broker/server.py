@@ -207,9 +207,14 @@ class Broker:
     @property
     def bootstrap(self) -> str:
         """HOST:PORT of the first listener for a client on this machine."""
-        endpoint = self.endpoints[0]
-        host = LOCAL_HOSTS.get(endpoint.host, endpoint.host)
-        return f"[{host}]:{endpoint.port}" if ":" in host else f"{host}:{endpoint.port}"
+        return _local_address(self.endpoints[0].host, self.endpoints[0].port)
+
+    @property
+    def console(self) -> str:
+        """The URL of the console for a client on this machine, without a path. Raises ValueError if there is none."""
+        if self.metrics_server is None or not self.config.odradek_console_enable:
+            raise ValueError("the broker has no console: it needs odradek.metrics.port, and odradek.console.enable")
+        return f"http://{_local_address(self.config.odradek_metrics_host, self.metrics_server.port)}"
 
     async def start(self) -> None:
         """Returns when clients are served. Raises StartError after releasing everything acquired."""
@@ -580,6 +585,11 @@ class Broker:
                     await ending
             except Exception:
                 log.exception("shutdown step failed", step=getattr(undo, "__qualname__", str(undo)))
+
+
+def _local_address(host: str, port: int) -> str:
+    host = LOCAL_HOSTS.get(host, host)
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _apis_of(config: BrokerConfig) -> ApiTable:

@@ -268,6 +268,11 @@ class BrokerThread:
         return self.broker.bootstrap
 
     @property
+    def console(self) -> str:
+        """See Broker."""
+        return self.broker.console
+
+    @property
     def faults(self) -> Faults:
         """See InProcessBroker."""
         return self.broker.faults

@@ -66,6 +66,22 @@ async def coordinate(client: Client, key: str, key_type: int = 0) -> None:
     await until(is_found)
 
 
+@pytest.mark.parametrize(
+    ("host", "shown"),
+    [("127.0.0.1", "127.0.0.1"), ("0.0.0.0", "127.0.0.1"), ("::1", "[::1]")],  # nosec B104
+)
+async def test_a_broker_knows_the_address_of_its_console(host: str, shown: str) -> None:
+    async with broker_with_console({"odradek.metrics.host": host}) as (broker, port):
+        assert broker.console == f"http://{shown}:{port}"
+
+
+@pytest.mark.parametrize("settings", [{}, {"odradek.metrics.port": "0", "odradek.console.enable": "false"}])
+async def test_a_broker_without_a_console_has_no_address_of_it(settings: dict[str, str]) -> None:
+    async with in_process_broker(settings) as broker:
+        with pytest.raises(ValueError, match=r"the broker has no console: it needs odradek\.metrics\.port"):
+            _ = broker.console
+
+
 async def test_the_overview_counts_what_the_broker_has() -> None:
     async with broker_with_console() as (broker, port), client_of(broker) as client:
         await create(client, "orders", 3)
