@@ -69,9 +69,14 @@ async def read_document(reader: asyncio.StreamReader, request: HttpRequest) -> d
     return document
 
 
+def encoded(document: object) -> bytes:
+    """Returns JSON."""
+    return json.dumps(document, default=str).encode()
+
+
 def response(status: HTTPStatus, document: object) -> bytes:
-    """Returns a whole response with a JSON body."""
-    body = json.dumps(document, default=str).encode() + b"\n"
+    """Returns a whole response with a JSON body; bytes are JSON already."""
+    body = (document if isinstance(document, bytes) else encoded(document)) + b"\n"
     head = (
         f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: application/json\r\n"
         f"Content-Length: {len(body)}\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n"

@@ -21,6 +21,7 @@ from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Any, cast
 
+from odradek.broker.background.stepwise import ITEMS_PER_STEP, others_between
 from odradek.broker.testing.asking import WITHIN_S
 from odradek.broker.testing.control.arguments import (
     fault_arguments,
@@ -28,7 +29,7 @@ from odradek.broker.testing.control.arguments import (
     query_arguments,
     wait_arguments,
 )
-from odradek.broker.testing.control.http_message import HttpRequest, Refused
+from odradek.broker.testing.control.http_message import HttpRequest, Refused, encoded
 from odradek.broker.testing.faults import Fault, Faults, NoSuchRequest, UnusedFaults
 from odradek.broker.testing.faults.selector import Selected
 from odradek.broker.testing.not_reached import NotReached
@@ -120,8 +121,10 @@ class Resources:
         return await _ok(fault.document())
 
     async def _requests(self, query: dict[str, str]) -> Answer:
+        """Other tasks run between the requests: all of them may be 64 MB."""
         found = self._faults.journal.find(self._faults.selector(query_arguments(query)))
-        return await _ok([request.document() for request in found])
+        texts = [encoded(request.document()) async for request in others_between(found, ITEMS_PER_STEP)]
+        return await _ok(b"[" + b", ".join(texts) + b"]")
 
     async def _forget(self) -> Answer:
         self._faults.journal.clear()

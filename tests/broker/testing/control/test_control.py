@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import inspect
 import json
@@ -15,7 +16,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from odradek.broker.admin.client import AdminClient
+from odradek.broker.testing import in_process_broker
 from odradek.broker.testing.control import arguments
+from odradek.broker.testing.control.http_message import HttpRequest
+from odradek.broker.testing.control.resources import Resources
 from odradek.broker.testing.faults import Faults
 from odradek.broker.testing.faults.selector import Selected
 from odradek.protocol.errors import ErrorCode
@@ -343,3 +348,19 @@ def test_without_the_option_nothing_of_it_is_imported(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.splitlines()[-1] == ""
+
+
+async def test_other_tasks_run_between_the_requests_of_the_journal() -> None:
+    async with in_process_broker(journal=True) as broker:
+        async with AdminClient(broker.bootstrap) as admin:
+            for _ in range(50):
+                await admin.topics([])
+        request = HttpRequest("GET", "/requests", {"api": "Metadata"}, {})
+        answer = asyncio.create_task(Resources(broker.faults).answer(request, {}))
+        turns = 0
+        while not answer.done():
+            turns += 1
+            await asyncio.sleep(0)
+        _, document = await answer
+    assert isinstance(document, bytes)
+    assert turns >= len(json.loads(document)) >= 50
