@@ -94,6 +94,7 @@ class Proxy:
         self._own: set[Address] = set()
         """Addresses that have led back to the proxy."""
         self._opening = asyncio.Lock()
+        self._is_closed = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.address: Address = listen
@@ -122,6 +123,7 @@ class Proxy:
 
     async def close(self) -> None:
         """Ends all connections and listeners."""
+        self._is_closed = True
         for server in self._listeners():
             server.close()
         for task in list(self._tasks):
@@ -132,9 +134,16 @@ class Proxy:
 
     async def _serve(self, to: Sequence[Address], host: str, port: int) -> asyncio.Server:
         def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            def ended(task: asyncio.Task[None]) -> None:
+                self._tasks.discard(task)
+                writer.transport.abort()  # a task that is cancelled before it begins has closed nothing
+
+            if self._is_closed:
+                writer.transport.abort()
+                return
             task = asyncio.get_running_loop().create_task(self._connection(to, reader, writer))
             self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            task.add_done_callback(ended)
 
         return await asyncio.start_server(accept, host, port, limit=PIECE_BYTES)
 
@@ -153,8 +162,6 @@ class Proxy:
             log.warning("broker not reached", client=client.name, error=str(error))
         except CannotRecord as error:
             self._fail(error)
-        finally:
-            client.abort()
 
     async def _reach(self, to: Sequence[Address]) -> Stream:
         """Connects to the first broker that responds. Raises NetworkError."""
