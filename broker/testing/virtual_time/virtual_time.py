@@ -58,7 +58,8 @@ class VirtualTime:
         return self._below_us() + self._ahead_us if self._standing_us is None else self._standing_us
 
     def _below_us(self) -> int:
-        return round(self.below.time() * 1e6)
+        """Whole milliseconds, which are what brokers count in: a part of one would make their timers so much later."""
+        return int(self.below.time() * 1000) * 1000
 
     def now_ms(self) -> int:
         """See Clock."""

@@ -361,3 +361,10 @@ async def test_what_else_runs_on_the_loop_goes_on_during_an_advance(time: Virtua
     await pass_by(time, 30)
     other.cancel()
     assert turns > 100
+
+
+async def test_moments_are_whole_milliseconds_on_every_loop(time: VirtualTime) -> None:
+    """As the brokers count: what has waited for 30 s has not waited for 29.9995."""
+    for _ in range(100):
+        assert time.now_us % 1000 == 0
+        await asyncio.sleep(0.0001)
