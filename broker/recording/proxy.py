@@ -189,7 +189,7 @@ class Proxy:
         if host != broker.writer.get_extra_info("sockname")[0]:
             return False
         bound = {socket.getsockname()[:2] for server in self._listeners() for socket in server.sockets}
-        return not bound.isdisjoint({(host, port), ("0.0.0.0", port), ("::", port)})
+        return not bound.isdisjoint({(host, port), ("0.0.0.0", port), ("::", port)})  # nosec B104 # binds nothing
 
     def _listeners(self) -> list[asyncio.Server]:
         return [*self._servers.values(), *([] if self._entrance is None else [self._entrance])]
