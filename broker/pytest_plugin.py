@@ -25,6 +25,7 @@ brokers. The mark of a test comes before that of its class or module.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -52,10 +53,8 @@ def odradek_broker(request: pytest.FixtureRequest) -> Iterator[BrokerThread]:
     from odradek.broker.testing import BrokerThread
 
     positional, named = _mark(request, "odradek_broker")
-    with BrokerThread(*positional, **named) as running:
-        failed_before = request.session.testsfailed
+    with BrokerThread(*positional, **named) as running, _no_faults_after_a_failure(request, running):
         yield running
-        _forget_faults_of_a_failure(request, failed_before, running)
 
 
 @pytest.fixture(scope="session")
@@ -80,9 +79,8 @@ def odradek_session_broker(
     the others.
     """
     running = _odradek_broker_of_the_session.for_next_test()
-    failed_before = request.session.testsfailed
-    yield running
-    _forget_faults_of_a_failure(request, failed_before, running)
+    with _no_faults_after_a_failure(request, running):
+        yield running
     try:
         running.faults.check()
     finally:
@@ -95,10 +93,8 @@ def odradek_cluster(request: pytest.FixtureRequest) -> Iterator[ClusterThread]:
     from odradek.broker.testing import ClusterThread
 
     positional, named = _mark(request, "odradek_cluster")
-    with ClusterThread(*positional, **named) as running:
-        failed_before = request.session.testsfailed
+    with ClusterThread(*positional, **named) as running, _no_faults_after_a_failure(request, running):
         yield running
-        _forget_faults_of_a_failure(request, failed_before, running)
 
 
 class _SessionBroker:
@@ -116,10 +112,11 @@ class _SessionBroker:
         return self._running
 
 
-def _forget_faults_of_a_failure(
-    request: pytest.FixtureRequest, failed_before: int, running: BrokerThread | ClusterThread
-) -> None:
+@contextlib.contextmanager
+def _no_faults_after_a_failure(request: pytest.FixtureRequest, running: BrokerThread | ClusterThread) -> Iterator[None]:
     """A test that has failed already does not fail because of faults that it never came to."""
+    failed_before = request.session.testsfailed
+    yield
     if request.session.testsfailed > failed_before:
         running.faults.clear()
 

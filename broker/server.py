@@ -48,7 +48,7 @@ from odradek.broker.protection import Protection
 from odradek.broker.replica.fetch.fetch_session_cache import FetchSessionCache
 from odradek.broker.replica.replica_manager import ReplicaManager, ReplicaSettings
 from odradek.broker.replica.surroundings import LiveSettings
-from odradek.broker.requests.endpoint import Endpoint
+from odradek.broker.requests.endpoint import Endpoint, address_text
 from odradek.broker.requests.request_bound import RequestBound
 from odradek.broker.requests.request_metrics import BrokerMetrics
 from odradek.broker.security.authentication_counts import AuthenticationCounts
@@ -588,8 +588,7 @@ class Broker:
 
 
 def _local_address(host: str, port: int) -> str:
-    host = LOCAL_HOSTS.get(host, host)
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return address_text(LOCAL_HOSTS.get(host, host), port)
 
 
 def _apis_of(config: BrokerConfig) -> ApiTable:

@@ -38,6 +38,7 @@ from odradek.broker.peers.network_errors import (
     RequestTimedOut,
     UnsupportedVersion,
 )
+from odradek.broker.requests.endpoint import address_text
 from odradek.broker.security.tls import explained
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.compiler import decode, encode_parts, read, reader_in_steps, writer_in_steps
@@ -114,7 +115,7 @@ class NetworkClient(asyncio.BufferedProtocol):
         """Connects and fetches the broker's API versions (A). `timeout_ms` is also the default for requests. `tls` is
         that of the connection, None for a plain one. Raises NetworkError.
         """
-        name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        name = address_text(host, port)
         client = cls(name, client_id, software_name, timeout_ms, max_response_bytes)
         loop = asyncio.get_running_loop()
         try:
@@ -265,11 +266,7 @@ class NetworkClient(asyncio.BufferedProtocol):
         if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
             own = next((entry for entry in response.api_keys if entry.api_key == ApiKey.API_VERSIONS), None)
             version = min(own.max_version if own else 0, FIRST_API_VERSIONS_VERSION)
-            client_id, self._client_id = self._client_id, self._software_name
-            try:
-                response = await self.send(request, version=version)
-            finally:
-                self._client_id = client_id
+            response = await self.send(request, version=version)
         if response.error_code != ErrorCode.NONE:
             code = ErrorCode.of(response.error_code)
             raise UnsupportedVersion(f"{self.name} does not report its API versions: {code.name}")
@@ -278,11 +275,12 @@ class NetworkClient(asyncio.BufferedProtocol):
     def _write(self, api_key: int, api_version: int, body: list[Any]) -> int:
         transport = self._open_transport()
         self._next_correlation_id = correlation_id = (self._next_correlation_id + 1) & 0x7FFFFFFF
+        has_no_software = api_key == ApiKey.API_VERSIONS and api_version < FIRST_API_VERSIONS_VERSION
         header = RequestHeader(
             request_api_key=api_key,
             request_api_version=api_version,
             correlation_id=correlation_id,
-            client_id=self._client_id,
+            client_id=self._software_name if has_no_software else self._client_id,
         )
         parts: list[Any] = [b""]
         size = encode_parts(header, request_header_version(api_key, api_version), parts) + sum(map(len, body))

@@ -13,17 +13,11 @@ from typing import Any
 from odradek.broker.recording.conversation import Asked
 from odradek.broker.recording.decoding import is_decodable
 from odradek.broker.recording.secrets import structures
+from odradek.broker.requests.endpoint import address_text
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.messages.registry import codec_versions
 
 Address = tuple[str, int]
-
-
-def text_of(address: Address) -> str:
-    """Returns HOST:PORT, with an IPv6 address in brackets."""
-    host, port = address
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
 
 FIRST_WITH_ADDRESSES = {
     ApiKey.PRODUCE: 10,
@@ -35,6 +29,11 @@ FIRST_WITH_ADDRESSES = {
 """The first version of each API whose responses may have addresses."""
 NOT_DECODED = frozenset({ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE})
 """APIs whose responses may have addresses, and which the codec does not have."""
+
+
+def text_of(address: Address) -> str:
+    """Returns HOST:PORT, with an IPv6 address in brackets."""
+    return address_text(*address)
 
 
 def may_have_addresses(asked: Asked) -> bool:

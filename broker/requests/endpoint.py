@@ -1,4 +1,4 @@
-"""The address of a listener, and the address advertised to clients."""
+"""The address of a listener, and the address advertised to clients; how addresses are written."""
 
 from __future__ import annotations
 
@@ -16,3 +16,8 @@ class Endpoint(NamedTuple):
     port: int
     advertised_host: str | None
     advertised_port: int
+
+
+def address_text(host: str, port: int) -> str:
+    """Returns HOST:PORT, with an IPv6 address in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

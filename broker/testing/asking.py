@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Unpack
 
-from odradek.broker.testing.faults.selector import Selected, given_of
+from odradek.broker.testing.faults.selector import Selected
 
 if TYPE_CHECKING:
     from odradek.broker.testing.faults import Fault, Faults, Journal, Request
@@ -31,8 +31,7 @@ class Asking:
         """Waits for a request: the oldest `selected` one in the journal that no earlier call has returned, or else the
         next one. `answered`: and for its answer. Raises NoSuchRequest after `within` seconds, and ValueError.
         """
-        what = ", ".join(f"{name}={value!r}" for name, value in given_of(selected).items())
-        return await self.faults.journal.wait(self.faults.selector(selected), within, what, answered=answered)
+        return await self.faults.wait_for_request(selected, within, answered=answered)
 
     async def wait_for_hits(self, fault: Fault, hits: int = 1, *, within: float = WITHIN_S) -> None:
         """Waits until a fault was hit so many times, by requests or by accesses to the disk. Raises NotReached after

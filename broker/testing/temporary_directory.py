@@ -1,5 +1,5 @@
 """The temporary directory of a broker or a cluster. It is removed in a thread: a broker with thousands of logs has as
-many folders, whose removal takes a second or two, and whoever uses the same event loop goes on meanwhile.
+many folders, their removal takes a second or two, and other tasks of the event loop go on meanwhile.
 """
 
 from __future__ import annotations

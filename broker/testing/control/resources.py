@@ -133,10 +133,8 @@ class Resources:
     async def _wait(self, document: dict[str, Any]) -> Answer:
         arguments = wait_arguments(document, WITHIN_S)
         within, answered = arguments.pop("within"), arguments.pop("answered")
-        what = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
         try:
-            selector = self._faults.selector(cast(Selected, arguments))
-            found = await self._faults.journal.wait(selector, within, what, answered=answered)
+            found = await self._faults.wait_for_request(cast(Selected, arguments), within, answered=answered)
         except NoSuchRequest as error:
             return HTTPStatus.GATEWAY_TIMEOUT, {"error": str(error)}
         return await _ok(found.document())

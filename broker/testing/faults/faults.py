@@ -19,6 +19,7 @@ from odradek.broker.testing.faults.fault import Action, Change, Fault, Respond, 
 from odradek.broker.testing.faults.faulty_dispatch import FaultyDispatch
 from odradek.broker.testing.faults.journal import Journal
 from odradek.broker.testing.faults.names import error_of, nearest
+from odradek.broker.testing.faults.request import Request
 from odradek.broker.testing.faults.selector import Selected, Selector, given_of, selector_of
 from odradek.protocol.api_keys import ApiKey
 
@@ -129,6 +130,11 @@ class Faults:
             there_are = ", ".join(map(str, sorted(self._brokers)))
             raise ValueError(f"there is no broker {broker!r}; there is {there_are}")
         return selector_of(selected)
+
+    async def wait_for_request(self, selected: Selected, within: float, *, answered: bool) -> Request:
+        """See Asking.request."""
+        what = ", ".join(f"{name}={value!r}" for name, value in given_of(selected).items())
+        return await self.journal.wait(self.selector(selected), within, what, answered=answered)
 
     def all(self) -> list[Fault]:
         """Returns the faults that were added and not removed, oldest first."""

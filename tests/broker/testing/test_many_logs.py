@@ -1,4 +1,4 @@
-"""A broker of a test with very many logs: whoever shares its event loop goes on while it starts, is reset and stops."""
+"""A test's broker with very many logs: other tasks of its event loop go on while it starts, is reset and stops."""
 
 from __future__ import annotations
 
