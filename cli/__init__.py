@@ -15,7 +15,7 @@
     dump_log.py                                                          prints log files
     certificates.py                                                      makes certificates for development
     pipeline.py                                                          runs a job of the pipeline
-    tables.py, errors.py, extras.py
+    help_format.py, tables.py, errors.py, extras.py
 
 It is thin: over the broker's admin client and security, and the pipeline for its own commands.
 """

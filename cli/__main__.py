@@ -8,12 +8,14 @@ status 2.
 from __future__ import annotations
 
 import argparse
+import gc
 import importlib
 import os
 import sys
 from collections.abc import Sequence
 
 from odradek.cli.errors import CommandError
+from odradek.cli.help_format import HelpFormat
 
 COMMANDS = {
     "serve": "run a broker",
@@ -47,20 +49,22 @@ EXAMPLES = """examples:
 """
 
 
-def build_parser(command: str | None) -> argparse.ArgumentParser:
-    """Returns the parser. It loads only the subcommand `command`; the others are names."""
+def build_parser(command: str | None, *, alone: bool = False) -> argparse.ArgumentParser:
+    """Returns the parser. It loads only the subcommand `command`; the others are names, and are left out if it is
+    `alone`.
+    """
     parser = argparse.ArgumentParser(
         prog="odradek",
         description="A Kafka-compatible message broker, and the tools around it.",
         epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormat,
     )
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     for name, summary in COMMANDS.items():
         if name == command:
             importlib.import_module(f"odradek.cli.{name.replace('-', '_')}").add_parser(subparsers)
-        else:
+        elif not alone:
             subparsers.add_parser(name, help=summary)
     return parser
 
@@ -69,8 +73,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; returns the exit status."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     command = next((argument for argument in arguments if not argument.startswith("-")), None)
-    parser = build_parser(command)
-    parsed = parser.parse_args(arguments)
+    gc.disable()  # nothing that is imported is garbage
+    try:
+        parser = build_parser(command, alone=command in COMMANDS and arguments[0] == command)
+        parsed = parser.parse_args(arguments)
+    finally:
+        gc.enable()
     if parsed.version:
         from importlib.metadata import version
 

@@ -4,6 +4,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from odradek.cli.help_format import HelpFormat
 from odradek.storage.dump.coordinators import offsets_texts, plain_texts, transaction_texts
 from odradek.storage.dump.files import NO_LIMIT, DumpOptions, dump_files
 from odradek.storage.files import OsFiles
@@ -58,7 +59,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         help="print the files of a log directory",
         description="Prints the files of a log directory, without a broker.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormat,
     )
     add_arguments(parser)
     parser.set_defaults(run=run)
@@ -85,6 +86,6 @@ def run(arguments: argparse.Namespace) -> int:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs `dump-log` without the `odradek` command; `argv` excludes the program's name."""
     parser = argparse.ArgumentParser(prog=f"odradek {NAME}", epilog=_EPILOG)
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.formatter_class = HelpFormat
     add_arguments(parser)
     return run(parser.parse_args(argv))

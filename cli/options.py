@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from odradek.cli.errors import CommandError
+from odradek.cli.help_format import HelpFormat
 
 if TYPE_CHECKING:
     from odradek.broker.admin.client import AdminClient
@@ -176,7 +177,7 @@ def command(
         help=summary,
         description=description or f"{summary[0].upper()}{summary[1:]}.",
         epilog=f"examples:\n{examples}" if examples else None,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormat,
     )
     parser.set_defaults(run=run)
     return parser
