@@ -35,6 +35,8 @@ _LZ4_INDEPENDENT, _LZ4_BLOCK_CHECKSUMS, _LZ4_CONTENT_SIZE, _LZ4_CONTENT_CHECKSUM
 _LZ4_HEADER_BYTES = 7
 _LZ4_STORED = 1 << 31
 _LZ4_ONE_LITERAL = 1 << 4
+_LZ4_END = bytes(4)
+_LZ4_CHECKSUM_OF_NOTHING = b"\x05\x5d\xcc\x02"
 _GZIP_MAGIC = b"\x1f\x8b\x08"
 _GZIP_FEED = 1 << 14
 # A stream's blocks (or frames) after the first are also limited, as if each held this much: each takes time, even an
@@ -211,11 +213,44 @@ def _lz4_chunks(data: memoryview, limit: int) -> Iterator[bytes]:
     frame = lz4.frame.LZ4FrameDecompressor()
     chunk = frame.decompress(data, CHUNK)
     yield chunk
+    rest = b""
     while not frame.eof:
-        chunk = frame.decompress(b"", CHUNK)
+        chunk = frame.decompress(rest, CHUNK)
         if not chunk and not frame.eof:
-            raise CompressionFailed("the lz4 frame has no end mark")
+            if rest or not _ends_in_stored_nothing(data, limit):
+                raise CompressionFailed("the lz4 frame has no end mark")
+            rest = _lz4_end(data)
         yield chunk
+
+
+def _lz4_end(data: memoryview) -> bytes:
+    """Returns what the library misses behind a block 0x80000000 that stands for the end mark."""
+    return (_LZ4_CHECKSUM_OF_NOTHING if data[4] & _LZ4_BLOCK_CHECKSUMS else b"") + _LZ4_END
+
+
+def _ends_in_stored_nothing(data: memoryview, limit: int) -> bool:
+    """Whether the last block is 0x80000000, which Kafka's reader takes for the end mark."""
+    return any(size == _LZ4_STORED and position == len(data) for position, size in _lz4_blocks(data, limit))
+
+
+def _lz4_blocks(data: memoryview, limit: int) -> Iterator[tuple[int, int]]:
+    """Yields the size of each block, with the flag of stored ones, and the position behind the size; 0 is the end mark,
+    and the last. Ends where the frame is truncated.
+    """
+    if len(data) < _LZ4_HEADER_BYTES:
+        return
+    flags = data[4]
+    position, blocks = _LZ4_HEADER_BYTES + (8 if flags & _LZ4_CONTENT_SIZE else 0), 0
+    while len(data) - position >= 4:
+        size = _UINT32_LE.unpack_from(data, position)[0]
+        position += 4
+        yield position, size
+        if not size:
+            return
+        position += size % _LZ4_STORED + (4 if flags & _LZ4_BLOCK_CHECKSUMS else 0)
+        if blocks > limit:
+            raise too_large(limit)
+        blocks += _BYTES_A_BLOCK
 
 
 def _sent_lz4_chunks(data: memoryview, limit: int) -> Iterator[bytes]:
@@ -227,24 +262,16 @@ def _check_lz4_blocks(data: memoryview, limit: int) -> None:
     """Refuses what the library leaves open: Kafka's reader takes an empty block for the end, and librdkafka accepts
     nothing behind the frame. A damaged frame is left to the library.
     """
-    end = len(data)
-    if end < _LZ4_HEADER_BYTES:
-        return
-    flags = data[4]
-    position, blocks = _LZ4_HEADER_BYTES + (8 if flags & _LZ4_CONTENT_SIZE else 0), 0
-    while end - position >= 4:
-        size = _UINT32_LE.unpack_from(data, position)[0]
-        position += 4
+    has_ended = False
+    for position, size in _lz4_blocks(data, limit):
         if not size:
-            if end - position > (4 if flags & _LZ4_CONTENT_CHECKSUM else 0):
+            if len(data) - position > (4 if data[4] & _LZ4_CONTENT_CHECKSUM else 0):
                 raise CompressionFailed("bytes follow the lz4 frame")
             return
-        if size == _LZ4_STORED or (size == 1 and position < end and data[position] < _LZ4_ONE_LITERAL):
+        is_empty = size == 1 and position < len(data) and data[position] < _LZ4_ONE_LITERAL
+        if is_empty or (has_ended and size != _LZ4_STORED):
             raise CompressionFailed("an lz4 block is empty")
-        position += size % _LZ4_STORED + (4 if flags & _LZ4_BLOCK_CHECKSUMS else 0)
-        if blocks > limit:
-            raise too_large(limit)
-        blocks += _BYTES_A_BLOCK
+        has_ended = size == _LZ4_STORED
 
 
 def _zstd_chunks(data: memoryview, limit: int) -> Iterator[bytes]:

@@ -9,8 +9,10 @@ snappy   xerial's framing (16 bytes of header, then blocks with an int32 length)
          format. A block of length 0 fails, but a block may hold 0 bytes.
          Stored: the header may be repeated before a block, and up to three bytes may follow the last block.
 lz4      one frame, whose checksums and content size are right, and whose blocks depend neither on each other nor on a
-         dictionary; a skippable frame or a missing end mark fails. No block is empty, and nothing follows the frame.
-         Stored: bytes after the frame are ignored.
+         dictionary; a skippable frame or a missing end mark fails. An end mark with the flag of stored blocks,
+         0x80000000, ends a frame without a content checksum, also before the end mark proper. No other block is empty,
+         and nothing follows the frame.
+         Stored: bytes after the frame are ignored, and empty blocks are skipped.
 zstd     everything the library reads: several frames, skippable frames, windows up to 128 MiB.
 
 Decompression never holds more than the limit plus one chunk: a stream that inflates beyond the limit raises TooLarge

@@ -5,13 +5,18 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import lz4.frame
 import pytest
 
+from odradek.protocol.batch_header import Compression
 from odradek.protocol.control_records import ControlType
+from odradek.protocol.record import record_bytes
 from odradek.protocol.record_validation import AppendOrigin
-from odradek.protocol.records import build_end_transaction_marker
+from odradek.protocol.records import Record, build_end_transaction_marker
 from odradek.storage.dump.files import DumpOptions, dump_files
 from odradek.storage.files import OsFiles
+from tests.protocol.test_sent_streams import STORED_NOTHING
+from tests.scenarios.hostile_batches import batch_of
 from tests.storage.small_logs import NOW, append, batch, idempotent, open_small
 from tests.storage.vector_logs import copy_of, open_manager
 
@@ -67,6 +72,30 @@ def fill(folder: Path, clean: bool, **settings: Any) -> None:
     else:
         log.flush()
         log.segments.close_files()
+
+
+def test_kafka_reads_the_lz4_frames_with_another_end_mark_that_a_producer_may_send(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, java_tools: list[str]
+) -> None:
+    folder = tmp_path / "orders-0"
+    log = open_small(OsFiles(), str(folder))
+    frames: list[tuple[bytes, dict[str, bool]]] = [
+        (STORED_NOTHING, {}),
+        (STORED_NOTHING * 2, {}),
+        (STORED_NOTHING + bytes(4), {"store_size": True}),
+        (STORED_NOTHING, {"block_checksum": True}),
+    ]
+    values = [b"value %d" % number for number in range(3)]
+    for end, options in frames:
+        records = b"".join(record_bytes(Record(value=value), delta, 0) for delta, value in enumerate(values))
+        frame = lz4.frame.compress(records, block_linked=False, **{"store_size": False} | options)
+        append(log, batch_of(frame.removesuffix(bytes(4)) + end, 3, Compression.LZ4))
+    log.close()
+    names = ["00000000000000000000.log"]
+    lines = kafkas_dump(java_tools, folder, names, "--deep-iteration", "--print-data-log")
+    shown = [line.rpartition("payload: ")[2].encode() for line in lines if "payload" in line]
+    assert shown == values * len(frames)
+    assert lines == our_dump(folder, names, DumpOptions(deep_iteration=True, print_data_log=True), monkeypatch)
 
 
 @pytest.mark.parametrize("clean", [True, False], ids=["closed", "killed"])
