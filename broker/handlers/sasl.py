@@ -9,10 +9,9 @@ Source: Kafka's `SaslServerAuthenticator`; `KafkaApis.handleSaslHandshakeRequest
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from odradek.broker.requests.request_context import CloseConnection, RequestContext
-from odradek.broker.security.sasl.authentication import Authentication, AuthenticationFailed
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.sasl import (
     SaslAuthenticateRequest,
@@ -20,6 +19,9 @@ from odradek.protocol.messages.sasl import (
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
+
+if TYPE_CHECKING:
+    from odradek.broker.security.sasl.authentication import Authentication
 
 LONGEST_MECHANISM = 32
 """How much of the name of an unknown mechanism is logged."""
@@ -52,6 +54,8 @@ class SaslHandlers:
         if authentication is None:
             message = "SaslAuthenticate request received after successful authentication"
             return SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=message)
+        from odradek.broker.security.sasl.authentication import AuthenticationFailed
+
         try:
             token = authentication.token(bytes(request.auth_bytes))
         except AuthenticationFailed as failed:

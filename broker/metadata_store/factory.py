@@ -11,8 +11,6 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from odradek.broker.metadata_store.migration_note import why_not_with_zookeeper
-from odradek.broker.settings.connect_string import parse_connect_string
 from odradek.broker.start_error import StartError
 
 if TYPE_CHECKING:
@@ -36,6 +34,8 @@ def metadata_store_of(config: BrokerConfig, files: Files, background: Threads, s
         from odradek.broker.metadata_store.embedded_store import EmbeddedMetadataStore
 
         return EmbeddedMetadataStore(config.log_dirs[0], files, run_blocking=background.run_in_thread)
+    from odradek.broker.metadata_store.migration_note import why_not_with_zookeeper
+
     for directory in config.log_dirs:
         reason = why_not_with_zookeeper(files, directory)
         if reason is not None:
@@ -57,6 +57,7 @@ def zookeeper_store_of(
         raise StartError(
             "zookeeper.connect needs a package that is missing: pip install 'odradek[zookeeper]'"
         ) from error
+    from odradek.broker.settings.connect_string import parse_connect_string
 
     session_timeout_ms = config.zookeeper_session_timeout_ms
     wait_ms = config.zookeeper_connection_timeout_ms

@@ -7,6 +7,8 @@
     (D) As in Kafka, ssl.client.auth counts on a SASL_SSL listener only with the listener's prefix (KIP-684), and
         ssl.principal.mapping.rules never: its clients are who they log in as.
 
+A broker without TLS does not import what (C) needs.
+
 Source: Kafka's `DefaultSslEngineFactory`, `SslChannelBuilder`.
 """
 
@@ -15,8 +17,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeVar
 
-from odradek.broker.security.cipher_suites import negotiable
-from odradek.broker.security.principal_mapping import PrincipalMapping
 from odradek.broker.settings.listener_values import listener_value, name_for_listener
 from odradek.broker.settings.listeners import Listener
 from odradek.broker.settings.setting import Setting, SettingValues, Value
@@ -98,6 +98,8 @@ def check_listener_tls(tls: TlsOfListener) -> None:
             f"or {key.name} and {chain.name}",
         )
     check_tls(tls)
+    from odradek.broker.security.principal_mapping import PrincipalMapping
+
     try:
         PrincipalMapping(tls.value(TlsSettings.ssl_principal_mapping_rules))
     except ValueError as error:
@@ -147,6 +149,8 @@ def _require_both(tls: TlsOptions, one: Setting[str | None], other: Setting[str 
 
 
 def _check_negotiable(tls: TlsOptions, setting: Setting[list[str]], suites: list[str] | None) -> None:
+    from odradek.broker.security.cipher_suites import negotiable
+
     try:
         negotiable(tls.versions, suites)
     except ValueError as error:

@@ -2,14 +2,12 @@
 
 Kafka ignores a setting of the login, of TLS or of ACLs that has no use, for example a truststore without TLS. Here it
 is an error: it promises protection, and would do nothing. Source: Kafka's `KafkaServer` and `ZkConfigs`; ZooKeeper's
-`ZKClientConfig` and `X509Util`.
+`ZKClientConfig` and `X509Util`. A broker without ZooKeeper imports nothing for them.
 """
 
 from __future__ import annotations
 
-from odradek.broker.security.cipher_suites import negotiable
 from odradek.broker.settings import BrokerSettings, ConfigError
-from odradek.broker.settings.connect_string import parse_connect_string
 
 NETTY = "org.apache.zookeeper.ClientCnxnSocketNetty"
 LOGIN = BrokerSettings.odradek_security_auth_login_config
@@ -40,6 +38,8 @@ def check_zookeeper(values: BrokerSettings) -> None:
     if servers is None:
         _check_unused(values)
         return
+    from odradek.broker.settings.connect_string import parse_connect_string
+
     _require(
         not values.process_roles,
         "zookeeper.connect",
@@ -105,6 +105,8 @@ def zookeeper_tls_versions(values: BrokerSettings) -> list[str]:
 
 
 def _check_negotiable(name: str, versions: list[str], suites: list[str] | None) -> None:
+    from odradek.broker.security.cipher_suites import negotiable
+
     try:
         negotiable(versions, suites)
     except ValueError as error:

@@ -6,7 +6,7 @@
     fetcher_loop.py           carries out what it decides: sends, truncates, flushes, waits
     follower_requests.py      its requests
     fetch_session_client.py   its side of a fetch session (KIP-227)
-    fetcher_settings.py
+    fetcher_stats.py, fetcher_settings.py
 
 Callers: `role_changes.py`, `cluster`.
 """

@@ -57,6 +57,7 @@ from odradek.broker.replica.follower.fetcher_state import (
     FollowerState,
     truncation_offset,
 )
+from odradek.broker.replica.follower.fetcher_stats import FetcherStats
 from odradek.broker.replica.follower.follower_requests import fetch_request, list_offsets_request
 from odradek.broker.replica.partition.partition_offsets import EARLIEST, LATEST
 from odradek.broker.replica.quota.replication_quota import ReplicationQuota
@@ -75,16 +76,6 @@ BYTES_PER_ITEM = 4096
 """What applying records costs, in items of a step (stepwise.py)."""
 
 log = structlog.get_logger("broker.replica.fetcher")
-
-
-class FetcherStats:
-    """What all fetchers together count for the metrics since the start: bytes appended, Fetch requests sent."""
-
-    __slots__ = ("bytes_in", "requests")
-
-    def __init__(self) -> None:
-        self.bytes_in = 0
-        self.requests = 0
 
 
 class Fetcher:

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 from zlib import crc32
 
 from odradek.broker.background.tasks import Threads
-from odradek.broker.replica.follower.fetcher import FetcherStats
 from odradek.broker.replica.follower.fetcher_settings import FetcherSettings
+from odradek.broker.replica.follower.fetcher_stats import FetcherStats
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.timer import Clock
 
