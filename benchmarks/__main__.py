@@ -7,8 +7,9 @@ Each row is measured on all brokers alternately, and each round begins with anot
 All brokers are single nodes with their default settings, except for the few that $KAFKA_CONTROL sets; the rows of
 clusters start three (benchmarks/clusters.py), secured rows have listeners with TLS and logins (benchmarks/secured.py).
 `$KAFKA_TOOLS` runs a class of Kafka's tools, which load the brokers; `$KAFKA_CONTROL start PORT DIR NAME=VALUE...` and
-`$KAFKA_CONTROL stop DIR` start and stop a Kafka. Without Kafka its columns stay empty; a row whose program is missing
-is omitted. Notes report both. DIR is a checkout in which `make setup` was run; the clients are always those of this
+`$KAFKA_CONTROL stop DIR` start and stop a Kafka, of the release that benchmarks/kafka_versions.py names. Without Kafka
+its columns stay empty; a row whose program is missing is omitted. Notes report both, and rows beside another release.
+DIR is a checkout in which `make setup` was run; the clients are always those of this
 checkout. If this checkout is worse than DIR in every round, the table's last column and a note report it.
 """
 
@@ -27,9 +28,10 @@ from benchmarks.admin_row import SmallRequests
 from benchmarks.checkout import ROOT, NotSetUp
 from benchmarks.cluster_rows import cluster_rows
 from benchmarks.compaction_row import Compaction
-from benchmarks.contestants import Contestant, Kind, taking_part
+from benchmarks.contestants import KAFKA, Contestant, Kind, taking_part
 from benchmarks.coordinator_rows import Commits, Members, Transactions
 from benchmarks.java_tools import Unavailable
+from benchmarks.kafka_versions import kafka_version
 from benchmarks.measurement import Reading, Result, Row, TakesNoPart
 from benchmarks.pipeline_rows import SparkWorker, pipeline_rows
 from benchmarks.purgatory_row import Purgatory
@@ -98,6 +100,8 @@ class Session:
 
     def _row(self, row: Row, rounds: int) -> list[Result]:
         results = [Result(row.name, metric, {kind.name: [] for kind in self.contestants}) for metric in row.metrics]
+        if row.kafka_version() != kafka_version() and any(kind.name == KAFKA for kind in self.contestants):
+            self._note(f"{row.name}: beside Kafka {row.kafka_version()}, since {kafka_version()} has no such part")
         try:
             if row.needs_broker and not row.needs_fresh_broker:
                 self._warm_up(row)

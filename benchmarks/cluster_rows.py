@@ -19,6 +19,7 @@ from benchmarks import wire
 from benchmarks.clusters import BROKERS, SESSION_TIMEOUT_MS, Cluster, cluster_like
 from benchmarks.contestants import Contestant, Odradek
 from benchmarks.departure import departure_of
+from benchmarks.kafka_versions import version_with_zookeeper
 from benchmarks.measurement import LESS, MORE, Metric, Reading, Row, TakesNoPart
 from benchmarks.processes import cpu_seconds, resident_bytes
 from odradek.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
@@ -40,7 +41,15 @@ Leaders = dict[int, int]
 """The leader of each partition."""
 
 
-class ReplicatedProduce(Row):
+class ClusterRow(Row):
+    """A row of three brokers on ZooKeeper."""
+
+    def kafka_version(self) -> str:
+        """See Row."""
+        return version_with_zookeeper()
+
+
+class ReplicatedProduce(ClusterRow):
     """One producer with acks=all (benchmarks.acknowledged) into one partition of three replicas, and of one to compare.
 
     The CPU time is that of all three brokers.
@@ -109,7 +118,7 @@ class ReplicatedProduce(Row):
         return {name: Reading(value, total, done["seconds"], records) for name, value in values.items()}, used[leader]
 
 
-class ThousandPartitions(Row):
+class ThousandPartitions(ClusterRow):
     """Three brokers with partitions of three replicas: creating them, idling, two kills, and the start with them.
 
     A partition is served when its leader, as the live brokers name it, answers ListOffsets.
@@ -221,7 +230,7 @@ class ThousandPartitions(Row):
         return time.perf_counter() - begin
 
 
-class VisitsPerFetch(Row):
+class VisitsPerFetch(ClusterRow):
     """How many partitions a leader visits for a follower's fetch if one of a thousand is busy (benchmarks.visits)."""
 
     name = "cluster visits"

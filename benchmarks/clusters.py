@@ -1,8 +1,9 @@
 """The compared clusters: three brokers, each a process of its own, on a ZooKeeper of their own.
 
 `$KAFKA_CONTROL zk-start PORT DIR` starts a ZooKeeper, `$KAFKA_CONTROL zk-broker ID PORT ZOOKEEPER DIR NAME=VALUE...` a
-broker of Kafka, and `$KAFKA_CONTROL stop DIR` stops either. Without it, Odradek's brokers use the model of the tests
-(tests/zookeeper/model_server.py).
+broker of Kafka, and `$KAFKA_CONTROL stop DIR` stops either. Both are of the last release that has ZooKeeper, if the
+other rows are measured beside a later one (kafka_versions.py). Without $KAFKA_CONTROL, Odradek's brokers use the model
+of the tests (tests/zookeeper/model_server.py).
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from benchmarks.contestants import (
     environment_of_brokers,
     until_gone,
 )
+from benchmarks.kafka_versions import environment_of, version_with_zookeeper
 from benchmarks.measurement import TakesNoPart
 from benchmarks.processes import free_port, listener_of
 
@@ -183,7 +185,9 @@ class KafkaCluster(Cluster):
         settings = (f"{name}={value}" for name, value in self.settings.items())
         arguments = ("zk-broker", str(broker_id), port, self.zookeeper, data, *settings)
         with (self.directory / "start.log").open("ab") as log:
-            self._starting[broker_id] = subprocess.Popen(_control(*arguments), stdout=log, stderr=log)
+            self._starting[broker_id] = subprocess.Popen(
+                _control(*arguments), stdout=log, stderr=log, env=environment_of(version_with_zookeeper())
+            )
 
     def _settle(self, broker_id: int) -> None:
         self._starting.pop(broker_id).wait(STOP_TIMEOUT_S)
@@ -214,7 +218,8 @@ class ZooKeeper:
         """Returns HOST:PORT when it accepts connections."""
         port = free_port()
         command = _control("zk-start", str(port), str(self._directory))
-        subprocess.run(command, stdout=subprocess.DEVNULL, timeout=START_TIMEOUT_S, check=True)
+        environment = environment_of(version_with_zookeeper())
+        subprocess.run(command, stdout=subprocess.DEVNULL, env=environment, timeout=START_TIMEOUT_S, check=True)
         return f"127.0.0.1:{port}"
 
     def stop(self) -> None:

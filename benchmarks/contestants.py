@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.checkout import THIS, Checkout
+from benchmarks.kafka_versions import environment_of, kafka_version
 from benchmarks.processes import free_port, listener_of
 from benchmarks.wire import until_metadata
 
@@ -155,8 +156,8 @@ class Odradek(Contestant):
 
 
 class ApacheKafka(Contestant):
-    """A single node of Apache Kafka. `$KAFKA_CONTROL start PORT DIR NAME=VALUE...` starts it, with some settings of its
-    own if there are any; `$KAFKA_CONTROL stop DIR` stops it.
+    """A single node of Apache Kafka (kafka_versions.py). `$KAFKA_CONTROL start PORT DIR NAME=VALUE...` starts it, with
+    some settings of its own if there are any; `$KAFKA_CONTROL stop DIR` stops it.
     """
 
     def __init__(self, workspace: Path) -> None:
@@ -171,7 +172,10 @@ class ApacheKafka(Contestant):
         command = [*(self.command() or []), "start", str(self.port), str(self.directory)]
         command += [f"{name}={value}" for name, value in self.settings.items()]
         with (self.directory / "start.log").open("ab") as log:
-            self._starting = subprocess.Popen(command, stdout=log, stderr=log, preexec_fn=self._limit_files)
+            environment = environment_of(kafka_version())
+            self._starting = subprocess.Popen(
+                command, stdout=log, stderr=log, env=environment, preexec_fn=self._limit_files
+            )
 
     def _expect_running(self) -> None:
         """Unknown: only the control command knows its process."""

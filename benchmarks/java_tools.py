@@ -12,9 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks.kafka_versions import environment_of, kafka_version, version_with_zookeeper
+
 ROOT = Path(__file__).resolve().parent.parent
-POM = ROOT / "benchmarks" / "java" / "pom.xml"
-BUILD = ROOT / ".benchmarks" / "java"
+JAVA = ROOT / "benchmarks" / "java"
+BUILD = ROOT / ".benchmarks"
 PRODUCED = re.compile(
     r"^(\d+) records sent, ([\d.]+) records/sec \(([\d.]+) MB/sec\), ([\d.]+) ms avg latency, .*99\.9th", re.MULTILINE
 )
@@ -53,7 +55,14 @@ def produce(
         *("--producer-props", f"bootstrap.servers={bootstrap}", *settings),
         *(() if config is None else ("--producer.config", str(config))),
     ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=False)
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        env=environment_of(kafka_version()),
+        timeout=TOOL_TIMEOUT_S,
+        check=False,
+    )
     found = PRODUCED.search(done.stdout)
     if done.returncode or found is None or int(found[1]) != records:
         raise RuntimeError(f"ProducerPerformance failed: {done.stdout[-500:]} {done.stderr[-500:]}")
@@ -84,19 +93,36 @@ def probe(
 
 
 def class_path() -> str:
-    """Returns the class path; builds outdated probes. Raises Unavailable without Maven."""
-    sources = (POM.parent / "src" / "main" / "java" / "odradek").glob("*.java")
-    if not all(_is_built(source) for source in sources):
-        if shutil.which("mvn") is None or shutil.which("java") is None:
-            raise Unavailable("the Java probe needs java and mvn (a JDK and Maven)")
-        libraries = f"-DoutputDirectory={BUILD / 'libs'}"
-        command = ["mvn", "-q", "-B", "-f", str(POM), "compile", "dependency:copy-dependencies", libraries]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=False)
-        if done.returncode:
-            raise Unavailable(f"the Java probe cannot be built: {done.stdout[-500:]}")
-    return f"{BUILD / 'classes'}:{BUILD / 'libs'}/*"
+    """Returns the class path of the probes, on Kafka's Java client; builds them if they are outdated. Raises
+    Unavailable.
+    """
+    directory = BUILD / f"java-{kafka_version()}"
+    sources = (JAVA / "src" / "main" / "java" / "odradek").glob("*.java")
+    if not all(_is_built(source, directory) for source in sources):
+        _maven("pom.xml", kafka_version(), directory, "compile", "dependency:copy-dependencies")
+    return f"{directory / 'classes'}:{directory / 'libs'}/*"
 
 
-def _is_built(source: Path) -> bool:
-    built = BUILD / "classes" / "odradek" / f"{source.stem}.class"
+def class_path_of_purgatory() -> str:
+    """Returns the class path of Kafka's TestPurgatoryPerformance. Raises Unavailable."""
+    directory = BUILD / f"java-purgatory-{version_with_zookeeper()}"
+    if not directory.exists():
+        _maven("purgatory.xml", version_with_zookeeper(), directory, "dependency:copy-dependencies")
+    return f"{directory / 'libs'}/*"
+
+
+def _maven(pom: str, version: str, directory: Path, *goals: str) -> None:
+    """Runs `goals`; classes and libraries go to `directory`. Raises Unavailable."""
+    if shutil.which("mvn") is None or shutil.which("java") is None:
+        raise Unavailable("the Java programs need java and mvn (a JDK and Maven)")
+    properties = [f"-Dkafka.version={version}", f"-Dbuild={directory}", f"-DoutputDirectory={directory / 'libs'}"]
+    command = ["mvn", "-q", "-B", "-f", str(JAVA / pom), *goals, *properties]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=False)
+    if done.returncode:
+        shutil.rmtree(directory, ignore_errors=True)
+        raise Unavailable(f"the Java programs cannot be built: {done.stdout[-500:]}")
+
+
+def _is_built(source: Path, directory: Path) -> bool:
+    built = directory / "classes" / "odradek" / f"{source.stem}.class"
     return built.exists() and built.stat().st_mtime >= source.stat().st_mtime

@@ -6,6 +6,7 @@ import statistics
 from typing import NamedTuple
 
 from benchmarks.contestants import BEFORE, KAFKA, ODRADEK, Contestant
+from benchmarks.kafka_versions import kafka_version
 
 MORE, LESS = "more is better", "less is better"
 TLS, ACLS = "TLS", "ACLs"
@@ -55,6 +56,10 @@ class Row:
     """Whether each round gets a new broker (which is not started yet)."""
     secured = ""
     """How the broker is secured (secured.py): TLS, or ACLS as well; not at all by default."""
+
+    def kafka_version(self) -> str:
+        """The release of Kafka that is measured."""
+        return kafka_version()
 
     def warm_up(self, contestant: Contestant) -> None:
         """Runs once per broker, before the first round."""

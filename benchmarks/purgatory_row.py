@@ -1,4 +1,6 @@
-"""The row of the purgatory: `benchmarks.purgatory` and Kafka's TestPurgatoryPerformance, each in its own process."""
+"""The row of the purgatory: `benchmarks.purgatory` and Kafka's TestPurgatoryPerformance (of 3.9.1 at the latest, see
+kafka_versions.py), each in its own process.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ from pathlib import Path
 from benchmarks import java_tools
 from benchmarks.checkout import ROOT
 from benchmarks.contestants import Contestant, Odradek
+from benchmarks.kafka_versions import version_with_zookeeper
 from benchmarks.measurement import LESS, MORE, Metric, Reading, Row
 
 WORKLOAD = "--rate 400000 --timeout 200 --pct50 200 --pct75 400 --keys 3 --key-space-size 100"
@@ -26,6 +29,10 @@ class Purgatory(Row):
     def __init__(self, requests: int) -> None:
         self.requests = requests
 
+    def kafka_version(self) -> str:
+        """See Row."""
+        return version_with_zookeeper()
+
     def measure(self, contestant: Contestant) -> dict[str, Reading]:
         workload = [f"--num={self.requests}", *WORKLOAD.split()]
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -37,7 +44,7 @@ class Purgatory(Row):
             command = [
                 "java",
                 "-cp",
-                java_tools.class_path(),
+                java_tools.class_path_of_purgatory(),
                 "kafka.TestPurgatoryPerformance",
                 *workload,
                 "--size=100",

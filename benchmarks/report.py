@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.contestants import BEFORE, KAFKA, ODRADEK
+from benchmarks.kafka_versions import kafka_version
 from benchmarks.measurement import Reading, Result
 from odradek.broker.build_info import build_info
 
@@ -39,6 +40,7 @@ def as_json(results: Sequence[Result], notes: Sequence[str], rounds: int) -> dic
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "machine": machine(),
         "rounds": rounds,
+        "kafka": kafka_version(),
         "notes": list(notes),
         "rows": [
             {
@@ -107,8 +109,12 @@ def _headings(names: Sequence[str]) -> list[tuple[str, ...]]:
             *("us/op" for _ in names),
             *verdicts,
         ),
-        ("", "unit", *names, *ratios, "wanted", *names, *names, *verdicts),
+        ("", "unit", *(_shown(name) for name in names), *ratios, "wanted", *names, *names, *verdicts),
     ]
+
+
+def _shown(name: str) -> str:
+    return f"{name} {kafka_version()}" if name == KAFKA else name
 
 
 def _line(result: Result, names: Sequence[str]) -> tuple[str, ...]:
