@@ -27,7 +27,7 @@ SOME_ROWS := --rows=3
 setup: $(STAMP)
 
 $(STAMP): pyproject.toml setup.py compiled_modules.txt $(COMPILED)
-	@echo "setting up $(VENV)" >&2
+	@echo "setting up $(VENV); a C compiler takes a minute or two, ODRADEK_BUILD=pure does without" >&2
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'

@@ -3,9 +3,9 @@
 Each of them is typed pure Python that runs as it stands; compiled, it is loaded from the .so beside it. It is all or
 nothing: if one of them does not compile, none stays behind. `python -m odradek.broker.build_info` says which form runs.
 
-ODRADEK_BUILD=compiled    a build that cannot compile fails, instead of going on without
+ODRADEK_BUILD=compiled    a build that cannot compile fails, instead of going on without, and the compiler optimizes all
+                          it can, also across files: for wheels and images (docs/decisions/what-is-compiled.md)
 ODRADEK_BUILD=pure        nothing is compiled, and the wheel fits every platform
-ODRADEK_BUILD=quick       optimized less, in 40 % less processor time: for tests
 
 An editable install builds in place. To build again after a change:
 
@@ -52,13 +52,16 @@ def _extensions() -> tuple[list, str]:
         # The build environment lacks the packages that these modules import, so missing imports are ignored. The
         # configuration of mypy is not read: `make check` applies its strict rules.
         options = ["--config-file=", "--ignore-missing-imports", "--follow-imports=silent"]
-        level = "1" if FORM == "quick" else "3"
-        extensions = mypycify([*options, *COMPILED], opt_level=level, group_name=LIBRARY, multi_file=True)
+        level, debug = ("3", "1") if FORM == "compiled" else ("1", "0")
+        extensions = mypycify(
+            [*options, *COMPILED], opt_level=level, debug_level=debug, group_name=LIBRARY, multi_file=True
+        )
     except ImportError:
         return [], "mypy is not installed where the build runs"
     except SystemExit as error:
         return [], f"mypyc does not take the sources (exit status {error.code})"
     for extension in extensions:
+        extension.extra_compile_args = list(extension.extra_compile_args)  # mypyc gives all of them the same list
         # The C files name the group's header without the folder that the dot makes of the group's name.
         extension.include_dirs.append(str(Path("build", *LIBRARY.split(".")[:-1])))
         extension.extra_compile_args.append("-fvisibility=hidden")
@@ -67,7 +70,7 @@ def _extensions() -> tuple[list, str]:
 
 def _optimize_across_files(extensions: list, compiler: str) -> None:
     """Where the compiler is GCC: a call from one C file to another becomes as direct as one within a file."""
-    if FORM == "quick":
+    if FORM != "compiled":
         return
     asked = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False)
     if "Free Software Foundation" in asked.stdout:
@@ -112,6 +115,7 @@ def compiling(reason: str) -> dict:
         def build_extensions(self) -> None:
             """Compiles and links as many files at once as there are processors."""
             compile_all, self.parallel = self.compiler.compile, self.parallel or os.cpu_count()
+            print(f"odradek: compiling {len(COMPILED)} modules", file=sys.stderr, flush=True)
             _optimize_across_files(self.extensions, self.compiler.compiler[0])
             with ThreadPoolExecutor(self.parallel) as pool:
 

@@ -3,9 +3,8 @@
     python -m tests.pythons [argument for pytest ...]             for example --rows=3 (tests/rows.py)
     python -m tests.pythons --others [argument for pytest ...]    with the versions between the two
 
-Each has a copy of the sources and an environment of its own in build/pythons, and runs `make test` there. Compiled
-modules are optimized less there (ODRADEK_BUILD=quick of setup.py). Supported are the versions of pyproject.toml's
-classifiers. The machine has a version if a program of its name is on the path, or if pyenv has it; tests/sid.py gives
+Each has a copy of the sources and an environment of its own in build/pythons, and runs `make test` there. Supported are
+the versions of pyproject.toml's classifiers. The machine has a version if a program of its name is on the path, or if pyenv has it; tests/sid.py gives
 what the machine lacks. The output names a version that cannot be had, and the next one is taken. With ODRADEK_NO_SKIP=1
 a run that finds nothing to test fails.
 """
@@ -108,7 +107,7 @@ def between(versions: Sequence[Version], find: Find) -> dict[Version, Place]:
 def test(version: Version, where: Place, arguments: list[str]) -> bool:
     directory = COPIES / "{}.{}".format(*version)
     shutil.rmtree(directory, ignore_errors=True)
-    command = ["make", "--no-print-directory", "test", "ODRADEK_BUILD=quick", f"TESTS={' '.join(arguments)}"]
+    command = ["make", "--no-print-directory", "test", f"TESTS={' '.join(arguments)}"]
     if isinstance(where, str):
         shutil.copytree(ROOT, directory, ignore=NOT_SOURCES, symlinks=True)
         return subprocess.run([*command, "-C", str(directory), f"PYTHON={where}"], check=False).returncode == 0
