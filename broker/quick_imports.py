@@ -1,10 +1,10 @@
 """Keeps three libraries from importing modules that a broker never uses, which saves a fifth of the start-up time.
 
-structlog imports rich, if installed, for a traceback format that we do not use, pickle for the name of an error, and all
-of its own modules. crc32c imports its command and, to find its own version, importlib.metadata; uuid imports platform
-for the name of the system. While they are imported, rich is hidden, and stubs replace the others. Afterwards the
-modules of structlog are there again, and are loaded when an attribute of theirs is first used. A library that asks a
-stub for something else is imported without the stubs. Import this module before anything else of the broker. Modules
+structlog imports rich, if installed, for a traceback format that we do not use, pickle for the name of an error, and
+all of its own modules. crc32c imports its command and, to find its own version, importlib.metadata; uuid imports
+platform for the name of the system. While they are imported, rich is hidden, and stubs replace the others. Afterwards
+the modules of structlog are there again, and are loaded when an attribute of theirs is first used. A library that asks
+a stub for something else is imported without the stubs. Import this module before anything else of the broker. Modules
 that are already imported are not affected.
 """
 

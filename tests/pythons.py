@@ -4,9 +4,9 @@
     python -m tests.pythons --others [argument for pytest ...]    with the versions between the two
 
 Each has a copy of the sources and an environment of its own in build/pythons, and runs `make test` there. Supported are
-the versions of pyproject.toml's classifiers. The machine has a version if a program of its name is on the path, or if pyenv has it; tests/sid.py gives
-what the machine lacks. The output names a version that cannot be had, and the next one is taken. With ODRADEK_NO_SKIP=1
-a run that finds nothing to test fails.
+the versions of pyproject.toml's classifiers. The machine has a version if a program of its name is on the path, or if
+pyenv has it; tests/sid.py gives what the machine lacks. The output names a version that cannot be had, and the next one
+is taken. With ODRADEK_NO_SKIP=1 a run that finds nothing to test fails.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from odradek.broker.metadata_store.migration_note import why_not_with_zookeeper
 from odradek.broker.start_error import StartError
 
 if TYPE_CHECKING:
@@ -34,8 +35,6 @@ def metadata_store_of(config: BrokerConfig, files: Files, background: Threads, s
         from odradek.broker.metadata_store.embedded_store import EmbeddedMetadataStore
 
         return EmbeddedMetadataStore(config.log_dirs[0], files, run_blocking=background.run_in_thread)
-    from odradek.broker.metadata_store.migration_note import why_not_with_zookeeper
-
     for directory in config.log_dirs:
         reason = why_not_with_zookeeper(files, directory)
         if reason is not None:
