@@ -4,7 +4,7 @@
 |---|---|
 | sweep connections: closed by clients, too slow to close, idle | every half second |
 | flush rolled segments, remove files whose deletion delay is over | every second |
-| create logs again that a full disk prevented | every second |
+| bring replicas back that are offline | every second |
 | look for files of keys and certificates that have changed | every two seconds, with TLS |
 | apply retention | log.retention.check.interval.ms |
 | write checkpoints: recovery points | log.flush.offset.checkpoint.interval.ms |
@@ -103,11 +103,11 @@ class PeriodicWork:
     def table(self) -> list[Job]:
         """See the head of this file."""
         config, certificates, server = self._config, self._certificates, self._socket_server
-        uncreated = self._cluster.uncreated_logs
+        offline = self._cluster.offline_replicas
         return [
             Job(SWEEP_INTERVAL_MS, server.sweep, "sweep connections", server.idle_until_ms),
             Job(HOUSEKEEPING_INTERVAL_MS, self.keep_house, "flush and remove segments", self._logs.idle_until_ms),
-            Job(HOUSEKEEPING_INTERVAL_MS, uncreated.ask_again, "retry creations of logs", uncreated.idle_until_ms),
+            Job(HOUSEKEEPING_INTERVAL_MS, offline.bring_back, "bring replicas back", offline.idle_until_ms),
             *(
                 []
                 if certificates is None
@@ -167,10 +167,10 @@ class PeriodicWork:
             await self._background.run_in_thread(job.run)
             try:
                 partition_log.flusher.finish(job)
-            except ProtocolError:  # the log has already logged it
+            except ProtocolError as error:  # the log has already logged it
                 partition = self._replica_manager.partitions.get(partition_log.topic_partition)
                 if partition is not None and partition.log is partition_log:
-                    self._replica_manager.log_failed(partition)
+                    self._replica_manager.log_failed(partition, error)
         removal = self._logs.take_removals()
         if removal is not None:
             await self._background.run_in_thread(removal.run)

@@ -12,7 +12,7 @@
     first_credentials.py the credentials that a start adds
     known_topics.py      whose logs the broker loads when it starts
     disk_failures.py     replicas whose disk has failed are reported to the controller
-    uncreated_logs.py    logs that a full disk prevented are asked for again
+    offline_replicas.py  brings replicas back when their disk can be written again
 
 Callers: `server.py`, periodic work and the handlers.
 """

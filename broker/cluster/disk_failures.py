@@ -15,6 +15,7 @@ import structlog
 from odradek.broker.background.tasks import Spawn
 from odradek.broker.metadata_store import znodes
 from odradek.broker.metadata_store.interface import MetadataStore, MetadataStoreError, SessionState
+from odradek.broker.replica.partition.offline_replica import OfflineReplica
 from odradek.broker.replica.partition.partition import Partition
 
 log = structlog.get_logger("broker.cluster")
@@ -29,9 +30,15 @@ class DiskFailures:
         self._is_unreported = False
         store.add_session_listener(self._session_changed)
 
-    def replica_lost(self, partition: Partition) -> None:
-        """The partition's log accepts no appends any more."""
-        log.error("replica offline", partition=str(partition.topic_partition), directory=partition.log.folder.path)
+    def replica_lost(self, partition: Partition, replica: OfflineReplica) -> None:
+        """The partition is offline."""
+        log.error(
+            "replica offline",
+            partition=str(partition.topic_partition),
+            directory=partition.log.folder.path,
+            reason=replica.reason,
+            needs_restart=replica.needs_restart,
+        )
         self.report()
 
     def report(self) -> None:

@@ -23,7 +23,7 @@ from odradek.broker.cluster.changes import ClusterChanges
 from odradek.broker.cluster.dynamic_configs import DynamicConfigs
 from odradek.broker.cluster.known_topics import KnownTopics
 from odradek.broker.cluster.links import ClusterLinks
-from odradek.broker.cluster.uncreated_logs import UncreatedLogs
+from odradek.broker.cluster.offline_replicas import OfflineReplicas
 from odradek.broker.controller.active_controller import NoController
 from odradek.broker.metadata.metadata_cache import BrokerInfo, MetadataCache
 from odradek.broker.metadata_store import znodes
@@ -88,11 +88,11 @@ class ClusterMember:
             from odradek.broker.cluster.stored_acls import StoredAcls
 
             self.acls = StoredAcls(links.store, authorizer, clock=clock, spawn=background.spawn)
-        self.uncreated_logs = UncreatedLogs(replica_manager, links.disk_failures.report)
+        self.offline_replicas = OfflineReplicas(replica_manager, clock, links.disk_failures.report)
         self.fetchers = self._new_fetchers(clock, background)
         self.changes = ClusterChanges(
             metadata,
-            RoleChanges(replica_manager, self.fetchers, self.uncreated_logs.add),
+            RoleChanges(replica_manager, self.fetchers),
             self.configs,
             registered=links.registration.registered,
             broker_epoch=links.registration.broker_epoch,

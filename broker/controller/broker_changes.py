@@ -10,7 +10,8 @@
         that are lost leave the in-sync replicas, and partitions without leader get one. It does not matter what has
         happened, nor whether an earlier attempt has failed in the middle.
     (D) A broker announces a failed log directory with an entry under `/log_dir_event_notification`. It is then sent its
-        replicas again, and reports those that it has lost: KAFKA_STORAGE_ERROR in the response to LeaderAndIsr.
+        replicas again, and reports those that it has lost: KAFKA_STORAGE_ERROR in the response to LeaderAndIsr. It
+        does the same when they can be used again.
     (E) A broker that shuts down asks for it: its leaderships move to others, and its replicas leave the in-sync ones.
 
 Source: Kafka's `KafkaController` (`processBrokerChange`, `onBrokerStartup`, `onBrokerFailure`,
@@ -294,6 +295,8 @@ class BrokerChanges:
                 self._context.update_phases(key, state)
                 if key in offline:
                     self._requests.stop(broker_id, key, delete=False)
+                else:  # it may have come back before it was stopped
+                    self._requests.lead([broker_id], key)
                 self._requests.publish(key)
         if lost or found:
             await self.settle()

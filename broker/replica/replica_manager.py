@@ -36,6 +36,7 @@ from odradek.broker.replica.partition import partition_offsets
 from odradek.broker.replica.partition.flush_scheduler import FlushScheduler
 from odradek.broker.replica.partition.hosted_partitions import HostedPartitions
 from odradek.broker.replica.partition.isr import IsrAnswer, IsrProposal
+from odradek.broker.replica.partition.offline_replica import OfflineReplica
 from odradek.broker.replica.partition.partition import Partition
 from odradek.broker.replica.partition.replication import Replication
 from odradek.broker.replica.partition.topic_stats import AllTopicStats
@@ -188,11 +189,11 @@ class ReplicaManager:
 
     async def make_logs(self, new_logs: Iterable[NewLog]) -> dict[TopicPartition, ProtocolError]:
         """Creates the missing logs, all together; returns once they are on disk. A partition whose log could not be
-        created is in the returned failures, and responds with KAFKA_STORAGE_ERROR from then on.
+        created is in the returned failures, and is offline.
         """
         failures = await self._creations.make(new_logs)
-        for topic_partition in failures:
-            self._fail(topic_partition)
+        for topic_partition, error in failures.items():
+            self._fail(topic_partition, error)
         return failures
 
     def set_aside_predecessor(self, topic_partition: TopicPartition, topic_id: UUID) -> bool:
@@ -221,14 +222,13 @@ class ReplicaManager:
         """Opens or creates the log and makes this broker the partition's leader, or renews the assignment. The
         partition must not be followed.
 
-        Raises ProtocolError or OSError if the log cannot be opened; the partition then responds with
-        KAFKA_STORAGE_ERROR.
+        Raises ProtocolError or OSError if the log cannot be opened; the partition is then offline.
         """
         partition = self._hosted(topic_partition, topic_id, log_config)
         try:
             partition.make_leader(state)
-        except ProtocolError:
-            self._fail(topic_partition)
+        except ProtocolError as error:
+            self._fail(topic_partition, error)
             raise
         self.wakeups.watermark_moved(partition)
         listener = self._leadership_listeners.get(topic_partition.topic)
@@ -266,8 +266,8 @@ class ReplicaManager:
         if partition is None:
             try:
                 partition = self._open(topic_partition, topic_id, log_config)
-            except (OSError, ProtocolError):
-                self._fail(topic_partition)
+            except (OSError, ProtocolError) as error:
+                self._fail(topic_partition, error)
                 raise
             self.partitions.put(partition)
             if partition.needs_flush:
@@ -284,10 +284,14 @@ class ReplicaManager:
         if listener is not None:
             listener.resigned(key.partition)
 
-    def _fail(self, topic_partition: TopicPartition) -> None:
-        """From now on the partition responds with KAFKA_STORAGE_ERROR."""
+    def _fail(
+        self, topic_partition: TopicPartition, error: Exception, *, needs_restart: bool = False
+    ) -> OfflineReplica:
+        """The partition is offline: it responds with KAFKA_STORAGE_ERROR until it comes back."""
         self.stop_replica(topic_partition)
-        self.partitions.offline.add(topic_partition)
+        replica = OfflineReplica.because(error, self._clock.wall_ms(), needs_restart=needs_restart)
+        self.partitions.offline[topic_partition] = replica
+        return replica
 
     def _open(self, topic_partition: TopicPartition, topic_id: UUID, log_config: LogConfig) -> Partition:
         """The log may be open since the start, with settings that have changed since."""
@@ -302,8 +306,8 @@ class ReplicaManager:
         )
 
     def stop_replica(self, topic_partition: TopicPartition, delete: bool = False) -> None:
-        """Stops serving the partition, and with `delete` removes its log (`sync_log_dirs` makes that durable). Only its
-        deletion ends that a partition is offline.
+        """Stops serving the partition, and with `delete` removes its log (`sync_log_dirs` makes that durable). A
+        partition that is offline remains so, unless it is deleted.
 
         Operations that wait for the partition are completed with an error.
         """
@@ -321,7 +325,7 @@ class ReplicaManager:
             self.log_manager.delete(topic_partition, sync=False)
             self._renamed_in[directory] = None
         if delete:
-            self.partitions.offline.discard(topic_partition)
+            self.partitions.offline.pop(topic_partition, None)
 
     def update_log_config(self, topic: str, config: LogConfig) -> None:
         """Applies these settings to the topic's open logs."""
@@ -362,19 +366,18 @@ class ReplicaManager:
         else:
             self.wakeups.flushed(partition)
 
-    def _flush_failed(self, partition: Partition) -> None:
+    def _flush_failed(self, partition: Partition, error: ProtocolError) -> None:
         self.wakeups.watermark_moved(partition)
-        self.log_failed(partition)
+        self.log_failed(partition, error)
 
-    def log_failed(self, partition: Partition) -> None:
-        """The partition's log accepts no appends any more. If there are other replicas, this one goes offline until the
-        broker starts again, and the loss is reported. If the partition was deleted meanwhile, nothing is done: there
-        may be a new one of its name.
+    def log_failed(self, partition: Partition, error: Exception) -> None:
+        """The partition's log could not be written. If another replica can take its place, this one goes offline, and
+        the loss is reported. Otherwise it goes on: it can be read, and the next append tries again. If the partition
+        was deleted meanwhile, nothing is done: there may be a new one of its name.
         """
-        is_hosted = self.partitions.get(partition.topic_partition) is partition
-        if is_hosted and len(partition.replicas) > 1:
-            self._replica_lost(partition)
-            self._fail(partition.topic_partition)
+        key = partition.topic_partition
+        if self.partitions.get(key) is partition and not partition.is_irreplaceable:
+            self._replica_lost(partition, self._fail(key, error, needs_restart=partition.has_failed))
 
     # In-sync replicas
 

@@ -7,7 +7,7 @@ starts to fetch from the new leaders. `stop` ends serving, and with `delete` rem
 (A) A change with an older leader epoch than the partition has is refused with STALE_CONTROLLER_EPOCH. One with the same
     epoch is a repetition, by a new controller say: followers go on fetching. A broker that is not among the replicas
     refuses with UNKNOWN_TOPIC_OR_PARTITION.
-(B) A partition whose log cannot be opened is offline from then on: KAFKA_STORAGE_ERROR.
+(B) A partition whose log cannot be opened is offline: KAFKA_STORAGE_ERROR (cluster/offline_replicas.py).
 (C) A role in another topic than that of the partition with the same name is refused with INCONSISTENT_TOPIC_ID, and
     changes nothing. But a request with all roles of this broker ends those of topics that were deleted while it was
     away. A log that is left of such a topic is moved aside (`-stray`).
@@ -22,7 +22,7 @@ Calls must not overlap; `cluster/changes.py` has the queue. Source: Kafka's `Rep
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
@@ -34,7 +34,6 @@ from odradek.broker.replica.follower.fetcher_manager import FetcherManager
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.directories.log_creation import NewLog
-from odradek.storage.files import is_full
 
 if TYPE_CHECKING:
     from odradek.broker.replica.follower.fetcher_state import FetchFrom
@@ -72,19 +71,11 @@ class Stop(NamedTuple):
 
 
 class RoleChanges:
-    """The changes of the replica manager's partitions. `on_disk_full` is called with a partition whose log could not be
-    created for want of space.
-    """
+    """The changes of the replica manager's partitions."""
 
-    def __init__(
-        self,
-        manager: ReplicaManager,
-        fetchers: FetcherManager,
-        on_disk_full: Callable[[TopicPartition], object],
-    ) -> None:
+    def __init__(self, manager: ReplicaManager, fetchers: FetcherManager) -> None:
         self._manager = manager
         self._fetchers = fetchers
-        self._on_disk_full = on_disk_full
         self.lapses = 0
         """How often all leaderships have lapsed (E)."""
 
@@ -111,13 +102,11 @@ class RoleChanges:
             if number % PARTITIONS_PER_TURN == 0:
                 await asyncio.sleep(0)
             failure = failures.get(role.topic_partition)
-            if failure is None:
+            if failure is not None:
+                errors[role.topic_partition] = failure.code
+            else:
                 is_stale = lapses != self.lapses
                 errors[role.topic_partition] = ErrorCode.STALE_BROKER_EPOCH if is_stale else self._take(role)
-                continue
-            errors[role.topic_partition] = failure.code
-            if isinstance(failure.__cause__, OSError) and is_full(failure.__cause__):
-                self._on_disk_full(role.topic_partition)
         taken = [role for role in changed if errors[role.topic_partition] is ErrorCode.NONE]
         await self._fetchers.add(self._sources(taken))
         return errors

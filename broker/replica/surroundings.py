@@ -10,6 +10,7 @@ from odradek.broker.replica.leader.isr_proposals import SendAlterPartition
 from odradek.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
+    from odradek.broker.replica.partition.offline_replica import OfflineReplica
     from odradek.broker.replica.partition.partition import Partition
 
 
@@ -19,7 +20,7 @@ class ClusterAccess(NamedTuple):
     `is_known` returns whether the cluster has such a partition, on any broker; `topic_name` the name of the topic with
     an id; `is_alive` whether the cluster has a live broker of this id. `alter_partition` sends a request to the
     controller, whichever broker that is, and may raise any exception; `broker_epoch` is that of this broker's
-    registration. `replica_lost` reports that the disk of a partition with other replicas has failed.
+    registration. `replica_lost` reports that a partition with other replicas is offline, and why.
     """
 
     is_known: Callable[[TopicPartition], bool]
@@ -27,7 +28,7 @@ class ClusterAccess(NamedTuple):
     is_alive: Callable[[int], bool]
     alter_partition: SendAlterPartition
     broker_epoch: Callable[[], int]
-    replica_lost: Callable[[Partition], object]
+    replica_lost: Callable[[Partition, OfflineReplica], object]
 
 
 class LiveSettings(NamedTuple):

@@ -202,4 +202,5 @@ class LogCreator:
 
 def _not_created(topic_partition: TopicPartition, error: Exception) -> ProtocolError:
     _log.error("log not created", partition=str(topic_partition), reason=str(error))
-    return ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic_partition} cannot be created: {error}")
+    reason = getattr(error, "strerror", None) or error
+    return ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {topic_partition} cannot be created: {reason}")

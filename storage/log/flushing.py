@@ -117,10 +117,10 @@ class LogFlusher:
 
     def begin(self, end_offset: int | None = None) -> FlushJob | None:
         """Returns the job that makes everything below `end_offset` (the log's end if None) durable; None if it already
-        is, or if the log is abandoned. Raises OSError.
+        is, or if the log is abandoned or has failed: an fsync that succeeds after one that failed proves nothing. Raises OSError.
         """
         state, folder = self._state, self._folder
-        if folder.is_abandoned:
+        if folder.is_abandoned or folder.failure is not None:
             return None
         if end_offset is None:
             end_offset = state.log_end_offset
@@ -167,7 +167,9 @@ class LogFlusher:
             partition, error = str(folder.topic_partition), job.error
             _log.error("flush failed", partition=partition, directory=folder.path, reason=str(error))
             folder.fail(error)
-            raise self._not_flushed(error)
+            raise self._not_flushed(error) from error
+        if folder.failure is not None:
+            raise self._not_flushed(folder.failure)  # another flush, of the same pages maybe
         if job.generation != state.generation:
             return  # truncated meanwhile: the offsets may have other records now
         for segment in job.sealed:
@@ -178,7 +180,7 @@ class LogFlusher:
             segments.active_was_cut = False
         if job.epochs_error is not None:
             folder.report("leader epochs not written", job.epochs_error, directory=folder.path)
-            raise self._not_flushed(job.epochs_error)
+            raise self._not_flushed(job.epochs_error) from job.epochs_error
         state.flushed_to(job.end_offset)
         if job.sealed or job.has_active:
             self.last_flush_ms = folder.clock.now_ms()

@@ -48,7 +48,7 @@ class FetcherManager:
         flusher: FlushScheduler,
         quota: ReplicationQuota,
         watermark_moved: Callable[[Partition], object],
-        on_log_failed: Callable[[Partition], object],
+        on_log_failed: Callable[[Partition, Exception], object],
         clock: Clock,
         background: Threads,
     ) -> None:
@@ -183,8 +183,9 @@ class FetcherManager:
         key = partition.topic_partition
         self._loop_of.pop(key, None)
         self._failed[key] = None
-        if by_storage:
-            self._on_log_failed(partition)
+        failure = partition.log.folder.failure
+        if by_storage and failure is not None:
+            self._on_log_failed(partition, failure)
 
     # Metrics
 

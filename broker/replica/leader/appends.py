@@ -56,7 +56,7 @@ class Appends:
         wakeups: Wakeups,
         flusher: FlushScheduler,
         max_inflated_bytes: int,
-        on_log_failed: Callable[[Partition], None],
+        on_log_failed: Callable[[Partition, ProtocolError], None],
     ) -> None:
         self.partitions = partitions
         self._wakeups = wakeups
@@ -156,7 +156,7 @@ class Appends:
         if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
             failed = self.partitions.get(key)
             if failed is not None:
-                self._on_log_failed(failed)
+                self._on_log_failed(failed, error)
         if error.code not in _WITHOUT_LOG_START_OFFSET and not isinstance(error, UnfitRecords):
             partition = self.partitions.get(key)
             if partition is not None:

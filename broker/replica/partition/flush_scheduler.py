@@ -20,6 +20,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from odradek.broker.replica.partition.partition_flushes import flush_until_enough
+from odradek.protocol.errors import ProtocolError
 from odradek.timer import TimerTask
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class FlushScheduler:
         background: Threads,
         timer: SystemTimer,
         on_flushed: Callable[[Partition], None],
-        on_failed: Callable[[Partition], None],
+        on_failed: Callable[[Partition, ProtocolError], None],
     ) -> None:
         self.background = background
         self._timer = timer
@@ -117,8 +118,8 @@ class FlushScheduler:
         self._on_flushed(partition)
         return partition.required_flush_offset <= partition.log.state.recovery_point
 
-    def failed(self, partition: Partition) -> None:
-        self._on_failed(partition)
+    def failed(self, partition: Partition, error: ProtocolError) -> None:
+        self._on_failed(partition, error)
 
     def ended(self, partition: Partition) -> None:
         """Marks the flush as ended, so that the next append that requires a flush starts one."""

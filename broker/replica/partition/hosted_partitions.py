@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from odradek.broker.replica.partition.offline_replica import OfflineReplica
 from odradek.broker.replica.partition.partition import Partition
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
@@ -18,7 +19,7 @@ class HostedPartitions:
         self._is_known = is_known
         self._online: dict[TopicPartition, Partition] = {}
         self._by_topic: dict[str, dict[int, Partition]] = {}
-        self.offline: set[TopicPartition] = set()
+        self.offline: dict[TopicPartition, OfflineReplica] = {}
 
     def __len__(self) -> int:
         return len(self._online)
@@ -36,8 +37,9 @@ class HostedPartitions:
         partition = self._online.get(topic_partition)
         if partition is not None:
             return partition
-        if topic_partition in self.offline:
-            raise ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR)
+        offline = self.offline.get(topic_partition)
+        if offline is not None:
+            raise offline.error
         if self._is_known(topic_partition):
             raise ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         raise ProtocolError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -49,7 +51,7 @@ class HostedPartitions:
         topic, number = key = partition.topic_partition
         self._online[key] = partition
         self._by_topic.setdefault(topic, {})[number] = partition
-        self.offline.discard(key)
+        self.offline.pop(key, None)
 
     def pop(self, topic_partition: TopicPartition) -> Partition | None:
         partition = self._online.pop(topic_partition, None)

@@ -220,6 +220,11 @@ class Partition:
         return min(self.log.config.min_insync_replicas, len(self.remote_replicas) + 1)
 
     @property
+    def is_irreplaceable(self) -> bool:
+        """Whether no other replica can lead in this one's place without losing records."""
+        return len(self.replicas) < 2 or (self.is_leader and len(self.isr.committed) == 1)
+
+    @property
     def is_under_min_isr(self) -> bool:
         return self.is_leader and len(self.isr.committed) < self.minimum_in_sync
 

@@ -25,7 +25,7 @@ class Flusher(Protocol):
 
     def finish(self, partition: Partition, job: FlushJob) -> bool: ...
 
-    def failed(self, partition: Partition) -> None: ...
+    def failed(self, partition: Partition, error: ProtocolError) -> None: ...
 
     def ended(self, partition: Partition) -> None: ...
 
@@ -37,7 +37,7 @@ async def flush_until_enough(flusher: Flusher, partition: Partition) -> None:
             await flusher.background.run_in_thread(job.run)
             if flusher.finish(partition, job):
                 return
-    except ProtocolError:
-        flusher.failed(partition)
+    except ProtocolError as error:
+        flusher.failed(partition, error)
     finally:
         flusher.ended(partition)

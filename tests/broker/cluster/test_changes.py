@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from random import Random
@@ -279,7 +280,7 @@ async def test_a_failed_flush_of_a_deleted_partition_takes_nothing_offline(contr
     assert await controlled.lead(1) is ErrorCode.NONE
     deleted = controlled.broker.replica_manager.partitions.find(T0)
     assert await controlled.stop(EPOCH_DURING_DELETE, delete=True) is ErrorCode.NONE
-    controlled.broker.replica_manager.log_failed(deleted)
+    controlled.broker.replica_manager.log_failed(deleted, OSError(errno.EIO, "the disk"))
     assert await controlled.lead(1, topic_id=UUID(int=78)) is ErrorCode.NONE
     assert controlled.partition is not None
 
@@ -471,7 +472,7 @@ async def test_a_replica_whose_disk_failed_stays_offline_when_it_is_stopped(cont
     """The controller stops it as soon as it knows."""
     assert await controlled.lead(1) is ErrorCode.NONE
     manager = controlled.broker.replica_manager
-    manager.log_failed(manager.partition(T0))
+    manager.log_failed(manager.partition(T0), OSError(errno.EIO, "the disk"))
     assert await controlled.stop(0) is ErrorCode.NONE
     assert await controlled.lead(1, leader_epoch=1, partition_epoch=1) is ErrorCode.KAFKA_STORAGE_ERROR
     assert await controlled.stop(EPOCH_DURING_DELETE, delete=True) is ErrorCode.NONE

@@ -254,10 +254,11 @@ async def test_health_is_200_while_clients_are_served() -> None:
 
 
 async def test_health_is_503_when_a_partitions_disk_fails() -> None:
+    from odradek.broker.replica.partition.offline_replica import OfflineReplica
     from odradek.protocol.topic_partition import TopicPartition
 
     async with broker_with_metrics() as (broker, port):
-        broker.replica_manager.partitions.offline.add(TopicPartition("lost", 3))
+        broker.replica_manager.partitions.offline[TopicPartition("lost", 3)] = OfflineReplica("the disk", 0)
         status, _, body = await ask(port, "/health")
     document = json.loads(body)
     assert (status, document["status"], document["offline_partitions"]) == (503, "degraded", ["lost-3"])

@@ -205,7 +205,7 @@ class ReplicaHarness:
                 is_alive=lambda broker_id: broker_id not in self.dead,
                 alter_partition=lambda request: self.controller(request),
                 broker_epoch=lambda: BROKER_EPOCH,
-                replica_lost=lambda lost: self.lost.append((lost.topic_partition, lost.leader_epoch)),
+                replica_lost=lambda lost, _: self.lost.append((lost.topic_partition, lost.leader_epoch)),
             ),
             live=LiveSettings(lambda: self.verifies_transactions, lambda: UNLIMITED),
         )

@@ -108,7 +108,7 @@ class Replica:
                 is_alive=_is_alive,
                 alter_partition=unreachable,
                 broker_epoch=lambda: -1,
-                replica_lost=lambda partition: None,
+                replica_lost=lambda partition, replica: None,
             ),
             live=LiveSettings(lambda: True, lambda: UNLIMITED),
         )

@@ -107,7 +107,7 @@ class Node(Replica):
             flusher=self.manager.flusher,
             quota=self.manager.follower_quota,
             watermark_moved=self.manager.wakeups.watermark_moved,
-            on_log_failed=self.failed_logs.append,
+            on_log_failed=lambda failed, _: self.failed_logs.append(failed),
             clock=self.clock,
             background=self.tasks,
         )

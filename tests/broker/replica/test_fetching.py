@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from odradek.broker.replica.fetch.fetch_session import FetchTarget
+from odradek.broker.replica.partition.offline_replica import OfflineReplica
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.records import iter_batches
 from odradek.protocol.topic_partition import TopicPartition
@@ -213,7 +214,7 @@ class TestErrors:
     def test_old_clients_get_another_error_than_the_storage_error(
         self, harness: ReplicaHarness, version: int, error: int
     ) -> None:
-        harness.manager.partitions.offline.add(T0)
+        harness.manager.partitions.offline[T0] = OfflineReplica("the disk", 0)
         assert harness.fetch(FetchTarget(T0, 0, MB), version=version).data.error_code == error
 
     def test_a_log_that_diverges_from_the_clients_returns_the_diverging_epoch(self, harness: ReplicaHarness) -> None:

@@ -303,7 +303,9 @@ class TestFailedLogs:
         monkeypatch.setattr("odradek.storage.files.OsFile.write", disk_error(number))
         for _ in range(2):
             assert harness.produce().result.error is ErrorCode.KAFKA_STORAGE_ERROR
-        harness.manager.log_failed(failed)  # as a flush that was under way reports
+        harness.manager.log_failed(
+            failed, OSError(number, os.strerror(number))
+        )  # as a flush that was under way reports
         assert harness.lost == [(T0, 3)]
         assert T0 in harness.manager.partitions.offline
 
@@ -313,7 +315,7 @@ class TestFailedLogs:
         deleted = harness.lead(replicas=(0, 1))
         harness.manager.stop_replica(T0, delete=True)
         harness.lead(replicas=(0, 1), topic_id=UUID(int=2))
-        harness.manager.log_failed(deleted)
+        harness.manager.log_failed(deleted, OSError(errno.EIO, "the disk"))
         assert harness.lost == []
         assert harness.produce().result.error is ErrorCode.NONE
 

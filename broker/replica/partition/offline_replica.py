@@ -1,0 +1,43 @@
+"""Why a replica of this broker is offline, and whether it can come back before the broker starts again.
+
+| failure | what is known of the log | |
+|---|---|---|
+| no room (ENOSPC, EDQUOT) or an error (EIO, EMFILE ...) in an append, or when a log is created or opened | unchanged: what the append has left is cut off | comes back |
+| fsync | the system may have dropped pages that it shows as written: a second fsync that succeeds proves nothing | a restart reads the log again |
+| a truncation | some files are cut or removed, others not | the same |
+
+`cluster/offline_replicas.py` brings replicas back.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.storage.files import is_full
+
+
+class OfflineReplica(NamedTuple):
+    """`reason` is for users. `is_full`: it can come back when its disk has room. `needs_restart`: the content of its
+    log is unknown until the log is opened again.
+    """
+
+    reason: str
+    since_ms: int
+    is_full: bool = False
+    needs_restart: bool = False
+
+    @classmethod
+    def because(cls, error: Exception, now_ms: int, *, needs_restart: bool = False) -> OfflineReplica:
+        """`now_ms` is wall clock time."""
+        message = error.strerror if isinstance(error, OSError) else getattr(error, "error_message", None)
+        cause = error if isinstance(error, OSError) else error.__cause__
+        return cls(message or str(error), now_ms, isinstance(cause, OSError) and is_full(cause), needs_restart)
+
+    @property
+    def error(self) -> ProtocolError:
+        """What a request to the replica is answered with. Clients that ask for its producers are shown the message."""
+        since = datetime.fromtimestamp(self.since_ms / 1000, UTC).isoformat(sep=" ", timespec="seconds")
+        ending = "; it needs a restart of the broker" if self.needs_restart else ""
+        return ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, f"offline since {since}: {self.reason}{ending}")
