@@ -18,7 +18,6 @@ from typing import NamedTuple
 
 import structlog
 
-from odradek.broker.replica.partition.offline_replica import OfflineReplica
 from odradek.broker.replica.replica_manager import ReplicaManager
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.timer import Clock
@@ -54,11 +53,7 @@ class OfflineReplicas:
         """Asks for the roles of the replicas that are due. Called periodically."""
         now_ms = self._clock.now_ms()
         self._forget(now_ms)
-        due = [
-            key
-            for key, replica in self._offline.items()
-            if self._is_due(key, now_ms) and self._may_succeed(key, replica)
-        ]
+        due = [key for key in self._offline if self._is_due(key, now_ms) and self._may_succeed(key)]
         if due:
             log.info("offline replicas tried again", partitions=[str(key) for key in due])
             for key in due:
@@ -79,7 +74,8 @@ class OfflineReplicas:
             self._waiting.add(key)
         return self._attempts[key].due_ms <= now_ms
 
-    def _may_succeed(self, key: TopicPartition, replica: OfflineReplica) -> bool:
+    def _may_succeed(self, key: TopicPartition) -> bool:
+        replica = self._offline[key]
         return not replica.needs_restart and (not replica.is_full or self._has_room(key))
 
     def _forget(self, now_ms: int) -> None:

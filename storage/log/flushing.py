@@ -117,7 +117,8 @@ class LogFlusher:
 
     def begin(self, end_offset: int | None = None) -> FlushJob | None:
         """Returns the job that makes everything below `end_offset` (the log's end if None) durable; None if it already
-        is, or if the log is abandoned or has failed: an fsync that succeeds after one that failed proves nothing. Raises OSError.
+        is, or if the log is abandoned or has failed: an fsync that succeeds after one that failed proves nothing.
+        Raises OSError.
         """
         state, folder = self._state, self._folder
         if folder.is_abandoned or folder.failure is not None:

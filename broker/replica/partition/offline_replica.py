@@ -1,10 +1,10 @@
 """Why a replica of this broker is offline, and whether it can come back before the broker starts again.
 
-| failure | what is known of the log | |
-|---|---|---|
-| no room (ENOSPC, EDQUOT) or an error (EIO, EMFILE ...) in an append, or when a log is created or opened | unchanged: what the append has left is cut off | comes back |
-| fsync | the system may have dropped pages that it shows as written: a second fsync that succeeds proves nothing | a restart reads the log again |
-| a truncation | some files are cut or removed, others not | the same |
+(A) If an append fails, or the creation or opening of a log, because there is no room (ENOSPC, EDQUOT) or for another
+    reason (EIO, EMFILE), the log is as it was before: what the append has left is cut off. The replica can come back.
+(B) If an fsync fails, the system may have dropped pages that it still shows as written. A second fsync that succeeds
+    proves nothing, so the log is not used until a restart reads it again. If a truncation fails, some files are cut or
+    removed and others not: the same.
 
 `cluster/offline_replicas.py` brings replicas back.
 """

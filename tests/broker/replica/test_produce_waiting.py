@@ -303,9 +303,8 @@ class TestFailedLogs:
         monkeypatch.setattr("odradek.storage.files.OsFile.write", disk_error(number))
         for _ in range(2):
             assert harness.produce().result.error is ErrorCode.KAFKA_STORAGE_ERROR
-        harness.manager.log_failed(
-            failed, OSError(number, os.strerror(number))
-        )  # as a flush that was under way reports
+        error = OSError(number, os.strerror(number))
+        harness.manager.log_failed(failed, error)  # as a flush that was under way reports
         assert harness.lost == [(T0, 3)]
         assert T0 in harness.manager.partitions.offline
 
