@@ -11,11 +11,13 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from odradek.cli import cluster_init, cluster_migrate, cluster_reassign
-from odradek.cli.cluster_lines import cluster_lines
+from odradek.cli.cluster_lines import cluster_lines, reason_lines
 from odradek.cli.errors import CommandError
 from odradek.cli.options import add_bootstrap_server, command, positive, with_admin
 
 if TYPE_CHECKING:
+    from odradek.broker.admin.client import AdminClient
+    from odradek.broker.admin.missing_replicas import Reasons
     from odradek.broker.admin.overview import ClusterOverview, PartitionOverview
 
 EXAMPLES = """  odradek cluster describe
@@ -26,7 +28,8 @@ EXAMPLES = """  odradek cluster describe
   odradek cluster migrate --config server.properties
 """
 PATIENCE_S = 2.0
-"""How long `describe` waits for a controller that reports reassignments."""
+"""How long `describe` waits for a controller that reports reassignments, and for each broker with replicas out of
+sync."""
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -52,7 +55,10 @@ def _help(arguments: argparse.Namespace) -> int:
 
 def _add_describe(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     examples = "  odradek cluster describe\n  odradek cluster describe --problems\n  odradek cluster describe --json\n"
-    description = "Show all brokers, the controller, and each partition with its leader and its in-sync replicas."
+    description = (
+        "Show all brokers, the controller, and each partition with its leader and its in-sync replicas;\n"
+        "and why other replicas are not in sync."
+    )
     parser = command(actions, "describe", "show the cluster", describe, description=description, examples=examples)
     parser.add_argument(
         "--problems",
@@ -65,15 +71,21 @@ def _add_describe(actions: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def describe(arguments: argparse.Namespace) -> None:
     """Prints the state of the cluster."""
-    from odradek.broker.admin.overview import overview
-
-    found = with_admin(arguments, lambda admin: overview(admin, patience_s=PATIENCE_S))
+    found, reasons = with_admin(arguments, _described)
     partitions = [one for one in found.partitions.values() if one.problems or not arguments.problems]
     if arguments.json:
-        print(json.dumps(_as_json(found, partitions), indent=2))
+        print(json.dumps(_as_json(found, partitions, reasons), indent=2))
         return
-    for line in cluster_lines(found, partitions):
+    for line in (*cluster_lines(found, partitions), *reason_lines(reasons)):
         print(line)
+
+
+async def _described(admin: AdminClient) -> tuple[ClusterOverview, Reasons]:
+    from odradek.broker.admin.missing_replicas import why_out_of_sync
+    from odradek.broker.admin.overview import overview
+
+    found = await overview(admin, patience_s=PATIENCE_S)
+    return found, await why_out_of_sync(admin, found, patience_s=PATIENCE_S)
 
 
 def _add_watch(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -104,7 +116,7 @@ def watch(arguments: argparse.Namespace) -> None:
     with_admin(arguments, lambda admin: look_again(admin, display, arguments.interval_ms / 1000, arguments.times))
 
 
-def _as_json(found: ClusterOverview, partitions: list[PartitionOverview]) -> dict[str, Any]:
+def _as_json(found: ClusterOverview, partitions: list[PartitionOverview], reasons: Reasons) -> dict[str, Any]:
     return {
         "cluster_id": found.cluster_id,
         "controller": None if found.controller < 0 else found.controller,
@@ -127,5 +139,9 @@ def _as_json(found: ClusterOverview, partitions: list[PartitionOverview]) -> dic
                 "problems": partition.problems,
             }
             for partition in partitions
+        ],
+        "out_of_sync": [
+            {"broker": broker, "reason": reason, "partitions": [list(key) for key in keys]}
+            for (broker, reason), keys in reasons.items()
         ],
     }

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from odradek.cli.tables import table_lines
 
 if TYPE_CHECKING:
+    from odradek.broker.admin.missing_replicas import Reasons
     from odradek.broker.admin.overview import BrokerOverview, ClusterOverview, PartitionOverview
+    from odradek.protocol.topic_partition import TopicPartition
 
 BROKER_COLUMNS = ("BROKER", "ADDRESS", "RACK", "LEADS", "REPLICAS", "IN-SYNC", "ROLE")
+REASON_COLUMNS = ("BROKER", "OUT", "BECAUSE", "PARTITIONS")
+MOST_NAMES = 5
 PARTITION_COLUMNS = ("PARTITION", "LEADER", "EPOCH", "REPLICAS", "ISR", "STATE")
 
 
@@ -28,6 +32,19 @@ def cluster_lines(found: ClusterOverview, partitions: list[PartitionOverview]) -
     if partitions:
         yield ""
         yield from table_lines(PARTITION_COLUMNS, [_partition_row(partition) for partition in partitions])
+
+
+def reason_lines(reasons: Reasons) -> Iterator[str]:
+    """Yields the lines that say why replicas are not in sync; none if all are."""
+    if reasons:
+        yield ""
+        rows = [[broker, len(keys), reason, _some(keys)] for (broker, reason), keys in reasons.items()]
+        yield from table_lines(REASON_COLUMNS, rows)
+
+
+def _some(keys: Sequence[TopicPartition]) -> str:
+    names = ",".join(map(str, keys[:MOST_NAMES]))
+    return names if len(keys) <= MOST_NAMES else f"{names} and {len(keys) - MOST_NAMES} more"
 
 
 def _broker_row(broker: BrokerOverview, found: ClusterOverview) -> list[Any]:

@@ -8,6 +8,7 @@
     users.py, acls.py  passwords of users, and who may do what
     transactions.py   transactions, and how hanging ones are aborted
     overview.py       brokers, leaders and in-sync replicas at a glance, and what has changed between two glances
+    missing_replicas.py    why replicas are not in sync
 
 Callers: `odradek.cli`, `pipeline/kafka/security.py` and tests. The broker itself does not use it.
 """

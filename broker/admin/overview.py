@@ -46,6 +46,11 @@ class PartitionOverview(NamedTuple):
         return self.leader == NO_LEADER
 
     @property
+    def missing(self) -> list[int]:
+        """The replicas that are not in sync; those that are being added do not count."""
+        return [replica for replica in self.replicas if replica not in (*self.isr, *self.adding)]
+
+    @property
     def is_under_replicated(self) -> bool:
         """Whether replicas are missing from the ISR; those that are being added do not count."""
         return len(set(self.isr) - set(self.adding)) < len(set(self.replicas) - set(self.adding))
