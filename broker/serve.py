@@ -8,7 +8,8 @@ When clients are served, one line `ready HOST:PORT` is printed on stdout. With -
 `test-control http://HOST:PORT TOKEN` comes before it. The log goes to stderr. The broker also runs
 if nobody reads either. SIGTERM, SIGINT and SIGHUP stop it in order (except SIGHUP under nohup); a second signal ends it
 at once. If the broker cannot start, it prints one line on stderr and exits with status 1. It does the same if a log
-directory cannot be marked as cleanly shut down: its logs are recovered at the next start.
+directory cannot be marked as cleanly shut down: its logs are recovered at the next start. That is also so if it takes
+longer than STOP_S to stop.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import gc
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +41,8 @@ GC_THRESHOLDS = (50_000, 2, 10_000)
 """With Python's defaults, a million parked requests block the broker for 200 ms at a time. The second generation is
 small, so that a request with a million items does not block it either."""
 ECHO_S = 1.0
+STOP_S = 45.0
+"""How long a process may take to stop. The service units that we write kill it after 60 seconds."""
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 MALLOC_OPTIONS = {M_MMAP_THRESHOLD: 32 << 20, M_TRIM_THRESHOLD: 128 << 20}
 """By default glibc returns the memory of a sent response to the kernel, which zeroes it again for the next one: with
@@ -125,11 +129,13 @@ async def serve(
 
     gc.freeze()  # what has been imported stays, so that the collection after the start need not visit it
     stop_requested = asyncio.Event()
-    _on_signals(stop_requested)
+    limit = _StopLimit(STOP_S, config.log_dirs)
+    _on_signals(stop_requested, limit.begin)
     control = None if test_control is None else _test_control(config, test_control)
     options = {} if control is None else control.broker_options()
     broker = Broker(config, open_files=open_files, new_metadata_store=new_metadata_store, **options)
     if not await _started_before(stop_requested, broker.start()):
+        limit.cancel()
         return {}
     try:
         gc.collect()
@@ -146,6 +152,7 @@ async def serve(
         if control is not None:
             await control.stop()
         await broker.stop()
+        limit.cancel()
     log.info("broker stopped", broker_id=broker.broker_id)
     return broker.unclean_directories
 
@@ -190,7 +197,7 @@ async def _started_before(stop_requested: asyncio.Event, start: Coroutine[Any, A
     return True
 
 
-def _on_signals(stop_requested: asyncio.Event) -> None:
+def _on_signals(stop_requested: asyncio.Event, on_first: Callable[[], object]) -> None:
     """The first signal stops the broker in order, the second one ends the process.
 
     The same signal again within a second is ignored: when a process group is signaled, make or a shell may pass the
@@ -203,6 +210,7 @@ def _on_signals(stop_requested: asyncio.Event) -> None:
         now_s = loop.time()
         if first is None:
             first = (number, now_s)
+            on_first()
             stop_requested.set()
         elif number != first[0] or now_s - first[1] > ECHO_S:
             os._exit(128 + number)
@@ -221,6 +229,33 @@ def _fill_standard_streams() -> None:
     os.close(descriptor)
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - stays open until the process ends
+
+
+class _StopLimit:
+    """Ends the process, with status 1, `seconds` after `begin`: a service manager would kill it soon. The broker waits
+    for its disk then, in threads that nothing can end, and the loop may wait for them: so this is a thread, too.
+    """
+
+    def __init__(self, seconds: float, log_dirs: Sequence[str]) -> None:
+        self._seconds = seconds
+        self._log_dirs = log_dirs
+        self._timer: threading.Timer | None = None
+
+    def begin(self) -> None:
+        self._timer = threading.Timer(self._seconds, self._give_up)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def cancel(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _give_up(self) -> None:
+        directories = ", ".join(self._log_dirs)
+        reason = f"not closed in {self._seconds:g} s; the next start recovers the logs"
+        with contextlib.suppress(OSError):
+            print(f"odradek: {directories}: {reason}", file=sys.stderr, flush=True)
+        os._exit(1)
 
 
 def _print_line(line: str) -> None:

@@ -9,7 +9,9 @@ fails, `start` raises `StartError` after releasing everything acquired.
 
 Stop: let the controller move the leaderships away, end the registration, accept no more connections, answer parked
 requests as if they had timed out, end the connections, close the store, end the threads, flush and close the logs and
-mark them as cleanly shut down. `kill` does none of that: it releases what the end of the process would release.
+mark them as cleanly shut down. What waits for others has limits, of 42 seconds together (ClusterMember.leave,
+STEP_PATIENCE_S); serve.py ends a process that waits longer for its disk. `kill` does none of that: it releases what the
+end of the process would release.
 """
 
 from __future__ import annotations
@@ -69,6 +71,8 @@ if TYPE_CHECKING:
     from odradek.broker.metrics.sources import BrokerStatus, MetricSources
     from odradek.broker.peers.peer import Connect
 
+STEP_PATIENCE_S = 5.0
+"""How long a stopping broker waits for the end of one of its parts. What waits for the disk has no limit here."""
 CLOSE_GRACE_MS = 3000
 """How long a stopping broker waits for clients to read their last responses."""
 LOCAL_HOSTS = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # nosec B104 # binds nothing
@@ -579,12 +583,22 @@ class Broker:
     async def _undo_all(self) -> None:
         while self._undo:
             undo = self._undo.pop()
+            name = getattr(undo, "__qualname__", str(undo))
             try:
                 ending = undo()
                 if ending is not None:
-                    await ending
+                    async with asyncio.timeout(self._patience_s(undo)):
+                        await ending
+            except TimeoutError:
+                log.error("shutdown step given up", step=name, after_s=STEP_PATIENCE_S)
             except Exception:
-                log.exception("shutdown step failed", step=getattr(undo, "__qualname__", str(undo)))
+                log.exception("shutdown step failed", step=name)
+
+    def _patience_s(self, step: object) -> float | None:
+        """Returns how long a step of the shutdown may wait for others; None if it waits for nothing but the disk."""
+        waits_for_disk = step in (self.background.stop, self._leave_directories)
+        is_alone = not hasattr(self, "metadata_store") or not self.metadata_store.is_shared
+        return None if waits_for_disk or is_alone else STEP_PATIENCE_S
 
 
 def _local_address(host: str, port: int) -> str:

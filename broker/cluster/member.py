@@ -1,9 +1,10 @@
 """This broker as a member of its cluster: what it carries out for the controller, the settings that it shares with the
 other brokers, and its life from joining the cluster to leaving it.
 
-    (A) A broker that leaves asks the controller to move its leaderships away. It gives up when the metadata store has
-        not answered for STORE_PATIENCE_S: without the store, no controller can move anything. The store is then closed
-        first of all, so that whatever waits for it ends.
+    (A) A broker that leaves asks the controller to move its leaderships away. It gives up after LEAVE_PATIENCE_S, in
+        which another controller can be elected, or when the metadata store has not answered for STORE_PATIENCE_S:
+        without the store, no controller can move anything. The store is then closed first of all, so that whatever
+        waits for it ends.
     (B) When the store has ended this broker's session, other brokers may have been elected as leaders. This broker
         refuses to lead until the controller sends it its roles for a new registration (replica/role_changes.py).
 
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     from odradek.broker.cluster.stored_acls import StoredAcls
     from odradek.broker.security.authorizer.acl_authorizer import AclAuthorizer
 
+LEAVE_PATIENCE_S = 22.0
+"""How long a broker that leaves waits for its leaderships to be moved (A). The default session time-out is 18 s."""
 STORE_PATIENCE_S = 2.5
 """How long the store may be silent before a broker leaves without more ado (A)."""
 LOOK_AT_STORE_S = 0.5
@@ -140,10 +143,17 @@ class ClusterMember:
             return
         leaving = self._spawn(self._move_leaderships(), "controlled shutdown")
         silence = self._spawn(self._silence_of_store(), "silence of the metadata store")
-        await asyncio.wait([leaving, silence], return_when=asyncio.FIRST_COMPLETED)
-        self._is_store_silent = not leaving.done()
+        await asyncio.wait([leaving, silence], timeout=LEAVE_PATIENCE_S, return_when=asyncio.FIRST_COMPLETED)
+        self._is_store_silent = silence.done() and not leaving.done()
         if self._is_store_silent:
             log.warning("leaderships not moved", reason="the metadata store does not answer")
+        elif not leaving.done():
+            log.warning(
+                "leaderships not moved",
+                reason=f"the controller has not moved them in {LEAVE_PATIENCE_S:g} s",
+                controller=self._metadata.controller_id,
+                gives_up="the controlled shutdown: others are elected when this broker's session has ended",
+            )
         leaving.cancel()
         silence.cancel()
 

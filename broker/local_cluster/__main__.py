@@ -18,7 +18,8 @@ from odradek.broker.local_cluster.processes import NotStarted, RunningProcess
 from odradek.broker.local_cluster.zookeeper_server import NoZooKeeper, write_configuration, zookeeper_command
 
 START_S = 60.0
-END_S = 30.0
+END_S = 50.0
+"""A broker ends within 45 s by itself."""
 SESSION_TIMEOUT_MS = 6000
 
 
@@ -125,7 +126,7 @@ class LocalCluster:
     async def _end(self) -> None:
         """Ends the brokers, one after the other, and then ZooKeeper."""
         while self._running:
-            await self._running.pop().end(END_S)
+            await self._running.pop().end(END_S, lambda line: print(line, file=sys.stderr, flush=True))
 
 
 if __name__ == "__main__":

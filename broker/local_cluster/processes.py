@@ -7,12 +7,14 @@ order.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 LINES = 10
 """How much of a log an error quotes."""
 RETRY_S = 0.05
+SILENT_S = 2.0
+"""How long a process may take to end before there is more to say of it."""
 
 
 class NotStarted(Exception):
@@ -67,16 +69,26 @@ class RunningProcess:
         status = await self._process.wait()
         return f"{self.name} has ended with status {status}; {self._end_of_log()}"
 
-    async def end(self, timeout_s: float) -> None:
-        """SIGTERM, and SIGKILL after `timeout_s`."""
+    async def end(self, timeout_s: float, say: Callable[[str], object]) -> None:
+        """SIGTERM, and SIGKILL after `timeout_s`. Says what it waits for."""
         if self._process.returncode is None:
+            say(f"ending {self.name}")
             self._process.terminate()
-        try:
-            async with asyncio.timeout(timeout_s):
-                await self._process.wait()
-        except TimeoutError:
+        if await self._has_ended(SILENT_S):
+            return
+        say(f"waiting for {self.name}, at most {timeout_s:g} s; its log is {self.log}")
+        if not await self._has_ended(timeout_s - SILENT_S):
+            say(f"{self.name} has not ended: killing it")
             self._process.kill()
             await self._process.wait()
+
+    async def _has_ended(self, within_s: float) -> bool:
+        try:
+            async with asyncio.timeout(within_s):
+                await self._process.wait()
+        except TimeoutError:
+            return False
+        return True
 
     def _end_of_log(self) -> str:
         lines = self.log.read_text(errors="replace").splitlines()[-LINES:]

@@ -14,7 +14,9 @@ import pytest
 
 from odradek.broker.admin.client import AdminClient
 from odradek.broker.controller.topic_planner import NewTopic
+from odradek.broker.local_cluster.processes import RunningProcess
 from odradek.broker.local_cluster.zookeeper_server import NoZooKeeper, write_configuration, zookeeper_command
+from tests.patience import until
 from tests.spawned_broker import free_port
 
 MODEL = f"{shlex.quote(sys.executable)} -m tests.zookeeper.model_server"
@@ -76,6 +78,27 @@ async def runs_and_ends(launched: Launched) -> None:
         assert (launched.directory / f"broker-{number + 1}" / ".kafka_cleanshutdown").exists()
         assert not is_taken(launched.port + number)
     assert not is_taken(launched.zookeeper_port)
+    order = [line for line in errors.decode().splitlines() if line.startswith("ending ")]
+    assert order == [*(f"ending broker {number}" for number in range(launched.brokers, 0, -1)), "ending ZooKeeper"]
+
+
+async def test_a_process_that_does_not_end_is_waited_for_aloud_and_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("odradek.broker.local_cluster.processes.SILENT_S", 0.05)
+    log, lines = tmp_path / "log", list[str]()
+    deaf = (
+        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); time.sleep(99)"
+    )
+    process = await RunningProcess.start("broker 1", [sys.executable, "-c", deaf], log)
+    await until(log.read_text)
+    await process.end(0.1, lines.append)
+    assert lines == [
+        "ending broker 1",
+        f"waiting for broker 1, at most 0.1 s; its log is {log}",
+        "broker 1 has not ended: killing it",
+    ]
+    assert "status -9" in await process.ended()
 
 
 async def test_a_cluster_starts_serves_and_ends_cleanly(tmp_path: Path) -> None:
