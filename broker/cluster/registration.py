@@ -31,6 +31,7 @@ from typing import Any
 import structlog
 
 from odradek.broker.background.tasks import Spawn
+from odradek.broker.logging.lasting_failure import LastingFailure
 from odradek.broker.metadata.metadata_cache import BrokerInfo
 from odradek.broker.metadata_store import znodes
 from odradek.broker.metadata_store.interface import (
@@ -41,6 +42,7 @@ from odradek.broker.metadata_store.interface import (
     MetadataStoreError,
     SessionState,
     WatchEvent,
+    has_lost_connection,
 )
 from odradek.broker.start_error import StartError
 from odradek.timer.clock import Clock
@@ -88,6 +90,7 @@ class BrokerRegistration:
         """Set when the entry may not be as it was at the last look."""
         self._looking = asyncio.Lock()
         self._keeper: asyncio.Task[Any] | None = None
+        self._failure = LastingFailure(clock)
         store.add_session_listener(self._session_changed)
 
     def broker_epoch(self) -> int:
@@ -121,11 +124,13 @@ class BrokerRegistration:
             try:
                 async with self._looking:
                     await self._settle(self._broker)
+                self._failure.over()
             except BrokerIdInUse as error:
                 log.error("broker not registered", reason=str(error))
                 self._changed.set()
             except MetadataStoreError as error:
-                log.error("broker not registered", reason=str(error))
+                line = log.info if has_lost_connection(error) else log.error
+                self._failure.met(line, str(error), "broker not registered", reason=str(error))
                 await asyncio.sleep(RETRY_DELAY_S)
                 self._changed.set()
 

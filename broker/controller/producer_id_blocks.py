@@ -16,7 +16,14 @@ from odradek.broker.controller.controller_context import ControllerContext
 from odradek.broker.controller.fenced_store import FencedStore
 from odradek.broker.controller.partition_changes import storage_error
 from odradek.broker.metadata_store import znodes
-from odradek.broker.metadata_store.interface import BadVersion, Create, MetadataStoreError, NoEntry, Set
+from odradek.broker.metadata_store.interface import (
+    BadVersion,
+    Create,
+    MetadataStoreError,
+    NoEntry,
+    Set,
+    has_lost_connection,
+)
 from odradek.protocol.errors import ErrorCode, ProtocolError
 
 BLOCK_SIZE = 1000
@@ -68,6 +75,7 @@ class ProducerIdBlocks:
         except (BadVersion, NoEntry):
             return None
         except MetadataStoreError as error:
-            log.error("producer ids not allocated", broker=broker_id, reason=str(error))
+            line = log.info if has_lost_connection(error) else log.error
+            line("producer ids not allocated", broker=broker_id, reason=str(error))
             raise storage_error(error) from error
         return ProducerIdBlock(first, BLOCK_SIZE)

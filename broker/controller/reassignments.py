@@ -42,6 +42,7 @@ from odradek.broker.metadata_store.interface import (
     Set,
     StoreDamaged,
     Watch,
+    has_lost_connection,
 )
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
@@ -328,7 +329,8 @@ class Reassignments:
         except NoEntry:
             return
         except MetadataStoreError as error:
-            log.error("requested reassignments not updated", reason=str(error))
+            line = log.info if has_lost_connection(error) else log.error
+            line("requested reassignments not updated", reason=str(error))
 
 
 def _first(keys: Sequence[TopicPartition]) -> list[str]:

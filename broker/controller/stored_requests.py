@@ -25,7 +25,7 @@ from odradek.broker.controller.office_watches import Watches
 from odradek.broker.controller.reassignments import Reassignments
 from odradek.broker.controller.topic_deletions import TopicDeletions
 from odradek.broker.metadata_store import znodes
-from odradek.broker.metadata_store.interface import Delete, MetadataStoreError, StoreDamaged
+from odradek.broker.metadata_store.interface import Delete, MetadataStoreError, StoreDamaged, has_lost_connection
 from odradek.broker.settings.config import BrokerConfig
 
 log = structlog.get_logger("controller")
@@ -82,4 +82,5 @@ class StoredRequests:
         try:
             await self._store.multi([Delete(path)])
         except MetadataStoreError as error:
-            log.error("requested elections not deleted", reason=str(error))
+            line = log.info if has_lost_connection(error) else log.error
+            line("requested elections not deleted", reason=str(error))

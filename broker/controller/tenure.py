@@ -26,7 +26,7 @@ from odradek.broker.controller.fenced_store import ControllerMoved
 from odradek.broker.controller.office import RETRY_DELAY_S, Office, Surroundings, Work
 from odradek.broker.controller.partition_changes import storage_error
 from odradek.broker.metadata_store import znodes
-from odradek.broker.metadata_store.interface import MetadataStoreError, SessionState
+from odradek.broker.metadata_store.interface import MetadataStoreError, SessionState, has_lost_connection
 from odradek.broker.metadata_store.read_back import retry_until_connected
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.timer.clock import Clock
@@ -143,7 +143,8 @@ class Tenure:
         """An event failed that nobody waits for. One that reads the store is tried again."""
         if isinstance(error, ProtocolError) and error.code is ErrorCode.NOT_CONTROLLER:
             return
-        log.error("event of the controller failed", name=name, reason=str(error))
+        line = log.info if has_lost_connection(error) else log.error
+        line("event of the controller failed", name=name, reason=str(error))
         if name == ELECTION:
             self._events.put_once(name, self._follow, RETRY_DELAY_S)
 

@@ -198,6 +198,13 @@ class ConnectionLost(StoreUnavailable):
     """The connection broke before the answer arrived, or there is none at the moment. The store connects again."""
 
 
+def has_lost_connection(error: BaseException | None) -> bool:
+    """Whether an operation failed, or what it caused, only because the connection has ended, and the session maybe:
+    whatever waits for the next one is no error of the store.
+    """
+    return isinstance(error, ConnectionLost) or (error is not None and isinstance(error.__cause__, ConnectionLost))
+
+
 class StoreDamaged(MetadataStoreError):
     """The content on disk is damaged; the message names file, line and byte."""
 

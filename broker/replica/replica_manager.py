@@ -132,6 +132,7 @@ class ReplicaManager:
             self._isr_answered,
             send=cluster.alter_partition,
             broker_epoch=cluster.broker_epoch,
+            clock=clock,
         )
         self._replication = Replication(
             settings.broker_id, clock, settings.replica_lag_time_max_ms, cluster.is_alive, self.alter_partitions.propose

@@ -16,6 +16,7 @@ from odradek.broker.metadata_store.zookeeper import codec
 from odradek.broker.metadata_store.zookeeper.session_security import INSECURE, SessionSecurity
 from odradek.broker.metadata_store.zookeeper.zookeeper_store import ZooKeeperStore
 from odradek.broker.settings.connect_string import parse_connect_string
+from odradek.timer import Clock
 
 _numbers = itertools.count(1)
 
@@ -35,6 +36,7 @@ def store_at(
     session_timeout_ms: int = 60_000,
     connection_timeout_ms: int = 20_000,
     security: SessionSecurity = INSECURE,
+    clock: Clock | None = None,
 ) -> ZooKeeperStore:
     """`connect` as in zookeeper.connect."""
     return ZooKeeperStore(
@@ -45,6 +47,7 @@ def store_at(
         spawn=spawn,
         source=random.Random(1),
         security=security,
+        clock=clock,
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
+from structlog.typing import EventDict
 
 from odradek.broker.metadata_store.interface import (
     LONGEST_CHANGE,
@@ -31,6 +32,7 @@ from odradek.broker.metadata_store.start_up import make_persistent_entries, next
 from odradek.broker.metadata_store.zookeeper import codec, connector
 from odradek.broker.metadata_store.zookeeper.acls import AclsOf, kafkas_acls, open_to_all
 from odradek.broker.metadata_store.zookeeper.zookeeper_store import ZooKeeperStore
+from odradek.timer import ManualClock
 from tests.patience import until
 from tests.zookeeper.model import ServedConnection, ZooKeeperModel
 from tests.zookeeper.stores import store_at
@@ -470,6 +472,36 @@ async def test_an_outage_is_logged_when_it_begins_and_ends(room: Room) -> None:
         "no connection to ZooKeeper",
         "connected to ZooKeeper",
     ]
+
+
+@pytest.mark.parametrize("outage", ["refused", "wiped"])
+async def test_an_outage_that_lasts_is_logged_every_minute_with_since_when(room: Room, outage: str) -> None:
+    clock = ManualClock(now_ms=1000)
+    async with asyncio.timeout(60):
+        store = store_at(room.address, session_timeout_ms=2_000, clock=clock)
+        await store.open()
+        await store.create("/here")
+        store.pin("/here", lambda _data: "")
+        with capture_logs() as logs:
+
+            def failures() -> list[EventDict]:
+                return [line for line in logs if line["event"] == "no connection to ZooKeeper"]
+
+            if outage == "wiped":
+                room.model.wipe()
+            else:
+                room.model.refuses = True
+                room.model.drop_connections()
+            level = "error" if outage == "wiped" else "warning"
+            await until(lambda: any(line["log_level"] == level for line in failures()))
+            for minutes in (1, 2):
+                clock.advance(60_000)
+                await until(lambda minutes=minutes: [line for line in failures() if line.get("for_s") == 60 * minutes])
+        reminders = [line for line in failures() if "since" in line]
+        assert len(reminders) == 2
+        assert {line["log_level"] for line in reminders} == {level}
+        room.model.refuses = False
+        await store.close()
 
 
 async def test_after_a_reconnection_nothing_is_read_that_is_older_than_a_change_before_it(room: Room) -> None:

@@ -17,11 +17,13 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import structlog
 
+from odradek.broker.logging.lasting_failure import LastingFailure
 from odradek.broker.metadata_store.session_metrics import SessionMetrics
 from odradek.broker.metadata_store.zookeeper.codec import Granted
 from odradek.broker.metadata_store.zookeeper.connection import ZooKeeperConnection
 from odradek.broker.metadata_store.zookeeper.session_security import SessionSecurity
 from odradek.broker.settings.connect_string import Address
+from odradek.timer import Clock
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 1.0
 
@@ -42,6 +44,7 @@ class Connector:
         source: random.Random,
         metrics: SessionMetrics,
         new_connection: Callable[[Address], ZooKeeperConnection],
+        clock: Clock,
     ) -> None:
         self._servers = servers
         self._attempt_s = session_timeout_ms / 1000 * 2 / 3 / len(servers)
@@ -55,8 +58,7 @@ class Connector:
         self._verdict: asyncio.Future[Granted | None] | None = None
         """What the server says to the handshake under way; None if the connection ends first."""
         self._lost = asyncio.Event()
-        self._unreachable: dict[Address, str] = {}
-        """Why the servers could not be reached in this outage."""
+        self._outage = LastingFailure(clock)
 
     async def run(self, on_expired: OnExpired) -> None:
         """Connects until it is canceled. `on_expired` is called when a server says that the session has ended (C)."""
@@ -79,7 +81,7 @@ class Connector:
     def attached(self) -> None:
         """The session has a connection."""
         self.problem = ""
-        self._unreachable.clear()
+        self._outage.over()
 
     def lost(self, connection: ZooKeeperConnection) -> None:
         """The latest connection has ended."""
@@ -118,10 +120,9 @@ class Connector:
         return granted
 
     def note_failure(self, server: Address, connection: ZooKeeperConnection, *, is_wrong: bool = False) -> None:
-        """Logs the first failure of an outage, and others when the reason changes. `is_wrong`: the server is there."""
+        """Logs the failures of an outage, each once, and one of them every minute. `is_wrong`: the server is there."""
         if connection.failed_login:
             self._metrics.login_failed()
-        if self._unreachable.get(server) != connection.reason:
-            self._unreachable[server] = connection.reason
-            report = log.error if is_wrong or connection.failed_login else log.warning
-            report("no connection to ZooKeeper", server=str(server), reason=connection.reason)
+        line = log.error if is_wrong or connection.failed_login else log.warning
+        reason = connection.reason
+        self._outage.met(line, (server, reason), "no connection to ZooKeeper", server=str(server), reason=reason)

@@ -61,6 +61,7 @@ from odradek.broker.metadata_store.zookeeper.pinned_entry import fault_at
 from odradek.broker.metadata_store.zookeeper.session_security import INSECURE, SessionSecurity
 from odradek.broker.metadata_store.zookeeper.watches import Kind, Watches
 from odradek.broker.settings.connect_string import Address, ConnectString
+from odradek.timer import Clock, SystemClock
 
 NO_PASSWORD = bytes(16)
 CLOSE_S = 1.0
@@ -74,7 +75,7 @@ log = structlog.get_logger("controller.store")
 class ZooKeeperStore(MetadataStore):
     """`session_timeout_ms` is asked for; the servers may grant another. `open` waits for a connection for at most
     `connection_timeout_ms`, and creates the chroot if `creates_chroot`. `spawn` runs the task that connects. `source`
-    draws the order of the servers, and nonces.
+    draws the order of the servers, and nonces. `clock` says for the log since when there is no connection.
     """
 
     is_shared = True
@@ -91,6 +92,7 @@ class ZooKeeperStore(MetadataStore):
         source: random.Random,
         security: SessionSecurity = INSECURE,
         creates_chroot: bool = True,
+        clock: Clock | None = None,
     ) -> None:
         super().__init__()
         self.session_metrics: SessionMetrics = SessionMetrics()
@@ -114,7 +116,13 @@ class ZooKeeperStore(MetadataStore):
         self._lost_at = 0.0
         """When the last connection of the session ended."""
         self._connector = Connector(
-            servers.servers, session_timeout_ms, security, source, self.session_metrics, self._new_connection
+            servers.servers,
+            session_timeout_ms,
+            security,
+            source,
+            self.session_metrics,
+            self._new_connection,
+            clock or SystemClock(),
         )
         self._connecting: asyncio.Task[None] | None = None
         self._settled = asyncio.Event()

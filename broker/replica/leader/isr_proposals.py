@@ -14,17 +14,18 @@ Source: Kafka's DefaultAlterPartitionManager.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Hashable, Iterable
 from itertools import islice
 from typing import TYPE_CHECKING
 
 import structlog
 
+from odradek.broker.logging.lasting_failure import LastingFailure
 from odradek.broker.replica.partition.isr import CommittedIsr, IsrAnswer, IsrProposal
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.replica_control import AlterPartitionRequest, AlterPartitionResponse
 from odradek.protocol.topic_partition import TopicPartition
-from odradek.timer import TimerTask
+from odradek.timer import Clock, TimerTask
 
 if TYPE_CHECKING:
     from odradek.broker.background.tasks import Threads
@@ -66,7 +67,9 @@ class AlterPartitions:
         *,
         send: SendAlterPartition,
         broker_epoch: Callable[[], int],
+        clock: Clock,
     ) -> None:
+        self._refusals = LastingFailure(clock)
         self._send = send
         self._broker_epoch = broker_epoch
         self._broker_id = broker_id
@@ -121,17 +124,23 @@ class AlterPartitions:
         try:
             response = await self._send(request_of(self._broker_id, self._broker_epoch(), batch))
         except Exception as error:
-            log.warning("in-sync replicas not changed: the controller did not answer", reason=repr(error))
+            self._refused(type(error), "in-sync replicas not changed: the controller did not answer", repr(error))
             return False
         if response.error_code != ErrorCode.NONE:
-            log.warning("in-sync replicas not changed", reason=ErrorCode.of(response.error_code).name)
+            name = ErrorCode.of(response.error_code).name
+            self._refused(name, "in-sync replicas not changed", name)
             return False
+        self._refusals.over()
         answers = answers_of(response)
         for proposal in batch:
             answer = answers.get(proposal.topic_partition)
             if answer is not None:
                 self._answered(proposal, answer)
         return not any(self._is_proposing(proposal) for proposal in batch)
+
+    def _refused(self, kind: Hashable, event: str, reason: str) -> None:
+        """A leader without a session is refused until it has the next one, once a second."""
+        self._refusals.met(log.warning, kind, event, reason=reason)
 
     def _pause(self) -> None:
         if not self._is_closed:

@@ -5,11 +5,12 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from odradek.broker.controller.topic_planner import NewPartitions, NewTopic
 from odradek.broker.metadata.metadata_cache import NO_LEADER
 from odradek.broker.metadata_store import znodes
-from odradek.broker.metadata_store.interface import Create, StoreUnavailable
+from odradek.broker.metadata_store.interface import ConnectionLost, Create, StoreUnavailable
 from odradek.broker.metadata_store.start_up import ClusterIdMismatch, open_store
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.producers import AllocateProducerIdsRequest
@@ -467,3 +468,19 @@ async def test_a_broker_without_office_refuses_everything() -> None:
         with pytest.raises(ProtocolError) as caught:
             await controller.answer(request)
         assert caught.value.code is ErrorCode.NOT_CONTROLLER
+
+
+@pytest.mark.parametrize(
+    ("cause", "level"),
+    [(ConnectionLost("", "the connection is lost"), "info"), (StoreUnavailable("", "the disk is full"), "error")],
+)
+async def test_an_event_that_fails_because_the_session_has_ended_is_no_error(
+    harness: ControllerHarness, cause: StoreUnavailable, level: str
+) -> None:
+    """Whatever was under way begins anew in the next session; a store that cannot write is another matter."""
+    failed = ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR)
+    failed.__cause__ = cause
+    with capture_logs() as logs:
+        harness.controller.tenure._failed("leaders", failed)
+        harness.controller.tenure._failed("leaders", cause)
+    assert [(line["event"], line["log_level"]) for line in logs] == [("event of the controller failed", level)] * 2

@@ -87,9 +87,7 @@ async def test_a_process_that_does_not_end_is_waited_for_aloud_and_killed(
 ) -> None:
     monkeypatch.setattr("odradek.broker.local_cluster.processes.SILENT_S", 0.05)
     log, lines = tmp_path / "log", list[str]()
-    deaf = (
-        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); time.sleep(99)"
-    )
+    deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, flush=True); time.sleep(99)"
     process = await RunningProcess.start("broker 1", [sys.executable, "-c", deaf], log)
     await until(log.read_text)
     await process.end(0.1, lines.append)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from structlog.testing import capture_logs
 
 from odradek.broker.replica.leader import isr_proposals as alter_partitions
 from odradek.broker.replica.leader.isr_proposals import FIRST_PAUSE_MS, LONGEST_PAUSE_MS
@@ -157,6 +158,24 @@ def test_a_request_that_is_refused_as_a_whole_is_sent_again(
     harness.advance(FIRST_PAUSE_MS)
     harness.threads.run()
     assert list(partition.isr.committed) == [0, 1]
+
+
+def test_a_leader_that_is_refused_for_long_says_so_once_a_minute(
+    harness: ReplicaHarness, controller: Controller
+) -> None:
+    """One whose session has ended is refused every second until it has the next one."""
+    controller.error = ErrorCode.STALE_BROKER_EPOCH
+    with capture_logs() as logs:
+        joining(harness, T0)
+        for _ in range(150):
+            harness.threads.run()
+            harness.advance(1000)
+        controller.error = ErrorCode.NONE
+        harness.threads.run()
+    assert len(controller.requests) > 100
+    lines = [line for line in logs if line["event"] == "in-sync replicas not changed"]
+    assert [line.get("for_s", 0) // 60 for line in lines] == [0, 1, 2]
+    assert {line["reason"] for line in lines} == {"STALE_BROKER_EPOCH"}
 
 
 def test_many_proposals_are_sent_in_several_requests_and_those_to_be_repeated_stand_behind(
