@@ -41,7 +41,7 @@ class ServerSettings(SettingValues):
     controlled_shutdown_enable = Setting(BOOLEAN, True, MEDIUM,
         doc="Whether a stopping node first transfers its partitions' leadership to other nodes.")
     controlled_shutdown_max_retries = Setting(INT, 3, MEDIUM,
-        doc="How often transferring leadership is retried before the node stops anyway.")
+        doc="How often transferring leadership is tried before the node stops anyway, after 22 seconds at most.")
     controlled_shutdown_retry_backoff_ms = Setting(LONG, 5000, MEDIUM,
         doc="The delay between two attempts to transfer leadership.")
     default_replication_factor = Setting(INT, 1, MEDIUM,

@@ -202,5 +202,5 @@ class LogCreator:
 
 def _not_created(topic_partition: TopicPartition, error: Exception) -> ProtocolError:
     _log.error("log not created", partition=str(topic_partition), reason=str(error))
-    reason = getattr(error, "strerror", None) or error
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else error
     return ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {topic_partition} cannot be created: {reason}")

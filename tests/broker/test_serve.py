@@ -402,3 +402,30 @@ def test_the_memory_of_large_responses_is_reused(serve: Serve) -> None:
 def page_faults(pid: int) -> int:
     """Returns the number of page faults of the process."""
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[7])
+
+
+STUCK = """
+import sys, time
+import odradek.broker.serve as serve
+import odradek.broker.server as server
+
+class Stuck(server.Broker):
+    async def stop(self, **_):
+        time.sleep(600)  # as for a thread that waits for its disk
+
+server.Broker = Stuck
+serve.STOP_S = 0.2
+sys.exit(serve.main(sys.argv[1:]))
+"""
+
+
+def test_a_process_whose_disk_does_not_answer_ends_after_a_while_and_says_why(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    command = [sys.executable, "-c", STUCK, "--port", "0", "--data-dir", str(data)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("ready ")
+        process.terminate()
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert errors.splitlines()[-1] == f"odradek: {data}: not closed in 0.2 s; the next start recovers the logs"

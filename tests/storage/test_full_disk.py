@@ -316,3 +316,25 @@ def test_a_log_that_a_full_disk_keeps_closed_does_not_affect_others_and_keeps_it
     last.load()
     assert last.logs[empty].state.log_start_offset == 1
     assert last.shutdown() == {}
+
+
+def test_no_later_sync_makes_the_records_durable_whose_sync_has_failed() -> None:
+    """The system may have dropped their pages: syncs that succeed, also of what another flush began, prove nothing."""
+    files = ForgetfulFiles()
+    log = open_small(files, **SETTINGS)
+    append(log, batch(b"kept"))
+    log.flush()
+    append(log, batch(b"lost"))
+    first, other = log.begin_flush(), log.begin_flush()
+    assert first is not None
+    assert other is not None
+    files.fail_sync = OSError(errno.EIO, "the disk does not answer")
+    first.run()
+    files.fail_sync = None
+    other.run()
+    for job in (first, other):
+        with pytest.raises(ProtocolError):
+            log.flusher.finish(job)
+    assert log.begin_flush() is None
+    assert (log.state.recovery_point, log.state.log_end_offset) == (1, 2)
+    append_fails(log, batch(b"refused"))

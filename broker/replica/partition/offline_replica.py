@@ -5,6 +5,8 @@
 (B) If an fsync fails, the system may have dropped pages that it still shows as written. A second fsync that succeeds
     proves nothing, so the log is not used until a restart reads it again. If a truncation fails, some files are cut or
     removed and others not: the same.
+(C) A log that is there, but could not be opened at the start, is not replaced by an empty one (FileExistsError): the
+    same.
 
 `cluster/offline_replicas.py` brings replicas back.
 """
@@ -33,6 +35,7 @@ class OfflineReplica(NamedTuple):
         """`now_ms` is wall clock time."""
         message = error.strerror if isinstance(error, OSError) else getattr(error, "error_message", None)
         cause = error if isinstance(error, OSError) else error.__cause__
+        needs_restart = needs_restart or isinstance(cause, FileExistsError)
         return cls(message or str(error), now_ms, isinstance(cause, OSError) and is_full(cause), needs_restart)
 
     @property
