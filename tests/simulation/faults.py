@@ -158,10 +158,8 @@ def _fill_disk(world: World, fault: Fault) -> None:
 
 
 def _empty_disk(world: World, fault: Fault) -> None:
-    """In a cluster a replica whose disk was full is offline until its broker is restarted; a single broker goes on."""
+    """Replicas that are offline because of it come back by themselves."""
     _machine(world, fault).disk.room = None
-    if len(world.machines) > 1:
-        _mend_and_restart(world, fault)
 
 
 def _restart_gently(world: World, fault: Fault) -> None:
