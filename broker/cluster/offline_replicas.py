@@ -33,7 +33,7 @@ log = structlog.get_logger("broker.cluster")
 class Attempts(NamedTuple):
     """How often a replica has been tried, and when it is or was due."""
 
-    count: int
+    tries: int
     due_ms: int
 
 
@@ -68,9 +68,9 @@ class OfflineReplicas:
     def _is_due(self, key: TopicPartition, now_ms: int) -> bool:
         """Whether the delay is over, which begins when the replica is seen here first (A)."""
         if key not in self._waiting:
-            count = self._attempts[key].count if key in self._attempts else 0
-            delay_ms = min(FIRST_DELAY_MS << min(count, 32), MOST_DELAY_MS)
-            self._attempts[key] = Attempts(count + 1, now_ms + delay_ms)
+            tries = self._attempts[key].tries if key in self._attempts else 0
+            delay_ms = min(FIRST_DELAY_MS << min(tries, 32), MOST_DELAY_MS)
+            self._attempts[key] = Attempts(tries + 1, now_ms + delay_ms)
             self._waiting.add(key)
         return self._attempts[key].due_ms <= now_ms
 

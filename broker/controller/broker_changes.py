@@ -259,7 +259,7 @@ class BrokerChanges:
             except StoreDamaged as error:
                 log.error("notification of a failed log directory ignored", reason=str(error))
         if brokers:
-            log.warning("log directories failed", brokers=list(brokers))
+            log.info("replicas asked for because of a disk", brokers=list(brokers))
         async for key, state in others_between(self._context.partitions()):
             if not is_new(state):
                 self._requests.lead([broker for broker in state.replicas if broker in brokers], key)

@@ -124,7 +124,9 @@ class AlterPartitions:
         try:
             response = await self._send(request_of(self._broker_id, self._broker_epoch(), batch))
         except Exception as error:
-            self._refused(type(error), "in-sync replicas not changed: the controller did not answer", repr(error))
+            self._refused(
+                type(error).__name__, "in-sync replicas not changed: the controller did not answer", repr(error)
+            )
             return False
         if response.error_code != ErrorCode.NONE:
             name = ErrorCode.of(response.error_code).name

@@ -76,7 +76,11 @@ async def test_a_broker_hands_over_to_the_controller_that_follows_one_that_hangs
 async def test_a_part_of_a_broker_that_does_not_end_is_given_up() -> None:
     async with in_process_cluster(2, **SETTINGS) as cluster:
         broker = cluster.brokers[2]
-        broker._undo[broker._undo.index(broker.cluster.stop)] = asyncio.Event().wait
+
+        async def never_ends() -> None:
+            await asyncio.Event().wait()
+
+        broker._undo[broker._undo.index(broker.cluster.stop)] = never_ends
         with structlog.testing.capture_logs() as logs:
             took_s = await stopped_in_s(cluster, 2)
         assert STEP_PATIENCE_S <= took_s < BOUND_S
