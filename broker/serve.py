@@ -8,8 +8,8 @@ When clients are served, one line `ready HOST:PORT` is printed on stdout. With -
 `test-control http://HOST:PORT TOKEN` comes before it. The log goes to stderr. The broker also runs
 if nobody reads either. SIGTERM, SIGINT and SIGHUP stop it in order (except SIGHUP under nohup); a second signal ends it
 at once. If the broker cannot start, it prints one line on stderr and exits with status 1. It does the same if a log
-directory cannot be marked as cleanly shut down: its logs are recovered at the next start. That is also so if it takes
-longer than STOP_S to stop.
+directory cannot be marked as cleanly shut down: its logs are recovered at the next start. That is also so if
+a broker of a cluster takes longer than STOP_S to stop.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import argparse
 import asyncio
 import contextlib
 import gc
+import math
 import os
 import signal
 import sys
@@ -42,7 +43,7 @@ GC_THRESHOLDS = (50_000, 2, 10_000)
 small, so that a request with a million items does not block it either."""
 ECHO_S = 1.0
 STOP_S = 45.0
-"""How long a process may take to stop. The service units that we write kill it after 60 seconds."""
+"""How long a broker of a cluster may take to stop. The service units that we write kill it after 60 seconds."""
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 MALLOC_OPTIONS = {M_MMAP_THRESHOLD: 32 << 20, M_TRIM_THRESHOLD: 128 << 20}
 """By default glibc returns the memory of a sent response to the kernel, which zeroes it again for the next one: with
@@ -129,7 +130,7 @@ async def serve(
 
     gc.freeze()  # what has been imported stays, so that the collection after the start need not visit it
     stop_requested = asyncio.Event()
-    limit = _StopLimit(STOP_S, config.log_dirs)
+    limit = _StopLimit(math.inf if config.zookeeper_connect is None else STOP_S, config.log_dirs)
     _on_signals(stop_requested, limit.begin)
     control = None if test_control is None else _test_control(config, test_control)
     options = {} if control is None else control.broker_options()
@@ -242,9 +243,10 @@ class _StopLimit:
         self._timer: threading.Timer | None = None
 
     def begin(self) -> None:
-        self._timer = threading.Timer(self._seconds, self._give_up)
-        self._timer.daemon = True
-        self._timer.start()
+        if self._seconds < math.inf:
+            self._timer = threading.Timer(self._seconds, self._give_up)
+            self._timer.daemon = True
+            self._timer.start()
 
     def cancel(self) -> None:
         if self._timer is not None:

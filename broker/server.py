@@ -585,9 +585,9 @@ class Broker:
             undo = self._undo.pop()
             name = getattr(undo, "__qualname__", str(undo))
             try:
-                ending = undo()
-                if ending is not None:
-                    async with asyncio.timeout(self._patience_s(undo)):
+                async with asyncio.timeout(self._patience_s(undo)):
+                    ending = undo()
+                    if ending is not None:
                         await ending
             except TimeoutError:
                 log.error("shutdown step given up", step=name, after_s=STEP_PATIENCE_S)

@@ -1,5 +1,6 @@
 """The serve command as a separate process: its output, its end, and errors that keep it from starting."""
 
+import asyncio
 import json
 import os
 import platform
@@ -16,6 +17,7 @@ import kafka
 import pytest
 
 from tests.spawned_broker import free_port
+from tests.zookeeper.model import ZooKeeperModel
 
 
 def restore_default_sighup() -> None:
@@ -419,13 +421,18 @@ sys.exit(serve.main(sys.argv[1:]))
 """
 
 
-def test_a_process_whose_disk_does_not_answer_ends_after_a_while_and_says_why(tmp_path: Path) -> None:
+async def test_a_broker_of_a_cluster_whose_disk_does_not_answer_ends_after_a_while_and_says_why(
+    tmp_path: Path,
+) -> None:
     data = tmp_path / "data"
-    command = [sys.executable, "-c", STUCK, "--port", "0", "--data-dir", str(data)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    async with ZooKeeperModel().served() as address:
+        options = ("--port", "0", "--data-dir", str(data), "--set", f"zookeeper.connect={address}")
+        pipe = asyncio.subprocess.PIPE
+        process = await asyncio.create_subprocess_exec(sys.executable, "-c", STUCK, *options, stdout=pipe, stderr=pipe)
         assert process.stdout is not None
-        assert process.stdout.readline().startswith("ready ")
+        assert (await process.stdout.readline()).startswith(b"ready ")
         process.terminate()
-        _, errors = process.communicate(timeout=60)
+        _, errors = await process.communicate()
     assert process.returncode == 1
-    assert errors.splitlines()[-1] == f"odradek: {data}: not closed in 0.2 s; the next start recovers the logs"
+    said = errors.decode().splitlines()[-1]
+    assert said == f"odradek: {data}: not closed in 0.2 s; the next start recovers the logs"
