@@ -36,6 +36,7 @@ from odradek.broker.network.file_sending import NewSending, RunInThread
 from odradek.broker.network.large_frame import LargeFrame
 from odradek.broker.network.outbox import WRITE_HIGH_BYTES, Outbox
 from odradek.broker.network.queued_bytes import QueuedBytes
+from odradek.broker.network.queues import Queues
 from odradek.broker.network.rounds import Flushable, Rounds
 from odradek.broker.requests.parked_answer import ParkedAnswer, Part, size_of
 from odradek.broker.requests.request_bound import LARGE_FRAME_BYTES
@@ -51,6 +52,8 @@ TURN_MS = 10
 TIMER_EARLY_MS = 1
 """A timer of the event loop may be early by this."""
 NOT_LOOKED_AT = -1
+LOGIN_PIECE_BYTES = 8192
+"""At most so much is read at once from a client that logs in: what it holds is counted, and bounded, piece by piece."""
 
 # Why a connection is not read. Bits.
 WRITING = 1  # The client does not take its responses as fast as they are produced.
@@ -59,7 +62,7 @@ HELD = 4  # The next request must wait for a parked one.
 THROTTLED = 8  # KIP-219
 ENDING = 16  # The connection ends when all earlier responses have been sent.
 YIELDING = 32  # The connection has used up its turn.
-QUEUED = 64  # All connections together have sent too much (queued_bytes.py).
+QUEUED = 64  # Connections together have sent too much (queued_bytes.py).
 
 
 class Server(Protocol):
@@ -69,7 +72,7 @@ class Server(Protocol):
     run_in_thread: RunInThread
     blocked: dict[Connection, None]
     not_read_by: dict[Connection, int]
-    queued: QueuedBytes[Connection]
+    queues: Queues[Connection]
 
     def opened(self, connection: Connection) -> None: ...
 
@@ -95,13 +98,13 @@ class Connection(Flushable):
         "_blocked",
         "_dirty",
         "_ended",
-        "_held_bytes",
         "_in_flight_bytes",
         "_kept",
         "_large",
         "_new_sending",
         "_outbox",
         "_parked_bytes",
+        "_queue",
         "_resuming",
         "_rounds",
         "_server",
@@ -134,10 +137,10 @@ class Connection(Flushable):
         self._in_flight_bytes = 0
         self._parked_bytes = 0
         """The size of the large requests that are not answered yet."""
-        self._held_bytes = 0
-        """The queued bytes of this connection as last reported to the server."""
+        self._queue: QueuedBytes[Connection] | None = None
+        """Where bytes of this connection are counted; None: it holds none."""
         self._begins_anew = False
-        """Whether a request has been handled since the last report to the server."""
+        """Whether a request has been handled since they were counted last."""
         self._throttled_until_ms = 0
         self._blocked = 0
         self._dirty = False
@@ -159,6 +162,8 @@ class Connection(Flushable):
             return self._large.room()
         scratch = self._rounds.scratch
         kept = self._kept
+        if self.info.frame_bounds is not None:
+            scratch = scratch[: len(kept) + LOGIN_PIECE_BYTES]
         if not kept:
             return scratch
         scratch[: len(kept)] = kept
@@ -253,13 +258,24 @@ class Connection(Flushable):
         self._handle(frame)
 
     def _holds_too_much(self) -> bool:
-        """Reports the bytes queued here to the server. Returns True if all connections together hold too much."""
+        """Reports the bytes queued here to the server. Returns True if this connection must not be read."""
         held = self._parked_bytes + (len(self._kept) if self._large is None else self._large.size)
-        if self._held_bytes and (self._begins_anew or not held):
-            self._server.queued.release(self)
-        self._held_bytes = held
+        queue = self._queue
+        if queue is not None and (self._begins_anew or not held):
+            queue.release(self)
+            queue = None
+        if queue is None and held:
+            queue = self._server.queues.of(self.info)
+        self._queue = queue
         self._begins_anew = False
-        return held > 0 and not self._server.queued.hold(self, held)
+        if queue is None:
+            return False
+        return not queue.hold(self, held, is_small=self._large is None and held <= LARGE_FRAME_BYTES)
+
+    @property
+    def client_host(self) -> str:
+        """The address of the client."""
+        return self.info.client_host
 
     @property
     def unanswered(self) -> int:

@@ -47,7 +47,10 @@ class ConnectionLimits(NamedTuple):
     max_other_request_bytes: int = 16777216
     """Of any other API; not above `max_request_bytes`."""
     max_queued_bytes: int = MOST_QUEUED_BYTES
-    """For all connections together: see queued_bytes.py."""
+    max_queued_bytes_before_login: int = 16 * 1024 * 1024
+    """For all connections together: see queues.py."""
+    login_timeout_ms: int = 30_000
+    """From the accept to the end of the login: see logins.py."""
     idle_ms: int = 600_000
     max_connections: int = 2147483647
     max_connections_per_ip: int = 2147483647
@@ -97,6 +100,8 @@ class ConnectionLimits(NamedTuple):
             max_request_bytes=config.socket_request_max_bytes,
             max_other_request_bytes=min(config.odradek_max_request_bytes, config.socket_request_max_bytes),
             max_queued_bytes=_queued_bytes(config),
+            max_queued_bytes_before_login=config.odradek_max_queued_bytes_before_login,
+            login_timeout_ms=config.odradek_login_timeout_ms,
             idle_ms=config.connections_max_idle_ms,
             max_connections=config.max_connections,
             max_connections_per_ip=config.max_connections_per_ip,

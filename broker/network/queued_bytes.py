@@ -1,25 +1,44 @@
-"""Bounds the unanswered bytes that all connections together have sent.
+"""Bounds the unanswered bytes that connections have sent together.
 
 Source: Kafka's `queued.max.request.bytes` and `SimpleMemoryPool`: when the memory is used up, nothing more is read.
 
 What counts: (a) the beginning of a frame, with the buffer for its rest; (b) complete frames that wait for their turn on
 a connection; (c) a large request that is parked or processed in steps.
 
-Above the limit, a connection that sends more of a frame is not read, except the one whose frame began first: unfinished
-frames are completed one after the other. The others resume when memory is released, and at every check.
+Above the limit, a connection that sends more of a frame waits: it is not read until memory is released, or until the
+next check. Exceptions:
 
-A check (`overdue`), twice a second, ends connections while the total is above the limit: first those that are in the
-middle of a frame and have sent nothing since the last check; above twice the limit then any, the oldest first.
+    (A) The connection whose frame began first is read: unfinished frames are completed one after the other.
+    (B) Small frames are read.
+    (C) An address that holds less than a quarter of what the greediest address holds is read.
+
+Above twice the limit, connections end at once: those of the greediest address, its oldest unfinished frame first.
+
+A check, twice a second, ends connections while the total is above the limit: those that are in the middle of a frame,
+are read, and hold no more than at the last check; of the greediest address first, and there the oldest.
+
+So an address that fills the memory with frames that it does not finish delays no other. Its own large frames wait for
+each other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
+
+from odradek.broker.network.shares import Share, Shares
+
+MODEST_PART = 4
+"""See C."""
+MOST_TIMES_LIMIT = 2
 
 
 class Sender(Protocol):
     """A connection."""
+
+    @property
+    def client_host(self) -> str:
+        """The address of the client."""
 
     @property
     def is_awaited(self) -> bool:
@@ -33,15 +52,18 @@ S = TypeVar("S", bound=Sender)
 
 
 class QueuedBytes(Generic[S]):
-    def __init__(self, limit: Callable[[], int]) -> None:
-        """`limit` returns bytes; its value may change."""
-        self.total = 0
+    def __init__(self, limit: Callable[[], int], end: Callable[[S, int], None]) -> None:
+        """`limit` returns bytes; its value may change. `end` ends a connection, which holds this many bytes."""
         self._limit = limit
-        self._held: dict[S, int] = {}
-        """Bytes by connection, in the order in which their frames began."""
+        self._end = end
+        self._held: Shares[S] = Shares()
         self._waiting: dict[S, None] = {}
         self._active: set[S] = set()
-        """The connections that have sent something since the last check."""
+        """The connections that hold more than at the last check, or were resumed by it."""
+
+    @property
+    def total(self) -> int:
+        return self._held.total
 
     @property
     def is_empty(self) -> bool:
@@ -50,47 +72,71 @@ class QueuedBytes(Generic[S]):
 
     @property
     def is_too_much(self) -> bool:
-        return self.total > self._limit()
+        return self._held.total > self._limit()
 
-    def hold(self, sender: S, size: int) -> bool:
-        """Records that `sender` now holds `size` bytes. Returns False if it must wait for `read_on`."""
-        self.total += size - self._held.get(sender, 0)
-        self._held[sender] = size
-        self._active.add(sender)
-        if not self.is_too_much or next(iter(self._held)) is sender:
+    def hold(self, sender: S, size: int, *, is_small: bool = False) -> bool:
+        """Records that `sender` now holds `size` bytes, of a small frame (B) or not. Returns False if it must wait for
+        `read_on`, or has been ended.
+        """
+        if self._held.use(sender, sender.client_host, size) > 0:
+            self._active.add(sender)
+        if not self.is_too_much:
+            return True
+        while self._held.total > MOST_TIMES_LIMIT * self._limit():
+            self._end_now(self._next_of(self._held.greediest))
+        if sender not in self._held:
+            return False
+        if is_small or self._may_go_on(sender):
             return True
         self._waiting[sender] = None
         return False
 
     def release(self, sender: S) -> None:
         """Records that `sender` holds nothing. Whatever it holds next is the newest."""
-        self.total -= self._held.pop(sender, 0)
-        self._waiting.pop(sender, None)
-        self._active.discard(sender)
+        self._forget(sender)
         if self._waiting:
             if not self.is_too_much:
                 self._resume_all()
-            elif (first := next(iter(self._held))) in self._waiting:
+            elif (first := self._held.first) in self._waiting:
                 del self._waiting[first]
                 self._resume(first)
 
-    def overdue(self) -> Iterator[tuple[S, int]]:
-        """Yields the connections to end, each with the bytes that it holds, then lets the others resume."""
-        for sender in self._in_ending_order() if self.is_too_much else ():
-            if not self.is_too_much:
-                break
-            yield sender, self._held[sender]
-            self.release(sender)
+    def check(self) -> None:
+        """Ends connections that keep others from being served, then lets the others resume."""
+        if self.is_too_much:
+            self._end_silent()
         self._active.clear()
         self._resume_all()
 
-    def _in_ending_order(self) -> list[S]:
-        silent = {
-            sender: size for sender, size in self._held.items() if sender not in self._active and sender.is_awaited
-        }
-        if self.total - sum(silent.values()) <= 2 * self._limit():
-            return list(silent)
-        return [*silent, *(sender for sender in self._held if sender not in silent)]
+    def _may_go_on(self, sender: S) -> bool:
+        """Whether A or C holds."""
+        held = self._held
+        return held.first is sender or MODEST_PART * held.of(sender).total < held.greediest.total
+
+    def _next_of(self, share: Share[S]) -> S:
+        """Returns the connection of an address that ends next. Complete requests end only if there is nothing else."""
+        sizes = share.sizes
+        return next((sender for sender in sizes if sender in self._waiting or sender.is_awaited), next(iter(sizes)))
+
+    def _end_silent(self) -> None:
+        silent: Shares[S] = Shares()
+        for sender in self._held:
+            if sender not in self._active and sender.is_awaited:
+                silent.use(sender, sender.client_host, self._held.size_of(sender))
+        while silent and self.is_too_much:
+            sender = next(iter(silent.greediest.sizes))
+            silent.remove(sender)
+            self._end_now(sender)
+
+    def _end_now(self, sender: S) -> None:
+        size = self._held.size_of(sender)
+        self._forget(sender)
+        self._end(sender, size)
+
+    def _forget(self, sender: S) -> None:
+        self._held.remove(sender)
+        self._waiting.pop(sender, None)
+        self._active.discard(sender)
 
     def _resume_all(self) -> None:
         waiting, self._waiting = self._waiting, {}

@@ -28,7 +28,8 @@ from odradek.broker.network.connection import Connection
 from odradek.broker.network.connection_limits import ConnectionLimits
 from odradek.broker.network.file_reading import FileReading
 from odradek.broker.network.file_sending import FileSending, NewSending, RunInThread
-from odradek.broker.network.queued_bytes import QueuedBytes
+from odradek.broker.network.logins import Logins
+from odradek.broker.network.queues import Queues
 from odradek.broker.network.rounds import Dispatch, NetworkCounters, Rounds
 from odradek.broker.requests.endpoint import Endpoint
 from odradek.broker.requests.request_context import ConnectionInfo
@@ -91,7 +92,8 @@ class SocketServer:
         unsent bytes of each at the last sweep."""
         self._closing: dict[Connection, None] = {}
         self.admit = admit
-        self.queued: QueuedBytes[Connection] = QueuedBytes(lambda: self.limits.max_queued_bytes)
+        self.queues: Queues[Connection] = Queues(lambda: self.limits, self._end_queued)
+        self.logins: Logins[Connection] = Logins(lambda: self.limits.login_timeout_ms)
         self._client_warnings = client_warnings
         self._tls = tls
         self.handshakes: Handshakes | None = None
@@ -256,17 +258,18 @@ class SocketServer:
         info.client_host = host
         info.client_port = port
         info.number = self.counters.accepted
-        connection.last_active_ms = self.rounds.clock.now_ms()
+        connection.last_active_ms = now_ms = self.rounds.clock.now_ms()
         self.connections[connection] = None
+        self.logins.begin(connection, now_ms)
         from_there = self._by_address.get(host, 0) + 1
         self._by_address[host] = from_there
         limits = self.limits
         if from_there > limits.max_connections_per_ip_overrides.get(host, limits.max_connections_per_ip):
             self.refuse(connection, "too many connections from one address", limit="max.connections.per.ip")
         elif len(self.connections) > limits.max_connections:
-            self.refuse(connection, "too many connections", limit="max.connections")
+            self._make_room(connection, limit="max.connections")
         elif _descriptor_of(connection) >= limits.connection_descriptors:
-            self.refuse(connection, "too many connections", limit="RLIMIT_NOFILE", open=len(self.connections))
+            self._make_room(connection, limit="RLIMIT_NOFILE", open=len(self.connections))
         elif self._stopping:
             connection.end()
 
@@ -278,7 +281,8 @@ class SocketServer:
         self.blocked.pop(connection, None)
         self.not_read_by.pop(connection, None)
         self._closing.pop(connection, None)
-        self.queued.release(connection)
+        self.queues.release(connection)
+        self.logins.end(connection)
         host = connection.info.client_host
         left = self._by_address[host] - 1
         if left:
@@ -309,6 +313,14 @@ class SocketServer:
         self.warn(event, connection.info, **details)
         connection.cut_off()
 
+    def _make_room(self, connection: Connection, **details: Any) -> None:
+        """Ends a connection whose client has not logged in (logins.py), or else the new one."""
+        self.refuse(self.logins.give_way() or connection, "too many connections", **details)
+
+    def _end_queued(self, connection: Connection, size: int) -> None:
+        self.warn("client holds memory with unfinished requests", connection.info, queued_bytes=size)
+        connection.cut_off()
+
     # --- sweeping -----------------------------------------------------------------------------------------------
 
     def sweep(self) -> None:
@@ -326,16 +338,17 @@ class SocketServer:
             transport.connection.cut_off()
         if self.not_read_by:
             self._bound_unread_bytes()
-        for connection, size in self.queued.overdue():
-            self.warn("client holds memory with unfinished requests", connection.info, queued_bytes=size)
+        for connection in self.logins.overdue(now_ms):
+            self.warn("login takes too long", connection.info)
             connection.cut_off()
+        self.queues.check()
         if now_ms >= self._next_idle_look_ms and self.limits.idle_ms >= 0:
             self._expire_idle(now_ms)
 
     def idle_until_ms(self) -> float:
         """Returns when a sweep will have something to do if nothing happens before; 0 for the next one."""
         handshakes = self.handshakes
-        if self.blocked or self._closing or self.not_read_by or not self.queued.is_empty:
+        if self.blocked or self._closing or self.not_read_by or not self.queues.is_empty or self.logins:
             return 0
         if handshakes is not None and len(handshakes):
             return 0

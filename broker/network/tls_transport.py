@@ -108,6 +108,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         self._socket = cast(asyncio.Transport, transport)
         self._limit_socket()
         connection = self._connection
+        connection.info.shakes_hands = True
         connection.connection_made(cast(asyncio.BaseTransport, self))
         if self.state is State.HANDSHAKE and not self._handshakes.begin(self, connection.info.client_host):
             self._handshakes.server.refuse(
@@ -171,6 +172,7 @@ class TlsTransport(asyncio.BufferedProtocol):
             self._tls.handshake_ended(is_successful=True)
             self._handshakes.end(self)
             self._connection.info.principal = principal
+            self._connection.info.shakes_hands = False
             self.state = State.OPEN
             self._write_records()
             self._read_on()

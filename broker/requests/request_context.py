@@ -94,6 +94,7 @@ class ConnectionInfo:
         "listener",
         "number",
         "principal",
+        "shakes_hands",
         "throttle_ms",
     )
 
@@ -113,7 +114,16 @@ class ConnectionInfo:
         self.principal = ANONYMOUS
         self.client_software: tuple[str, str] | None = None
         """Name and version as sent in ApiVersions v3 and above (KIP-511)."""
+        self.shakes_hands = False
+        """Whether a TLS handshake is under way."""
         self.throttle_ms = 0
+
+    @property
+    def has_logged_in(self) -> bool:
+        """Whether the client has done all that its listener asks, which may be nothing. It stays so while the client
+        renews its login."""
+        login = self.authentication
+        return not self.shakes_hands and (login is None or login.before is not None)
 
     @property
     def connection_id(self) -> str:

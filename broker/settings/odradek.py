@@ -25,6 +25,9 @@ class OdradekSettings(SettingValues):
     odradek_log_tail_bytes = Setting(LONG, 4 * 1024 * 1024, LOW, valid=AtLeast(0),
         doc="The memory of all logs for recently appended batches, in bytes, which saves reading them from files; 0 "
             "disables it.")
+    odradek_login_timeout_ms = Setting(INT, 30000, MEDIUM, valid=AtLeast(1),
+        doc="How long a client may take from connecting until it has logged in, with TLS and SASL; then its connection "
+            "is closed.")
     odradek_max_decompressed_batch_bytes = Setting(LONG, 128 * 1024 * 1024, HIGH, valid=AtLeast(1),
         doc="The maximum decompressed size of a batch; a larger batch is refused as too large.")
     odradek_max_decompressed_request_bytes = Setting(LONG, 256 * 1024 * 1024, HIGH, valid=AtLeast(1),
@@ -36,6 +39,9 @@ class OdradekSettings(SettingValues):
         doc="The bytes of unanswered requests above which a connection is not read.")
     odradek_max_in_flight_requests_per_connection = Setting(INT, 512, MEDIUM, valid=AtLeast(1),
         doc="The number of unanswered requests above which a connection is not read.")
+    odradek_max_queued_bytes_before_login = Setting(LONG, 16 * 1024 * 1024, MEDIUM, valid=AtLeast(1),
+        doc="The bytes of incomplete requests of all clients that have not logged in above which reading pauses; "
+            "others have queued.max.request.bytes.")
     odradek_max_request_bytes = Setting(INT, 16 * 1024 * 1024, MEDIUM, valid=AtLeast(1),
         doc="The maximum size of a request of any API except Produce; a larger one closes the connection.")
     odradek_max_response_bytes = Setting(LONG, 100 * 1024 * 1024, HIGH, valid=AtLeast(64 * 1024),

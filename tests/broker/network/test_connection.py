@@ -270,13 +270,13 @@ async def test_memory_held_by_all_connections_is_counted_and_freed(bench: Bench)
     whole = request(LENGTH, 1, bytes(900_000))
     first.send(whole[:800_000])
     await bench.until(lambda: bench.server.counters.bytes_in == 800_000)
-    assert 800_000 <= bench.server.queued.total <= 2 * 800_000
+    assert 800_000 <= bench.server.queues.anonymous.total <= 2 * 800_000
     second.send(whole)
-    await bench.until(lambda: bench.server.queued.is_too_much)
+    await bench.until(lambda: bench.server.queues.anonymous.is_too_much)
     first.send(whole[800_000:])
     assert await first.answer() == (1, b"900000")
     assert await second.answer() == (1, b"900000")
-    assert bench.server.queued.total == 0
+    assert bench.server.queues.anonymous.total == 0
 
 
 @pytest.mark.parametrize("limits", [ConnectionLimits(max_queued_bytes=1_000_000)])
@@ -284,7 +284,7 @@ async def test_a_large_request_is_counted_until_answered_and_does_not_close_its_
     client, other = await bench.connect(), await bench.connect()
     client.send(request(PARK, 1, bytes(1_200_000)))
     await bench.until(lambda: bool(bench.echo.parked))
-    assert bench.server.queued.total >= 1_200_000
+    assert bench.server.queues.anonymous.total >= 1_200_000
     other.send(request(LENGTH, 2, bytes(500_000)))
     counters = bench.server.counters
     while len(bench.echo.handled) < 2:
@@ -294,7 +294,7 @@ async def test_a_large_request_is_counted_until_answered_and_does_not_close_its_
     assert await other.answer() == (2, b"500000")
     bench.echo.parked[0].complete(b"")
     assert await client.answer() == (1, b"")
-    assert bench.server.queued.total == 0
+    assert bench.server.queues.anonymous.total == 0
 
 
 @pytest.mark.parametrize(

@@ -165,7 +165,7 @@ NOT_IDLE: dict[str, Callable[[SocketServer, Connection], object]] = {
     "not read": lambda server, connection: server.blocked.update({connection: None}),
     "its client does not read": lambda server, connection: server.not_read_by.update({connection: 1}),
     "being closed": lambda server, connection: server.closing(connection),
-    "in the middle of a frame": lambda server, connection: server.queued.hold(connection, 1),
+    "in the middle of a frame": lambda server, connection: server.queues.anonymous.hold(connection, 1),
 }
 
 
