@@ -15,7 +15,8 @@ next check. Exceptions:
 Above twice the limit, connections end at once: those of the greediest address, its oldest unfinished frame first.
 
 A check, twice a second, ends connections while the total is above the limit: those that are in the middle of a frame,
-are read, and hold no more than at the last check; of the greediest address first, and there the oldest.
+are read, and hold no more than at the last check; of the greediest address first, and there the oldest. Those of C
+stay.
 
 So an address that fills the memory with frames that it does not finish delays no other. Its own large frames wait for
 each other.
@@ -110,8 +111,11 @@ class QueuedBytes(Generic[S]):
 
     def _may_go_on(self, sender: S) -> bool:
         """Whether A or C holds."""
-        held = self._held
-        return held.first is sender or MODEST_PART * held.of(sender).total < held.greediest.total
+        return self._held.first is sender or self._is_modest(sender)
+
+    def _is_modest(self, sender: S) -> bool:
+        """Whether C holds."""
+        return MODEST_PART * self._held.of(sender).total < self._held.greediest.total
 
     def _next_of(self, share: Share[S]) -> S:
         """Returns the connection of an address that ends next. Complete requests end only if there is nothing else."""
@@ -121,7 +125,7 @@ class QueuedBytes(Generic[S]):
     def _end_silent(self) -> None:
         silent: Shares[S] = Shares()
         for sender in self._held:
-            if sender not in self._active and sender.is_awaited:
+            if sender not in self._active and sender.is_awaited and not self._is_modest(sender):
                 silent.use(sender, sender.client_host, self._held.size_of(sender))
         while silent and self.is_too_much:
             sender = next(iter(silent.greediest.sizes))

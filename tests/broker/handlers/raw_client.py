@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -71,12 +72,12 @@ def response_of(frame: bytes, request: Message, version: int) -> Any:
 
 
 @contextlib.asynccontextmanager
-async def raw_client(port: int) -> AsyncIterator[RawClient]:
-    """Yields a client that is connected to a port of this machine."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+async def raw_client(port: int, address: str = "127.0.0.1", **security: Any) -> AsyncIterator[RawClient]:
+    """Yields a client, at this address of this machine, that is connected to a port of it. `security`: of asyncio."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(address, 0), **security)
     try:
         yield RawClient(reader, writer)
     finally:
         writer.close()
-        with contextlib.suppress(ConnectionError):
+        with contextlib.suppress(ConnectionError, ssl.SSLError):
             await writer.wait_closed()

@@ -116,6 +116,18 @@ def test_a_check_closes_the_oldest_frame_of_the_greediest_address_first() -> Non
     assert held.newly_ended() == [greedy[0]]
 
 
+def test_a_check_does_not_close_frames_of_an_address_that_holds_little() -> None:
+    held = Held()
+    modest, greedy = Client(host="10.0.0.2"), Client(host="10.0.0.1")
+    held.hold(modest, 20)
+    held.hold(greedy, 81)
+    held.check()
+    held.hold(greedy, 82)
+    assert held.newly_ended() == [], "the greedy one has sent something"
+    assert held.newly_ended() == [], "it could not send before now"
+    assert held.newly_ended() == [greedy]
+
+
 def test_a_connection_that_sends_and_completes_no_more_than_it_held_counts_as_stalled() -> None:
     held, drip, other = Held(), Client(), Client()
     held.hold(drip, 90)
