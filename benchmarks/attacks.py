@@ -15,7 +15,7 @@ from enum import Enum
 from random import Random
 from typing import NamedTuple
 
-from benchmarks import wire
+from benchmarks import unfinished, wire
 from benchmarks.wire import framed
 from odradek.protocol.messages.configs import DescribeConfigsRequest, IncrementalAlterConfigsRequest
 from odradek.protocol.messages.produce import ProduceRequest
@@ -40,6 +40,8 @@ class Ground(Enum):
 
     BROKER = "none"
     FEW_FILES = f"none, {OPEN_FILES:,d} descriptors and small segments"
+    NEIGHBOR = "none, up to 900 KB, another address"
+    USER = "none, up to 900 KB, logged in at another listener"
     METRICS = "none, /health"
     """Only of Odradek: Kafka has no such port."""
 
@@ -66,6 +68,8 @@ def attacks() -> list[Attack]:
         Attack("APPEND to a list of 32 KB", append_to_list, send),
         Attack("a batch of 50 MB", large_batch, send),
         Attack("1,500 idle connections", bytes, stay_idle(1500), Ground.FEW_FILES),
+        Attack("4 frames of 99 MB, unfinished", unfinished.unfinished_produce, unfinished.hold(4), Ground.NEIGHBOR),
+        Attack("560 unfinished logins", unfinished.unfinished_login, unfinished.hold(560, "127.0.0.1"), Ground.USER),
         Attack("64 silent sockets on the metrics port", bytes, stay_idle(64), Ground.METRICS),
     ]
 

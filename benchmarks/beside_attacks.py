@@ -27,8 +27,10 @@ from benchmarks import wire
 from benchmarks.attacks import LARGEST_MESSAGE, OPEN_FILES, TOPIC, Attack, Ground, attacks
 from benchmarks.checkout import NotSetUp
 from benchmarks.contestants import KAFKA, Kind, Odradek, taking_part
+from benchmarks.measurement import TLS
 from benchmarks.parked import raise_open_files
 from benchmarks.processes import free_port, is_running, resident_bytes
+from benchmarks.secured import prepare, secure, trusted_file
 
 HEALTHY_TOPIC = "healthy"
 SAMPLE_S = 0.02
@@ -78,8 +80,8 @@ class Felt(NamedTuple):
 class Client:
     """The process of the healthy client."""
 
-    def __init__(self, *arguments: object) -> None:
-        command = [sys.executable, "-m", "benchmarks.healthy_client", *map(str, arguments)]
+    def __init__(self, *arguments: object, module: str = "healthy_client") -> None:
+        command = [sys.executable, "-m", f"benchmarks.{module}", *map(str, arguments)]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self._line()
 
@@ -115,6 +117,9 @@ class Scene:
             if ground is Ground.METRICS and isinstance(self._contestant, Odradek):
                 self._port = free_port()
                 self._contestant.options = ("--metrics-port", str(self._port))
+            if ground is Ground.USER:
+                secure(self._contestant, TLS)
+                self._port = self._contestant.ports["SASL_PLAINTEXT"]
             self._contestant.start()
             self._client = self._prepared(ground)
         except BaseException:
@@ -151,9 +156,16 @@ class Scene:
     def _prepared(self, ground: Ground) -> Client:
         if ground is Ground.METRICS:
             return Client("health", self._port)
-        wire.create_topic(self._port, HEALTHY_TOPIC, 1, SMALL_SEGMENTS if ground is Ground.FEW_FILES else {})
-        wire.create_topic(self._port, TOPIC, PARTITIONS, LARGE_MESSAGES)
-        return Client("records", self._port, HEALTHY_TOPIC)
+        port = self._contestant.port
+        wire.create_topic(port, HEALTHY_TOPIC, 1, SMALL_SEGMENTS if ground is Ground.FEW_FILES else {})
+        wire.create_topic(port, TOPIC, PARTITIONS, LARGE_MESSAGES)
+        if ground is Ground.NEIGHBOR:
+            return Client(port, HEALTHY_TOPIC, module="healthy_user")
+        if ground is Ground.USER:
+            prepare(self._contestant, TLS)
+            secured = self._contestant.ports["SASL_SSL"]
+            return Client(secured, HEALTHY_TOPIC, trusted_file(self._contestant), module="healthy_user")
+        return Client("records", port, HEALTHY_TOPIC)
 
     def _until_calm(self) -> None:
         """Waits until the effects of the last attack are over, or for a limited time."""

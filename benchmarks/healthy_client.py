@@ -126,8 +126,9 @@ def until_served(client: Client) -> None:
 class Measured:
     """The round trips since the last report."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, interval_s: float = INTERVAL_S) -> None:
         self._client = client
+        self._interval_s = interval_s
         self._taken: list[float] = []
         self._failed: Counter[str] = Counter()
         self._due = time.perf_counter()
@@ -141,7 +142,7 @@ class Measured:
                 self._client.reconnect()
         else:
             self._taken.append((time.perf_counter() - self._due) * 1000)
-        self._due += INTERVAL_S
+        self._due += self._interval_s
 
     def seconds_left(self) -> float:
         """Seconds until the next round trip is due."""
@@ -156,10 +157,14 @@ class Measured:
 
 def main() -> None:
     what, port, *topic = sys.argv[1], int(sys.argv[2]), *sys.argv[3:]
-    client: Client = Records(port, *topic) if what == "records" else Health(port)
+    serve(Records(port, *topic) if what == "records" else Health(port))
+
+
+def serve(client: Client, interval_s: float = INTERVAL_S) -> None:
+    """Makes round trips and reports them, until stdin ends."""
     until_served(client)
     print("ready", flush=True)
-    measured = Measured(client)
+    measured = Measured(client, interval_s)
     while True:
         measured.round_trip()
         if select.select([sys.stdin], [], [], measured.seconds_left())[0]:

@@ -11,7 +11,10 @@
     listener_tls.py        TLS of one listener
     certificates.py        the keys and certificates of all listeners, which are replaced while the broker runs
     file_reading.py        slices of files, where TLS must encrypt them
-    queued_bytes.py        bounds what all connections have begun to send
+    queues.py              who shares a bound of what clients have begun to send
+    queued_bytes.py        one such bound
+    logins.py              which clients have not logged in, and until when they may
+    shares.py              which address uses most of something
     connection_limits.py, open_files.py   how many connections there may be
 
 It knows no handler: `server.py` passes it the dispatcher.

@@ -6,7 +6,7 @@ start of an incomplete frame is kept in `_kept` and prepended to the next read. 
 buffer of its own (large_frame.py).
 
 Fairness. A single read may contain ten thousand requests. After `TURN_MS` of handling, a connection yields to the
-others.
+others, and in a large frame after so many bytes.
 
 Responding. A request is handled when its last byte has arrived, even while earlier requests are parked. Responses that
 are ready in order are collected in the outbox and written once per callback. `_answers` holds, in order, what cannot be
@@ -178,6 +178,8 @@ class Connection(Flushable):
                 frame = self._large.filled(nbytes)
                 if frame is not None:
                     self._large_frame_is_whole(frame)
+                elif self._large.must_yield():
+                    self._yield()
             else:
                 end = len(self._kept) + nbytes
                 self._kept = b""
@@ -240,10 +242,14 @@ class Connection(Flushable):
             position = stop
             self._handle(data[start:stop].tobytes())
             if position < end and not self._blocked and self._rounds.clock.now_ms() - self.last_active_ms >= TURN_MS:
-                self._block(YIELDING)
-                self._server.call_soon(self._unblock, YIELDING)
+                self._yield()
         if position < end and not self._blocked & ENDING and not self._ended:
             self._kept = data[position:end].tobytes()
+
+    def _yield(self) -> None:
+        """Lets the other connections have their turns."""
+        self._block(YIELDING)
+        self._server.call_soon(self._unblock, YIELDING)
 
     def _may_be_so_long(self, length: int, beginning: memoryview) -> bool:
         """Whether a frame that is too long for most APIs may be read. Ends the connection if it never may."""

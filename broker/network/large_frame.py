@@ -2,7 +2,7 @@
 that the last piece causes no copy of the whole frame.
 
 Each piece is as large as what has already arrived, so that a length prefix alone costs next to nothing, but at most
-PIECE_BYTES: uvloop reads up to 32 pieces in one turn of the event loop.
+PIECE_BYTES. uvloop reads up to 32 pieces in one turn of the event loop, so after TURN_BYTES the connection yields.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 from io import BytesIO
 
 PIECE_BYTES = 64 * 1024
-"""Reading 32 of them into untouched memory takes 1 to 10 ms."""
+TURN_BYTES = 8 * PIECE_BYTES
+"""Reading them into untouched memory takes up to 3 ms. Whoever sends huge frames must not delay others by more."""
 FIRST_PIECE_BYTES = 4096
 RESERVED_FROM_BYTES = 32 * 1024 * 1024 + 1
 """For frames this large, all memory is reserved once an eighth has arrived. A buffer of up to 32 MB may be copied as it
@@ -21,7 +22,7 @@ grows. Larger blocks glibc takes from the system anyway, and untouched pages use
 class LargeFrame:
     """`beginning` is the part that has already arrived, `length` the size of the complete frame."""
 
-    __slots__ = ("_filled", "_length", "_piece", "_received", "_reserves_at", "_whole")
+    __slots__ = ("_filled", "_length", "_piece", "_received", "_reserves_at", "_turn_bytes", "_whole")
 
     def __init__(self, beginning: bytes, length: int) -> None:
         self._whole = BytesIO()  # getvalue() shares its memory
@@ -31,6 +32,7 @@ class LargeFrame:
         self._received = len(beginning)
         self._piece = memoryview(b"")
         self._filled = 0
+        self._turn_bytes = 0
         self._begin_piece()
 
     def _begin_piece(self) -> None:
@@ -48,9 +50,17 @@ class LargeFrame:
         """Where to put the next bytes; never empty."""
         return self._piece[self._filled :]
 
+    def must_yield(self) -> bool:
+        """Whether the connection has read enough for others to have a turn; then it counts anew."""
+        if self._turn_bytes < TURN_BYTES:
+            return False
+        self._turn_bytes = 0
+        return True
+
     def filled(self, count: int) -> bytes | None:
         """Takes `count` bytes that were written to `room`. Returns the frame once it is complete."""
         self._filled += count
+        self._turn_bytes += count
         if self._filled < len(self._piece):
             return None
         self._whole.write(self._piece)

@@ -60,8 +60,7 @@ class Logins(Generic[C]):
 
     def give_way(self) -> C | None:
         """Returns the one to be ended for another connection (B), and forgets it. None if there is no stranger."""
-        while self._strangers:
-            oldest = next(iter(self._strangers.greediest.sizes))
+        for oldest in self._strangers.drained():
             self.end(oldest)
             if not oldest.info.has_logged_in:
                 return oldest

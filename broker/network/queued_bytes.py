@@ -127,9 +127,9 @@ class QueuedBytes(Generic[S]):
         for sender in self._held:
             if sender not in self._active and sender.is_awaited and not self._is_modest(sender):
                 silent.use(sender, sender.client_host, self._held.size_of(sender))
-        while silent and self.is_too_much:
-            sender = next(iter(silent.greediest.sizes))
-            silent.remove(sender)
+        for sender in silent.drained():
+            if not self.is_too_much:
+                break
             self._end_now(sender)
 
     def _end_now(self, sender: S) -> None:

@@ -81,6 +81,13 @@ class Shares(Generic[T]):
         self._add(share, grown)
         return grown
 
+    def drained(self) -> Iterator[T]:
+        """Removes and yields one after the other: of the address that uses most then, the one that began first."""
+        while self._by_user:
+            user = next(iter(self.greediest.sizes))
+            self.remove(user)
+            yield user
+
     def remove(self, user: T) -> None:
         """The user uses nothing. Further calls have no effect."""
         share = self._by_user.pop(user, None)

@@ -5,7 +5,7 @@ handled.
 
 Limits: `max_request_bytes` (socket.request.max.bytes), `idle_ms` (connections.max.idle.ms), `max_connections`,
 `max_connections_per_ip` with overrides by address, `connection_descriptors`. A connection above a limit is closed as
-soon as it is accepted.
+soon as it is accepted, unless another one, whose client has not logged in, makes room (logins.py).
 
 A listener with TLS puts tls_transport.py between its sockets and its connections; others know nothing of it.
 """
@@ -20,6 +20,7 @@ import os
 import select
 import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
@@ -31,6 +32,7 @@ from odradek.broker.network.file_sending import FileSending, NewSending, RunInTh
 from odradek.broker.network.logins import Logins
 from odradek.broker.network.queues import Queues
 from odradek.broker.network.rounds import Dispatch, NetworkCounters, Rounds
+from odradek.broker.network.shares import Shares
 from odradek.broker.requests.endpoint import Endpoint
 from odradek.broker.requests.request_context import ConnectionInfo
 from odradek.broker.settings.listeners import SASL_PROTOCOLS, TLS_PROTOCOLS, Listener
@@ -356,16 +358,20 @@ class SocketServer:
 
     def _bound_unread_bytes(self) -> None:
         """Aborts connections until the unread bytes are within the limit: first those that have taken nothing since the
-        last sweep, then, above twice the limit, any.
+        last sweep, then, above twice the limit, any; in both cases those of the address with most unread bytes first.
 
         Only bytes in memory count, not slices of files."""
         limit = self.limits.max_unread_bytes_of_all
         sizes = ((connection, connection.transport.get_write_buffer_size()) for connection in self.not_read_by)
         unread = {connection: size for connection, size in sizes if size}
-        idle = [connection for connection, size in unread.items() if size == self.not_read_by[connection]]
+        idle: Shares[Connection] = Shares()
+        others: Shares[Connection] = Shares()
+        for connection, size in unread.items():
+            share = idle if size == self.not_read_by[connection] else others
+            share.use(connection, connection.client_host, size)
         self.not_read_by = unread
-        total = sum(unread.values())
-        for connection in idle if total <= 2 * limit else [*idle, *(other for other in unread if other not in idle)]:
+        total = idle.total + others.total
+        for connection in chain(idle.drained(), others.drained() if total > 2 * limit else ()):
             if total <= limit:
                 break
             total -= unread[connection]

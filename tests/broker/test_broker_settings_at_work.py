@@ -227,6 +227,12 @@ ELSEWHERE = {
     "queued.max.request.bytes": (
         "scenarios/test_hostile_frames.py::test_unfinished_frames_share_one_bound_and_other_clients_continue"
     ),
+    "odradek.max.queued.bytes.before.login": (
+        "scenarios/test_hostile_logins.py::test_the_frames_of_all_strangers_share_a_small_bound"
+    ),
+    "odradek.login.timeout.ms": (
+        "scenarios/test_hostile_logins.py::test_a_client_that_does_not_log_in_is_closed_at_the_deadline"
+    ),
     "odradek.max.unread.bytes": (
         "broker/network/test_connection.py"
         "::test_many_clients_that_do_not_read_are_closed_before_their_responses_fill_the_memory"

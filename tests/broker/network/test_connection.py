@@ -10,8 +10,9 @@ import pytest
 import structlog.testing
 
 from odradek.broker.background.background import Background
+from odradek.broker.network.connection import Connection
 from odradek.broker.network.connection_limits import ConnectionLimits
-from odradek.broker.network.large_frame import PIECE_BYTES
+from odradek.broker.network.large_frame import PIECE_BYTES, TURN_BYTES
 from odradek.broker.network.socket_server import BindError
 from odradek.broker.requests.parked_answer import ParkedAnswer, Part
 from odradek.broker.requests.request_context import CloseConnection, ConnectionInfo, PendingResponse
@@ -559,3 +560,20 @@ async def test_a_listener_on_every_interface_has_one_port_for_all_addresses() ->
     assert everywhere.advertised_port == everywhere.port
     await client.close()
     await server.stop(1000)
+
+
+async def test_a_huge_frame_does_not_keep_the_loop_from_other_clients(bench: Bench) -> None:
+    """Its reading pauses again and again, although nothing is missing and nothing is parked."""
+    client = await bench.connect()
+    pauses = 0
+
+    class Counting(dict[Connection, None]):
+        def __setitem__(self, connection: Connection, value: None) -> None:
+            nonlocal pauses
+            pauses += 1
+            super().__setitem__(connection, value)
+
+    bench.server.blocked = Counting()
+    client.send(request(LENGTH, 1, bytes(8 * TURN_BYTES)))
+    assert await client.answer() == (1, str(8 * TURN_BYTES).encode())
+    assert pauses >= 7

@@ -7,7 +7,13 @@ import tracemalloc
 
 import pytest
 
-from odradek.broker.network.large_frame import PIECE_BYTES, RESERVED_FROM_BYTES, LargeFrame
+from odradek.broker.network.large_frame import (
+    FIRST_PIECE_BYTES,
+    PIECE_BYTES,
+    RESERVED_FROM_BYTES,
+    TURN_BYTES,
+    LargeFrame,
+)
 
 
 def assembled_frame(frame: bytes, begun: int, chance: random.Random) -> bytes:
@@ -48,3 +54,13 @@ def test_memory_for_the_whole_frame_is_reserved_after_an_eighth_of_it() -> None:
         assert tracemalloc.get_traced_memory()[0] < held + 1000
     finally:
         tracemalloc.stop()
+
+
+def test_whoever_sends_a_large_frame_yields_after_so_many_bytes() -> None:
+    large = LargeFrame(b"", 4 * TURN_BYTES)
+    yields = []
+    for received in range(FIRST_PIECE_BYTES, 2 * TURN_BYTES + 1, FIRST_PIECE_BYTES):
+        large.filled(FIRST_PIECE_BYTES)
+        if large.must_yield():
+            yields.append(received)
+    assert yields == [TURN_BYTES, 2 * TURN_BYTES]

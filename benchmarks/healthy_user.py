@@ -1,0 +1,85 @@
+"""A client that produces 100 bytes, 60 KB and 900 KB in turn, ten times a second, and measures each round trip.
+
+    python -m benchmarks.healthy_user PORT TOPIC [AUTHORITY]
+
+With the file of an authority's certificate it connects by TLS and logs in by SCRAM (secured.py). It reports as
+healthy_client.py says, and connects only once.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import socket
+import ssl
+import sys
+
+from benchmarks import wire
+from benchmarks.healthy_client import TIMEOUT_S, expect_success, serve
+from odradek.broker.security.sasl.client import ClientCredentials, tokens
+from odradek.broker.testing.security import DEFAULT_MECHANISM, DEFAULT_PASSWORD, DEFAULT_USER
+from odradek.protocol.messages.produce import ProduceRequest
+from odradek.protocol.messages.sasl import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
+from odradek.protocol.records import Record, build_batch
+
+INTERVAL_S = 0.1
+SIZES = (100, 60_000, 900_000)
+PRODUCE, PRODUCE_VERSION = 0, 7
+HANDSHAKE_VERSION, AUTHENTICATE_VERSION = 1, 1
+NONCE_BYTES = 18
+
+
+class User:
+    """One connection; each round trip produces the next size."""
+
+    def __init__(self, port: int, topic: str, authority: str = "") -> None:
+        self._port, self._authority = port, authority
+        self._requests = itertools.cycle([produce_of(topic, size) for size in SIZES])
+        self._connection = socket.socket()
+        self.reconnect()
+
+    def reconnect(self) -> None:
+        self._connection.close()
+        self._connection = socket.create_connection(("127.0.0.1", self._port), TIMEOUT_S)
+        self._connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self._authority:
+            context = ssl.create_default_context(cafile=self._authority)
+            self._connection = context.wrap_socket(self._connection, server_hostname="localhost")
+            log_in(self._connection)
+
+    def round_trip(self) -> None:
+        self._connection.sendall(next(self._requests))
+        expect_success(wire.decoded(wire.receive(self._connection), PRODUCE, PRODUCE_VERSION))
+
+
+def produce_of(topic: str, size: int) -> bytes:
+    batch = bytes(build_batch([Record(offset=0, timestamp=1000, key=None, value=bytes(size), headers=[])]))
+    partition = ProduceRequest.PartitionProduceData(index=0, records=batch)
+    topics = [ProduceRequest.TopicProduceData(name=topic, partition_data=[partition])]
+    return wire.framed(ProduceRequest(acks=1, timeout_ms=30_000, topic_data=topics), PRODUCE_VERSION)
+
+
+def log_in(connection: socket.socket) -> None:
+    """Logs in as the user of the secured brokers. Raises Refused."""
+    handshake = SaslHandshakeRequest(mechanism=DEFAULT_MECHANISM)
+    expect_success(wire.call_on(connection, handshake, SaslHandshakeResponse, HANDSHAKE_VERSION))
+    credentials = ClientCredentials(DEFAULT_MECHANISM, DEFAULT_USER, DEFAULT_PASSWORD)
+    login = tokens(credentials, os.urandom(NONCE_BYTES).hex().encode())
+    token = next(login)
+    while True:
+        request = SaslAuthenticateRequest(auth_bytes=token)
+        answer = wire.call_on(connection, request, SaslAuthenticateResponse, AUTHENTICATE_VERSION)
+        expect_success(answer)
+        try:
+            token = login.send(answer.auth_bytes)
+        except StopIteration:
+            return
+
+
+if __name__ == "__main__":
+    serve(User(int(sys.argv[1]), *sys.argv[2:]), INTERVAL_S)
