@@ -25,7 +25,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
 from odradek.broker.logging.client_warnings import ClientWarnings
-from odradek.broker.network.connection import Connection
+from odradek.broker.network.connection import ENDING, Connection
 from odradek.broker.network.connection_limits import ConnectionLimits
 from odradek.broker.network.file_reading import FileReading
 from odradek.broker.network.file_sending import FileSending, NewSending, RunInThread
@@ -341,8 +341,9 @@ class SocketServer:
         if self.not_read_by:
             self._bound_unread_bytes()
         for connection in self.logins.overdue(now_ms):
-            self.warn("login takes too long", connection.info)
-            connection.cut_off()
+            if not connection.blocked & ENDING:  # a login that has failed may wait longer for its answer
+                self.warn("login takes too long", connection.info)
+                connection.cut_off()
         self.queues.check()
         if now_ms >= self._next_idle_look_ms and self.limits.idle_ms >= 0:
             self._expire_idle(now_ms)

@@ -87,12 +87,6 @@ def _check_connections(values: BrokerSettings) -> None:
         address, _, count = entry.rpartition(":")
         _require(bool(address) and count.isdecimal(), overrides, f"{overrides}: {entry} is not ADDRESS:COUNT")
     idle, delay = values.connections_max_idle_ms, values.connection_failed_authentication_delay_ms
-    login = values.odradek_login_timeout_ms
-    _require(
-        delay < login,
-        "odradek.login.timeout.ms",
-        f"odradek.login.timeout.ms={login} is not above connection.failed.authentication.delay.ms={delay}",
-    )
     _require(
         idle < 0 or delay < idle,
         "connections.max.idle.ms",
