@@ -183,6 +183,21 @@ async def test_a_client_that_does_not_log_in_is_closed_at_the_deadline() -> None
         assert await is_produced(alice, 100)
 
 
+async def test_a_failed_login_is_answered_after_its_delay_also_beyond_the_deadline() -> None:
+    delay_s = 2 * TIMEOUT_S
+    async with (
+        broker_of({**BOUNDS, "connection.failed.authentication.delay.ms": str(delay_s * 1000)}) as broker,
+        crowd_of(broker) as crowd,
+    ):
+        stranger = await crowd.stranger()
+        answer = asyncio.create_task(stranger.token(b"\0alice\0wrong-secret"))
+        await until(lambda: broker.socket_server.blocked)
+        await broker.advance(delay_s - 1)
+        assert not answer.done()
+        await broker.advance(2)
+        assert (await answer).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+
+
 async def test_the_deadline_of_a_login_holds_when_only_its_tls_handshake_is_complete() -> None:
     security = Security("SASL_SSL")
     async with in_process_broker(security=security, time="virtual") as broker:

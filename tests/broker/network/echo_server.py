@@ -130,8 +130,10 @@ class Bench:
         self.endpoint = endpoint
         self.clients: list[Client] = []
 
-    async def connect(self) -> Client:
-        client = Client(*await asyncio.open_connection("127.0.0.1", self.endpoint.port, ssl=self.tls))
+    async def connect(self, address: str = "127.0.0.1") -> Client:
+        """Connects a client at this address of the machine."""
+        where = "127.0.0.1", self.endpoint.port
+        client = Client(*await asyncio.open_connection(*where, ssl=self.tls, local_addr=(address, 0)))
         self.clients.append(client)
         return client
 

@@ -428,6 +428,20 @@ async def test_many_clients_that_do_not_read_are_closed_before_their_responses_f
     assert (await sloths[-1].answer())[0] == 1
 
 
+@pytest.mark.parametrize("limits", [ConnectionLimits(max_unread_bytes_of_all=40_000_000)])
+async def test_the_address_with_most_unread_bytes_is_the_first_whose_connections_are_closed(bench: Bench) -> None:
+    other = await bench.connect("127.0.0.2")
+    sloths = [other, *[await bench.connect() for _ in range(2)]]
+    for sloth in sloths:
+        sloth.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        sloth.send(request(BIG, 1, (20_000_000).to_bytes(4, "big")))
+        await bench.until(lambda sloth=sloth: len(bench.server.not_read_by) == sloths.index(sloth) + 1)  # type: ignore[misc]
+    await bench.sweep_until(lambda: len(bench.server.connections) < 3)
+    assert [connection.info.client_host for connection in bench.server.connections] == ["127.0.0.2", "127.0.0.1"]
+    other.writer.transport.resume_reading()  # type: ignore[attr-defined]
+    assert (await other.answer())[0] == 1
+
+
 @pytest.mark.parametrize("limits", [ConnectionLimits(idle_ms=50)])
 async def test_idle_connections_are_expired_and_waiting_ones_are_not(bench: Bench) -> None:
     idle = await bench.connect()
