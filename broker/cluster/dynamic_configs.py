@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import structlog
 
-from odradek.broker.background.stepwise import Steps, others_between
+from odradek.broker.background.stepwise import Steps, in_steps, others_between
 from odradek.broker.background.tasks import Spawn
 from odradek.broker.background.turns import Turns
 from odradek.broker.cluster.change_notices import ChangeNotices
@@ -111,7 +111,7 @@ class DynamicConfigs:
         """
         while self._read_in_session != self.store.session_epoch:
             await retry_until_connected(self.store, self._read_all_topics)
-        self._apply_broker_config()
+        await self._apply_broker_config()
 
     async def ensure(self, topics: Iterable[str]) -> None:
         """Reads the settings of those topics that are not known yet, before they are served (D)."""
@@ -317,9 +317,9 @@ class DynamicConfigs:
 
     # Applying
 
-    def _apply_broker_config(self) -> None:
+    async def _apply_broker_config(self) -> None:
         cache = self._cache
-        self._config.apply_dynamic(cache.broker_config(None), cache.broker_config(cache.broker_id))
+        await in_steps(self._config.applying(cache.broker_config(None), cache.broker_config(cache.broker_id)))
 
     def _apply_to(self, topic: str) -> None:
         self.changes += 1
@@ -328,7 +328,7 @@ class DynamicConfigs:
     async def _apply_everywhere(self) -> None:
         """Also to topics that are not in the metadata yet: their logs may be open."""
         self.changes += 1
-        self._apply_broker_config()
+        await self._apply_broker_config()
         await self.apply_again(self._known_topics | dict.fromkeys(self._cache.topic_names()))
 
     async def apply_again(self, topics: Iterable[str]) -> None:

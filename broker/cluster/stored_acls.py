@@ -22,7 +22,7 @@ from typing import NamedTuple, TypeVar
 
 import structlog
 
-from odradek.broker.background.stepwise import others_between
+from odradek.broker.background.stepwise import Steps, in_steps, others_between
 from odradek.broker.background.tasks import Spawn
 from odradek.broker.cluster.change_notices import ChangeNotices
 from odradek.broker.metadata_store import acl_znodes
@@ -185,7 +185,7 @@ class StoredAcls:
             return {}
         writes: dict[ResourcePattern, tuple[Altered, list[Operation]]] = {}
         async for (pattern, change), entry in others_between(zip(changes.items(), entries, strict=True), COST):
-            altered, write = _planned(pattern, entry, change)
+            altered, write = await in_steps(_planned(pattern, entry, change))
             if write is None:
                 self._complete(pattern, altered, done)
             else:
@@ -258,7 +258,9 @@ class StoredAcls:
         return list(found)
 
 
-def _planned(pattern: ResourcePattern, entry: Entry | None, change: AclChange) -> tuple[Altered, Operation | None]:
+def _planned(
+    pattern: ResourcePattern, entry: Entry | None, change: AclChange
+) -> Steps[tuple[Altered, Operation | None]]:
     """Returns the outcome if the write, which is the second, succeeds; None if there is nothing to write."""
     path = acl_path(pattern)
     try:
@@ -266,7 +268,11 @@ def _planned(pattern: ResourcePattern, entry: Entry | None, change: AclChange) -
     except StoreDamaged as error:
         nothing: Acls = frozenset()
         return Altered(nothing, nothing, ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))), None
+    if len(before) > MANY_ACLS:
+        yield
     after = change(before)
+    if max(len(before), len(after)) > MANY_ACLS:
+        yield
     if after == before:
         return Altered(before, after), None
     if not after:

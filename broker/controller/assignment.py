@@ -43,17 +43,17 @@ def assign_replicas(
     Without it, the start is drawn from `source`. The caller checks that 1 <= replication_factor <= len(racks).
     """
     brokers = _rack_by_rack(racks)
-    rack_count = len(set(racks.values()))
+    rack_count, broker_count = len(set(racks.values())), len(brokers)
     start = source.randrange(len(brokers)) if start_index is None else start_index
     shift = source.randrange(len(brokers)) if start_index is None else start_index
     assignment: dict[int, tuple[int, ...]] = {}
     for partition in range(first_partition, first_partition + partition_count):
-        if partition > 0 and partition % len(brokers) == 0:
+        if partition > 0 and partition % broker_count == 0:
             shift += 1
-        first = (partition + start) % len(brokers)
+        first = (partition + start) % broker_count
         replicas = [brokers[first]]
         used = {racks[brokers[first]]}
-        indexes = (_replica_index(first, shift * rack_count, index, len(brokers)) for index in count())
+        indexes = (_replica_index(first, shift * rack_count, index, broker_count) for index in count())
         while len(replicas) < replication_factor:
             broker = brokers[next(indexes)]
             if broker not in replicas and (racks[broker] not in used or len(used) == rack_count):

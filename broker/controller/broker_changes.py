@@ -52,6 +52,9 @@ from odradek.protocol.topic_partition import TopicPartition
 
 UNCLEAN = "unclean.leader.election.enable"
 
+COST = 5
+"""The cost of sending the state of a partition, with a line of the log, in items of a step."""
+
 log = structlog.get_logger("controller")
 
 
@@ -216,15 +219,16 @@ class BrokerChanges:
         self, outcomes: dict[TopicPartition, Outcome], are_new: Collection[TopicPartition] = ()
     ) -> None:
         """Sends the new states."""
-        changed = []
-        async for key, outcome in others_between(outcomes.items()):
+        changed, has_failed = [], False
+        async for key, outcome in others_between(outcomes.items(), COST):
+            has_failed |= isinstance(outcome, ProtocolError)
             if isinstance(outcome, PartitionState):
                 self._context.update_phases(key, outcome)
                 self._requests.lead(self._context.present(key, outcome), key, is_new=key in are_new)
                 self._requests.publish(key)
                 changed.append(key)
                 log.debug("partition changed", partition=str(key), leader=outcome.leader, isr=outcome.isr)
-        if any(isinstance(outcome, ProtocolError) for outcome in outcomes.values()):
+        if has_failed:
             self._try_later()
         if changed:
             log.info("leaders and replicas in sync changed", partitions=len(changed))

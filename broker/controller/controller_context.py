@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from odradek.broker.background.stepwise import Pace, Steps
 from odradek.broker.controller.partition_states import PARTITION_MOVES, PartitionPhase, is_led_by_preferred, is_new
 from odradek.broker.controller.reassignment_decisions import is_being_reassigned
 from odradek.broker.controller.replica_states import REPLICA_MOVES, ReplicaPhase
@@ -125,16 +126,20 @@ class ControllerContext:
     def is_topic_being_reassigned(self, name: str) -> bool:
         """Whether a reassignment of one of its partitions is under way, or complete but for what the store has."""
         return any(key.topic == name for key in self.finishing) or any(
-            is_being_reassigned(state) for state in self._states[name].values()
+            map(is_being_reassigned, self._states[name].values())
         )
 
-    def remove_topic(self, name: str) -> None:
+    def remove_topic(self, name: str) -> Steps[None]:
         """Forgets a topic that has been deleted."""
-        for partition in self._states.pop(name, ()):
+        pace = Pace()
+        for partition in self._states.get(name, ()):
             key = TopicPartition(name, partition)
             self._partition_phases.pop(key, None)
             self._replica_phases.pop(key, None)
             self.finishing.pop(key, None)
+            if pace.step_ends(2):
+                yield
+        self._states.pop(name, None)
         self.metadata.remove_topic(name)
         self.deletions.pop(name, None)
 
@@ -156,6 +161,10 @@ class ControllerContext:
     def partitions_of(self, name: str) -> list[TopicPartition]:
         """The partitions of a topic."""
         return [TopicPartition(name, partition) for partition in self._states.get(name, ())]
+
+    def partition_count(self, name: str) -> int:
+        """The number of partitions of a topic."""
+        return len(self._states.get(name, ()))
 
     def stored_states(self, name: str) -> list[PartitionState]:
         """The topic's partitions with the assignment that is stored (E)."""
@@ -205,14 +214,13 @@ class ControllerContext:
         """The replica's phase."""
         return self._replica_phases.get(key, {}).get(broker_id, ReplicaPhase.NON_EXISTENT)
 
-    def replicas_in(self, name: str, phase: ReplicaPhase) -> list[tuple[TopicPartition, int]]:
-        """The replicas of a topic that are in this phase."""
-        return [
-            (key, broker)
-            for key in self.partitions_of(name)
-            for broker, found in self._replica_phases.get(key, {}).items()
-            if found is phase
-        ]
+    def replicas_in(self, name: str, phase: ReplicaPhase) -> Iterator[tuple[TopicPartition, int]]:
+        """The replicas of a topic that are in this phase. They may be moved meanwhile."""
+        for partition in self._states.get(name, ()):
+            key = TopicPartition(name, partition)
+            for broker, found in list(self._replica_phases.get(key, {}).items()):
+                if found is phase:
+                    yield key, broker
 
     def move_replica(self, key: TopicPartition, broker_id: int, phase: ReplicaPhase) -> None:
         """Moves a replica. Raises IllegalMove."""

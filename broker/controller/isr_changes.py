@@ -48,7 +48,7 @@ class IsrChanges:
         broker = self._context.brokers.get(request.broker_id)
         if broker is None or broker.epoch != request.broker_epoch:
             return AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH), []
-        proposals = dict(_proposals(request))
+        proposals = {key: proposal async for key, proposal in others_between(_proposals(request))}
 
         def decide(key: TopicPartition, state: PartitionState) -> PartitionState | None:
             if key.topic in self._context.deletions:

@@ -14,13 +14,14 @@ Source: Kafka's `KafkaController.initializeControllerContext`, `processTopicIds`
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Mapping
 from uuid import UUID
 
 import structlog
 
-from odradek.broker.background.stepwise import others_between
+from odradek.broker.background.stepwise import Pace, others_between
 from odradek.broker.controller.controller_context import ControllerContext
 from odradek.broker.controller.fenced_store import FencedStore
 from odradek.broker.controller.partition_changes import check_author
@@ -63,18 +64,13 @@ async def load_topics(
 
     A topic whose entry changes meanwhile is not loaded. Raises ControllerMoved and StoreUnavailable.
     """
-    assignments: dict[str, TopicAssignment] = {}
-    async for name, entry in others_between(entries.items(), COST):
-        try:
-            if entry is not None:
-                assignments[name] = parse_assignment(name, entry)
-        except StoreDamaged as error:
-            leave_alone(context, name, error)
+    assignments = await _assignments(context, entries)
     ids = await _ids(store, context, entries, assignments, source)
-    keys = {TopicPartition(name, number): assignments[name] for name in ids for number in assignments[name].replicas}
+    all_keys = (TopicPartition(name, number) for name in ids for number in assignments[name].replicas)
+    keys = {key: assignments[key.topic] async for key in others_between(all_keys)}
     states: dict[str, dict[int, PartitionState]] = {name: {} for name in ids}
     outcomes, restarted = await load_states(store, context, keys)
-    for key, outcome in outcomes.items():
+    async for key, outcome in others_between(outcomes.items()):
         if isinstance(outcome, StoreDamaged):
             leave_alone(context, key.topic, outcome)
         else:
@@ -85,13 +81,28 @@ async def load_topics(
     return {key: brokers for key, brokers in restarted.items() if key.topic not in context.damaged}
 
 
+async def _assignments(context: ControllerContext, entries: Mapping[str, Entry | None]) -> dict[str, TopicAssignment]:
+    assignments: dict[str, TopicAssignment] = {}
+    pace = Pace()
+    for name, entry in entries.items():
+        try:
+            if entry is not None:
+                assignments[name] = parse_assignment(name, entry)
+        except StoreDamaged as error:
+            leave_alone(context, name, error)
+        if pace.step_ends(COST + (len(assignments[name].replicas) if name in assignments else 0)):
+            await asyncio.sleep(0)
+    return assignments
+
+
 async def load_states(
     store: FencedStore, context: ControllerContext, keys: Mapping[TopicPartition, TopicAssignment]
 ) -> tuple[States, Restarted]:
     """Returns the states of partitions, given their topics' assignments, or the damage; and those of (C)."""
     states: States = {}
     restarted: Restarted = {}
-    found = await read_entries(store, [znodes.state_path(key.topic, key.partition) for key in keys])
+    paths = [znodes.state_path(key.topic, key.partition) async for key in others_between(keys)]
+    found = await read_entries(store, paths)
     async for key, entry in others_between(zip(keys, found, strict=True), COST):
         try:
             state = assigned(key, keys[key], entry)

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import structlog
 
-from odradek.broker.background.stepwise import Pace, others_between
+from odradek.broker.background.stepwise import Pace, in_steps, others_between
 from odradek.broker.controller.controller_context import ControllerContext
 from odradek.broker.controller.fenced_store import FencedStore
 from odradek.broker.controller.partition_states import is_new
@@ -153,27 +153,30 @@ class PartitionChanges:
         for name, some in by_topic.items():
             if pace.step_ends(len(self._context.partitions_of(name))):
                 await asyncio.sleep(0)
-            states = {key: state for group in some for key, state in group.states.items()}
-            entry = self._entry(name, states, assignments)
-            operations = [*(operation for group in some for operation in group.operations), entry]
+            states = {key: state async for group in others_between(some) for key, state in group.states.items()}
+            entry = await self._entry(name, states, assignments)
+            operations = [operation async for group in others_between(some) for operation in group.operations]
+            operations.append(entry)
             if entry.data is not None and len(entry.data) > LONGEST_ENTRY:
                 outcomes.update(dict.fromkeys(states, assignment_too_long(name, len(entry.data))))
             elif fits(operations):
                 joined.append(_Group(states, operations))
             else:
-                joined += [group._replace(entry_follows=True) for group in some]
+                joined += [group._replace(entry_follows=True) async for group in others_between(some)]
         return joined
 
-    def _entry(
+    async def _entry(
         self,
         name: str,
         after: Mapping[TopicPartition, PartitionState],
         assignments: Mapping[TopicPartition, PartitionState],
     ) -> Set:
         """Stores the assignment of a topic some of whose partitions change."""
-        states = {state.partition: state for state in self._context.stored_states(name)}
-        states.update((key.partition, assignments.get(key, state)) for key, state in after.items())
-        return self.assignment(name, states.values())
+        stored = self._context.stored_states(name)
+        states = {state.partition: state async for state in others_between(stored)}
+        async for key, state in others_between(after.items()):
+            states[key.partition] = assignments.get(key, state)
+        return await self.assignment(name, states.values())
 
     async def _entries_follow(
         self,
@@ -182,7 +185,7 @@ class PartitionChanges:
         outcomes: dict[TopicPartition, Outcome],
     ) -> None:
         """Writes the entries of topics whose partitions' states are written already (A)."""
-        groups = [[self._entry(name, states, assignments)] for name, states in ahead.items()]
+        groups = [[await self._entry(name, states, assignments)] for name, states in ahead.items()]
         for states, result in zip(ahead.values(), await self._store.pipeline(groups), strict=True):
             async for key, state in others_between(states.items(), COST):
                 if isinstance(result, MetadataStoreError):
@@ -191,11 +194,11 @@ class PartitionChanges:
                     self._context.put_state(key, state)
                     outcomes[key] = state
 
-    def assignment(self, name: str, states: Iterable[PartitionState]) -> Set:
+    async def assignment(self, name: str, states: Iterable[PartitionState]) -> Set:
         """Stores the replicas of a topic's partitions."""
         topic = self._context.topic(name)
         assert topic is not None, "its partitions are in the context"
-        return Set(znodes.topic_path(name), znodes.encode_topic(topic.topic_id, states))
+        return Set(znodes.topic_path(name), await in_steps(znodes.topic_encoding(topic.topic_id, states)))
 
     async def _creation(self, key: TopicPartition, state: PartitionState, *, look: bool) -> list[Operation]:
         """Creates the state's entry and its parent. `look`: some of the parents exist, others not. A partition that

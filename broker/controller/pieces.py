@@ -75,7 +75,7 @@ def bytes_of(operations: Iterable[Operation]) -> int:
 
 def fits(operations: Sequence[Operation]) -> bool:
     """Whether the operations are not too many for one piece."""
-    return _fits(len(operations), bytes_of(operations))
+    return len(operations) <= OPERATIONS_AT_A_TIME and _fits(len(operations), bytes_of(operations))
 
 
 def _fits(count: int, size: int) -> bool:

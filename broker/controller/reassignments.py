@@ -291,7 +291,7 @@ class Reassignments:
         pace = Pace()
         for name in topics:
             states = context.stored_states(name)
-            groups.append([self._changes.assignment(name, states)])
+            groups.append([await self._changes.assignment(name, states)])
             if pace.step_ends(len(states)):
                 await asyncio.sleep(0)
         outcomes = dict(zip(topics, await self._store.pipeline(groups), strict=True))

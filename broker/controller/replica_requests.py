@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
+from odradek.broker.background.stepwise import others_between
 from odradek.broker.controller.elections import ElectionType
 from odradek.broker.controller.office import Office
 from odradek.broker.controller.request_waits import RequestWaits
@@ -40,9 +41,14 @@ class ReplicaRequests:
         except ProtocolError as error:
             return dict.fromkeys(partitions, error)
         outcomes: Outcomes = {
-            key: outcome if isinstance(outcome, ProtocolError) else None for key, outcome in elected.items()
+            key: outcome if isinstance(outcome, ProtocolError) else None
+            async for key, outcome in others_between(elected.items())
         }
-        leaders = {key: outcome.leader for key, outcome in elected.items() if isinstance(outcome, PartitionState)}
+        leaders = {
+            key: outcome.leader
+            async for key, outcome in others_between(elected.items())
+            if isinstance(outcome, PartitionState)
+        }
         if leaders and self._tenure.office is not None:
             announced = self._tenure.office.channels.own_answered()
             for late in await self._waits.leaders_known(leaders, announced, timeout_ms):

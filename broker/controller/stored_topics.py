@@ -24,7 +24,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import structlog
 
-from odradek.broker.background.stepwise import others_between
+from odradek.broker.background.stepwise import finished, others_between
 from odradek.broker.controller.broker_changes import BrokerChanges
 from odradek.broker.controller.control_requests import ControlRequests
 from odradek.broker.controller.controller_context import ControllerContext
@@ -124,7 +124,7 @@ class StoredTopics:
         for name in context.metadata.topic_names():
             if name not in stored and name not in context.deletions:
                 log.warning("topic forgotten, its entry in the store has vanished", topic=name)
-                context.remove_topic(name)
+                finished(context.remove_topic(name))
         for name in [name for name in context.damaged if name not in stored]:
             del context.damaged[name]
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import structlog
 
-from odradek.broker.background.stepwise import others_between
+from odradek.broker.background.stepwise import in_steps, others_between
 from odradek.broker.controller.control_requests import ControlRequests
 from odradek.broker.controller.controller_context import ControllerContext
 from odradek.broker.controller.fenced_store import FencedStore
@@ -36,6 +36,8 @@ from odradek.protocol.topic_partition import TopicPartition
 
 PLANNING_COST = 10
 """The cost of planning one topic, in items of a step."""
+COST = 4
+"""The cost of the first state of a partition, or of announcing it."""
 
 log = structlog.get_logger("controller")
 
@@ -74,7 +76,9 @@ class TopicChanges:
     async def create(self, topics: Sequence[NewTopic]) -> list[PlannedTopic | ProtocolError]:
         """Creates topics. Returns, per topic in order, its plan with the topic's id, or why it was not created."""
         results = await self.plan(topics)
-        created = {plan.name: (plan, self._first_metadata(plan)) for plan in results if isinstance(plan, PlannedTopic)}
+        created = {
+            plan.name: (plan, await self._first_metadata(plan)) for plan in results if isinstance(plan, PlannedTopic)
+        }
         failures = await self._store_topics(list(created.values())) if created else {}
         outcomes: dict[str, PlannedTopic | ProtocolError] = {**failures}
         for name, (plan, metadata) in created.items():
@@ -89,12 +93,15 @@ class TopicChanges:
             for topic, result in zip(topics, results, strict=True)
         ]
 
-    def _first_metadata(self, plan: PlannedTopic) -> TopicMetadata:
-        states = {
-            partition: self._first_state(plan.name, partition, replicas)
-            for partition, replicas in plan.replicas.items()
+    async def _first_metadata(self, plan: PlannedTopic) -> TopicMetadata:
+        topic_id = random_uuid(self._random)
+        return TopicMetadata(plan.name, topic_id, await self._first_states(plan.name, plan.replicas))
+
+    async def _first_states(self, name: str, replicas: Mapping[int, tuple[int, ...]]) -> dict[int, PartitionState]:
+        return {
+            partition: self._first_state(name, partition, brokers)
+            async for partition, brokers in others_between(replicas.items(), COST)
         }
-        return TopicMetadata(plan.name, random_uuid(self._random), states)
 
     def _first_state(self, name: str, partition: int, replicas: tuple[int, ...]) -> PartitionState:
         epoch = self._context.epoch
@@ -105,7 +112,7 @@ class TopicChanges:
         """Returns the topics that are not stored, and why (A)."""
         left = await self._store.entries([znodes.topic_config_path(plan.name) for plan, _ in created])
         changes = [
-            topic_creation(metadata, plan.config, has_config=entry is not None)
+            await in_steps(topic_creation(metadata, plan.config, has_config=entry is not None))
             async for (plan, metadata), entry in others_between(zip(created, left, strict=True), PLANNING_COST)
         ]
         failures = {}
@@ -119,7 +126,7 @@ class TopicChanges:
 
     async def _announce(self, topic: TopicMetadata) -> None:
         self._context.put_topic(topic)
-        async for state in others_between(topic.partitions.values()):
+        async for state in others_between(topic.partitions.values(), COST):
             self._announce_partition(TopicPartition(topic.name, state.partition), state)
 
     def _announce_partition(self, key: TopicPartition, state: PartitionState) -> None:
@@ -155,10 +162,7 @@ class TopicChanges:
             results.append(plan if isinstance(plan, ProtocolError) else None)
             if not isinstance(plan, ProtocolError):
                 places[addition.topic] = index
-                planned[addition.topic] = {
-                    partition: self._first_state(addition.topic, partition, replicas)
-                    for partition, replicas in plan.items()
-                }
+                planned[addition.topic] = await self._first_states(addition.topic, plan)
         failures.update((places[name], error) for name, error in (await self._add(planned)).items())
         return [failures.get(index, result) for index, result in enumerate(results)]
 
@@ -174,15 +178,15 @@ class TopicChanges:
         for name, added in planned.items():
             topic = context.topic(name)
             assert topic is not None, "the planner has checked that the topic exists"
-            changes.append(partition_addition(topic, context.stored_states(name), added))
+            changes.append(await in_steps(partition_addition(topic, context.stored_states(name), added)))
         failures = {}
         for (name, added), error in zip(planned.items(), await write(self._store, changes), strict=True):
             if error is not None:
                 failures[name] = storage_error(error)
                 continue
-            for partition, state in added.items():
+            async for partition, state in others_between(added.items(), COST):
                 key = TopicPartition(name, partition)
                 context.put_state(key, state)
                 self._announce_partition(key, state)
-            log.info("partitions added", topic=name, partitions=len(context.partitions_of(name)))
+            log.info("partitions added", topic=name, partitions=context.partition_count(name))
         return failures

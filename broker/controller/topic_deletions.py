@@ -28,7 +28,7 @@ from itertools import islice
 
 import structlog
 
-from odradek.broker.background.stepwise import Pace, others_between
+from odradek.broker.background.stepwise import Pace, in_steps, others_between
 from odradek.broker.controller.control_requests import ControlRequests
 from odradek.broker.controller.controller_context import ControllerContext, Deletion
 from odradek.broker.controller.fenced_store import FencedStore
@@ -135,11 +135,18 @@ class TopicDeletions:
         found = []
         for name, count in partitions.items():
             deletion = self._context.deletions.get(name)
-            if deletion is not None and count == sum(not is_new(state) for state in self._context.stored_states(name)):
+            if deletion is not None and count == await self._known_partitions(name):
                 deletion.untold.pop(broker_id, None)
                 found.append(deletion)
         if not all(deletion.untold for deletion in found):
             await self.resume()
+
+    async def _known_partitions(self, name: str) -> int:
+        """The number of partitions that brokers know."""
+        count = 0
+        async for state in others_between(self._context.stored_states(name)):
+            count += not is_new(state)
+        return count
 
     async def brokers_died(self, brokers: Collection[int]) -> None:
         """Halts the deletions that wait for these brokers (C)."""
@@ -279,8 +286,8 @@ class TopicDeletions:
                 continue
             async for key, broker in others_between(self._context.replicas_in(name, SUCCESSFUL), COST):
                 self._context.move_replica(key, broker, ReplicaPhase.NON_EXISTENT)
-            partitions = len(self._context.partitions_of(name))
-            self._context.remove_topic(name)
+            partitions = self._context.partition_count(name)
+            await in_steps(self._context.remove_topic(name))
             log.info("topic deleted", topic=name, partitions=partitions)
 
     async def _all_entries_of(self, name: str) -> list[Piece]:

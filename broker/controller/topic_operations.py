@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
+from odradek.broker.background.stepwise import Steps
 from odradek.broker.controller.partition_states import is_new
 from odradek.broker.controller.pieces import LongChange, Unit
 from odradek.broker.metadata.metadata_cache import PartitionState, TopicMetadata
@@ -46,8 +47,11 @@ def check_assignment(topic: str, replicas: Iterable[tuple[int, tuple[int, ...]]]
     those of each partition; a partition that is being reassigned has several lists.
     """
     size = ENTRY_BYTES + others
+    sizes: dict[tuple[int, ...], int] = {}
     for partition, brokers in replicas:
-        size += len(str(partition)) + len(str(brokers)) - len(brokers) + LIST_BYTES
+        if brokers not in sizes:
+            sizes[brokers] = len(str(brokers)) - len(brokers) + LIST_BYTES
+        size += len(str(partition)) + sizes[brokers]
     if size > LONGEST_ENTRY:
         raise assignment_too_long(topic, size)
 
@@ -61,14 +65,14 @@ def assignment_too_long(topic: str, size: int) -> ProtocolError:
     )
 
 
-def topic_creation(topic: TopicMetadata, config: Mapping[str, str], *, has_config: bool) -> LongChange:
+def topic_creation(topic: TopicMetadata, config: Mapping[str, str], *, has_config: bool) -> Steps[LongChange]:
     """Stores a new topic: settings and assignment, then every partition's state. `has_config`: settings that an earlier
     topic has left behind are replaced.
     """
     name, path, settings = topic.name, znodes.topic_config_path(topic.name), znodes.encode_config(config)
     head = [
         Set(path, settings) if has_config else Create(path, settings),
-        Create(znodes.topic_path(name), znodes.encode_topic(topic.topic_id, topic.partitions.values())),
+        Create(znodes.topic_path(name), (yield from znodes.topic_encoding(topic.topic_id, topic.partitions.values()))),
         Create(znodes.partitions_path(name)),
     ]
     undo = [Delete(znodes.partitions_path(name)), Delete(znodes.topic_path(name)), Delete(path)]
@@ -87,10 +91,12 @@ def partition_creations(topic: str, states: Collection[PartitionState]) -> Itera
 
 def partition_addition(
     topic: TopicMetadata, existing: Collection[PartitionState], added: Mapping[int, PartitionState]
-) -> LongChange:
+) -> Steps[LongChange]:
     """Stores a topic with more partitions: the assignment, then the states of the new ones."""
     path = znodes.topic_path(topic.name)
-    before, after = (znodes.encode_topic(topic.topic_id, states) for states in (existing, (*existing, *added.values())))
+    before = yield from znodes.topic_encoding(topic.topic_id, existing)
+    yield
+    after = yield from znodes.topic_encoding(topic.topic_id, (*existing, *added.values()))
     return LongChange([Set(path, after)], partition_creations(topic.name, added.values()), [Set(path, before)])
 
 

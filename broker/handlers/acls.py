@@ -93,7 +93,7 @@ class AclHandlers:
                 results.append(pattern)
         if are_for_filters:
             raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR, "An ACL has ANY or MATCH, which are for filters")
-        errors = {pattern: _fault(pattern, acls) for pattern, acls in added.items()}
+        errors = {pattern: _fault(pattern, acls) async for pattern, acls in others_between(added.items())}
         changes = ((pattern, _addition(acls)) for pattern, acls in added.items() if errors[pattern] is None)
         async for pattern, altered in stored.alter(changes):
             errors[pattern] = altered.error
@@ -113,6 +113,8 @@ class AclHandlers:
         changes = ((pattern, _deletion(filters, pattern)) for pattern in selected)
         deleted: list[list[DeletedItem]] = [[] for _ in request.filters]
         async for pattern, (before, after, error) in stored.alter(changes):
+            if len(before) > MANY_ACLS:
+                await asyncio.sleep(0)
             for entry in sorted(before - after):
                 index = filters.first(pattern, entry)
                 assert index is not None

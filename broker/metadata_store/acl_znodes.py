@@ -17,6 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from enum import IntEnum
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from odradek.broker.metadata_store.interface import Create, StoreDamaged
@@ -34,6 +35,7 @@ _NOT_IN_PATHS = re.compile("[\0-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff\U0001000
 E = TypeVar("E", bound=IntEnum)
 
 
+@lru_cache(typed=True)
 def _pascal(member: IntEnum) -> str:
     return "".join(word.capitalize() for word in member.name.split("_"))
 

@@ -59,6 +59,8 @@ from odradek.broker.metadata_store.watch_table import WatchTable
 from odradek.storage.files import Files, is_full
 
 DEFAULT_COMPACT_BYTES = 1 << 20
+APPLYING_COST = 2
+"""The cost of applying a changed entry, in items of a step."""
 
 RunBlocking = Callable[[Callable[[], None]], Awaitable[None]]
 
@@ -212,17 +214,24 @@ class EmbeddedMetadataStore(MetadataStore):
             try:
                 self._check_open()
                 staged = await in_steps(self._tree.stage_all(groups, self.session_id))
-                await self._write([each for each in staged if isinstance(each, Transaction) and each.entries])
+                transactions = [each for each in staged if isinstance(each, Transaction)]
+                await self._write([each for each in transactions if each.entries])
             except StoreUnavailable as error:
                 return [StoreUnavailable(error.path, error.reason) for _ in groups]
-        outcomes: list[Outcome] = []
-        for each in staged:
-            if isinstance(each, Transaction):
-                self._fire(each.events)
-                outcomes.append(each.results)
-            else:
-                outcomes.append(each)
-        return outcomes
+            await self._apply(transactions)
+            if self._disk.journal_bytes > max(self._compact_bytes, self._snapshot_bytes):
+                await self._compact_if_possible()
+        return [each.results if isinstance(each, Transaction) else each for each in staged]
+
+    async def _apply(self, transactions: Sequence[Transaction]) -> None:
+        """Makes written transactions visible, each as a whole with its watches; readers may run between two of them."""
+        pace = Pace()
+        for transaction in transactions:
+            if transaction.entries:
+                self._tree.apply(transaction.number, transaction.entries)
+            self._fire(transaction.events)
+            if pace.step_ends(APPLYING_COST * len(transaction.entries)):
+                await asyncio.sleep(0)
 
     async def _write(self, transactions: Sequence[Transaction]) -> None:
         if not transactions:
@@ -243,10 +252,6 @@ class EmbeddedMetadataStore(MetadataStore):
                 raise StoreUnavailable("", f"cannot write {JOURNAL_NAME}: {error}") from error
         else:
             self._unwritten.clear()
-        for transaction in transactions:
-            self._tree.apply(transaction.number, transaction.entries)
-        if self._disk.journal_bytes > max(self._compact_bytes, self._snapshot_bytes):
-            await self._compact_if_possible()
 
     def _is_of_session(self, transaction: Transaction) -> bool:
         """Whether the transaction creates, changes or deletes an ephemeral entry."""

@@ -6,7 +6,7 @@ The `valid_...` functions return a value of JSON in its type, or raise an error 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from odradek.broker.metadata_store.interface import StoreDamaged
@@ -18,6 +18,8 @@ LARGEST_EPOCH = 2**30
 """Epochs grow by one with each change, and must stay below 2**31."""
 LARGEST_PORT = 65535
 LONGEST_TEXT = 2**15 - 1
+LONGEST_CHARACTER = 4
+"""Bytes of a character in UTF-8."""
 FAULTS = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
 """What may be raised by code that reads JSON of any form."""
 
@@ -27,6 +29,22 @@ _JSON = json.JSONEncoder(separators=(",", ":"))
 def encoded(value: Any) -> bytes:
     """Encodes a value."""
     return _JSON.encode(value).encode("ascii")
+
+
+class MapText:
+    """The text of a JSON object, made from parts so that a long one is encoded in steps."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+
+    def add(self, part: Mapping[str, Any]) -> None:
+        """Appends fields."""
+        if part:
+            self._parts.append(encoded(part)[1:-1])
+
+    def whole(self) -> bytes:
+        """Returns the object."""
+        return b"{%b}" % b",".join(self._parts)
 
 
 def parsed(path: str, data: bytes | None, read: Callable[[Any], T]) -> T:
@@ -58,6 +76,14 @@ def valid_text(value: str) -> str:
     if size > LONGEST_TEXT:
         raise ValueError(f"a text of {size} bytes; {LONGEST_TEXT} are allowed")
     return value
+
+
+def check_texts(values: Sequence[str]) -> None:
+    """Raises what `valid_text` raises for one of these."""
+    "".join(values).encode()
+    for value in values:
+        if len(value) > LONGEST_TEXT // LONGEST_CHARACTER:
+            valid_text(value)
 
 
 def _at_most(largest: int, value: Any, meaning: str) -> int:

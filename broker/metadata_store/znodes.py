@@ -37,11 +37,14 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from odradek.broker.background.stepwise import Steps, finished
 from odradek.broker.metadata.kafka_uuid import parse_uuid, uuid_text
 from odradek.broker.metadata.metadata_cache import NO_LEADER, BrokerEndpoint, BrokerInfo, PartitionState
 from odradek.broker.metadata_store.interface import StoreDamaged
 from odradek.broker.metadata_store.znode_values import (
     LARGEST_ID,
+    MapText,
+    check_texts,
     encoded,
     parsed,
     valid_broker_id,
@@ -51,6 +54,9 @@ from odradek.broker.metadata_store.znode_values import (
 )
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.protocol.wire_codes import SecurityProtocol
+
+PARTITIONS_PER_STEP = 1000
+"""The number of partitions that are encoded in a step."""
 
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
@@ -252,15 +258,26 @@ def parse_cluster_id(data: bytes | None) -> str:
 
 def encode_topic(topic_id: uuid.UUID, partitions: Iterable[PartitionState]) -> bytes:
     """Encodes a topic's entry."""
+    return finished(topic_encoding(topic_id, partitions))
+
+
+def topic_encoding(topic_id: uuid.UUID, partitions: Iterable[PartitionState]) -> Steps[bytes]:
+    """Encodes a topic's entry in steps."""
     states = list(partitions)
-    return encoded(
-        {
-            "partitions": {str(state.partition): list(state.replicas) for state in states},
-            "topic_id": uuid_text(topic_id),
-            "adding_replicas": {str(state.partition): list(state.adding) for state in states if state.adding},
-            "removing_replicas": {str(state.partition): list(state.removing) for state in states if state.removing},
-            "version": 3,
-        }
+    replicas, adding, removing = MapText(), MapText(), MapText()
+    for start in range(0, len(states), PARTITIONS_PER_STEP):
+        if start:
+            yield
+        some = states[start : start + PARTITIONS_PER_STEP]
+        replicas.add({str(state.partition): state.replicas for state in some})
+        adding.add({str(state.partition): state.adding for state in some if state.adding})
+        removing.add({str(state.partition): state.removing for state in some if state.removing})
+    topic = encoded(uuid_text(topic_id))
+    return b'{"partitions":%b,"topic_id":%b,"adding_replicas":%b,"removing_replicas":%b,"version":3}' % (
+        replicas.whole(),
+        topic,
+        adding.whole(),
+        removing.whole(),
     )
 
 
@@ -351,7 +368,9 @@ def parse_config(path: str, data: bytes | None) -> dict[str, str]:
     """Parses the settings of a topic, broker or user."""
 
     def read(value: Any) -> dict[str, str]:
-        return {valid_text(name): valid_text(str(setting)) for name, setting in value["config"].items()}
+        config = {name: str(setting) for name, setting in value["config"].items()}
+        check_texts([*config, *config.values()])
+        return config
 
     return parsed(path, data, read)
 

@@ -26,6 +26,7 @@ from typing import Any, TypeVar
 
 import structlog
 
+from odradek.broker.background.stepwise import Pace, Steps, finished
 from odradek.broker.settings import (
     AUTHORIZER,
     BROKER,
@@ -305,7 +306,11 @@ class BrokerConfig(BrokerSettings):
 
         An unusable value (stored by an older release, say) is ignored and logged, because the broker must start.
         """
-        cluster_wide, per_broker = self._usable(cluster_wide), self._usable(per_broker)
+        finished(self.applying(cluster_wide, per_broker))
+
+    def applying(self, cluster_wide: Mapping[str, str], per_broker: Mapping[str, str]) -> Steps[None]:
+        """`apply_dynamic` in steps; the layers are replaced in the last one."""
+        cluster_wide, per_broker = (yield from self._usable(cluster_wide)), (yield from self._usable(per_broker))
         before, texts_before = {**self.values, **self.dynamic_only.values}, self._texts
         self._texts, self.values = self._layered(cluster_wide, per_broker)
         self.dynamic_only = DynamicOnlySettings(_dynamic_only(cluster_wide, per_broker))
@@ -409,8 +414,9 @@ class BrokerConfig(BrokerSettings):
         check_broker_values(BrokerSettings(values), TopicSettings(_topic_defaults(values)))
         return texts, values
 
-    def _usable(self, settings: Mapping[str, str]) -> dict[str, str]:
+    def _usable(self, settings: Mapping[str, str]) -> Steps[dict[str, str]]:
         usable: dict[str, str] = {}
+        pace = Pace()
         for name, text in settings.items():
             try:
                 setting = broker_setting(name) or AUTHORIZER.get(name)
@@ -425,6 +431,8 @@ class BrokerConfig(BrokerSettings):
                 log.error("stored setting ignored", name=name, reason=str(error))
             else:
                 usable[name] = text
+            if pace.step_ends():
+                yield
         return usable
 
 
