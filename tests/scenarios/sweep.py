@@ -1,7 +1,6 @@
 """Large requests, one after the other, to a broker in this process: the loop's longest turn and the memory taken.
 
-A turn is measured by a callback that always reschedules itself: the processor time of the loop's thread between two
-calls. So neither other threads nor a busy machine count, only the work of the loop.
+Turns are measured and judged as turns_of_a_loop.py says.
 Memory is what Python allocates at most while the request is served (tracemalloc), less one copy of the frame and one
 of the answer. The two are measured in runs of their own, since tracing slows the loop.
 """
@@ -22,7 +21,7 @@ from odradek.broker.testing import BrokerThread
 from odradek.protocol.api_keys import ApiKey
 from tests.large_requests import INFLATED_BYTES, LargeRequest
 from tests.patience import until
-from tests.scenarios.turns_of_a_loop import collector_as_when_served
+from tests.scenarios.turns_of_a_loop import EachTurn, Turns, collector_as_when_served
 
 GIVE_UP_S = 120
 RECEIVE_BYTES = 1 << 20
@@ -30,7 +29,6 @@ SWITCH_INTERVAL_S = 0.0002
 
 
 class Bounds(NamedTuple):
-    turn_ms: float = 100
     bytes_per_byte: float = 20
     free_bytes: int = 8 << 20
     """What any request may take in addition. The elements of every request may take 4 MiB (LEAST_MEMORY_OF_REQUEST).
@@ -52,7 +50,7 @@ class Measured(NamedTuple):
     outcome: str
     frame_bytes: int
     answer_bytes: int
-    turn_ms: float
+    turns: Turns
     seconds: float
     extra_bytes: int
     """The most that was allocated at once, beyond the frame and the answer."""
@@ -73,40 +71,14 @@ class Measured(NamedTuple):
         found = []
         if self.outcome == "silent":
             found.append(f"no answer after {GIVE_UP_S} s")
-        if self.turn_ms > bounds.turn_ms:
-            found.append(f"a turn of {self.turn_ms:.0f} ms")
+        if not self.turns.are_short():
+            found.append(f"a turn of {self.turns.longest_ms:.0f} ms and {self.turns.most_calls} calls")
         free_bytes = bounds.free_bytes + (bounds.inflated_bytes if self.inflates else 0)
         if self.extra_bytes > free_bytes + bounds.bytes_per_byte * self.frame_bytes:
             found.append(
                 f"{self.extra_bytes / 1e6:.1f} MB for {self.frame_bytes} bytes ({self.bytes_per_byte:.0f} each)"
             )
         return found
-
-
-class LongestTurn:
-    """Watches a loop from its own thread."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._watching = False
-        self._last = 0.0
-        self.seconds = 0.0
-
-    def start(self) -> None:
-        self._watching = True
-        self.seconds = 0.0
-        self._last = time.thread_time()
-        self._loop.call_soon(self._turn)
-
-    def stop(self) -> None:
-        self._watching = False
-
-    def _turn(self) -> None:
-        now = time.thread_time()
-        self.seconds = max(self.seconds, now - self._last)
-        self._last = now
-        if self._watching:
-            self._loop.call_soon(self._turn)
 
 
 class Sweep:
@@ -120,7 +92,7 @@ class Sweep:
         payload = case.payload()
         frame = len(payload).to_bytes(4, "big") + payload
         seconds = time.perf_counter()
-        outcome, answer_bytes, turn_s = self._turn_of(frame)
+        outcome, answer_bytes, turns = self._turns_of(frame)
         seconds = time.perf_counter() - seconds
         extra_bytes, kept_bytes = self._memory_of(frame)
         return Measured(
@@ -130,18 +102,18 @@ class Sweep:
             outcome,
             len(payload),
             answer_bytes,
-            turn_s * 1000,
+            turns,
             seconds,
             extra_bytes,
             kept_bytes,
             case.inflates,
         )
 
-    def _turn_of(self, frame: bytes) -> tuple[str, int, float]:
-        turn = self._thread.call(self._watched())
+    def _turns_of(self, frame: bytes) -> tuple[str, int, Turns]:
+        turns = self._thread.call(self._watched())
         outcome, answer_bytes = self._exchange(frame)
-        self._thread.call(self._unwatched(turn))
-        return outcome, answer_bytes, turn.seconds
+        self._thread.call(self._unwatched(turns))
+        return outcome, answer_bytes, turns
 
     def _memory_of(self, frame: bytes) -> tuple[int, int]:
         gc.collect()
@@ -180,13 +152,13 @@ class Sweep:
             return "closed", 0
         return ("answered", size) if size else ("closed", 0)
 
-    async def _watched(self) -> LongestTurn:
-        turn = LongestTurn(asyncio.get_running_loop())
-        turn.start()
-        return turn
+    async def _watched(self) -> EachTurn:
+        turns = EachTurn()
+        turns.start()
+        return turns
 
-    async def _unwatched(self, turn: LongestTurn) -> None:
-        turn.stop()
+    async def _unwatched(self, turns: EachTurn) -> None:
+        turns.stop()
 
 
 async def _tasks() -> set[asyncio.Task[object]]:
@@ -211,7 +183,7 @@ def collected_as_in_production() -> Iterator[None]:
 
 
 COLUMNS: tuple[tuple[str, Callable[[Measured], float]], ...] = (
-    ("longest turn, ms", lambda case: case.turn_ms),
+    ("longest turn, ms", lambda case: case.turns.longest_ms),
     ("memory for each byte, beyond frame and answer", lambda case: case.bytes_per_byte),
     ("answer for each byte", lambda case: case.answer_bytes / case.frame_bytes),
     ("bytes kept afterwards", lambda case: case.kept_bytes),

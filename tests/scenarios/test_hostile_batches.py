@@ -1,6 +1,6 @@
 """Batches that are small on the wire and large in memory, or just large, do not block other clients.
 
-A turn is measured by the processor time of the loop's thread. Other clients may wait at most 100 ms.
+Turns are measured and judged as turns_of_a_loop.py says.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from tests.scenarios.raw_client import RawClient, request_payload
 from tests.scenarios.turns_of_a_loop import longest_turn
 from tests.spawned_broker import SpawnedBroker, spawned_broker
 
-LONGEST_TURN_MS = 100
+pytestmark = pytest.mark.soak("hostile batches", minutes=1)
 PRODUCE_VERSION = 7
 SETTINGS = {"message.max.bytes": "104857600"}
 TOPIC = "attacked"
@@ -115,7 +115,7 @@ def test_batches_that_inflate_to_a_multiple_block_no_client(broker: BrokerThread
     with client_of(broker) as client, longest_turn(broker) as turn:
         answer = produce(client, bombs)
     assert [error for error, _ in answer] == [ErrorCode.NONE] * 2 + [ErrorCode.MESSAGE_TOO_LARGE] * 2
-    assert turn.milliseconds < LONGEST_TURN_MS
+    assert turn.are_short()
 
 
 def test_sixty_batches_that_inflate_beyond_the_limit_block_no_client(broker: BrokerThread) -> None:
@@ -123,7 +123,7 @@ def test_sixty_batches_that_inflate_beyond_the_limit_block_no_client(broker: Bro
     with client_of(broker) as client, longest_turn(broker) as turn:
         answer = produce(client, bombs)
     assert [error for error, _ in answer] == [ErrorCode.MESSAGE_TOO_LARGE] * 60
-    assert turn.milliseconds < LONGEST_TURN_MS
+    assert turn.are_short()
 
 
 def test_many_small_batches_are_spread_over_turns(broker: BrokerThread) -> None:
@@ -132,7 +132,7 @@ def test_many_small_batches_are_spread_over_turns(broker: BrokerThread) -> None:
     with client_of(broker) as client, longest_turn(broker) as turn:
         answer = produce(client, bombs)
     assert [error for error, _ in answer] == [ErrorCode.NONE] * 60
-    assert turn.milliseconds < LONGEST_TURN_MS
+    assert turn.are_short()
 
 
 @pytest.mark.parametrize("stored", ["producer", "gzip"])
@@ -184,12 +184,12 @@ def test_millions_of_records_or_headers_block_no_client(broker: BrokerThread, co
     batch = batch_of(body if codec is Compression.NONE else compressed(codec, [body]), records, codec)
     with client_of(broker) as client, longest_turn(broker) as turn:
         ((error, _),) = produce(client, [batch])
-        assert turn.milliseconds < LONGEST_TURN_MS
+        assert turn.are_short()
         # Compressed batches must number their records.
         refused = kind == "records" and codec is not Compression.NONE
         assert error is (ErrorCode.INVALID_RECORD if refused else ErrorCode.NONE)
         assert end_offset(client) == (0 if refused else records)
-    assert turn.milliseconds < LONGEST_TURN_MS
+    assert turn.are_short()
 
 
 @pytest.mark.parametrize("codec", Compression)
@@ -204,7 +204,7 @@ def test_a_search_by_time_among_very_many_records_blocks_no_client(broker: Broke
             assert offset_at(client, LATE_MS) == count - 1
             assert offset_at(client, LARGEST_TIMESTAMP, version=7) == count - 1
             assert offset_at(client, LATE_MS + 1) == -1
-    assert turn.milliseconds < LONGEST_TURN_MS
+    assert turn.are_short()
 
 
 def test_a_search_by_time_holds_only_a_piece_of_a_batch_in_memory(broker: BrokerThread) -> None:
@@ -227,7 +227,7 @@ def test_a_batch_of_fifty_megabytes_blocks_no_client(broker: BrokerThread) -> No
     with client_of(broker) as client, longest_turn(broker) as turn:
         assert produce(client, [batch]) == [(ErrorCode.NONE, 0)]
         assert produce(client, [batch]) == [(ErrorCode.NONE, 1)]
-    assert turn.milliseconds < LONGEST_TURN_MS
+    assert turn.are_short()
 
 
 def test_renumbered_and_recompressed_records_block_no_client() -> None:
@@ -236,7 +236,7 @@ def test_renumbered_and_recompressed_records_block_no_client() -> None:
         batch = batch_of(TINY_RECORD * 300_000, 300_000)
         with longest_turn(broker) as turn:
             assert produce(client, [batch]) == [(ErrorCode.NONE, 0)]
-        assert turn.milliseconds < LONGEST_TURN_MS
+        assert turn.are_short()
         assert end_offset(client) == 300_000
 
 

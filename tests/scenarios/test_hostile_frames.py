@@ -1,14 +1,12 @@
 """Frames with which one client tries to block the others: their cost in processor time and memory.
 
-The attacks run over sockets against a broker in this process. `longest turn` is the most processor time that passes
-between two turns of the broker's loop, so that it does not depend on what else the machine does.
+The attacks run over sockets against a broker in this process.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
-import time
 import tracemalloc
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -30,10 +28,10 @@ from odradek.protocol.primitives import unsigned_varint
 from odradek.protocol.records import Record, build_batch
 from tests.patience import block_until, until
 from tests.scenarios.raw_client import RawClient, request_payload
-from tests.scenarios.turns_of_a_loop import collector_as_when_served
+from tests.scenarios.turns_of_a_loop import EachTurn, collector_as_when_served
 from tests.spawned_broker import SpawnedBroker, spawned_broker
 
-LONGEST_TURN_S = 0.1
+pytestmark = pytest.mark.soak("hostile frames", minutes=1)
 MEMORY_PER_BYTE = 20
 FETCH_FIELDS = bytes(4 * 4 + 1 + 4 + 4)
 """Fetch 12 from the replica's id to the session's epoch."""
@@ -84,28 +82,6 @@ def _collector_as_when_served() -> Iterator[None]:
 
 
 @contextmanager
-def turns_measured() -> Iterator[list[float]]:
-    """Processor seconds of this thread from each turn of the loop to the next."""
-    loop = asyncio.get_running_loop()
-    spent: list[float] = []
-    before = time.thread_time()
-    handle: asyncio.Handle
-
-    def turn() -> None:
-        nonlocal before, handle
-        now = time.thread_time()
-        spent.append(now - before)
-        before = now
-        handle = loop.call_soon(turn)
-
-    handle = loop.call_soon(turn)
-    try:
-        yield spent
-    finally:
-        handle.cancel()
-
-
-@contextmanager
 def peak_memory() -> Iterator[Callable[[], int]]:
     """The most bytes of Python's memory since the block began, beyond those before it."""
     tracemalloc.start()
@@ -136,10 +112,12 @@ async def is_served(bootstrap: str) -> bool:
 @pytest.mark.parametrize("attack", ATTACKS)
 async def test_no_turn_of_the_loop_is_long_while_a_hostile_frame_is_served(broker: Broker, attack: str) -> None:
     frame = ATTACKS[attack]()
-    with turns_measured() as spent:
-        await asyncio.to_thread(send_and_wait, broker.bootstrap, frame)
-        await until(lambda: not broker.background.turns._bytes)
-    assert max(spent) < LONGEST_TURN_S
+    turns = EachTurn()
+    turns.start()
+    await asyncio.to_thread(send_and_wait, broker.bootstrap, frame)
+    await until(lambda: not broker.background.turns._bytes)
+    turns.stop()
+    assert turns.are_short()
     assert await is_served(broker.bootstrap)
 
 

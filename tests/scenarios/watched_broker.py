@@ -1,7 +1,7 @@
 """A broker in its own thread whose event loop is measured during hostile requests.
 
-`Answer.longest_turn_ms` is the processor time of the loop's thread between two turns, so other threads and other
-programs on the machine do not count. `memory_of` counts the bytes that Python allocates, with tracemalloc.
+`Answer.turns` are the turns of the loop (turns_of_a_loop.py). `memory_of` counts the bytes that Python allocates, with
+tracemalloc.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import struct
-import time
 import tracemalloc
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -22,7 +21,7 @@ from odradek.protocol.headers import response_header_version
 from odradek.protocol.messages.registry import response_class
 from odradek.protocol.schema import Message
 from tests.scenarios.raw_client import API_VERSIONS_V0, RawClient, request_payload
-from tests.scenarios.turns_of_a_loop import collector_as_when_served
+from tests.scenarios.turns_of_a_loop import EachTurn, Turns, collector_as_when_served
 
 TIMEOUT_S = 60
 KEPT_BYTES = 8 << 20
@@ -35,7 +34,7 @@ class Answer(NamedTuple):
 
     size: int
     body: bytes
-    longest_turn_ms: float
+    turns: Turns
 
 
 class Memory(NamedTuple):
@@ -58,17 +57,17 @@ class WatchedBroker:
     def ask(self, request: Message, version: int) -> Answer:
         """Sends the request on a new connection. Raises ConnectionError if the broker closes it instead."""
         payload = request_payload(request, version)
-        watch = _Watch()
+        turns = EachTurn()
         with RawClient(self.thread.bootstrap, timeout=TIMEOUT_S) as client:
             client.call(API_VERSIONS_V0)  # the first request of a connection is not measured
-            self._loop.call_soon_threadsafe(watch.turn, self._loop)
+            self._loop.call_soon_threadsafe(turns.start)
             try:
                 client.send(payload)
                 size, body = _taken(client, KEPT_BYTES)
             finally:
-                self.thread.call(watch.end())
+                self.thread.call(_stopped(turns))
         header_bytes = 4 + response_header_version(ApiKey(_api_key(request)), version)
-        return Answer(size, body[header_bytes:], watch.longest_s * 1000)
+        return Answer(size, body[header_bytes:], turns)
 
     def response(self, request: Message, version: int) -> Any:
         """The decoded answer."""
@@ -101,24 +100,8 @@ def watched_broker(settings: Mapping[str, object]) -> Iterator[WatchedBroker]:
         yield WatchedBroker(thread)
 
 
-class _Watch:
-    """Reads the thread's processor time in each turn of the loop."""
-
-    def __init__(self) -> None:
-        self.longest_s = 0.0
-        self._last_s: float | None = None
-        self._ended = False
-
-    def turn(self, loop: Any) -> None:
-        now_s = time.thread_time()
-        if self._last_s is not None:
-            self.longest_s = max(self.longest_s, now_s - self._last_s)
-        self._last_s = now_s
-        if not self._ended:
-            loop.call_soon(self.turn, loop)
-
-    async def end(self) -> None:
-        self._ended = True
+async def _stopped(turns: EachTurn) -> None:
+    turns.stop()
 
 
 async def _running_loop() -> Any:

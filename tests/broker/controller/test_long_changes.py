@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import AsyncIterator, Callable, Coroutine
-from time import thread_time
 from typing import Any
 
 import pytest
@@ -24,11 +23,11 @@ from odradek.protocol.messages.replica_control import (
 from odradek.protocol.topic_partition import TopicPartition
 from tests.broker.controller.harness import BROKER_ID, ControllerHarness
 from tests.memory_files import ForgetfulFiles
+from tests.scenarios.turns_of_a_loop import Turns
 
 MANY = 300
 LEAST_TURNS = 8
 PARTITIONS = 10_000
-LONGEST_TURN_S = 0.1
 
 
 @pytest.fixture
@@ -137,27 +136,26 @@ def measured_harness(files: ForgetfulFiles | None = None) -> tuple[ControllerHar
     return harness, broker
 
 
-async def longest_turn_during(change: Coroutine[Any, Any, Any]) -> float:
-    """Returns the longest processor time, in seconds, between two turns of another task during the change. Garbage is
-    not collected meanwhile.
-    """
+async def turns_of(change: Coroutine[Any, Any, Any]) -> Turns:
+    """Returns the turns of another task during the change. Garbage is not collected meanwhile."""
     gc.collect()
     gc.disable()
     try:
-        return await _longest_turn_during(change)
+        return await _turns_of(change)
     finally:
         gc.enable()
 
 
-async def _longest_turn_during(change: Coroutine[Any, Any, Any]) -> float:
+async def _turns_of(change: Coroutine[Any, Any, Any]) -> Turns:
     task = asyncio.ensure_future(change)
-    longest, last = 0.0, thread_time()
+    turns = Turns()
+    turns.next()
     while not task.done():
         await asyncio.sleep(0)
-        now = thread_time()
-        longest, last = max(longest, now - last), now
+        turns.next()
+    turns.end()
     task.result()
-    return longest
+    return turns
 
 
 def proposal_of_everything(broker_epoch: int) -> AlterPartitionRequest:
@@ -175,36 +173,38 @@ def proposal_of_everything(broker_epoch: int) -> AlterPartitionRequest:
     return AlterPartitionRequest(broker_id=BROKER_ID, broker_epoch=broker_epoch, topics=topics)
 
 
+@pytest.mark.soak("a controller of 10,000 partitions", minutes=1)
 async def test_a_controller_of_ten_thousand_partitions_lets_others_run() -> None:
     harness, broker = measured_harness()
     await harness.start()
     wishes = [NewTopic(f"t{number}", 1000, 1) for number in range(PARTITIONS // 1000)]
-    assert await longest_turn_during(harness.controller.topics.create(wishes, timeout_ms=60_000)) < LONGEST_TURN_S
+    assert (await turns_of(harness.controller.topics.create(wishes, timeout_ms=60_000))).are_short()
     proposal = proposal_of_everything(harness.broker.broker_epoch)
     altering = asyncio.ensure_future(harness.controller.answer(proposal))
-    assert await longest_turn_during(asyncio.wait_for(altering, None)) < LONGEST_TURN_S
+    assert (await turns_of(asyncio.wait_for(altering, None))).are_short()
     assert sum(len(topic.partitions) for topic in altering.result().topics) == PARTITIONS
     again, broker = measured_harness(harness.files.crash())
     await again.open()
-    assert await longest_turn_during(again.start_controller()) < LONGEST_TURN_S
+    assert (await turns_of(again.start_controller())).are_short()
     assert broker.led == again.controller.tenure.numbers().partitions == PARTITIONS
     await again.store.delete(znodes.broker_path(BROKER_ID))  # all leaders are lost, and elected again
-    assert await longest_turn_during(turns_while(lambda: broker.led < 2 * PARTITIONS)) < LONGEST_TURN_S
+    assert (await turns_of(turns_while(lambda: broker.led < 2 * PARTITIONS))).are_short()
     await again.stop()
     await harness.stop()
 
 
+@pytest.mark.soak("10,000 partitions are created and deleted", minutes=1)
 async def test_a_topic_of_ten_thousand_partitions_is_created_extended_and_deleted_in_steps() -> None:
     """Each of these is several transactions."""
     harness, broker = measured_harness()
     await harness.start()
     topics = harness.controller.topics
     wishes = [NewTopic("t", PARTITIONS, 1)]
-    assert await longest_turn_during(topics.create(wishes, timeout_ms=60_000)) < LONGEST_TURN_S
+    assert (await turns_of(topics.create(wishes, timeout_ms=60_000))).are_short()
     more = [NewPartitions("t", 2 * PARTITIONS)]
-    assert await longest_turn_during(topics.add_partitions(more, timeout_ms=60_000)) < LONGEST_TURN_S
+    assert (await turns_of(topics.add_partitions(more, timeout_ms=60_000))).are_short()
     assert broker.led == 2 * PARTITIONS
-    assert await longest_turn_during(topics.delete(["t"], timeout_ms=60_000)) < LONGEST_TURN_S
+    assert (await turns_of(topics.delete(["t"], timeout_ms=60_000))).are_short()
     assert await harness.store.children(znodes.TOPICS) == []
     await harness.stop()
 
@@ -258,27 +258,30 @@ class TwoBrokers:
         return znodes.parse_state("t", key.partition, (OTHER_ID, BROKER_ID), entry.data, entry.version)
 
 
+@pytest.mark.soak("leaders of 10,000 partitions", minutes=1)
 async def test_leaders_of_very_many_partitions_are_elected_in_steps() -> None:
     cluster = TwoBrokers()
     await cluster.start()
     await cluster.other_restarts()
     controller = cluster.harness.controller
     electing = asyncio.ensure_future(controller.replicas.elect(ElectionType.PREFERRED, cluster.keys, timeout_ms=0))
-    assert await longest_turn_during(asyncio.wait_for(electing, None)) < LONGEST_TURN_S
+    assert (await turns_of(asyncio.wait_for(electing, None))).are_short()
     assert {(await cluster.state(key)).leader for key in cluster.keys} == {OTHER_ID}
     await cluster.harness.stop()
 
 
+@pytest.mark.soak("10,000 partitions are reassigned", minutes=1)
 async def test_very_many_partitions_are_reassigned_in_steps_and_their_topic_is_deleted_in_steps() -> None:
     cluster = TwoBrokers()
     await cluster.start()
     controller, broker = cluster.harness.controller, cluster.broker
     targets = {key: [BROKER_ID] for key in cluster.keys}
-    assert await longest_turn_during(controller.replicas.reassign(targets)) < LONGEST_TURN_S
+    assert (await turns_of(controller.replicas.reassign(targets))).are_short()
     assert broker.stopped == PARTITIONS
-    finishing = turns_while(lambda: bool(controller.replicas.reassignments(None)))
-    assert await longest_turn_during(finishing) < LONGEST_TURN_S
-    assert await longest_turn_during(controller.topics.delete(["t"], timeout_ms=60_000)) < LONGEST_TURN_S
+    context = controller.tenure.current().context
+    finishing = turns_while(lambda: bool(context.finishing))
+    assert (await turns_of(finishing)).are_short()
+    assert (await turns_of(controller.topics.delete(["t"], timeout_ms=60_000))).are_short()
     assert broker.stopped == 2 * PARTITIONS
     assert await cluster.harness.store.children(znodes.TOPICS) == []
     await cluster.harness.stop()
