@@ -1,8 +1,12 @@
-"""Polls for a condition that sends no notification, for a minute at most."""
+"""Polls for a condition that sends no notification, for a minute at most.
+
+A wait that gives up says for what: the condition's source and its last value.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import time
 from collections.abc import Awaitable, Callable
 from inspect import isawaitable
@@ -13,18 +17,42 @@ PAUSE_S = 0.01
 
 async def until(condition: Callable[[], object] | Callable[[], Awaitable[object]]) -> None:
     """Waits until the condition holds. Raises TimeoutError."""
-    async with asyncio.timeout(PATIENCE_S):
-        while True:
-            found = condition()
-            if await found if isawaitable(found) else found:
-                return
-            await asyncio.sleep(PAUSE_S)
+    found: object = None
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                value = condition()
+                found = await value if isawaitable(value) else value
+                if found:
+                    return
+                await asyncio.sleep(PAUSE_S)
+    except TimeoutError as error:
+        raise TimeoutError(_gave_up(condition, found)) from error
 
 
 def block_until(condition: Callable[[], object]) -> None:
     """As `until`, for a test without an event loop. Raises TimeoutError."""
     give_up = time.monotonic() + PATIENCE_S
-    while not condition():
+    while not (found := condition()):
         if time.monotonic() > give_up:
-            raise TimeoutError
+            raise TimeoutError(_gave_up(condition, found))
         time.sleep(PAUSE_S)
+
+
+async def within(condition: Callable[[], object], pauses: int) -> bool:
+    """Whether the condition holds after some pauses of the running loop. Timers of the same loop that are due earlier
+    come earlier, however busy the machine is.
+    """
+    for _ in range(pauses):
+        if condition():
+            return True
+        await asyncio.sleep(PAUSE_S)
+    return bool(condition())
+
+
+def _gave_up(condition: Callable[[], object], found: object) -> str:
+    try:
+        source = " ".join(inspect.getsource(condition).split())
+    except (OSError, TypeError):
+        source = repr(condition)
+    return f"not within {PATIENCE_S} s: {source}; the last value was {found!r}"

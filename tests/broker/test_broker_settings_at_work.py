@@ -519,8 +519,8 @@ async def test_the_timing_wheel_is_built_as_configured_and_timeouts_are_rounded_
         wheel = api.broker.timer.wheel
         assert (wheel.tick_ms, wheel.wheel_size) == (50, 7)
         await create(api, 1)
-        peer.send(fetch(1, 400))
         begun = time.monotonic()
+        peer.send(fetch(1, 400))
         assert await peer.answer() is not None
         assert time.monotonic() - begun >= 0.34  # as in Kafka, up to a tick early
 

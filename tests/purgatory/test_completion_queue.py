@@ -193,8 +193,8 @@ def test_a_queue_without_a_budget_is_refused() -> None:
 
 
 def test_taking_a_key_takes_constant_time(new_harness: Callable[..., PurgatoryHarness]) -> None:
-    """A plain dict scans all removed entries for its first key: a thousand times as long for
-    fifty times as many.
+    """A plain dict scans all removed entries for its first key: more than a thousand times as long for fifty times as
+    many. The limit is ten times of what it should be, so that no neighbour decides.
     """
 
     def seconds_for(count: int) -> float:
@@ -212,4 +212,4 @@ def test_taking_a_key_takes_constant_time(new_harness: Callable[..., PurgatoryHa
             gc.enable()
 
     few = min(seconds_for(2_000) for _ in range(5))
-    assert min(seconds_for(100_000) for _ in range(2)) < 250 * few
+    assert min(seconds_for(100_000) for _ in range(2)) < 500 * few

@@ -14,8 +14,7 @@ from odradek.protocol.headers import RequestHeader, request_header_version, resp
 from odradek.protocol.messages.registry import response_class
 from odradek.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from odradek.protocol.schema import Message
-
-PATIENCE_S = 20
+from tests.patience import PATIENCE_S
 
 
 def framed(payload: bytes) -> bytes:

@@ -171,10 +171,10 @@ def test_a_test_waits_for_the_hits_of_a_fault(broker: BrokerThread, client: Clie
 
 def test_a_client_is_throttled(broker: BrokerThread, client: Client) -> None:
     broker.faults.add(api="Produce", times=1, throttle_ms=300)
-    assert client.ask(produce({"orders": [0]}), 9).throttle_time_ms == 300
     began = time.monotonic()
+    assert client.ask(produce({"orders": [0]}), 9).throttle_time_ms == 300
     assert client.ask(produce({"orders": [0]}), 9).throttle_time_ms == 0
-    assert time.monotonic() - began > 0.2, "the connection is not read meanwhile (KIP-219)"
+    assert time.monotonic() - began >= 0.29, "the connection is not read meanwhile (KIP-219)"
 
 
 def test_only_a_fetch_with_records_is_hit_by_corruption(broker: BrokerThread, client: Client) -> None:
