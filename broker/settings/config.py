@@ -137,6 +137,13 @@ def broker_setting(name: str) -> Setting[Value] | None:
     return setting
 
 
+def is_known_at_start(name: str) -> bool:
+    """Whether it is the name of something that a broker is given at its start: a setting of its own, of a listener, of
+    the authorizer, or of a config provider.
+    """
+    return broker_setting(name) is not None or name in AUTHORIZER or name.startswith(PROVIDERS)
+
+
 def promises_missing_protection(name: str, text: str) -> bool:
     """Whether a value promises protection that Odradek does not provide. Raises ConfigError if such a setting's value
     is invalid.
@@ -332,11 +339,7 @@ class BrokerConfig(BrokerSettings):
 
     def unknown_names(self) -> list[str]:
         """The unknown names that the user set, sorted."""
-        return sorted(
-            name
-            for name in self._chosen
-            if broker_setting(name) is None and name not in AUTHORIZER and not name.startswith(PROVIDERS)
-        )
+        return sorted(name for name in self._chosen if not is_known_at_start(name))
 
     def names_without_effect(self) -> list[str]:
         """The settings that the user set and that have no effect yet, sorted."""

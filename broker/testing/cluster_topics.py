@@ -14,7 +14,7 @@ from odradek.broker.testing.cluster_view import BrokerStatus
 from odradek.broker.testing.cluster_waits import SETTLED_WITHIN_S, ClusterWaits
 from odradek.broker.testing.conditions import why_no_leader
 from odradek.broker.testing.security import Security
-from odradek.broker.testing.setting_texts import setting_texts
+from odradek.broker.testing.setting_texts import topic_setting_texts
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.reassignments import ElectLeadersRequest, ElectLeadersResponse
 from odradek.protocol.topic_partition import TopicPartition
@@ -46,7 +46,7 @@ class ClusterTopics(ClusterWaits):
             -1 if is_assigned else partitions,
             -1 if is_assigned or replication_factor is None else replication_factor,
             {partition: tuple(brokers) for partition, brokers in (assignments or {}).items()},
-            dict(setting_texts(configs or {}, {})),
+            topic_setting_texts(configs or {}),
         )
         async with self._admin(within) as admin:
             await admin.create_topic(topic)

@@ -15,7 +15,15 @@ import structlog
 from odradek.broker.peers.network_errors import Disconnected, NodeUnreachable
 from odradek.broker.server import BrokerState
 from odradek.broker.start_error import StartError
-from odradek.broker.testing import BrokerStatus, Cluster, NotReached, in_process_broker, in_process_cluster
+from odradek.broker.testing import (
+    BrokerStatus,
+    BrokerThread,
+    Cluster,
+    ClusterThread,
+    NotReached,
+    in_process_broker,
+    in_process_cluster,
+)
 from odradek.broker.testing.node_loop import NodeEnded
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
@@ -523,21 +531,47 @@ async def test_warnings_are_shown_when_a_wait_fails_and_not_before(
     assert "disk failed" in capfd.readouterr().err
 
 
-async def test_misspelt_settings_are_noticed(capfd: pytest.CaptureFixture[str]) -> None:
+async def test_a_misspelt_setting_is_an_error_that_names_the_right_one_as_a_keyword_and_in_a_dict() -> None:
+    no_setting = r"there is no setting num.partitons; did you mean num.partitions"
+    typo = {"num.partitons": 4}
     for start in (in_process_broker, in_process_cluster):
-        with pytest.raises(ValueError, match=r"there is no setting num\.partition; did you mean num\.partitions"):
-            async with start(num_partition=1):
+        with pytest.raises(ValueError, match=no_setting):
+            async with start(num_partitons=4):
+                pass
+        with pytest.raises(ValueError, match=no_setting):
+            async with start(settings=typo):
                 pass
         with pytest.raises(ValueError, match="there is no setting tme; did you mean time"):
             async with start(tme="virtual"):
                 pass
-    with pytest.raises(ValueError, match="snapshot is for single brokers: a cluster takes none"):
-        async with in_process_cluster(snapshot="orders"):
+    with pytest.raises(ValueError, match=no_setting):
+        async with in_process_cluster(settings_of={2: typo}):
             pass
-    async with in_process_cluster(brokers=1, settings={"a.plugin.of.ours": 1}, num_partitions=2):
-        pass
-    assert "unknown settings ignored" in (shown := capfd.readouterr().err)
-    assert "a.plugin.of.ours" in shown
+    for thread in (BrokerThread(settings=typo), ClusterThread(settings=typo)):
+        with pytest.raises(ValueError, match=no_setting), thread:
+            pass
+    with pytest.raises(ValueError, match=r"no setting num_partitions; did you mean num\.partitions"):
+        async with in_process_broker({"num_partitions": 4}):
+            pass
+
+
+async def test_settings_of_listeners_authorizers_and_config_providers_are_no_typos(tmp_path: Path) -> None:
+    (tmp_path / "count").write_text("4")
+    settings = {
+        "config.providers": "files",
+        "config.providers.files.class": "org.apache.kafka.common.config.provider.DirectoryConfigProvider",
+        "num.partitions": f"${{files:{tmp_path}:count}}",
+        "listener.name.plaintext.max.connections": 100,
+        "allow.everyone.if.no.acl.found": True,
+    }
+    async with in_process_broker(settings, default_replication_factor=1) as broker:
+        assert broker.config.num_partitions == 4
+
+
+async def test_a_misspelt_setting_of_a_topic_is_an_error_that_names_the_right_one(cluster: Cluster) -> None:
+    with pytest.raises(ValueError, match=r"no setting retenton\.ms of topics; did you mean retention\.ms"):
+        await cluster.create_topic("misspelt", configs={"retenton.ms": 1000})
+    assert "misspelt" not in cluster.brokers[1].metadata.topic_names()
 
 
 async def test_a_single_broker_warns_on_stderr_after_a_cluster_has_ended(capfd: pytest.CaptureFixture[str]) -> None:
