@@ -26,6 +26,7 @@ brokers. The mark of a test comes before that of its class or module.
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -82,6 +83,7 @@ def odradek_session_broker(
     with _no_faults_after_a_failure(request, running):
         yield running
     try:
+        running.call(running.faults.calls.check())
         running.faults.check()
     finally:
         running.faults.clear()
@@ -114,11 +116,15 @@ class _SessionBroker:
 
 @contextlib.contextmanager
 def _no_faults_after_a_failure(request: pytest.FixtureRequest, running: BrokerThread | ClusterThread) -> Iterator[None]:
-    """A test that has failed already does not fail because of faults that it never came to."""
+    """A test that has failed already does not fail because of faults or awaits that it never came to. The latter are
+    shown, because they may be the cause.
+    """
     failed_before = request.session.testsfailed
     yield
     if request.session.testsfailed > failed_before:
         running.faults.clear()
+        for note in running.faults.calls.notes():
+            print(note, file=sys.stderr)
 
 
 def _mark(request: pytest.FixtureRequest, name: str) -> tuple[tuple[Any, ...], dict[str, Any]]:

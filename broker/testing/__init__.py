@@ -18,11 +18,14 @@
     setting_texts.py          settings as keyword arguments
     temporary_directory.py    where brokers keep their data, removed in a thread
     not_reached.py            the error of a state that tests wait for
+    calls.py                  coroutines that nobody awaited; failures.py: notes of a test that fails
+    opening.py                `async with` and `with`; right_calls.py: names that are elsewhere
 
 Its public names are exported here. Callers: users' tests, `pytest_plugin.py`, `cluster_demo`.
 """
 
 from odradek.broker.testing.acls import allow, deny
+from odradek.broker.testing.calls import NeverAwaited
 from odradek.broker.testing.cluster import Cluster
 from odradek.broker.testing.cluster_thread import ClusterThread
 from odradek.broker.testing.cluster_view import BrokerStatus
@@ -49,6 +52,7 @@ __all__ = [
     "Faults",
     "InProcessBroker",
     "Journal",
+    "NeverAwaited",
     "NoSuchRequest",
     "NotReached",
     "Record",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Unpack
 from odradek.broker.testing.faults.selector import Selected
 
 if TYPE_CHECKING:
+    from odradek.broker.testing.calls import Calls
     from odradek.broker.testing.faults import Fault, Faults, Journal, Request
 
 WITHIN_S = 10.0
@@ -16,6 +17,11 @@ class Asking:
     """`faults` are those of this broker, or of all brokers of this cluster."""
 
     faults: Faults
+
+    @property
+    def calls(self) -> Calls:
+        """The calls of coroutine functions, for those that nobody awaited."""
+        return self.faults.calls
 
     @property
     def requests(self) -> Journal:

@@ -44,12 +44,14 @@ from odradek.broker.metadata_store.shared.shared_store import SharedStore
 from odradek.broker.server import Broker
 from odradek.broker.settings.config import BrokerConfig
 from odradek.broker.testing.asking import Asking
+from odradek.broker.testing.calls import noted
 from odradek.broker.testing.client_settings import client_settings, property_text
 from odradek.broker.testing.cluster_topics import ClusterTopics
 from odradek.broker.testing.cluster_view import ENDED, BrokerStatus, Member
 from odradek.broker.testing.faults import Faults
 from odradek.broker.testing.network import Network
 from odradek.broker.testing.node_loop import NodeLoop, node_loop
+from odradek.broker.testing.right_calls import NamesTheRightCall
 from odradek.broker.testing.security import Security, add_acls
 from odradek.broker.testing.virtual_time.controls import TimeControls
 from odradek.broker.testing.virtual_time.virtual_time import VirtualTime
@@ -63,7 +65,8 @@ CONNECTION_TIMEOUT_MS = 30_000
 """How long a broker that starts waits for the store, which is only ever slow because the machine is."""
 
 
-class Cluster(TimeControls, Asking, ClusterTopics):
+@noted
+class Cluster(TimeControls, Asking, NamesTheRightCall, ClusterTopics):
     """See the head of this file. Made by `in_process_cluster`."""
 
     def __init__(

@@ -23,10 +23,13 @@ from odradek.broker.testing.asking import WITHIN_S
 from odradek.broker.testing.cluster import Cluster
 from odradek.broker.testing.cluster_view import BrokerStatus
 from odradek.broker.testing.cluster_waits import LONGEST_POLL_S, SETTLED_WITHIN_S
+from odradek.broker.testing.failures import explain
 from odradek.broker.testing.faults import Fault, Faults, Journal, Request
 from odradek.broker.testing.faults.selector import Selected
 from odradek.broker.testing.in_process_cluster import in_process_cluster
 from odradek.broker.testing.loop_thread import LoopThread
+from odradek.broker.testing.opening import Blocking
+from odradek.broker.testing.right_calls import NamesTheRightCall
 from odradek.broker.testing.security import PLAINTEXT, Security
 from odradek.broker.testing.virtual_time.controls import AN_HOUR_S, WALL, Span, decided, name_of
 
@@ -34,8 +37,10 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 
-class ClusterThread:
+class ClusterThread(NamesTheRightCall, Blocking):
     """Use it as a context manager, or call `open` and `close`. Arguments as for `in_process_cluster`."""
+
+    ASYNC = "in_process_cluster"
 
     def __init__(
         self,
@@ -80,7 +85,8 @@ class ClusterThread:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if kind is not None:
+        if error is not None:
+            explain(error, self.cluster.calls)
             self.faults.clear()
         self.close()
 

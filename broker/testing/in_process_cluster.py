@@ -12,7 +12,9 @@ from odradek.broker.logging.quiet_logs import QUIET_LOGS, no_warnings
 from odradek.broker.network.open_files import open_files_limit
 from odradek.broker.testing.cluster import SESSION_TIMEOUT, Cluster
 from odradek.broker.testing.cluster_view import HOST, Member, no_broker
+from odradek.broker.testing.failures import explained_by
 from odradek.broker.testing.faults import Faults
+from odradek.broker.testing.opening import opened_with_async
 from odradek.broker.testing.security import PLAINTEXT, Security, as_security
 from odradek.broker.testing.setting_texts import setting_texts
 from odradek.broker.testing.temporary_directory import temporary_directory
@@ -20,7 +22,7 @@ from odradek.broker.testing.virtual_time.controls import WALL, time_of
 from odradek.timer import Clock
 
 CHOSEN_BY_THE_CLUSTER = ("broker.id", "listeners", "advertised.listeners", "log.dir", "log.dirs")
-OF_SINGLE_BROKERS = ("snapshot", "files")
+OF_SINGLE_BROKERS = ("port", "snapshot", "files")
 DEFAULTS: Mapping[str, object] = {
     SESSION_TIMEOUT: 500,
     "replica.lag.time.max.ms": 2000,
@@ -34,7 +36,7 @@ DEFAULTS: Mapping[str, object] = {
 sessions of the store in memory need no heartbeats."""
 
 
-@contextlib.asynccontextmanager
+@opened_with_async("ClusterThread")
 async def in_process_cluster(
     brokers: int = 3,
     settings: Mapping[str, object] | None = None,
@@ -55,13 +57,15 @@ async def in_process_cluster(
     `virtual` (virtual_time/). With `data_dir`, the brokers' data is kept there, in broker-1 and so on. `settings_of`
     gives settings to single brokers, by id, such as a rack. `open_files`: how many files the process may have open
     (default: the system's limit). `journal`: keeps the requests from the start. Raises StartError, and ValueError for
-    impossible arguments; at the end UnusedFaults.
+    impossible arguments; at the end NeverAwaited and UnusedFaults.
     """
     keeps_data = data_dir is not None
     secured, virtual = as_security(security), time_of(time, clock)
     for name in OF_SINGLE_BROKERS:
         if name in more_settings:
             raise ValueError(f"{name} is for single brokers: a cluster takes none")
+    if not isinstance(brokers, int):
+        raise TypeError(f"brokers is a number, not {brokers!r}; settings come second, or as settings={{...}}")
     if brokers < 1:
         raise ValueError("a cluster has at least one broker")
     ids = range(1, brokers + 1)
@@ -101,8 +105,10 @@ async def in_process_cluster(
         try:
             await cluster.open()
             stack.enter_context(QUIET_LOGS.kept_in(warnings))
-            yield cluster
-            cluster.faults.check()
+            with explained_by(cluster.calls):
+                yield cluster
+                await cluster.calls.check()
+                cluster.faults.check()
         finally:
             cluster.faults.clear()
             await cluster.close()

@@ -31,11 +31,15 @@ from odradek.broker.network.open_files import open_files_limit
 from odradek.broker.server import Broker
 from odradek.broker.settings.config import BrokerConfig
 from odradek.broker.testing.asking import WITHIN_S, Asking
+from odradek.broker.testing.calls import noted
 from odradek.broker.testing.client_settings import client_settings, property_text
+from odradek.broker.testing.failures import explain, explained_by
 from odradek.broker.testing.faults import Fault, Faults, Journal, Request
 from odradek.broker.testing.faults.selector import Selected
 from odradek.broker.testing.loop_thread import LoopThread
 from odradek.broker.testing.node_loop import NodeLoop
+from odradek.broker.testing.opening import Blocking, opened_with_async
+from odradek.broker.testing.right_calls import NamesTheRightCall
 from odradek.broker.testing.security import PLAINTEXT, Security, add_acls, as_security, set_passwords
 from odradek.broker.testing.seeding import Seed, seed
 from odradek.broker.testing.setting_texts import setting_texts
@@ -60,14 +64,17 @@ from odradek.timer import Clock
 
 T = TypeVar("T")
 
-ANY_PORT = "127.0.0.1:0"
+HOST = "127.0.0.1"
+ANY_PORT = f"{HOST}:0"
+MOST_PORT = 65535
 ANOTHER_LOOP = (
     "the broker runs on another event loop: give its fixture and the test the same loop scope, or use BrokerThread, "
     "whose methods block"
 )
 
 
-class InProcessBroker(TimeControls, Asking, Broker):
+@noted
+class InProcessBroker(TimeControls, Asking, NamesTheRightCall, Broker):
     """A broker, what its clients need to connect to it, and what a test can do to it. `loop`: its own one, which it has
     with virtual time.
     """
@@ -166,11 +173,12 @@ class InProcessBroker(TimeControls, Asking, Broker):
             await seed(admin, topics, partitions, self.clock.wall_ms())
 
 
-@contextlib.asynccontextmanager
+@opened_with_async("BrokerThread")
 async def in_process_broker(
     settings: Mapping[str, object] | None = None,
     *,
     security: str | Security = PLAINTEXT,
+    port: int | None = None,
     data_dir: str | Path | None = None,
     snapshot: Snapshot | str | Path | None = None,
     time: str = WALL,
@@ -183,17 +191,16 @@ async def in_process_broker(
 ) -> AsyncIterator[InProcessBroker]:
     """Yields a running broker; `.bootstrap` is its HOST:PORT. With `data_dir`, or log.dirs, its data is kept.
 
-    `security`: a protocol (`SASL_SSL`) or more (security.py). `snapshot`: what it starts from. `time`: `wall`, or
+    `security`: a protocol (`SASL_SSL`) or more (security.py). `port`: where it listens on 127.0.0.1, by default a free
+    port, as with 0. `snapshot`: what it starts from. `time`: `wall`, or
     `virtual` (virtual_time/). `open_files`: how many files the process may have open (default: the system's limit).
     `journal`: keeps the requests from the start. Raises StartError, SnapshotError, and ValueError for impossible
-    arguments; at the end UnusedFaults."""
+    arguments; at the end NeverAwaited and UnusedFaults."""
     secured, virtual = as_security(security), time_of(time, clock)
     async with own_loop(virtual) as loop, contextlib.AsyncExitStack() as stack:
         temporary = await stack.enter_async_context(temporary_directory())
         given = setting_texts(settings or {}, more_settings)
-        if secured.protocol != PLAINTEXT and "listeners" in given:
-            raise ValueError(f"listeners is chosen by security={secured.protocol}")
-        texts = {**secured.settings(ANY_PORT, temporary), **given}
+        texts = {**secured.settings(_address(port, secured, given), temporary), **given}
         is_temporary = data_dir is None and not texts.keys() & {"log.dir", "log.dirs"}
         if is_temporary:
             data_dir = temporary / "data"
@@ -217,25 +224,41 @@ async def in_process_broker(
         await origin.prepare(broker.config.log_dirs, disk)
         await broker.start()
         try:
-            yield broker
-            faults.check()
+            with explained_by(faults.calls):
+                yield broker
+                await faults.calls.check()
+                faults.check()
         finally:
             faults.clear()
             await broker.stop()
+
+
+def _address(port: int | None, security: Security, given: Mapping[str, str]) -> str:
+    """Returns where a broker listens. Raises ValueError if that is said twice."""
+    if "listeners" in given and security.protocol != PLAINTEXT:
+        raise ValueError(f"listeners is chosen by security={security.protocol}")
+    if "listeners" in given and port is not None:
+        raise ValueError("port and listeners both say where the broker listens: leave one of them out")
+    if port is not None and not 0 <= port <= MOST_PORT:
+        raise ValueError(f"port={port}: must be 0, for a free port, to {MOST_PORT}")
+    return f"{HOST}:{port}" if port else ANY_PORT
 
 
 def _config(texts: Mapping[str, str], files: Files, overrides: Mapping[str, str]) -> BrokerConfig:
     return BrokerConfig.single_node({**texts, **overrides}, files=files, environment=os.environ)
 
 
-class BrokerThread:
+class BrokerThread(NamesTheRightCall, Blocking):
     """A broker on an event loop in a thread of its own. Use it as a context manager, or call `start` and `stop`."""
+
+    ASYNC = "in_process_broker"
 
     def __init__(
         self,
         settings: Mapping[str, object] | None = None,
         *,
         security: str | Security = PLAINTEXT,
+        port: int | None = None,
         data_dir: str | Path | None = None,
         snapshot: Snapshot | str | Path | None = None,
         time: str = WALL,
@@ -246,6 +269,7 @@ class BrokerThread:
         """Arguments as for `in_process_broker`. `loop_factory`: uvloop's by default, if installed."""
         arguments: dict[str, Any] = {
             "security": security,
+            "port": port,
             "data_dir": data_dir,
             "snapshot": snapshot,
             "time": time,
@@ -347,6 +371,7 @@ class BrokerThread:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if kind is not None:
+        if error is not None:
+            explain(error, self.faults.calls)
             self.faults.clear()
         self.stop()

@@ -34,6 +34,8 @@ def setting_texts(settings: Mapping[str, object], more_settings: Mapping[str, ob
     """Returns all settings as texts. `more_settings`, the keyword arguments of a test, have underscores for dots and
     override the others. Raises ValueError if one of them is unknown.
     """
+    if not isinstance(settings, Mapping):
+        raise TypeError(f"settings are a dict of names and values, or keyword arguments, not {settings!r}")
     named = {name.replace("_", "."): value for name, value in more_settings.items()}
     _expect_known(named, (*ARGUMENTS, *BROKER, *AUTHORIZER))
     _expect_known(settings, (*BROKER, *AUTHORIZER))

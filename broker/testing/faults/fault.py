@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from odradek.broker.testing.calls import Calls, noted
 from odradek.broker.testing.faults.request import Request
 from odradek.broker.testing.faults.selector import Selector
 from odradek.broker.testing.not_reached import NotReached
@@ -57,6 +58,7 @@ class Action:
         )
 
 
+@noted
 class Fault:
     """Made by `Faults.add`. `hits` counts the requests (or accesses to the disk) that it was applied to. What is here
     may be called from any thread.
@@ -73,7 +75,9 @@ class Fault:
         times: int | None,
         optional: bool,
         remove: Callable[[Fault], None],
+        calls: Calls,
     ) -> None:
+        self.calls = calls
         self.number = number
         self.description = description
         """The arguments of `add`."""

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Unpack, cast, get_args
 
 from odradek.broker.network.rounds import Dispatch
+from odradek.broker.testing.calls import Calls, noted
 from odradek.broker.testing.faults.disk import FAIL_READ, FULL, KINDS, SLOW_SYNC, DiskFault, FaultyFiles
 from odradek.broker.testing.faults.fault import Action, Change, Fault, Respond, When
 from odradek.broker.testing.faults.faulty_dispatch import FaultyDispatch
@@ -34,6 +35,7 @@ class UnusedFaults(AssertionError):
     """A fault was never hit, or a function of one failed."""
 
 
+@noted
 class Faults:
     """See the head of this file. Its methods may be called from any thread."""
 
@@ -42,6 +44,8 @@ class Faults:
         has the disk of `files`, not one of the test's own.
         """
         self._has_disks = has_disks
+        self.calls = Calls()
+        """Of these faults, and of the broker or the cluster that has them."""
         self.journal = Journal(is_on=journal)
         self.of_requests: tuple[Fault, ...] = ()
         self.of_disks: tuple[DiskFault, ...] = ()
@@ -115,6 +119,7 @@ class Faults:
             times=1 if nth is not None and times is None else times,
             optional=optional,
             remove=self._remove,
+            calls=self.calls,
         )
         self._all[fault.number] = fault
         if disk is not None:

@@ -1,0 +1,82 @@
+"""The ways into the kit, some for `async with`, some for `with`. The wrong one is an error that names the right one."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Opening(AbstractAsyncContextManager[T], Generic[T]):
+    """What such a function returns: to be used with `async with`."""
+
+    def __init__(self, opened: AbstractAsyncContextManager[T], name: str, blocking: str) -> None:
+        self._opened = opened
+        self._wrong = (
+            f"{name}() is used with `async with {name}(...) as x`; for blocking clients: `with {blocking}(...) as x`"
+        )
+
+    async def __aenter__(self) -> T:
+        return await self._opened.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        return await self._opened.__aexit__(kind, error, traceback)
+
+    if not TYPE_CHECKING:  # checkers find these mistakes themselves
+
+        def __enter__(self) -> NoReturn:
+            raise TypeError(self._wrong)
+
+        def __exit__(self, *_: object) -> None:
+            """Never called."""
+
+        def __await__(self) -> NoReturn:
+            raise TypeError(self._wrong)
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise AttributeError(f"{name}: nothing was started yet. {self._wrong}")
+
+        def __call__(self, function: Any) -> Any:
+            """As a decorator, as what contextlib returns."""
+            return self._opened(function)
+
+
+def opened_with_async(
+    blocking: str,
+) -> Callable[[Callable[P, AsyncIterator[T]]], Callable[P, AbstractAsyncContextManager[T]]]:
+    """As contextlib.asynccontextmanager. `blocking` is what a test with blocking clients uses instead."""
+
+    def decorate(function: Callable[P, AsyncIterator[T]]) -> Callable[P, AbstractAsyncContextManager[T]]:
+        manager = asynccontextmanager(function)
+
+        @functools.wraps(function)
+        def called(*args: P.args, **kwargs: P.kwargs) -> AbstractAsyncContextManager[T]:
+            return Opening(manager(*args, **kwargs), function.__name__, blocking)
+
+        return called
+
+    return decorate
+
+
+class Blocking:
+    """Of classes that are used with `with`. `ASYNC` is what an asynchronous test uses instead."""
+
+    ASYNC: str
+
+    if not TYPE_CHECKING:
+
+        async def __aenter__(self) -> NoReturn:
+            name = type(self).__name__
+            raise TypeError(
+                f"{name} blocks: `with {name}(...) as x`; in an asynchronous test: `async with {self.ASYNC}(...)`"
+            )
+
+        async def __aexit__(self, *_: object) -> None:
+            """Never called."""
