@@ -1,6 +1,6 @@
 """What brokers within a test log, and the metadata store within a command, unless the program has configured structlog:
 errors and warnings, to stderr. A cluster of a test that has started keeps the warnings, and a failed wait shows the
-latest.
+latest. What the test kit itself says of a test is shown in any case.
 
 structlog's configuration applies to the whole process: every running cluster keeps the warnings of all brokers.
 """
@@ -19,6 +19,8 @@ import structlog
 from odradek.broker.logging.structured_logging import for_terminal
 
 KEPT_WARNINGS = 200
+OF_KIT = "testing"
+"""The logger of the test kit."""
 LatestWarnings = deque[str]
 """The latest warnings of a cluster's brokers, a line each, the oldest first."""
 
@@ -30,8 +32,9 @@ def no_warnings() -> LatestWarnings:
 class _Log:
     """Writes errors to the current sys.stderr, which test runners replace for each test."""
 
-    def __init__(self, clusters: list[LatestWarnings]) -> None:
+    def __init__(self, clusters: list[LatestWarnings], *, is_of_kit: bool) -> None:
         self._clusters = clusters
+        self._is_of_kit = is_of_kit
 
     def msg(self, line: str) -> None:
         print(line, file=sys.stderr)
@@ -41,7 +44,7 @@ class _Log:
     def warning(self, line: str) -> None:
         for warnings in tuple(self._clusters):
             warnings.append(line)
-        if not self._clusters:
+        if self._is_of_kit or not self._clusters:
             self.msg(line)
 
     warn = warning
@@ -91,8 +94,8 @@ class _QuietLogs:
             if self._users == 0 and structlog.get_config()["logger_factory"] == self._log:
                 structlog.reset_defaults()
 
-    def _log(self, *_: object) -> _Log:
-        return _Log(self._clusters)
+    def _log(self, *names: object) -> _Log:
+        return _Log(self._clusters, is_of_kit=names == (OF_KIT,))
 
 
 QUIET_LOGS = _QuietLogs()

@@ -18,6 +18,7 @@
     setting_texts.py          settings as keyword arguments
     temporary_directory.py    where brokers keep their data, removed in a thread
     not_reached.py            the error of a state that tests wait for
+    still_loops.py            an event loop that a blocking client holds up
     calls.py                  coroutines that nobody awaited; failures.py: notes of a test that fails
     opening.py                `async with` and `with`; right_calls.py: names that are elsewhere
 

@@ -36,11 +36,14 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Coroutine, Sequence
+from pathlib import Path
 from random import Random, SystemRandom
 from typing import Any, TypeVar
 
 from odradek.broker.logging.quiet_logs import LatestWarnings
+from odradek.broker.metadata_store import znodes
 from odradek.broker.metadata_store.shared.shared_store import SharedStore
+from odradek.broker.metadata_store.tree import MetadataTree
 from odradek.broker.server import Broker
 from odradek.broker.settings.config import BrokerConfig
 from odradek.broker.testing.asking import Asking
@@ -48,11 +51,14 @@ from odradek.broker.testing.calls import noted
 from odradek.broker.testing.client_settings import client_settings, property_text
 from odradek.broker.testing.cluster_topics import ClusterTopics
 from odradek.broker.testing.cluster_view import ENDED, BrokerStatus, Member
+from odradek.broker.testing.cluster_waits import SETTLED_WITHIN_S
 from odradek.broker.testing.faults import Faults
 from odradek.broker.testing.network import Network
 from odradek.broker.testing.node_loop import NodeLoop, node_loop
 from odradek.broker.testing.right_calls import NamesTheRightCall
 from odradek.broker.testing.security import Security, add_acls
+from odradek.broker.testing.snapshots.of_clusters import take_cluster_snapshot
+from odradek.broker.testing.snapshots.snapshot import Snapshot
 from odradek.broker.testing.virtual_time.controls import TimeControls
 from odradek.broker.testing.virtual_time.virtual_time import VirtualTime
 from odradek.timer import Clock
@@ -81,7 +87,9 @@ class Cluster(TimeControls, Asking, NamesTheRightCall, ClusterTopics):
         keeps_data: bool,
         warnings: LatestWarnings,
         faults: Faults,
+        tree: MetadataTree | None,
     ) -> None:
+        """`tree`: what the metadata store begins with, of a cluster that starts from a snapshot."""
         session_timeout_ms = BrokerConfig.single_node(members[0].settings).zookeeper_session_timeout_ms
         network = Network()
         self.virtual_time = virtual_time
@@ -91,6 +99,8 @@ class Cluster(TimeControls, Asking, NamesTheRightCall, ClusterTopics):
                 session_timeout_ms=session_timeout_ms,
                 connection_timeout_ms=CONNECTION_TIMEOUT_MS,
                 loop=asyncio.get_running_loop() if virtual_time is None else self._new_loop(STORE, network),
+                tree=tree,
+                before_elections=[] if tree is None else [znodes.broker_path(member.broker_id) for member in members],
             ),
             network,
         )
@@ -101,6 +111,8 @@ class Cluster(TimeControls, Asking, NamesTheRightCall, ClusterTopics):
         self._open_files = open_files // len(members)
         self._keeps_data = keeps_data
         self.warnings = warnings
+        self._one_at_a_time = asyncio.Lock()
+        """Of snapshots."""
 
     # --- clients ------------------------------------------------------------------------------------------------
 
@@ -209,6 +221,14 @@ class Cluster(TimeControls, Asking, NamesTheRightCall, ClusterTopics):
         await self.wait_until_stable()
         for broker_id in self.members:
             await add_acls(self.security, self.bootstrap_of(broker_id), self.random or SystemRandom())
+
+    async def snapshot(self, path: str | Path | None = None, *, within: float = SETTLED_WITHIN_S) -> Snapshot:
+        """Returns what all brokers have now, for clusters that start from it; of a cluster at rest, for which it waits
+        `within` seconds. With a `path` the snapshot is kept there, in a new directory; otherwise it goes with the
+        object. Raises SnapshotError; see docs/testing/snapshots.md.
+        """
+        async with self._one_at_a_time:
+            return await take_cluster_snapshot(self, path, within)
 
     async def close(self) -> None:
         """Ends all brokers. If their data is kept, those that can stop do so, but nobody hands anything over."""

@@ -31,6 +31,7 @@ from odradek.broker.testing.loop_thread import LoopThread
 from odradek.broker.testing.opening import Blocking
 from odradek.broker.testing.right_calls import NamesTheRightCall
 from odradek.broker.testing.security import PLAINTEXT, Security
+from odradek.broker.testing.snapshots.snapshot import Snapshot
 from odradek.broker.testing.virtual_time.controls import AN_HOUR_S, WALL, Span, decided, name_of
 
 T = TypeVar("T")
@@ -44,11 +45,12 @@ class ClusterThread(NamesTheRightCall, Blocking):
 
     def __init__(
         self,
-        brokers: int = 3,
+        brokers: int | None = None,
         settings: Mapping[str, object] | None = None,
         *,
         security: str | Security = PLAINTEXT,
         data_dir: str | Path | None = None,
+        snapshot: Snapshot | str | Path | None = None,
         settings_of: Mapping[int, Mapping[str, object]] | None = None,
         time: str = WALL,
         journal: bool = False,
@@ -59,6 +61,7 @@ class ClusterThread(NamesTheRightCall, Blocking):
         arguments: dict[str, Any] = {
             "security": security,
             "data_dir": data_dir,
+            "snapshot": snapshot,
             "settings_of": settings_of,
             "time": time,
             "journal": journal,
@@ -279,6 +282,10 @@ class ClusterThread(NamesTheRightCall, Blocking):
         """See Cluster."""
         moved = self.cluster.move_coordinator(to, group=group, transactional_id=transactional_id, within=within)
         self.run(moved)
+
+    def snapshot(self, path: str | Path | None = None, *, within: float = SETTLED_WITHIN_S) -> Snapshot:
+        """See Cluster."""
+        return self.run(self.cluster.snapshot(path, within=within))
 
     # Waiting
 

@@ -51,7 +51,7 @@ class ClusterTopics(ClusterWaits):
         async with self._admin(within) as admin:
             await admin.create_topic(topic)
         numbers = range(partitions) if assignments is None else assignments
-        await self._reach(
+        await self.reach(
             lambda: next(filter(None, (why_no_leader(self, name, number) for number in numbers)), ""),
             f"leaders of the new topic {name}",
             within=within,
@@ -71,8 +71,8 @@ class ClusterTopics(ClusterWaits):
                 replicas = (to, *others[: len(known.replicas) - 1])
                 for error in (await admin.alter_reassignments({key: replicas})).values():
                     raise error
-                await self._reach(lambda: self._why_not_replicas(key, replicas), f"replicas of {key}", within=within)
-            await self._reach(
+                await self.reach(lambda: self._why_not_replicas(key, replicas), f"replicas of {key}", within=within)
+            await self.reach(
                 lambda: "" if to in self.isr(topic, partition) else f"broker {to} is not in sync",
                 f"broker {to} in the ISR of {key}",
                 within=within,

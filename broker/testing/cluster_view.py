@@ -106,6 +106,10 @@ class ClusterView:
         """HOST:PORT of one broker."""
         return f"{HOST}:{self.member(broker_id).reserved.getsockname()[1]}"
 
+    def ports(self) -> set[int]:
+        """Where all brokers listen."""
+        return {int(member.reserved.getsockname()[1]) for member in self.members.values()}
+
     def data_dir(self, broker_id: int) -> Path:
         """The log directory of one broker."""
         return Path(self.member(broker_id).settings["log.dirs"])

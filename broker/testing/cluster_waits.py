@@ -37,7 +37,7 @@ class ClusterWaits(ClusterView):
                 holds = await holds
             return "" if holds else "the condition does not hold"
 
-        await self._reach(missing, what or getattr(condition, "__name__", "a condition"), within=within)
+        await self.reach(missing, what or getattr(condition, "__name__", "a condition"), within=within)
 
     async def wait_for_leader(
         self, topic: str, partition: int, leader: int | None = None, *, within: float = SETTLED_WITHIN_S
@@ -47,7 +47,7 @@ class ClusterWaits(ClusterView):
         """
         who = "a leader" if leader is None else f"broker {self.member(leader).broker_id} as the leader"
         why_not = partial(why_no_leader, self, topic, partition, leader)
-        await self._reach(why_not, f"{who} of {topic}-{partition}", within=within)
+        await self.reach(why_not, f"{who} of {topic}-{partition}", within=within)
         found = self.leader(topic, partition)
         assert found is not None
         return found
@@ -60,19 +60,19 @@ class ClusterWaits(ClusterView):
         """
         expected = {self.member(broker_id).broker_id for broker_id in isr}
         why_not = partial(why_not_in_sync, self, topic, partition, expected)
-        await self._reach(why_not, f"ISR {sorted(isr)} of {topic}-{partition}", within=within)
+        await self.reach(why_not, f"ISR {sorted(isr)} of {topic}-{partition}", within=within)
 
     async def wait_until_stable(self, *, within: float = SETTLED_WITHIN_S) -> None:
         """Waits until nothing is left to be done: there is a controller; all running brokers know it and each other and
         all partitions; each partition that has a running replica has a leader, and all its running replicas are in
         sync; no reassignment is under way. Raises NotReached.
         """
-        await self._reach(partial(why_not_stable, self), "a stable cluster", within=within)
+        await self.reach(partial(why_not_stable, self), "a stable cluster", within=within)
 
-    async def _reach(
+    async def reach(
         self, missing: Callable[[], str] | Callable[[], Awaitable[str]], what: str, *, within: float = SETTLED_WITHIN_S
     ) -> None:
-        """Waits until `missing()` returns nothing."""
+        """Waits until `missing()` returns nothing. Returns in the same turn of the event loop. Raises NotReached."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         pause = FIRST_POLL_S

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from odradek.broker.metadata_store import znodes
 from odradek.broker.testing.cluster_view import ClusterView
 
 
@@ -76,3 +77,36 @@ def _why_not_stable(cluster: ClusterView, name: str) -> str:
         if expected and not is_settled:
             return f"broker {state.leader} does not lead {what} as the others know it"
     return "" if all(other == first for other in others) else f"brokers know different states of {name}"
+
+
+def why_not_at_rest(cluster: ClusterView) -> str:
+    """See Cluster.snapshot."""
+    if reason := why_not_stable(cluster):
+        return reason
+    if cluster.store.children(znodes.DELETE_TOPICS):
+        return "topics are being deleted"
+    if not cluster.store.is_idle:
+        return "the metadata store is changing"
+    for broker in cluster.brokers.values():
+        for key in broker.log_manager.logs:
+            if reason := _why_not_caught_up(cluster, *key):
+                return reason
+    return ""
+
+
+def _why_not_caught_up(cluster: ClusterView, topic: str, partition: int) -> str:
+    state = cluster.partition(topic, partition)
+    led = None if state is None else cluster.led(topic, state)
+    if state is None or led is None:
+        return f"{topic}-{partition} is being deleted"
+    end = led.log.state.log_end_offset
+    if led.log.state.high_watermark != end:
+        return f"the high watermark of {topic}-{partition} is {led.log.state.high_watermark}, and its log ends at {end}"
+    for broker_id in state.replicas:
+        replica = cluster.replica(broker_id, topic, partition)
+        found = None if replica is None else replica.log.state.log_end_offset
+        if found != end:
+            return (
+                f"the replica of {topic}-{partition} on broker {broker_id} ends at {found}, that of its leader at {end}"
+            )
+    return ""

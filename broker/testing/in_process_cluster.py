@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from pathlib import Path
 from random import Random
 
+from odradek.broker.background.stepwise import in_steps
 from odradek.broker.logging.quiet_logs import QUIET_LOGS, no_warnings
 from odradek.broker.network.open_files import open_files_limit
+from odradek.broker.start_error import StartError
 from odradek.broker.testing.cluster import SESSION_TIMEOUT, Cluster
 from odradek.broker.testing.cluster_view import HOST, Member, no_broker
 from odradek.broker.testing.failures import explained_by
@@ -17,12 +19,18 @@ from odradek.broker.testing.faults import Faults
 from odradek.broker.testing.opening import opened_with_async
 from odradek.broker.testing.security import PLAINTEXT, Security, as_security
 from odradek.broker.testing.setting_texts import setting_texts
+from odradek.broker.testing.snapshots.of_clusters import folder_of, tree_of
+from odradek.broker.testing.snapshots.origin import has_data
+from odradek.broker.testing.snapshots.snapshot import Snapshot, as_snapshot
+from odradek.broker.testing.still_loops import STILL_LOOPS
 from odradek.broker.testing.temporary_directory import temporary_directory
 from odradek.broker.testing.virtual_time.controls import WALL, time_of
+from odradek.storage.files import Files
 from odradek.timer import Clock
 
 CHOSEN_BY_THE_CLUSTER = ("broker.id", "listeners", "advertised.listeners", "log.dir", "log.dirs")
-OF_SINGLE_BROKERS = ("port", "snapshot", "files")
+BROKERS = 3
+OF_SINGLE_BROKERS = ("port", "files")
 DEFAULTS: Mapping[str, object] = {
     SESSION_TIMEOUT: 500,
     "replica.lag.time.max.ms": 2000,
@@ -38,11 +46,12 @@ sessions of the store in memory need no heartbeats."""
 
 @opened_with_async("ClusterThread")
 async def in_process_cluster(
-    brokers: int = 3,
+    brokers: int | None = None,
     settings: Mapping[str, object] | None = None,
     *,
     security: str | Security = PLAINTEXT,
     data_dir: str | Path | None = None,
+    snapshot: Snapshot | str | Path | None = None,
     settings_of: Mapping[int, Mapping[str, object]] | None = None,
     time: str = WALL,
     clock: Clock | None = None,
@@ -51,23 +60,22 @@ async def in_process_cluster(
     journal: bool = False,
     **more_settings: object,
 ) -> AsyncIterator[Cluster]:
-    """Yields a cluster of running brokers that know each other; see cluster.py.
+    """Yields a cluster of running brokers that know each other, three by default; see cluster.py.
 
-    `security`: a protocol (`SASL_SSL`) or more (security.py), for clients and between brokers. `time`: `wall`, or
+    `security`: a protocol (`SASL_SSL`) or more (security.py), for clients and between brokers. `snapshot`: what it
+    starts from, with as many brokers. `time`: `wall`, or
     `virtual` (virtual_time/). With `data_dir`, the brokers' data is kept there, in broker-1 and so on. `settings_of`
     gives settings to single brokers, by id, such as a rack. `open_files`: how many files the process may have open
-    (default: the system's limit). `journal`: keeps the requests from the start. Raises StartError, and ValueError for
-    impossible arguments; at the end NeverAwaited and UnusedFaults.
+    (default: the system's limit). `journal`: keeps the requests from the start. Raises StartError, SnapshotError, and
+    ValueError for impossible arguments; at the end NeverAwaited and UnusedFaults.
     """
     keeps_data = data_dir is not None
     secured, virtual = as_security(security), time_of(time, clock)
     for name in OF_SINGLE_BROKERS:
         if name in more_settings:
             raise ValueError(f"{name} is for single brokers: a cluster takes none")
-    if not isinstance(brokers, int):
-        raise TypeError(f"brokers is a number, not {brokers!r}; settings come second, or as settings={{...}}")
-    if brokers < 1:
-        raise ValueError("a cluster has at least one broker")
+    origin = None if snapshot is None else as_snapshot(snapshot, of_cluster=True)
+    brokers = _count(brokers, origin)
     ids = range(1, brokers + 1)
     for broker_id in settings_of or {}:
         if broker_id not in ids:
@@ -88,8 +96,11 @@ async def in_process_cluster(
                     raise ValueError(f"{name} is chosen by the cluster")
             texts = secured.settings(f"{HOST}:{reserved.getsockname()[1]}", temporary) | texts
             texts["broker.id"] = str(broker_id)
-            texts["log.dirs"] = str(Path(data_dir, f"broker-{broker_id}"))
+            texts["log.dirs"] = str(Path(data_dir, folder_of(broker_id)))
             members.append(Member(broker_id, texts, reserved))
+        faults = Faults(journal=journal)
+        if origin is not None:
+            await _prepare(members, origin, faults.files())
         most_open = open_files_limit() if open_files is None else open_files
         cluster = Cluster(
             members,
@@ -100,18 +111,42 @@ async def in_process_cluster(
             open_files=most_open,
             keeps_data=keeps_data,
             warnings=warnings,
-            faults=Faults(journal=journal),
+            faults=faults,
+            tree=None if origin is None else tree_of(origin, secured),
         )
         try:
             await cluster.open()
             stack.enter_context(QUIET_LOGS.kept_in(warnings))
-            with explained_by(cluster.calls):
+            with STILL_LOOPS.watched(cluster.ports) as watched, explained_by(cluster.calls, watched):
                 yield cluster
                 await cluster.calls.check()
                 cluster.faults.check()
         finally:
             cluster.faults.clear()
             await cluster.close()
+
+
+def _count(brokers: int | None, origin: Snapshot | None) -> int:
+    """Returns how many brokers there are. Raises TypeError, ValueError."""
+    of_origin = None if origin is None else len(origin.broker_ids)
+    if brokers is None:
+        return of_origin or BROKERS
+    if not isinstance(brokers, int):
+        raise TypeError(f"brokers is a number, not {brokers!r}; settings come second, or as settings={{...}}")
+    if brokers < 1:
+        raise ValueError("a cluster has at least one broker")
+    if of_origin not in (None, brokers):
+        raise ValueError(f"brokers={brokers}, but the snapshot is of {of_origin}: leave brokers out")
+    return brokers
+
+
+async def _prepare(members: Iterable[Member], origin: Snapshot, files: Files) -> None:
+    """Puts the snapshot into the log directories. Raises StartError, SnapshotError."""
+    for member in members:
+        directory = member.settings["log.dirs"]
+        if has_data(files, directory):
+            raise StartError(f"{directory} has data: a cluster starts from a snapshot in an empty directory")
+        await in_steps(origin.put_into(directory, files, f"{folder_of(member.broker_id)}/"))
 
 
 def _replication(brokers: int) -> dict[str, object]:

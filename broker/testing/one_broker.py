@@ -46,6 +46,7 @@ from odradek.broker.testing.setting_texts import setting_texts
 from odradek.broker.testing.snapshots.origin import Origin
 from odradek.broker.testing.snapshots.snapshot import Snapshot
 from odradek.broker.testing.snapshots.taking import take_snapshot
+from odradek.broker.testing.still_loops import STILL_LOOPS
 from odradek.broker.testing.temporary_directory import temporary_directory
 from odradek.broker.testing.virtual_time.controls import (
     AN_HOUR_S,
@@ -104,6 +105,10 @@ class InProcessBroker(TimeControls, Asking, NamesTheRightCall, Broker):
         if loop is None or running is loop:
             return await coroutine
         return await loop.run(coroutine)
+
+    def ports(self) -> set[int]:
+        """Where it listens."""
+        return {endpoint.port for endpoint in self.endpoints}
 
     def brokers_in_time(self) -> list[Broker]:
         """See TimeControls."""
@@ -224,7 +229,7 @@ async def in_process_broker(
         await origin.prepare(broker.config.log_dirs, disk)
         await broker.start()
         try:
-            with explained_by(faults.calls):
+            with STILL_LOOPS.watched(broker.ports) as watched, explained_by(faults.calls, watched):
                 yield broker
                 await faults.calls.check()
                 faults.check()

@@ -25,7 +25,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextvars import copy_context
 from functools import partial
 from typing import Any
@@ -33,7 +33,10 @@ from typing import Any
 import structlog
 
 from odradek.broker.background.stepwise import Steps
+from odradek.broker.metadata_store import znodes
+from odradek.broker.metadata_store.frozen_store import FrozenStore
 from odradek.broker.metadata_store.interface import (
+    Create,
     Delete,
     Entry,
     MetadataStoreError,
@@ -115,7 +118,8 @@ class _Way:
 class SharedStore:
     """`delay` returns, for the name of a session, how many seconds its next message takes, in either direction.
     `connection_timeout_ms`: how long opening a session may take, by default as long as a session lives without a
-    connection. `loop` is the store's event loop, by default the one that runs.
+    connection. `loop` is the store's event loop, by default the one that runs. `tree` is what it begins with. Nobody is
+    elected as the controller before the entries `before_elections` exist for the first time.
     """
 
     def __init__(
@@ -125,13 +129,18 @@ class SharedStore:
         connection_timeout_ms: int | None = None,
         delay: Callable[[str], float] = no_delay,
         loop: asyncio.AbstractEventLoop | None = None,
+        tree: MetadataTree | None = None,
+        before_elections: Iterable[str] = (),
     ) -> None:
         self.session_timeout_ms = session_timeout_ms
         self.connection_timeout_ms = session_timeout_ms if connection_timeout_ms is None else connection_timeout_ms
         self._delay = delay
         self._given_loop = loop
         self._context = copy_context()
-        self._tree = MetadataTree()
+        self._tree = MetadataTree() if tree is None else tree
+        self._before_elections = frozenset(before_elections)
+        self._candidates: list[tuple[Connection, Call]] = []
+        """Those who wait until they may be elected."""
         self._sessions: dict[int, _Session] = {}
         self._last_session_id = 0
         self._ways: dict[str, _Way] = {}
@@ -189,6 +198,19 @@ class SharedStore:
         """Returns what the store has at `path` now, to those who look on without a session."""
         return self._tree.get(path)
 
+    def children(self, path: str) -> list[str]:
+        """Returns the names of the entry's children; nothing if there is no such entry."""
+        return [] if self._tree.get(path) is None else self._tree.children(path)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether all changes that have arrived are carried out."""
+        return not self._jobs
+
+    def freeze(self) -> FrozenStore:
+        """Returns the content of this instant, as an embedded store would leave it that closed now."""
+        return FrozenStore(self._tree, 0)
+
     # For the sessions
 
     @property
@@ -233,6 +255,9 @@ class SharedStore:
     # One call after the other
 
     def _arrived(self, connection: Connection, call: Call) -> None:
+        if self._before_elections and isinstance(call.request, Multi) and _elects(call.request):
+            self._candidates.append((connection, call))
+            return
         self._begin(self._carry_out(connection, call.request), partial(self._answer, connection, call))
 
     def _begin(self, job: Steps[Any], done: Callable[[Any], None]) -> None:
@@ -319,6 +344,11 @@ class SharedStore:
         if not transaction.entries:
             return
         self._tree.apply(transaction.number, transaction.entries)
+        if self._before_elections and all(map(self._tree.get, self._before_elections)):
+            self._before_elections = frozenset()
+            candidates, self._candidates = self._candidates, []
+            for connection, call in candidates:
+                self._arrived(connection, call)
         for session in self._sessions.values():
             for watch, event in session.watches.take(transaction.events):
                 if session.connection is not None:
@@ -352,6 +382,10 @@ class SharedStore:
     def _break_way(self, way: _Way) -> None:
         if way.connection is not None:
             self.break_connection(way.connection, way.lost_answers)
+
+
+def _elects(change: Multi) -> bool:
+    return any(isinstance(each, Create) and each.path == znodes.CONTROLLER for each in change.operations)
 
 
 def _ignore(_result: Any) -> None:

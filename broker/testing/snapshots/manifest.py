@@ -4,6 +4,8 @@
                          "cluster_id": C, "files": K}
                         [path, size, modified_ns, crc]     K lines; paths are relative to the snapshot's data
 
+That of a cluster has "format": "odradek-cluster-snapshot", and "broker_ids": [B, ...].
+
 (A) The manifest is written last: a snapshot that was not completed has none.
 (B) A file with its size and time of modification is the one that was listed. So is one with another time and the same
     content, because a copy of a snapshot need not keep the times. Small files are compared by their content anyway.
@@ -22,6 +24,7 @@ from odradek.storage.files import Files
 
 NAME = "odradek.snapshot"
 FORMAT = "odradek-broker-snapshot"
+FORMAT_OF_CLUSTERS = "odradek-cluster-snapshot"
 VERSION = 1
 SMALL_BYTES = 64 << 10
 SLICE_BYTES = 1 << 20
@@ -42,20 +45,23 @@ class SnapshotFile(NamedTuple):
 
 
 class Manifest(NamedTuple):
-    """What the manifest says. `taken_ms` is the wall clock of the broker."""
+    """What the manifest says. `taken_ms` is the wall clock of the broker; `broker_ids` are those of a cluster, or the
+    one of a broker.
+    """
 
     taken_ms: int
-    broker_id: int
+    broker_ids: Sequence[int]
     cluster_id: str
     files: Sequence[SnapshotFile]
+    is_of_cluster: bool = False
 
     def encoded(self) -> bytes:
         """Returns the content of the manifest."""
         header = {
-            "format": FORMAT,
+            "format": FORMAT_OF_CLUSTERS if self.is_of_cluster else FORMAT,
             "version": VERSION,
             "taken_ms": self.taken_ms,
-            "broker_id": self.broker_id,
+            **({"broker_ids": list(self.broker_ids)} if self.is_of_cluster else {"broker_id": self.broker_ids[0]}),
             "cluster_id": self.cluster_id,
             "files": len(self.files),
         }
@@ -66,7 +72,7 @@ def parse_manifest(content: bytes, where: str) -> Manifest:
     """Raises SnapshotError if it is of another version, or was changed."""
     lines = content.splitlines(keepends=True)
     header = parse_line(lines[0]) if lines else None
-    if not isinstance(header, dict) or header.get("format") != FORMAT:
+    if not isinstance(header, dict) or header.get("format") not in (FORMAT, FORMAT_OF_CLUSTERS):
         raise SnapshotError(f"{where} is not the list of a snapshot's files: {TAKE_A_NEW_ONE}")
     if header.get("version") != VERSION:
         raise SnapshotError(
@@ -76,7 +82,9 @@ def parse_manifest(content: bytes, where: str) -> Manifest:
         files = [SnapshotFile(*_row(parse_line(line))) for line in lines[1:]]
         if len(files) != header["files"]:
             raise ValueError(f"{len(files)} files instead of {header['files']}")
-        return Manifest(int(header["taken_ms"]), int(header["broker_id"]), str(header["cluster_id"]), files)
+        is_of_cluster = header["format"] == FORMAT_OF_CLUSTERS
+        ids = [int(each) for each in (header["broker_ids"] if is_of_cluster else [header["broker_id"]])]
+        return Manifest(int(header["taken_ms"]), ids, str(header["cluster_id"]), files, is_of_cluster)
     except (KeyError, TypeError, ValueError) as error:
         raise SnapshotError(f"{where} was changed or cut off ({error}): {TAKE_A_NEW_ONE}") from error
 

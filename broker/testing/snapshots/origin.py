@@ -44,7 +44,7 @@ class Origin:
 
     def __init__(self, texts: Mapping[str, str], snapshot: Snapshot | str | Path | None, new_config: NewConfig) -> None:
         """`texts`: the settings given, by name. Raises SnapshotError."""
-        self._snapshot = None if snapshot is None else as_snapshot(snapshot)
+        self._snapshot = None if snapshot is None else as_snapshot(snapshot, of_cluster=False)
         self._new_config = new_config
         self._overrides: dict[str, str] = {}
         if self._snapshot is not None and not any(name in texts for name in IDS):
@@ -65,7 +65,7 @@ class Origin:
 
     async def prepare(self, directories: list[str], files: Files) -> None:
         """Puts the snapshot into the log directories before the first start. Raises StartError, SnapshotError."""
-        self._own_data = [path for path in directories if _has_data(files, path)]
+        self._own_data = [path for path in directories if has_data(files, path)]
         if self._snapshot is not None:
             if self._own_data:
                 raise StartError(
@@ -117,5 +117,6 @@ async def _in_thread(broker: Broker, removal: Removal) -> None:
     await broker.background.run_in_thread(removal.run)
 
 
-def _has_data(files: Files, directory: str) -> bool:
+def has_data(files: Files, directory: str) -> bool:
+    """Whether a log directory has more than a broker makes at its start."""
     return files.is_directory(directory) and any(name not in NO_DATA for name in files.list_directory(directory))

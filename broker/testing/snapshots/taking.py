@@ -10,16 +10,16 @@ cut damages is found by its checksums.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 from odradek.broker.background.stepwise import Pace, in_steps, others_between
 from odradek.broker.metadata_store.embedded_store import EmbeddedMetadataStore
 from odradek.broker.metadata_store.frozen_store import FrozenStore
 from odradek.broker.metadata_store.interface import MetadataStoreError
 from odradek.broker.server import Broker, BrokerState
-from odradek.broker.testing.snapshots.manifest import NAME, Manifest, SnapshotError, listed
+from odradek.broker.testing.snapshots.manifest import NAME, Manifest, SnapshotError, SnapshotFile, listed
 from odradek.broker.testing.snapshots.snapshot import DATA, Snapshot, new_directory
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.checkpoint import (
@@ -42,22 +42,23 @@ ITEMS_OF_A_LOG = 20
 _FILES = LinkingFiles()
 
 
-class Instant(NamedTuple):
-    """What a broker has at one instant."""
-
-    taken_ms: int
-    logs: list[FrozenLog]
-    store: FrozenStore
-
-
 async def take_snapshot(broker: Broker, path: str | Path | None) -> Snapshot:
     """Returns a snapshot in a new directory, by default a temporary one. Raises SnapshotError."""
     _check(broker)
+    return await written(path, partial(_write, broker), lambda: broker.state == BrokerState.RUNNING)
+
+
+async def written(
+    path: str | Path | None, write_data: Callable[[Path], Awaitable[Manifest]], is_running: Callable[[], bool]
+) -> Snapshot:
+    """Makes the directory of a snapshot; `write_data` writes the data into it, and is called again if a log changes
+    meanwhile. Raises SnapshotError.
+    """
     directory = new_directory(path)
     try:
         for _ in range(MOST_ATTEMPTS):
             try:
-                manifest = await _write(broker, directory / DATA)
+                manifest = await write_data(directory / DATA)
             except LogHasChanged as change:
                 changed = change
                 _FILES.remove_tree(str(directory / DATA))
@@ -66,7 +67,9 @@ async def take_snapshot(broker: Broker, path: str | Path | None) -> Snapshot:
                 return Snapshot(directory, manifest, is_temporary=path is None)
     except BaseException as error:
         _FILES.remove_tree(str(directory))
-        if isinstance(error, Exception) and broker.state != BrokerState.RUNNING:
+        if isinstance(error, SnapshotError):
+            raise
+        if isinstance(error, Exception) and not is_running():
             raise SnapshotError("the broker was stopped while the snapshot was taken") from error
         if isinstance(error, OSError | MetadataStoreError):
             raise SnapshotError(f"the snapshot cannot be written: {error}") from error
@@ -82,37 +85,60 @@ def _check(broker: Broker) -> None:
     if broker.state != BrokerState.RUNNING:
         raise SnapshotError(f"the broker is not running ({broker.state.name}): start it, then take the snapshot")
     if not isinstance(broker.metadata_store, EmbeddedMetadataStore):
-        raise SnapshotError("a broker of a cluster has no snapshots: its metadata are elsewhere")
+        raise SnapshotError("a broker of a cluster has no snapshot of its own: take one of the whole cluster")
 
 
 async def _write(broker: Broker, data: Path) -> Manifest:
-    async for log in others_between(list(broker.log_manager.logs.values()), ITEMS_OF_A_LOG):
-        prepare(log)
-    instant = _instant(broker)
-    await _write_logs(broker, instant, str(data))
-    for name, content in (await in_steps(instant.store.steps())).items():
-        write(_FILES, f"{data}/{name}", content)
-    cluster_id = broker.metadata.cluster_id
-    write_meta_properties(_FILES, str(data), broker.broker_id, cluster_id, sync=False)
-    _write_checkpoints(instant.logs, str(data))
-    files = await broker.background.run_in_thread(lambda: [listed(_FILES, str(data), path) for path in _paths(data)])
-    return Manifest(instant.taken_ms, broker.broker_id, cluster_id, files)
-
-
-def _instant(broker: Broker) -> Instant:
     store = broker.metadata_store
     assert isinstance(store, EmbeddedMetadataStore)
+    await prepare_logs(broker)
+    taken_ms, logs, frozen = broker.clock.wall_ms(), frozen_logs(broker), store.freeze()
+    await write_store(frozen, data)
+    await write_directory(broker, logs, data)
+    files = await list_files(broker, data)
+    return Manifest(taken_ms, [broker.broker_id], broker.metadata.cluster_id, files)
+
+
+async def prepare_logs(broker: Broker) -> None:
+    """Comes before the instant, and reads what that needs."""
+    async for log in others_between(list(broker.log_manager.logs.values()), ITEMS_OF_A_LOG):
+        prepare(log)
+
+
+def frozen_logs(broker: Broker) -> list[FrozenLog]:
+    """Returns the logs of a broker at the instant. Raises SnapshotError if a disk has failed."""
     logs = list(broker.log_manager.logs.values())
     for log in logs:
         if log.folder.failure is not None:
             raise SnapshotError(f"the disk of {log.topic_partition} has failed: {log.folder.failure}")
-    return Instant(broker.clock.wall_ms(), [FrozenLog(log) for log in logs], store.freeze())
+    return [FrozenLog(log) for log in logs]
 
 
-async def _write_logs(broker: Broker, instant: Instant, data: str) -> None:
+async def write_store(store: FrozenStore, directory: Path) -> None:
+    """Writes the files of a metadata store."""
+    _FILES.make_directories(str(directory))
+    for name, content in (await in_steps(store.steps())).items():
+        write(_FILES, f"{directory}/{name}", content)
+
+
+async def write_directory(broker: Broker, logs: list[FrozenLog], directory: Path) -> None:
+    """Writes a log directory with these logs of the broker."""
+    await _write_logs(broker, logs, str(directory))
+    write_meta_properties(_FILES, str(directory), broker.broker_id, broker.metadata.cluster_id, sync=False)
+    _write_checkpoints(logs, str(directory))
+
+
+async def list_files(broker: Broker, data: Path) -> list[SnapshotFile]:
+    """Returns the entries of all files of a snapshot, after reading them in a thread of the broker."""
+    return await broker.background.run_in_thread(
+        lambda: [listed(_FILES, str(data), path) for path in _paths(str(data))]
+    )
+
+
+async def _write_logs(broker: Broker, logs: list[FrozenLog], data: str) -> None:
     _FILES.make_directories(data)
     pace = Pace()
-    for log in instant.logs:
+    for log in logs:
         for work in log.steps(_FILES, f"{data}/{log.topic_partition}"):
             if work is not None:
                 await broker.background.run_in_thread(work)
@@ -134,10 +160,10 @@ def _write_checkpoints(logs: list[FrozenLog], data: str) -> None:
     write(_FILES, f"{data}/{CLEAN_SHUTDOWN}", CLEAN_SHUTDOWN_CONTENT)
 
 
-def _paths(data: Path) -> Iterator[str]:
-    """Yields the paths of all files, relative to `data`."""
-    for name in _FILES.list_directory(str(data)):
-        if _FILES.is_directory(f"{data}/{name}"):
-            yield from (f"{name}/{inside}" for inside in _FILES.list_directory(f"{data}/{name}"))
+def _paths(directory: str, prefix: str = "") -> Iterator[str]:
+    """Yields the paths of all files below a directory, relative to it."""
+    for name in _FILES.list_directory(directory):
+        if _FILES.is_directory(f"{directory}/{name}"):
+            yield from _paths(f"{directory}/{name}", f"{prefix}{name}/")
         else:
-            yield name
+            yield f"{prefix}{name}"

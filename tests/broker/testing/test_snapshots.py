@@ -408,7 +408,7 @@ async def test_a_broker_that_is_stopped_meanwhile_gives_no_snapshot(
 ) -> None:
     async with in_process_broker() as broker:
         await broker.seed({"orders": [KIB * 200]})
-        made = taking._instant
+        made = taking.frozen_logs
 
         def instant(broker: InProcessBroker) -> Any:
             found = made(broker)
@@ -416,7 +416,7 @@ async def test_a_broker_that_is_stopped_meanwhile_gives_no_snapshot(
             return found
 
         stopping: list[asyncio.Task[None]] = []
-        monkeypatch.setattr(taking, "_instant", instant)
+        monkeypatch.setattr(taking, "frozen_logs", instant)
         write = taking._write_logs
 
         async def later(*arguments: Any) -> None:
@@ -463,8 +463,8 @@ async def test_a_broker_that_loses_segments_all_the_time_is_refused(
             log.state.relocated()
             return found
 
-        made = taking._instant
-        monkeypatch.setattr(taking, "_instant", lambda broker: instant(broker, made))
+        made = taking.frozen_logs
+        monkeypatch.setattr(taking, "frozen_logs", lambda broker: instant(broker, made))
         with pytest.raises(SnapshotError, match="orders-0 lost segments during each of 5 attempts"):
             await broker.snapshot(tmp_path / "kept")
         assert not (tmp_path / "kept").exists()
