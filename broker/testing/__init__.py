@@ -5,6 +5,7 @@
     cluster.py                brokers that are killed, paused, cut off, and started again
     cluster_view.py           what it looks like from outside
     cluster_waits.py          waiting for it; conditions.py: the states that tests wait for
+    in_sync.py                why replicas count as in sync; cuts.py: cuts that keep them so
     cluster_topics.py         topics, and leaders and coordinators that move
     cluster_thread.py, loop_thread.py    the same for blocking clients
     node_loop.py              an event loop for each broker, which can be paused and ended

@@ -52,6 +52,7 @@ from odradek.broker.testing.client_settings import client_settings, property_tex
 from odradek.broker.testing.cluster_topics import ClusterTopics
 from odradek.broker.testing.cluster_view import ENDED, BrokerStatus, Member
 from odradek.broker.testing.cluster_waits import SETTLED_WITHIN_S
+from odradek.broker.testing.cuts import warn_of_stuck
 from odradek.broker.testing.faults import Faults
 from odradek.broker.testing.network import Network
 from odradek.broker.testing.node_loop import NodeLoop, node_loop
@@ -260,8 +261,10 @@ class Cluster(TimeControls, Asking, NamesTheRightCall, ClusterTopics):
     # --- breaking the network -----------------------------------------------------------------------------------
 
     def cut(self, a: int, b: int) -> None:
-        """Cuts two brokers off from each other."""
+        """Cuts two brokers off from each other. A warning says if producers with acks=all then wait until it heals."""
         self.network.cut(self.member(a).broker_id, self.member(b).broker_id)
+        for leader in (a, b):
+            warn_of_stuck(self, leader)
 
     def cut_from_store(self, broker_id: int, *, lost_answers: Random | None = None) -> None:
         """Cuts a broker off from the metadata store: its session expires if that lasts. With `lost_answers`, some of

@@ -212,14 +212,15 @@ class ClusterView:
         problems first.
         """
         lines = [self._describe_broker(member) for member in self.members.values()]
-        states = [(name, state) for name in self._topic_names() for state in self._states(name)]
+        states = [(name, state) for name in self._topic_names() for state in self.states(name)]
         states.sort(key=lambda each: len(each[1].isr) == len(each[1].replicas) and each[1].leader in each[1].isr)
         lines += [self._describe_partition(name, state) for name, state in states[:SHOWN_PARTITIONS]]
         if len(states) > SHOWN_PARTITIONS:
             lines.append(f"  and {len(states) - SHOWN_PARTITIONS} partitions more")
         return "\n".join(lines)
 
-    def _states(self, name: str) -> list[PartitionState]:
+    def states(self, name: str) -> list[PartitionState]:
+        """The states of a topic's partitions, as the metadata store has them."""
         assignment = self._assignment(name)
         numbers = () if assignment is None else assignment.replicas
         return [state for number in numbers if (state := self.partition(name, number)) is not None]

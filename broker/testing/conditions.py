@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from odradek.broker.metadata_store import znodes
 from odradek.broker.testing.cluster_view import ClusterView
+from odradek.broker.testing.in_sync import why_another_isr
 
 
 def why_no_leader(cluster: ClusterView, topic: str, partition: int, leader: int | None = None) -> str:
@@ -27,8 +28,10 @@ def why_no_leader(cluster: ClusterView, topic: str, partition: int, leader: int 
 def why_not_in_sync(cluster: ClusterView, topic: str, partition: int, isr: set[int]) -> str:
     """See Cluster.wait_for_isr."""
     state = cluster.partition(topic, partition)
-    if state is None or set(state.isr) != isr:
-        return f"the ISR of {topic}-{partition} is {[] if state is None else sorted(state.isr)}"
+    if state is None:
+        return f"the ISR of {topic}-{partition} is []"
+    if set(state.isr) != isr:
+        return f"the ISR of {topic}-{partition} is {sorted(state.isr)}: {why_another_isr(cluster, topic, state, isr)}"
     led = cluster.led(topic, state)
     if led is None:
         return f"broker {state.leader} does not lead {topic}-{partition}"
@@ -71,7 +74,8 @@ def _why_not_stable(cluster: ClusterView, name: str) -> str:
         what = f"{name}-{state.partition}"
         expected = [replica for replica in state.replicas if replica in running]
         if expected and sorted(state.isr) != sorted(expected):
-            return f"the ISR of {what} is {sorted(state.isr)}"
+            why = why_another_isr(cluster, name, state, set(expected))
+            return f"the ISR of {what} is {sorted(state.isr)}: {why}"
         led = cluster.led(name, state)
         is_settled = led is not None and led.isr.proposal is None and led.partition_epoch == state.partition_epoch
         if expected and not is_settled:
