@@ -56,6 +56,7 @@ from odradek.broker.testing.cuts import warn_of_stuck
 from odradek.broker.testing.faults import Faults
 from odradek.broker.testing.network import Network
 from odradek.broker.testing.node_loop import NodeLoop, node_loop
+from odradek.broker.testing.opening import ANOTHER_LOOP
 from odradek.broker.testing.right_calls import NamesTheRightCall
 from odradek.broker.testing.security import Security, add_acls
 from odradek.broker.testing.snapshots.of_clusters import take_cluster_snapshot
@@ -93,6 +94,7 @@ class Cluster(TimeControls, Asking, NamesTheRightCall, ClusterTopics):
         """`tree`: what the metadata store begins with, of a cluster that starts from a snapshot."""
         session_timeout_ms = BrokerConfig.single_node(members[0].settings).zookeeper_session_timeout_ms
         network = Network()
+        self._below = asyncio.get_running_loop()
         self.virtual_time = virtual_time
         super().__init__(
             {member.broker_id: member for member in members},
@@ -131,6 +133,7 @@ class Cluster(TimeControls, Asking, NamesTheRightCall, ClusterTopics):
         """Starts a broker that was stopped or killed, with its data. Returns when it serves clients. After a kill, its
         old session must expire first. Raises StartError.
         """
+        self._expect_own_loop()
         member = self._expect(broker_id, *ENDED)
         if member.loop is not None:
             await member.loop.all_gone()
@@ -170,6 +173,7 @@ class Cluster(TimeControls, Asking, NamesTheRightCall, ClusterTopics):
         await self._stop(broker_id, hand_over=True)
 
     async def _stop(self, broker_id: int, *, hand_over: bool) -> None:
+        self._expect_own_loop()
         member = self._expect(broker_id, BrokerStatus.RUNNING)
         assert member.broker is not None
         assert member.loop is not None
@@ -211,10 +215,20 @@ class Cluster(TimeControls, Asking, NamesTheRightCall, ClusterTopics):
         member.loop.resume()
 
     async def run(self, broker_id: int, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Runs a coroutine of a broker, as that broker, and returns its result. Raises NodeEnded if it ends before."""
+        """Runs a coroutine of a broker, as that broker, and returns its result. Raises NodeEnded if it ends before, and
+        RuntimeError in a task of another loop.
+        """
         loop = self.member(broker_id).loop
         assert loop is not None, f"broker {broker_id} was never started"
+        if asyncio.get_running_loop() is not self._below:
+            coroutine.close()
+        self._expect_own_loop()
         return await loop.run(coroutine)
+
+    def _expect_own_loop(self) -> None:
+        """Raises RuntimeError in a task of another loop than the one below those of the brokers."""
+        if asyncio.get_running_loop() is not self._below:
+            raise RuntimeError(ANOTHER_LOOP)
 
     async def open(self) -> None:
         """Starts all brokers. Returns when they all know each other, and the ACLs."""
@@ -228,6 +242,7 @@ class Cluster(TimeControls, Asking, NamesTheRightCall, ClusterTopics):
         `within` seconds. With a `path` the snapshot is kept there, in a new directory; otherwise it goes with the
         object. Raises SnapshotError; see docs/testing/snapshots.md.
         """
+        self._expect_own_loop()
         async with self._one_at_a_time:
             return await take_cluster_snapshot(self, path, within)
 

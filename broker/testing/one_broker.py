@@ -38,7 +38,7 @@ from odradek.broker.testing.faults import Fault, Faults, Journal, Request
 from odradek.broker.testing.faults.selector import Selected
 from odradek.broker.testing.loop_thread import LoopThread
 from odradek.broker.testing.node_loop import NodeLoop
-from odradek.broker.testing.opening import Blocking, opened_with_async
+from odradek.broker.testing.opening import ANOTHER_LOOP, Blocking, opened_with_async
 from odradek.broker.testing.right_calls import NamesTheRightCall
 from odradek.broker.testing.security import PLAINTEXT, Security, add_acls, as_security, set_passwords
 from odradek.broker.testing.seeding import Seed, seed
@@ -68,10 +68,6 @@ T = TypeVar("T")
 HOST = "127.0.0.1"
 ANY_PORT = f"{HOST}:0"
 MOST_PORT = 65535
-ANOTHER_LOOP = (
-    "the broker runs on another event loop: give its fixture and the test the same loop scope, or use BrokerThread, "
-    "whose methods block"
-)
 
 
 @noted

@@ -8,6 +8,11 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, TypeVar
 
+ANOTHER_LOOP = (
+    "the broker runs on another event loop: give its fixture and the test the same loop scope, or use BrokerThread or "
+    "ClusterThread, whose methods block"
+)
+
 P = ParamSpec("P")
 T = TypeVar("T")
 

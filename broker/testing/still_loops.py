@@ -26,6 +26,7 @@ from typing import NamedTuple
 import structlog
 
 from odradek.broker.logging.quiet_logs import OF_KIT
+from odradek.broker.testing.opening import ANOTHER_LOOP
 
 LOOK_S = 0.25
 LINGER_S = 1.0
@@ -37,6 +38,8 @@ ADVICE = (
     "a blocking client cannot be served by the event loop that it blocks: use BrokerThread, or call it in a thread "
     "(asyncio.to_thread)"
 )
+
+NOT_RUN = "no line: nobody runs it"
 
 log = structlog.get_logger(OF_KIT)
 
@@ -90,12 +93,13 @@ class WatchedLoop:
 
     def _note(self, seconds: float) -> None:
         """(C)."""
-        where = _line_of(self._thread_id)
+        is_running = self._loop.is_running()
+        where, advice = (_line_of(self._thread_id), ADVICE) if is_running else (NOT_RUN, ANOTHER_LOOP)
         self._notes.append(
             f"the event loop of the broker stood still for more than {seconds:.1f} s at {where}, while a client of "
-            f"this process waited for a connection: {ADVICE}"
+            f"this process waited for a connection: {advice}"
         )
-        log.warning("event loop stands still while client connects", seconds=round(seconds, 1), at=where, advice=ADVICE)
+        log.warning("event loop stands still while client connects", seconds=round(seconds, 1), at=where, advice=advice)
 
 
 class StillLoops:

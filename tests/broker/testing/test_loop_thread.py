@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import pytest
+import structlog
+from aiokafka import AIOKafkaProducer
 
-from odradek.broker.testing import BrokerThread, ClusterThread, UnusedFaults, in_process_broker
+from odradek.broker.testing import (
+    BrokerThread,
+    CannotAdvance,
+    Cluster,
+    ClusterThread,
+    UnusedFaults,
+    in_process_broker,
+    still_loops,
+)
 from odradek.protocol.messages.metadata import MetadataRequest
 from tests.broker.testing.faults.asking import Client
+from tests.patience import block_until
 
 CALLS: dict[str, Callable[[BrokerThread], Any]] = {
     "request": lambda broker: broker.request(api="Produce"),
@@ -116,3 +128,55 @@ def test_a_broker_is_started_once_and_may_be_stopped_before() -> None:
     broker.stop()
     with broker, pytest.raises(RuntimeError, match="odradek-broker was started before: make a new one"):
         broker.start()
+
+
+def test_what_the_documentation_says_of_other_loops_holds_while_the_brokers_loop_runs_in_a_thread() -> None:
+    async def on_another_loop(thread: BrokerThread) -> None:
+        broker = thread.broker
+        async with AIOKafkaProducer(bootstrap_servers=broker.bootstrap) as producer:
+            await producer.send_and_wait("orders", b"an order")
+        await broker.seed({"orders": [b"one more"]})
+        fault = broker.faults.add(api="Produce", delay=0.001)
+        await broker.seed({"orders": [b"one more"]})
+        await broker.wait_for_hits(fault)
+        assert (await broker.request(api="Produce")).api == "Produce"
+        for call in (broker.snapshot, broker.reset):
+            with pytest.raises(RuntimeError, match="the broker runs on another event loop"):
+                await call()
+        with pytest.raises(CannotAdvance, match="use the methods of the thread"):
+            await broker.advance(1)
+
+    with BrokerThread(time="virtual", journal=True) as thread:
+        asyncio.run(on_another_loop(thread))
+
+
+def test_a_cluster_of_another_loop_says_so_and_goes_on() -> None:
+    async def on_another_loop(cluster: Cluster) -> None:
+        for call in (
+            cluster.snapshot,
+            partial(cluster.stop, 1),
+            partial(cluster.restart, 1),
+            partial(cluster.run, 1, asyncio.sleep(0)),
+        ):
+            with pytest.raises(RuntimeError, match=r"the broker runs on another event loop: .* or ClusterThread"):
+                await call()
+
+    with ClusterThread(brokers=2) as thread:
+        asyncio.run(on_another_loop(thread.cluster))
+        assert thread.running == [1, 2]
+        thread.restart(1)
+
+
+def test_a_broker_whose_loop_nobody_runs_is_named_while_a_client_connects(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(still_loops, "LOOK_S", 0.02)
+    monkeypatch.setattr(still_loops, "STILL_S", 0.1)
+    with asyncio.Runner() as session, structlog.testing.capture_logs() as events:
+        opened = in_process_broker()
+        broker = session.run(opened.__aenter__())
+        host, port = broker.bootstrap.split(":")
+        with socket.create_connection((host, int(port))):
+            block_until(lambda: [each for each in events if each["event"].startswith("event loop stands still")])
+        session.run(opened.__aexit__(None, None, None))
+    (said,) = (each for each in events if each["event"].startswith("event loop stands still"))
+    assert said["at"] == "no line: nobody runs it"
+    assert "give its fixture and the test the same loop scope" in said["advice"]

@@ -319,3 +319,21 @@ def test_acls_that_say_nothing_are_refused() -> None:
     for operation in ("read", "ANY"):
         with pytest.raises(ValueError, match=f"operation '{operation}' is not one of ALL, READ, WRITE, CREATE"):
             allow("alice", operation, topic="t")
+
+
+def test_an_idempotent_producer_without_write_is_denied_the_cluster_and_another_one_the_topic() -> None:
+    """As docs/testing.md says."""
+    security = Security(
+        "SASL_PLAINTEXT", users={"alice": "alice-secret"}, acls=[allow("alice", "DESCRIBE", topic="orders")]
+    )
+    with BrokerThread(security=security) as broker:
+        broker.seed({"orders": [b"an order"]})
+        for is_idempotent, error in (
+            (True, "ClusterAuthorizationFailedError"),
+            (False, "TopicAuthorizationFailedError"),
+        ):
+            settings = broker.client_settings("kafka-python")
+            producer = kafka.KafkaProducer(enable_idempotence=is_idempotent, **settings)
+            with pytest.raises(kafka.errors.KafkaError, match=error):
+                producer.send("orders", b"an order").get(timeout=20)
+            producer.close()
