@@ -2,7 +2,8 @@
 client on that loop waits for a broker that cannot answer, and gives up after seconds with an error that says nothing.
 
 (A) One thread watches the loops of all brokers of the process, and ends LINGER_S after the last of them: a thread for
-    each of a thousand brokers would cost more than its use. Every LOOK_S it asks each loop for a turn; a loop that has
+    each of a thousand brokers would cost more than its use. It is a bare one, which nobody joins, and which those who
+    count the threads of `threading` do not find. Every LOOK_S it asks each loop for a turn; a loop that has
     not taken it for STILL_S stands still.
 (B) A loop that is merely slow is no news. It is when a connection to one of its brokers waits in the accept queue whose
     other end belongs to this process: the kernel lists both (/proc/net/tcp), and a socket in the queue has no inode.
@@ -13,6 +14,7 @@ client on that loop waits for a broker that cannot answer, and gives up after se
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import contextlib
 import inspect
@@ -109,7 +111,7 @@ class StillLoops:
         self._lock = threading.Lock()
         self._watched: dict[WatchedLoop, None] = {}
         self._last_used_s = 0.0
-        self._has_thread = False
+        self.has_thread = False
 
     @contextlib.contextmanager
     def watched(self, ports: Callable[[], set[int]]) -> Iterator[WatchedLoop]:
@@ -117,9 +119,9 @@ class StillLoops:
         loop = WatchedLoop(asyncio.get_running_loop(), ports, time.monotonic())
         with self._lock:
             self._watched[loop] = None
-            if not self._has_thread:
-                self._has_thread = True
-                threading.Thread(target=self._watch, name="odradek-loops", daemon=True).start()
+            if not self.has_thread:
+                self.has_thread = True
+                _thread.start_new_thread(self._watch, ())
         try:
             yield loop
         finally:
@@ -135,8 +137,8 @@ class StillLoops:
 
     def _is_used(self) -> bool:
         with self._lock:
-            self._has_thread = bool(self._watched) or time.monotonic() - self._last_used_s < LINGER_S
-            return self._has_thread
+            self.has_thread = bool(self._watched) or time.monotonic() - self._last_used_s < LINGER_S
+            return self.has_thread
 
 
 def _waits(server_end: Socket) -> bool:

@@ -86,7 +86,7 @@ async def test_every_coroutine_function_of_the_kit_is_noted_if_nobody_awaits_it(
 async def test_an_advance_without_await_fails_the_test_at_its_end_and_names_the_line() -> None:
     with pytest.raises(NeverAwaited) as failure:
         async with in_process_broker(time="virtual") as broker:
-            broker.advance(5)  # advance of a broker
+            broker.advance(5)  # type: ignore[unused-coroutine] # advance of a broker
     assert str(failure.value) == (
         "InProcessBroker.advance() was called and never awaited, so it did nothing: " + line_of("advance of a broker")
     )
@@ -95,13 +95,13 @@ async def test_an_advance_without_await_fails_the_test_at_its_end_and_names_the_
 async def test_a_wait_of_a_cluster_without_await_fails_the_test() -> None:
     with pytest.raises(NeverAwaited, match=r"Cluster\.wait_for_isr\(\) was called and never awaited"):
         async with in_process_cluster(brokers=1) as cluster:
-            cluster.wait_for_isr("orders", 0, {1})
+            cluster.wait_for_isr("orders", 0, {1})  # type: ignore[unused-coroutine]
 
 
 async def test_a_failure_of_the_test_is_raised_and_has_what_was_not_awaited_as_a_note() -> None:
     async def fails() -> None:
         async with in_process_broker() as broker:
-            broker.request(api="Produce")  # request of a broker
+            broker.request(api="Produce")  # type: ignore[unused-coroutine] # request of a broker
             _ = 1 / 0
 
     with pytest.raises(ZeroDivisionError) as failure:
@@ -115,7 +115,7 @@ def test_a_failure_beside_a_broker_in_a_thread_has_the_note_too() -> None:
     def fails(thread: BrokerThread | ClusterThread) -> None:
         with thread as running:
             inside = running.broker if isinstance(running, BrokerThread) else running.cluster
-            inside.wait_for_hits(running.faults.add(api="Fetch", delay=1, optional=True))
+            inside.wait_for_hits(running.faults.add(api="Fetch", delay=1, optional=True))  # type: ignore[unused-coroutine]
             _ = 1 / 0
 
     for thread in (BrokerThread(), ClusterThread(brokers=1)):
@@ -128,7 +128,7 @@ def test_a_failure_beside_a_broker_in_a_thread_has_the_note_too() -> None:
 def test_what_is_not_awaited_of_a_broker_in_a_thread_is_an_error_when_it_stops() -> None:
     thread = BrokerThread()
     thread.start()
-    thread.broker.advance(5)
+    thread.broker.advance(5)  # type: ignore[unused-coroutine]
     with pytest.raises(NeverAwaited, match=r"InProcessBroker\.advance\(\)"):
         thread.stop()
 
@@ -171,7 +171,7 @@ async def test_the_collector_finds_no_coroutine_before_the_broker_stops_or_after
     async def awaits_nothing() -> None:
         async with in_process_broker(time="virtual") as broker:
             for _ in range(100):
-                broker.advance(5)
+                broker.advance(5)  # type: ignore[unused-coroutine]
             gc.collect()
 
     with warnings.catch_warnings(record=True) as shown:

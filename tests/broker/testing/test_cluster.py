@@ -506,7 +506,7 @@ async def test_a_wait_that_fails_shows_the_state_of_the_cluster(cluster: Cluster
     with pytest.raises(NotReached) as failure:
         await cluster.wait_for_isr("t", 0, {leader}, within=0.05)
     text = str(failure.value)
-    assert text.startswith(f"ISR [{leader}] of t-0: not in 0.05 s: the ISR of t-0 is [1, 2, 3]\n")
+    assert text.startswith(f"ISR [{leader}] of t-0: not in 0.05 s: the ISR of t-0 is [1, 2, 3]: ")
     assert f"\nbroker {follower}, killed\n" in text
     if controller != follower:
         assert f"broker {controller}, running, controller, knows brokers [1, 2, 3] and controller {controller}" in text

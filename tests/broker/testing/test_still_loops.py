@@ -6,7 +6,6 @@ import asyncio
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator, MutableMapping
 from pathlib import Path
 from typing import Any
@@ -138,10 +137,8 @@ async def test_a_loop_that_is_slow_without_a_client_is_no_news(
     assert not notices(logged)
 
 
-async def test_the_thread_that_watches_ends_after_the_last_broker() -> None:
-    def watching() -> list[threading.Thread]:
-        return [each for each in threading.enumerate() if each.name == "odradek-loops"]
-
-    async with in_process_broker(), in_process_broker():
-        assert len(watching()) == 1
-    await until(lambda: not watching())
+async def test_the_thread_that_watches_ends_after_the_last_broker_and_begins_again() -> None:
+    for _ in range(2):
+        async with in_process_broker(), in_process_broker():
+            assert still_loops.STILL_LOOPS.has_thread
+        await until(lambda: not still_loops.STILL_LOOPS.has_thread)
