@@ -15,7 +15,7 @@ from enum import Enum
 from random import Random
 from typing import NamedTuple
 
-from benchmarks import unfinished, wire
+from benchmarks import crowds, unfinished, wire
 from benchmarks.wire import framed
 from odradek.protocol.messages.configs import DescribeConfigsRequest, IncrementalAlterConfigsRequest
 from odradek.protocol.messages.produce import ProduceRequest
@@ -44,6 +44,8 @@ class Ground(Enum):
     USER = "none, up to 900 KB, logged in at another listener"
     METRICS = "none, /health"
     """Only of Odradek: Kafka has no such port."""
+    NEWCOMERS = "none, a new connection for each request"
+    TLS_NEWCOMERS = "none, a new TLS connection for each request"
 
 
 class Attack(NamedTuple):
@@ -71,6 +73,15 @@ def attacks() -> list[Attack]:
         Attack("4 frames of 99 MB, unfinished", unfinished.unfinished_produce, unfinished.hold(4), Ground.NEIGHBOR),
         Attack("560 unfinished logins", unfinished.unfinished_login, unfinished.hold(560, "127.0.0.1"), Ground.USER),
         Attack("64 silent sockets on the metrics port", bytes, stay_idle(64), Ground.METRICS),
+        Attack("connect and close", bytes, crowds.connect_and_close, Ground.NEWCOMERS),
+        Attack("connect, a request, close", crowds.request, crowds.connect_and_close, Ground.NEWCOMERS),
+        Attack("connect, a request, reset", crowds.request, crowds.connect_and_reset, Ground.NEWCOMERS),
+        Attack("crowds of 400 that ask and leave", crowds.request, crowds.connect_in_crowds, Ground.NEWCOMERS),
+        Attack("connect and close, TLS", bytes, crowds.connect_and_close, Ground.TLS_NEWCOMERS),
+        Attack("connect, a hello, close", crowds.client_hello, crowds.connect_and_close, Ground.TLS_NEWCOMERS),
+        Attack("connect, a hello, reset", crowds.client_hello, crowds.connect_and_reset, Ground.TLS_NEWCOMERS),
+        Attack("connect, garbage, close", crowds.garbage, crowds.connect_and_close, Ground.TLS_NEWCOMERS),
+        Attack("crowds of 400 hellos", crowds.client_hello, crowds.connect_in_crowds, Ground.TLS_NEWCOMERS),
     ]
 
 

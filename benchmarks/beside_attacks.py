@@ -43,6 +43,7 @@ CALM_S, CALM_MS, CALM_GIVE_UP_S = 0.5, 20, 20
 LARGE_MESSAGES = {"max.message.bytes": str(LARGEST_MESSAGE), "retention.bytes": "100000000"}
 SMALL_SEGMENTS = {"segment.bytes": "10000"}
 """About two new segments per second."""
+ATTACKED_LISTENERS = {Ground.USER: "SASL_PLAINTEXT", Ground.TLS_NEWCOMERS: "SSL"}
 
 
 class Felt(NamedTuple):
@@ -117,9 +118,9 @@ class Scene:
             if ground is Ground.METRICS and isinstance(self._contestant, Odradek):
                 self._port = free_port()
                 self._contestant.options = ("--metrics-port", str(self._port))
-            if ground is Ground.USER:
+            if ground in ATTACKED_LISTENERS:
                 secure(self._contestant, TLS)
-                self._port = self._contestant.ports["SASL_PLAINTEXT"]
+                self._port = self._contestant.ports[ATTACKED_LISTENERS[ground]]
             self._contestant.start()
             self._client = self._prepared(ground)
         except BaseException:
@@ -156,6 +157,10 @@ class Scene:
     def _prepared(self, ground: Ground) -> Client:
         if ground is Ground.METRICS:
             return Client("health", self._port)
+        if ground is Ground.NEWCOMERS:
+            return Client(self._port, module="newcomer")
+        if ground is Ground.TLS_NEWCOMERS:
+            return Client(self._port, trusted_file(self._contestant), module="newcomer")
         port = self._contestant.port
         wire.create_topic(port, HEALTHY_TOPIC, 1, SMALL_SEGMENTS if ground is Ground.FEW_FILES else {})
         wire.create_topic(port, TOPIC, PARTITIONS, LARGE_MESSAGES)

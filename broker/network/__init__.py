@@ -1,6 +1,9 @@
 """Sockets: from bytes to frames, and from responses to bytes.
 
     socket_server.py       the listeners, and what all connections share
+    arrivals.py            connections that are established and not served yet
+    fair_line.py           a line in which addresses take turns
+    hang_ups.py            who has closed a connection that nobody reads
     connection.py          one client's connection: frames in, responses out, in order
     rounds.py              one callback of the loop in which requests arrive
     large_frame.py         a frame that has a buffer of its own

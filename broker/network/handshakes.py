@@ -2,18 +2,19 @@
 
 A handshake takes 0.3 to 0.5 ms of the event loop, which anybody who can connect can ask for. So they take turns:
 
-    (A) All steps of handshakes run in turns of the loop of their own, TURN_MS each.
+    (A) All steps of handshakes run in turns of the loop of their own, TURN_MS each. There, too, addresses take turns
+        (fair_line.py).
     (B) From one address only so many may be under way (odradek.max.handshakes.per.ip). Further connections are closed.
     (C) A handshake that has not ended after LONGEST_MS ends with its connection.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from odradek.broker.network.connection_limits import ConnectionLimits
+from odradek.broker.network.fair_line import FairLine
 from odradek.broker.requests.request_context import ConnectionInfo
 from odradek.timer import Clock
 
@@ -67,7 +68,7 @@ class Handshakes:
         self._pending: dict[HandshakingTransport, _Pending] = {}
         """The oldest first."""
         self._by_address: dict[str, int] = {}
-        self._ready: deque[HandshakingTransport] = deque()
+        self._ready: FairLine[HandshakingTransport] = FairLine()
         self._is_due = False
 
     def __len__(self) -> int:
@@ -94,9 +95,9 @@ class Handshakes:
         else:
             del self._by_address[pending.host]
 
-    def step_soon(self, transport: HandshakingTransport) -> None:
+    def step_soon(self, transport: HandshakingTransport, host: str) -> None:
         """Calls the transport's `shake_hands` when it is its turn (A)."""
-        self._ready.append(transport)
+        self._ready.add(host, transport)
         if not self._is_due:
             self._is_due = True
             self.server.call_soon(self._turn)
@@ -116,7 +117,7 @@ class Handshakes:
         begun_ms = self._clock.now_ms()
         try:
             while self._ready and self._clock.now_ms() - begun_ms < TURN_MS:
-                self._ready.popleft().shake_hands()
+                self._ready.take().shake_hands()
         finally:  # one that fails must not stop the others
             if self._ready and not self._is_due:
                 self._is_due = True

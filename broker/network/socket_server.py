@@ -17,7 +17,6 @@ import errno
 import ipaddress
 import math
 import os
-import select
 import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
@@ -25,10 +24,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
 from odradek.broker.logging.client_warnings import ClientWarnings
+from odradek.broker.network.arrivals import Arrivals, Listening
 from odradek.broker.network.connection import ENDING, Connection
 from odradek.broker.network.connection_limits import ConnectionLimits
 from odradek.broker.network.file_reading import FileReading
 from odradek.broker.network.file_sending import FileSending, NewSending, RunInThread
+from odradek.broker.network.hang_ups import hung_up
 from odradek.broker.network.logins import Logins
 from odradek.broker.network.queues import Queues
 from odradek.broker.network.rounds import Dispatch, NetworkCounters, Rounds
@@ -101,8 +102,10 @@ class SocketServer:
         self.handshakes: Handshakes | None = None
         """Of TLS; None without a listener that has it."""
         self._servers: list[asyncio.Server] = []
-        self._names: list[str] = []
-        """Of the listeners, for each server."""
+        self._acceptors: list[_Acceptor] = []
+        """For each server."""
+        self.arrivals: Arrivals | None = None
+        """None if the network is simulated: it has no sockets."""
         self._by_address: dict[str, int] = {}
         self._next_idle_look_ms = clock.now_ms() + limits.idle_ms
         self._stopping = False
@@ -140,17 +143,27 @@ class SocketServer:
         """Returns the listening sockets for another server. They accept connections until the caller closes them, too,
         even if this server stops."""
         found: dict[str, list[socket.socket]] = {}
-        for name, server in zip(self._names, self._servers, strict=True):
-            found.setdefault(name, []).extend(socket.socket(fileno=os.dup(each.fileno())) for each in server.sockets)
+        for accept, server in zip(self._acceptors, self._servers, strict=True):
+            found.setdefault(accept.endpoint.name, []).extend(
+                socket.socket(fileno=os.dup(each.fileno())) for each in server.sockets
+            )
         return found
 
     async def start(self) -> None:
         """Starts to accept connections."""
-        for server in self._servers:
-            await server.start_serving()
+        for accept, server in zip(self._acceptors, self._servers, strict=True):
+            [listening] = server.sockets
+            if not hasattr(listening, "fileno"):
+                await server.start_serving()
+                continue
+            has_tls = accept.endpoint.security_protocol in TLS_PROTOCOLS
+            self.arrivals = self.arrivals or Arrivals(self, asyncio.get_running_loop())
+            self.arrivals.listen(Listening(listening.fileno(), listening.family, accept, has_tls))
 
     async def stop_accepting(self) -> None:
         """Closes the listening sockets; open connections stay."""
+        if self.arrivals is not None:
+            self.arrivals.stop()
         for server in self._servers:
             server.close()
 
@@ -160,6 +173,8 @@ class SocketServer:
         Let the parked requests expire before this call."""
         self._stopping = True
         await self.stop_accepting()
+        if self.arrivals is not None:
+            await self.arrivals.all_begun()
         for connection in list(self.connections):
             connection.end_when_answered()
         if self.connections:
@@ -168,7 +183,7 @@ class SocketServer:
             await self._all_gone.wait()
             cut.cancel()
         self._servers.clear()
-        self._names.clear()
+        self._acceptors.clear()
 
     def _size_buffers(self, server: asyncio.Server) -> None:
         """Sets the buffer sizes of the listening sockets, which accepted sockets inherit."""
@@ -197,7 +212,7 @@ class SocketServer:
                     continue
                 raise BindError(_bind_failure(address, error)) from error
             self._servers.append(server)
-            self._names.append(address.name)
+            self._acceptors.append(accept)
             self._size_buffers(server)
             port = port or server.sockets[0].getsockname()[1]
             endpoint = Endpoint(
@@ -218,10 +233,9 @@ class SocketServer:
         self, loop: asyncio.AbstractEventLoop, accept: _Acceptor, where: str | socket.socket, port: int
     ) -> asyncio.Server:
         """Listens on a host, or on a duplicate of a socket that is bound already. Raises OSError."""
-        backlog = self.limits.listen_backlog
         if isinstance(where, str):
-            return await loop.create_server(accept, where, port, backlog=backlog, start_serving=False)
-        return await loop.create_server(accept, sock=where.dup(), backlog=backlog, start_serving=False)
+            return await loop.create_server(accept, where, port, start_serving=False)
+        return await loop.create_server(accept, sock=where.dup(), start_serving=False)
 
     def _acceptor(self, endpoint: Endpoint, loop: asyncio.AbstractEventLoop) -> _Acceptor:
         if endpoint.security_protocol in TLS_PROTOCOLS:
@@ -269,9 +283,7 @@ class SocketServer:
         if from_there > limits.max_connections_per_ip_overrides.get(host, limits.max_connections_per_ip):
             self.refuse(connection, "too many connections from one address", limit="max.connections.per.ip")
         elif len(self.connections) > limits.max_connections:
-            self._make_room(connection, limit="max.connections")
-        elif _descriptor_of(connection) >= limits.connection_descriptors:
-            self._make_room(connection, limit="RLIMIT_NOFILE", open=len(self.connections))
+            self.refuse(self.logins.give_way() or connection, "too many connections", limit="max.connections")
         elif self._stopping:
             connection.end()
 
@@ -315,9 +327,21 @@ class SocketServer:
         self.warn(event, connection.info, **details)
         connection.cut_off()
 
-    def _make_room(self, connection: Connection, **details: Any) -> None:
-        """Ends a connection whose client has not logged in (logins.py), or else the new one."""
-        self.refuse(self.logins.give_way() or connection, "too many connections", **details)
+    def make_room(self) -> bool:
+        """Ends a connection whose client has not logged in (logins.py), so that its descriptor becomes free. Returns
+        False if there is none.
+        """
+        stranger = self.logins.give_way()
+        if stranger is not None:
+            self.refuse(stranger, "too many connections", limit="RLIMIT_NOFILE", open=len(self.connections))
+        return stranger is not None
+
+    def turn_away(self, host: str, event: str, **details: Any) -> None:
+        """Counts and logs a connection above a limit that is closed before it begins."""
+        self.counters.accepted += 1
+        self.counters.closed += 1
+        self.counters.refused += 1
+        self._client_warnings.warn(event, client=host, open=len(self.connections), **details)
 
     def _end_queued(self, connection: Connection, size: int) -> None:
         self.warn("client holds memory with unfinished requests", connection.info, queued_bytes=size)
@@ -391,17 +415,9 @@ class SocketServer:
         self._next_idle_look_ms = oldest_ms + max(self.limits.idle_ms, 1)
 
     def _hung_up(self) -> list[Connection]:
-        """Returns the blocked connections that clients have closed. Nothing reads them, so only polling can tell."""
-        if not hasattr(select, "POLLRDHUP"):
-            return []
-        poll = select.poll()
-        by_descriptor: dict[int, Connection] = {}
-        for connection in self.blocked:
-            descriptor = _descriptor_of(connection)
-            if descriptor >= 0:
-                by_descriptor[descriptor] = connection
-                poll.register(descriptor, select.POLLRDHUP)
-        return [by_descriptor[descriptor] for descriptor, _ in poll.poll(0)]
+        """Returns the blocked connections that clients have closed."""
+        by_descriptor = {_descriptor_of(connection): connection for connection in self.blocked}
+        return [by_descriptor[each] for each in hung_up(each for each in by_descriptor if each >= 0)]
 
     def _cut_off_all(self) -> None:
         for connection in list(self.connections):

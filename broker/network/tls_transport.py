@@ -23,6 +23,7 @@ from collections.abc import Iterable
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, cast
 
+from odradek.broker.network.hang_ups import hung_up
 from odradek.broker.network.outbox import WRITE_HIGH_BYTES, WRITE_LOW_BYTES
 from odradek.broker.security.tls import explained
 from odradek.storage.files import Buffer
@@ -82,8 +83,9 @@ class TlsTransport(asyncio.BufferedProtocol):
         self._handshakes = handshakes
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._session: ssl.SSLObject | None = None
-        """Made when the client has sent something: it is what takes memory."""
-        self._first_byte = HANDSHAKE_RECORD
+        """Made for the first step of the handshake: it is what takes memory."""
+        self._first_byte: int | None = None
+        """None: the client has sent nothing."""
         self._is_paused = False
         """Whether the connection does not want to be given anything."""
         self._resumes_later = False
@@ -123,12 +125,11 @@ class TlsTransport(asyncio.BufferedProtocol):
         if self.state is State.OPEN:
             self._decrypt(data)
         elif self.state is State.HANDSHAKE:
-            if self._session is None:
-                self._session = self._tls.new_session(self._incoming, self._outgoing)
+            if self._first_byte is None:
                 self._first_byte = data[0]
             self._incoming.write(data)
             self._socket.pause_reading()
-            self._handshakes.step_soon(self)
+            self._handshakes.step_soon(self, self._connection.info.client_host)
 
     def eof_received(self) -> bool:
         if self.state is State.REFUSED:
@@ -152,10 +153,17 @@ class TlsTransport(asyncio.BufferedProtocol):
     # --- the handshake ------------------------------------------------------------------------------------------
 
     def shake_hands(self) -> None:
-        """Takes the next step, with what the client has sent."""
+        """Takes the next step, with what the client has sent. One that has gone already costs no first step, which is
+        the expensive one."""
         if self.state is not State.HANDSHAKE:
             return
-        session = cast(ssl.SSLObject, self._session)
+        session = self._session
+        if session is None:
+            if self._has_hung_up():
+                self._note_end_of_handshake()
+                self.abort()
+                return
+            session = self._session = self._tls.new_session(self._incoming, self._outgoing)
         try:
             session.do_handshake()
             principal = self._tls.principal_of(session)
@@ -177,9 +185,14 @@ class TlsTransport(asyncio.BufferedProtocol):
             self._write_records()
             self._read_on()
 
+    def _has_hung_up(self) -> bool:
+        """Whether the client has closed its side. Nothing reads a connection that waits for its turn."""
+        plain = self._socket.get_extra_info("socket")
+        return plain is not None and bool(hung_up((plain.fileno(),)))
+
     def _note_end_of_handshake(self) -> None:
         """Logs that the client has given up, if it had begun: it may not trust the broker, and not say so."""
-        if self.state is State.HANDSHAKE and self._session is not None:
+        if self.state is State.HANDSHAKE and self._first_byte is not None:
             self._handshakes.failed += 1
             info, reason = self._connection.info, "the client has closed the connection"
             self._handshakes.server.warn("TLS handshake failed", info, error=reason)

@@ -28,6 +28,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
+import socket
 import sys
 from asyncio import events
 from collections import deque
@@ -105,6 +106,7 @@ class NodeLoop(asyncio.AbstractEventLoop):
         self._callers: dict[asyncio.Future[Any], None] = {}
         """Futures of the loop below that wait for this node."""
         self._timers: dict[_Timer, None] = {}
+        self.readers: dict[Any, asyncio.Handle] = {}
         self.writers: dict[Any, asyncio.Handle] = {}
         self.processes: dict[SubprocessGate, None] = {}
         self._last_closed: asyncio.Future[None] | None = None
@@ -147,6 +149,8 @@ class NodeLoop(asyncio.AbstractEventLoop):
     def pause(self) -> None:
         """See the head of this file."""
         self.is_paused = True
+        for descriptor in self.readers:
+            self._below.remove_reader(descriptor)
         for descriptor in self.writers:
             self._below.remove_writer(descriptor)
         for gate in self.gates:
@@ -167,6 +171,8 @@ class NodeLoop(asyncio.AbstractEventLoop):
             self.call_soon(self._caught_up)
             return
         self._is_catching_up = False
+        for descriptor, handle in self.readers.items():
+            self._below.add_reader(descriptor, self._run, handle)
         for descriptor, handle in self.writers.items():
             self._below.add_writer(descriptor, self._run, handle)
         for gate in list(self.gates):
@@ -182,6 +188,8 @@ class NodeLoop(asyncio.AbstractEventLoop):
         for timer in self._timers:
             timer.timer.cancel()
         self._timers.clear()
+        for descriptor in list(self.readers):
+            self.remove_reader(descriptor)
         for descriptor in list(self.writers):
             self.remove_writer(descriptor)
         for server in list(self.servers):
@@ -413,6 +421,28 @@ class NodeLoop(asyncio.AbstractEventLoop):
     async def getaddrinfo(self, *args: Any, **options: Any) -> Any:
         """See asyncio."""
         return await self.below(self._below.getaddrinfo(*args, **options))
+
+    async def connect_accepted_socket(  # type: ignore[override]
+        self, protocol_factory: Callable[[], asyncio.BaseProtocol], sock: socket.socket
+    ) -> tuple[Any, Any]:
+        """See asyncio."""
+        connecting = self._below.connect_accepted_socket(lambda: Gate(self, protocol_factory()), sock)
+        _, gate = await self.below(connecting, undo=lambda connected: connected[1].abort())
+        return gate.transport, gate.protocol
+
+    def add_reader(self, fd: Any, callback: Callable[[*Ts], object], *args: *Ts) -> None:
+        """See asyncio."""
+        handle = asyncio.Handle(callback, args, self, None)
+        self.readers[fd] = handle
+        if not self.is_held:
+            self._below.add_reader(fd, self._run, handle)
+
+    def remove_reader(self, fd: Any) -> bool:
+        """See asyncio."""
+        was_read = self.readers.pop(fd, None) is not None
+        if was_read:  # else it may be another's
+            self._below.remove_reader(fd)
+        return was_read
 
     def add_writer(self, fd: Any, callback: Callable[[*Ts], object], *args: *Ts) -> None:
         """See asyncio."""

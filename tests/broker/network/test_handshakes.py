@@ -26,6 +26,9 @@ class Loop:
             callback()
 
 
+HOST = "10.0.0.1"
+
+
 class Slow:
     """A transport whose steps take 4 ms."""
 
@@ -51,7 +54,7 @@ def test_a_turn_of_the_loop_has_a_limited_time_for_handshakes() -> None:
     loop, clock, handshakes = new_handshakes()
     waiting = [Slow(clock) for _ in range(10)]
     for one in waiting:
-        handshakes.step_soon(cast(HandshakingTransport, one))
+        handshakes.step_soon(cast(HandshakingTransport, one), HOST)
     assert len(loop.due) == 1
     for done in (3, 6, 9, 10):
         began_ms = clock.now_ms()
@@ -71,12 +74,12 @@ def test_a_step_that_fails_does_not_stop_the_others() -> None:
 
     fine = Slow(clock)
     for one in (Failing(clock), fine):
-        handshakes.step_soon(cast(HandshakingTransport, one))
+        handshakes.step_soon(cast(HandshakingTransport, one), HOST)
     with pytest.raises(OSError, match="not connected"):
         loop.turn()
     loop.turn()
     assert fine.steps == 1
-    handshakes.step_soon(cast(HandshakingTransport, fine))
+    handshakes.step_soon(cast(HandshakingTransport, fine), HOST)
     loop.turn()
     assert fine.steps == 2
 
@@ -85,9 +88,19 @@ def test_a_step_that_comes_later_gets_a_turn_again() -> None:
     loop, clock, handshakes = new_handshakes()
     one = Slow(clock)
     for steps in (1, 2):
-        handshakes.step_soon(cast(HandshakingTransport, one))
+        handshakes.step_soon(cast(HandshakingTransport, one), HOST)
         loop.turn()
         assert one.steps == steps
+
+
+def test_a_step_for_another_address_does_not_wait_for_all_of_one() -> None:
+    loop, clock, handshakes = new_handshakes()
+    for _ in range(100):
+        handshakes.step_soon(slow(clock), HOST)
+    one = Slow(clock)
+    handshakes.step_soon(cast(HandshakingTransport, one), "10.0.0.2")
+    loop.turn()
+    assert one.steps == 1
 
 
 def test_an_address_may_have_so_many_handshakes_under_way() -> None:

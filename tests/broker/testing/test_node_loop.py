@@ -281,6 +281,43 @@ async def test_connections_to_a_paused_node_are_accepted_and_served_after_the_pa
         await writer.wait_closed()
 
 
+async def test_a_paused_node_takes_connections_of_a_socket_of_its_own_after_the_pause(node: NodeLoop) -> None:
+    events: list[str] = []
+    with socket.create_server((HOST, 0)) as listening:
+        listening.setblocking(False)
+
+        async def take(peer: socket.socket) -> None:
+            await asyncio.get_running_loop().connect_accepted_socket(lambda: Recorder(events), peer)
+
+        def arrived() -> None:
+            assert asyncio.get_running_loop() is node
+            tasks.append(node.create_task(take(listening.accept()[0])))
+
+        tasks: list[asyncio.Task[None]] = []
+        node.add_reader(listening.fileno(), arrived)
+        node.pause()
+        _, writer = await asyncio.open_connection(*listening.getsockname())
+        writer.write(b"first")
+        await asyncio.sleep(0.05)
+        assert events == []
+        node.resume()
+        await until(lambda: events == ["made", "first"])
+        assert node.remove_reader(listening.fileno())
+        assert not node.remove_reader(listening.fileno())
+        writer.close()
+        await writer.wait_closed()
+
+
+async def test_a_node_that_has_ended_takes_no_connection(node: NodeLoop) -> None:
+    with socket.create_server((HOST, 0)) as listening:
+        node.add_reader(listening.fileno(), pytest.fail)
+        node.end()
+        _, writer = await asyncio.open_connection(*listening.getsockname())
+        await asyncio.sleep(0.05)
+        writer.close()
+        await writer.wait_closed()
+
+
 class BufferedRecorder(asyncio.BufferedProtocol):
     """The same, with a buffer of its own. As a connection of a broker does, it uses its transport when it reads."""
 
