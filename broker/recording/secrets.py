@@ -1,9 +1,10 @@
-"""What a recording does not contain: passwords, tokens and what proves that a client knows them.
+"""What a recording, and the list of requests of a broker under test, do not contain: passwords, tokens and what proves
+that a client knows them.
 
 (A) SaslAuthenticate, requests and responses: the bytes of the mechanism. A login by SaslHandshake 0: its frames.
 (B) AlterUserScramCredentials: salts and salted passwords.
 (C) Delegation tokens: their HMACs.
-(D) AlterConfigs and IncrementalAlterConfigs: values of settings whose names have one of SECRET_WORDS or
+(D) AlterConfigs, IncrementalAlterConfigs and CreateTopics: values of settings whose names have one of SECRET_WORDS or
     end as `.key`, unless Odradek knows the setting as one without a secret.
 (E) If a frame of these APIs cannot be decoded, only its header is recorded.
 """
@@ -17,6 +18,7 @@ from odradek.broker.recording.conversation import Asked
 from odradek.broker.recording.decoding import Decoded, decoded_request, decoded_response
 from odradek.broker.settings import BROKER, TOPIC
 from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.schema import Message
 
 HIDDEN = "(not recorded)"
 HEADER_BYTES = 8
@@ -29,6 +31,7 @@ SECRET_REQUESTS = frozenset(
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
         ApiKey.ALTER_CONFIGS,
         ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        ApiKey.CREATE_TOPICS,
         ApiKey.RENEW_DELEGATION_TOKEN,
         ApiKey.EXPIRE_DELEGATION_TOKEN,
     }
@@ -60,8 +63,12 @@ def response_without_secrets(asked: Asked, data: bytes) -> bytes | None:
 def _without(decoded: Decoded | None, header: bytes) -> bytes | None:
     if decoded is None:
         return header
-    hidden = sum(_hide(structure) for structure in structures(decoded.message))
-    return decoded.with_message(decoded.message) if hidden else None
+    return decoded.with_message(decoded.message) if hide_secrets(decoded.message) else None
+
+
+def hide_secrets(message: Message) -> int:
+    """Removes the secrets of a request or response of these APIs, and returns how many there were."""
+    return sum(_hide(structure) for structure in structures(message))
 
 
 def structures(message: Any) -> Iterator[Any]:

@@ -62,6 +62,9 @@ class Request:
     @cached_property
     def body(self) -> Any:
         """The decoded request. Raises MalformedMessage."""
+        return self._decoded()
+
+    def _decoded(self) -> Any:
         return read(self.row.request_class, self.version, self.frame, self.body_position)[0]
 
     @property
@@ -78,8 +81,16 @@ class Request:
         return finished(self.row.error_response(self.body, error_of(error), message))
 
     def document(self) -> dict[str, Any]:
-        """Returns all of it as JSON values; bodies have the names of Kafka's specification, bytes are base64."""
-        response = self.response
+        """Returns all of it as JSON values, without secrets; bodies have the names of Kafka's specification, bytes are
+        base64."""
+        from odradek.broker.recording.secrets import SECRET_REQUESTS, SECRET_RESPONSES, hide_secrets
+
+        request, response = self.body, self.response
+        if self.row.key in SECRET_REQUESTS:
+            request = self._decoded()
+            hide_secrets(request)
+        if response is not None and self.row.key in SECRET_RESPONSES:
+            hide_secrets(response)
         return {
             "number": self.number,
             "broker": self.broker,
@@ -93,7 +104,7 @@ class Request:
             "answered_ms": self.answered_ms,
             "closed": self.closed,
             "faults": self.faults,
-            "request": to_document(self.body, self.version),
+            "request": to_document(request, self.version),
             "response": None if response is None else to_document(response, self.version),
         }
 

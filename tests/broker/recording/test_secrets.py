@@ -23,6 +23,7 @@ from odradek.protocol.messages.delegation_tokens import (
 from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.protocol.messages.sasl import SaslAuthenticateRequest, SaslAuthenticateResponse
 from odradek.protocol.messages.scram import AlterUserScramCredentialsRequest
+from odradek.protocol.messages.topics import CreateTopicsRequest
 from odradek.protocol.schema import Message
 from tests.broker.recording.requests import asked_by, key_of, request_frame, response_frame
 
@@ -45,6 +46,11 @@ def altered_as_before(setting: str) -> Message:
     return AlterConfigsRequest(resources=[resource])
 
 
+def created(setting: str) -> Message:
+    config = CreateTopicsRequest.CreatableTopicConfig(name=setting, value=SECRET.decode())
+    return CreateTopicsRequest(topics=[CreateTopicsRequest.CreatableTopic(name="orders", configs=[config])])
+
+
 @pytest.mark.parametrize(
     "request_",
     [
@@ -55,6 +61,7 @@ def altered_as_before(setting: str) -> Message:
         altered("ssl.keystore.password"),
         altered("listener.name.outside.scram-sha-256.sasl.jaas.config"),
         altered_as_before("password.encoder.secret"),
+        created("remote.storage.secret.key"),
     ],
     ids=lambda message: type(message).__name__,
 )

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import contextlib
 import threading
 
 import pytest
 
+from odradek.broker.security.sasl.client import ClientCredentials, tokens
 from odradek.broker.testing import BrokerThread, NoSuchRequest, in_process_broker, in_process_cluster
 from odradek.broker.testing.faults import journal
+from odradek.broker.testing.security import Security
+from odradek.protocol.messages.configs import AlterConfigsRequest, IncrementalAlterConfigsRequest
 from odradek.protocol.messages.metadata import MetadataRequest
+from odradek.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+from odradek.protocol.messages.scram import AlterUserScramCredentialsRequest
+from odradek.protocol.messages.topics import CreateTopicsRequest
+from odradek.protocol.schema import Message
 from tests.broker.testing.faults.asking import Client, produce
 from tests.broker.testing.faults.test_selected_items import fetch
 
@@ -27,6 +36,78 @@ def test_the_journal_has_requests_and_responses_from_the_start() -> None:
         document = produced.document()
         assert document["request"]["TopicData"][0]["Name"] == "orders"
         assert document["response"]["Responses"][0]["PartitionResponses"][0]["BaseOffset"] == 0
+
+
+PASSWORD = "alice-secret"
+
+
+def log_in(client: Client, mechanism: str) -> None:
+    client.ask(SaslHandshakeRequest(mechanism=mechanism), 1)
+    login = tokens(ClientCredentials(mechanism, "alice", PASSWORD), b"nonce")
+    token = next(login)
+    with contextlib.suppress(StopIteration):
+        while True:
+            answer = client.ask(SaslAuthenticateRequest(auth_bytes=token), 2)
+            assert answer.error_code == 0
+            token = login.send(bytes(answer.auth_bytes))
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
+def test_a_document_shows_no_login(mechanism: str) -> None:
+    security = Security("SASL_PLAINTEXT", mechanism=mechanism, users={"alice": PASSWORD})
+    with BrokerThread(journal=True, security=security) as broker:
+        with Client(broker.bootstrap) as client:
+            log_in(client, mechanism)
+            client.ask(MetadataRequest(topics=None), 9)
+        logins = [request for request in broker.requests if request.api == "SaslAuthenticate"]
+        assert logins
+        assert all(request.body.auth_bytes for request in logins), "a test can look at what was sent"
+        for request in logins:
+            document = request.document()
+            assert document["request"]["AuthBytes"] == ""
+            assert document["response"]["AuthBytes"] == ""
+            assert PASSWORD not in repr(request)
+        assert "Metadata" in [request.api for request in broker.requests]
+        with pytest.raises(NoSuchRequest) as missed:
+            broker.request(api="Produce", within=0.1)
+        assert PASSWORD not in str(missed.value)
+
+
+def secret_requests() -> list[tuple[Message, int]]:
+    upsertion = AlterUserScramCredentialsRequest.ScramCredentialUpsertion(
+        name="alice", mechanism=1, iterations=4096, salt=PASSWORD.encode(), salted_password=PASSWORD.encode()
+    )
+    setting = {"name": "listener.name.outside.ssl.keystore.password", "value": PASSWORD}
+    incremental = IncrementalAlterConfigsRequest.AlterConfigsResource(
+        resource_type=4, resource_name="0", configs=[IncrementalAlterConfigsRequest.AlterableConfig(**setting)]
+    )
+    whole = AlterConfigsRequest.AlterConfigsResource(
+        resource_type=4, resource_name="0", configs=[AlterConfigsRequest.AlterableConfig(**setting)]
+    )
+    topic = CreateTopicsRequest.CreatableTopic(
+        name="orders",
+        num_partitions=1,
+        replication_factor=1,
+        configs=[CreateTopicsRequest.CreatableTopicConfig(name="my.secret.key", value=PASSWORD)],
+    )
+    return [
+        (AlterUserScramCredentialsRequest(upsertions=[upsertion]), 0),
+        (IncrementalAlterConfigsRequest(resources=[incremental], validate_only=True), 1),
+        (AlterConfigsRequest(resources=[whole], validate_only=True), 2),
+        (CreateTopicsRequest(topics=[topic], validate_only=True), 7),
+    ]
+
+
+def test_a_document_shows_no_secret_of_administrators() -> None:
+    with BrokerThread(journal=True) as broker, Client(broker.bootstrap) as client:
+        for request, version in secret_requests():
+            client.ask(request, version)
+        shown = [str(request.document()) for request in broker.requests]
+        assert len(shown) == len(secret_requests())
+        for text in shown:
+            assert PASSWORD not in text
+            assert base64.b64encode(PASSWORD.encode()).decode() not in text
+        assert sum("(not recorded)" in text for text in shown) == 3
 
 
 def test_the_journal_begins_with_its_first_use(broker: BrokerThread, client: Client) -> None:
