@@ -5,7 +5,7 @@
 | sweep connections: closed by clients, too slow to close, idle | every half second |
 | flush rolled segments, remove files whose deletion delay is over | every second |
 | bring replicas back that are offline | every second |
-| look for files of keys and certificates that have changed | every two seconds, with TLS |
+| look for certificates whose files have changed, and for those that expire | every two seconds, with TLS |
 | apply retention | log.retention.check.interval.ms |
 | write checkpoints: recovery points | log.flush.offset.checkpoint.interval.ms |
 | ... log start offsets | log.flush.start.offset.checkpoint.interval.ms |
@@ -97,6 +97,8 @@ class PeriodicWork:
 
     def start(self) -> None:
         """Runs each job at its interval until the background is stopped."""
+        if self._certificates is not None:
+            self._certificates.warn_of_expiry(self._clock.wall_ms())
         for job in self.table():
             self._background.every(*job)
 
@@ -176,9 +178,10 @@ class PeriodicWork:
             await self._background.run_in_thread(removal.run)
 
     async def follow_certificates(self) -> None:
-        """Replaces keys and certificates whose files have changed."""
+        """Replaces keys and certificates whose files have changed, and warns of those that expire."""
         if self._certificates is not None:
             await self._certificates.follow(self._background.run_in_thread)
+            self._certificates.warn_of_expiry(self._clock.wall_ms())
 
     async def apply_retention(self) -> None:
         """Deletes segments that exceed the retention time or size."""

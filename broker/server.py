@@ -190,6 +190,7 @@ class Broker:
         return MetricSources(
             requests=self.metrics,
             authentications=self.authentications,
+            certificates=self.protection.certificates,
             endpoints=self.endpoints,
             socket_server=self.socket_server,
             metadata=self.metadata,

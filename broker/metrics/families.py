@@ -115,6 +115,15 @@ def authentications(count: Callable[[AuthenticationCounts], int]) -> Reader:
     return lambda sources: [((name,), count(counts)) for name, counts in sources.authentications.items()]
 
 
+def expiry_times(sources: MetricSources) -> list[Row]:
+    """Returns when the first certificate of each store of each listener expires, in seconds."""
+    first: dict[tuple[str, str], int] = {}
+    for each in sources.certificates.in_use() if sources.certificates is not None else ():
+        labels, not_after_ms = (each.listener, each.store), each.certificate.not_after_ms
+        first[labels] = min(first.get(labels, not_after_ms), not_after_ms)
+    return [(labels, not_after_ms // 1000) for labels, not_after_ms in first.items()]
+
+
 def leaders(sources: MetricSources) -> float:
     return sum(partition.is_leader for partition in sources.replica_manager.partitions)
 
@@ -426,6 +435,9 @@ FAMILIES = (
     Family("kafka_server_socket_server_metrics_failed_reauthentication", COUNTER,
            "Logins by SASL that were to be renewed, and have failed.",
            ("listener",), authentications(lambda c: c.failed_again)),
+    Family("odradek_certificate_not_after_seconds", GAUGE,
+           "When the first certificate of a store expires, as a Unix time.",
+           ("listener", "store"), expiry_times),
     Family("kafka_server_socket_server_metrics_incoming_byte", COUNTER,
            "Bytes received from clients.",
            _NONE, single(lambda s: s.socket_server.counters.bytes_in)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from odradek.broker.cleaning.log_cleaner import LogCleaner
 from odradek.broker.controller.controller import Controller
@@ -21,16 +21,20 @@ from odradek.broker.security.authentication_counts import AuthenticationCounts
 from odradek.purgatory import DelayedOperationPurgatory
 from odradek.timer import ExpirationReaper, SystemTimer
 
+if TYPE_CHECKING:
+    from odradek.broker.network.certificates import Certificates
+
 
 class MetricSources(NamedTuple):
     """`late_transactions_before_ms()` returns the wall time before which no open transaction may have begun.
 
     `authentications` has those of each listener, by name. `log_cleaner` is None if log.cleaner.enable is false,
-    `store_session` if the metadata store is within this process.
+    `store_session` if the metadata store is within this process, `certificates` if no listener has TLS.
     """
 
     requests: BrokerMetrics
     authentications: Mapping[str, AuthenticationCounts]
+    certificates: Certificates | None
     endpoints: Sequence[Endpoint]
     socket_server: SocketServer
     metadata: MetadataCache

@@ -13,6 +13,7 @@
     handshakes.py          which TLS handshakes are under way
     listener_tls.py        TLS of one listener
     certificates.py        the keys and certificates of all listeners, which are replaced while the broker runs
+    expiring_certificates.py   warns of those that expire
     file_reading.py        slices of files, where TLS must encrypt them
     queues.py              who shares a bound of what clients have begun to send
     queued_bytes.py        one such bound

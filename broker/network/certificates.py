@@ -10,18 +10,21 @@ They are replaced while the broker runs: connections live on, new ones get the n
     (D) On the listener between brokers, old and new must agree in a handshake, in both roles: brokers are not replaced
         at once. If the old one does not agree with itself (it has expired, say), this does not count.
     (E) One that cannot replace the one in use is logged, and leaves it in place until something changes again.
+    (F) Certificates that expire are logged (expiring_certificates.py).
 
 Source: Kafka's `SslFactory`, `DynamicBrokerConfig`; it looks at files only when settings are altered.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ssl
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import NamedTuple
 
 import structlog
 
+from odradek.broker.network.expiring_certificates import ExpiringCertificates, InUse
 from odradek.broker.network.listener_tls import ListenerTls
 from odradek.broker.security.alternative_names import alternative_names
 from odradek.broker.security.authentication_counts import AuthenticationCounts
@@ -29,15 +32,15 @@ from odradek.broker.security.cipher_suites import negotiable
 from odradek.broker.security.distinguished_name import java_name, subject_of
 from odradek.broker.security.principal_mapping import PrincipalMapping
 from odradek.broker.security.tls import explained, server_context, shake_hands
+from odradek.broker.security.validity import dated
 from odradek.broker.settings.config import BrokerConfig, ConfigError
 from odradek.broker.settings.tls import TlsSettings
 from odradek.broker.settings.tls_checks import SASL_SSL, TlsOfListener, check_listener_tls
-from odradek.broker.settings.tls_stores import load_stores, tls_of_client
+from odradek.broker.settings.tls_stores import Loaded, load_stores, tls_of_client
 from odradek.storage.files import Files
 
 KEYSTORE, TRUSTSTORE = TlsSettings.ssl_keystore_location, TlsSettings.ssl_truststore_location
 ALLOW_DN, ALLOW_SAN = TlsSettings.ssl_allow_dn_changes, TlsSettings.ssl_allow_san_changes
-CERTIFICATES = TlsSettings.ssl_truststore_certificates
 OF_STORES = (KEYSTORE, TlsSettings.ssl_keystore_type, TRUSTSTORE, TlsSettings.ssl_truststore_type)
 
 Version = tuple[object, ...]
@@ -48,7 +51,7 @@ log = structlog.get_logger("broker.network")
 
 class _Keys(NamedTuple):
     """What was read for a listener. `client` is for connections to other brokers, and `trial` as that without host
-    names (D); None on other listeners. `certificate` is the listener's own, in DER.
+    names (D); None on other listeners. `certificate` is the listener's own, in DER; `dated` has all of both stores.
     """
 
     version: Version
@@ -57,6 +60,7 @@ class _Keys(NamedTuple):
     trial: ssl.SSLContext | None
     certificate: bytes
     has_truststore: bool
+    dated: list[InUse]
 
 
 class _Read(NamedTuple):
@@ -82,6 +86,7 @@ class Certificates:
         self._refused: dict[str, Version] = {}
         """What cannot be used, and was logged (E)."""
         self.listeners: dict[str, ListenerTls] = {}
+        self._expiring = ExpiringCertificates()
 
     @property
     def to_brokers(self) -> ssl.SSLContext | None:
@@ -129,6 +134,14 @@ class Certificates:
     async def follow(self, run_in_thread: Callable[[Callable[[], list[_Read]]], Awaitable[list[_Read]]]) -> None:
         """As `reload`, without waiting for the disk."""
         self._replace(await run_in_thread(self._changed))
+
+    def in_use(self) -> list[InUse]:
+        """Returns all certificates of the listeners."""
+        return [each for keys in self._keys.values() for each in keys.dated]
+
+    def warn_of_expiry(self, now_ms: int) -> None:
+        """Logs which certificates expire soon, or have expired (F)."""
+        self._expiring.warn(self.in_use(), now_ms)
 
     def _changed(self) -> list[_Read]:
         """Reads what has changed. Changes nothing itself: it may run in a thread."""
@@ -196,13 +209,21 @@ class Certificates:
     def _read(self, tls: TlsOfListener, version: Version) -> _Keys:
         """Raises ConfigError."""
         server = server_context(negotiable(tls.versions, tls.suites), tls.client_auth)
-        certificate = load_stores(server, tls, self._files)
-        assert certificate is not None, "check_listener_tls asks for a key"
+        loaded = load_stores(server, tls, self._files)
+        assert loaded.own, "check_listener_tls asks for a key"
         is_between_brokers = tls.listener.name == self._config.inter_broker_listener
         client = tls_of_client(tls, self._files) if is_between_brokers else None
         trial = tls_of_client(tls, self._files, checks_host_name=False) if is_between_brokers else None
-        has_truststore = bool(tls.value(TRUSTSTORE) or tls.value(CERTIFICATES))
-        return _Keys(version, server, client, trial, certificate, has_truststore)
+        in_use = list(_in_use(tls.listener.name, loaded))
+        return _Keys(version, server, client, trial, loaded.own[0], bool(loaded.trusted), in_use)
+
+
+def _in_use(listener: str, loaded: Loaded) -> Iterator[InUse]:
+    """Yields all certificates, but those whose dates only OpenSSL can read."""
+    for store, certificates in (("keystore", loaded.own), ("truststore", loaded.trusted)):
+        for certificate in certificates:
+            with contextlib.suppress(ValueError):
+                yield InUse(listener, store, dated(certificate))
 
 
 def _check_names(before: bytes, new: bytes, tls: TlsOfListener) -> None:

@@ -65,13 +65,13 @@ def _in_lines(block: re.Match[str]) -> str:
     return "\n".join(("", f"-----BEGIN {block[1]}-----", *lines, f"-----END {block[1]}-----", ""))
 
 
-def load_key(context: ssl.SSLContext, store: Store) -> bytes:
-    """Gives the context the store's private key and its certificates. Returns the key's own certificate, in DER. Raises
+def load_key(context: ssl.SSLContext, store: Store) -> list[bytes]:
+    """Gives the context the store's private key and its certificates. Returns these in DER, the key's own first. Raises
     StoreError.
     """
     if _kind_of(store) == PEM:
         _load_chain(context, store.data, store.key_password or store.password)
-        return _first_certificate(store.data)
+        return list(map(_in_der, _certificates(store.data)))  # OpenSSL has checked that the first is the key's
     if store.key_password not in (None, store.password):
         raise StoreError("is PKCS12, whose key has the password of the store, but another one is set for the key")
     found = _opened(store)
@@ -83,20 +83,21 @@ def load_key(context: ssl.SSLContext, store: Store) -> bytes:
     certificates = [found.cert, *found.additional_certs]
     chain = [each.certificate.public_bytes(Encoding.PEM) for each in certificates]
     _load_chain(context, b"".join((key, *chain)), None)
-    return found.cert.certificate.public_bytes(Encoding.DER)
+    return [each.certificate.public_bytes(Encoding.DER) for each in certificates]
 
 
-def _first_certificate(pem: bytes) -> bytes:
-    """That of the key: OpenSSL has checked that it is."""
-    for match in _CERTIFICATE.finditer(pem):
-        return ssl.PEM_cert_to_DER_cert(match[0].decode("ascii").replace("X509 CERTIFICATE", "CERTIFICATE"))
-    raise StoreError("contains no private key with its certificate")
+def _certificates(pem: bytes) -> list[bytes]:
+    return [match[0] for match in _CERTIFICATE.finditer(pem)]
 
 
-def load_trusted(context: ssl.SSLContext, store: Store) -> None:
-    """Lets the context trust the store's certificates. Raises StoreError."""
+def _in_der(pem: bytes) -> bytes:
+    return ssl.PEM_cert_to_DER_cert(pem.decode("ascii").replace("X509 CERTIFICATE", "CERTIFICATE"))
+
+
+def load_trusted(context: ssl.SSLContext, store: Store) -> list[bytes]:
+    """Lets the context trust the store's certificates. Returns these in DER. Raises StoreError."""
     if _kind_of(store) == PEM:
-        certificates = [match[0] for match in _CERTIFICATE.finditer(store.data)]
+        certificates = _certificates(store.data)
     else:
         from cryptography.hazmat.primitives.serialization import Encoding
 
@@ -109,6 +110,7 @@ def load_trusted(context: ssl.SSLContext, store: Store) -> None:
         context.load_verify_locations(cadata=b"\n".join(certificates).decode("ascii"))
     except (ssl.SSLError, UnicodeDecodeError) as error:
         raise StoreError("contains a certificate that cannot be read") from error
+    return list(map(_in_der, certificates))
 
 
 def _kind_of(store: Store) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from typing import NamedTuple
 
 from odradek.broker.security.cipher_suites import negotiable
 from odradek.broker.security.key_stores import Store, StoreError, load_key, load_trusted, store_in_setting
@@ -25,16 +26,20 @@ def tls_of_client(tls: TlsOptions, files: Files, *, checks_host_name: bool = Tru
     return context
 
 
-def load_stores(context: ssl.SSLContext, tls: TlsOptions, files: Files) -> bytes | None:
-    """Gives the context its own key, if there is one, and whom it trusts. Returns the key's certificate, in DER. Raises
-    ConfigError.
-    """
-    certificate = _load_own_key(context, tls, files)
-    _load_trusted(context, tls, files)
-    return certificate
+class Loaded(NamedTuple):
+    """Certificates in DER: `own` is that of the key and those above it, empty without a key. `trusted` is empty if the
+    system's are."""
+
+    own: list[bytes]
+    trusted: list[bytes]
 
 
-def _load_own_key(context: ssl.SSLContext, tls: TlsOptions, files: Files) -> bytes | None:
+def load_stores(context: ssl.SSLContext, tls: TlsOptions, files: Files) -> Loaded:
+    """Gives the context its own key, if there is one, and whom it trusts. Raises ConfigError."""
+    return Loaded(_load_own_key(context, tls, files), _load_trusted(context, tls, files))
+
+
+def _load_own_key(context: ssl.SSLContext, tls: TlsOptions, files: Files) -> list[bytes]:
     key_password = tls.value(TlsSettings.ssl_key_password)
     path = tls.value(TlsSettings.ssl_keystore_location)
     key = tls.value(TlsSettings.ssl_keystore_key)
@@ -48,22 +53,23 @@ def _load_own_key(context: ssl.SSLContext, tls: TlsOptions, files: Files) -> byt
             return load_key(context, store_in_setting(name, key, chain or "", key_password=key_password))
         except StoreError as error:
             raise ConfigError(name, f"{name} {error}") from error
-    return None
+    return []
 
 
-def _load_trusted(context: ssl.SSLContext, tls: TlsOptions, files: Files) -> None:
+def _load_trusted(context: ssl.SSLContext, tls: TlsOptions, files: Files) -> list[bytes]:
     path = tls.value(TlsSettings.ssl_truststore_location)
     certificates = tls.value(TlsSettings.ssl_truststore_certificates)
     if path:
         type_ = tls.store_type(TlsSettings.ssl_truststore_type)
         password = tls.value(TlsSettings.ssl_truststore_password)
         with naming_file(tls.name(TlsSettings.ssl_truststore_location), path):
-            load_trusted(context, Store(path, files.read_file(path), type_, password))
+            return load_trusted(context, Store(path, files.read_file(path), type_, password))
     elif certificates:
         name = tls.name(TlsSettings.ssl_truststore_certificates)
         try:
-            load_trusted(context, store_in_setting(name, certificates))
+            return load_trusted(context, store_in_setting(name, certificates))
         except StoreError as error:
             raise ConfigError(name, f"{name} {error}") from error
     else:
         context.load_default_certs()
+    return []

@@ -85,7 +85,7 @@ def test_an_authority_can_be_loaded_again(authority: Authority) -> None:
 def test_stores_of_type_pkcs12_hold_the_same(authority: Authority, tmp_path: Path) -> None:
     broker = authority.sign("broker", "localhost", validity=VALID)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    certificate = load_key(context, Store("broker.p12", broker.pkcs12("secret"), "PKCS12", "secret"))
+    certificate, *_ = load_key(context, Store("broker.p12", broker.pkcs12("secret"), "PKCS12", "secret"))
     assert x509.load_der_x509_certificate(certificate) == broker.certificate
     load_trusted(context, Store("ca.p12", authority.pkcs12("secret"), "PKCS12", "secret"))
     assert len(context.get_ca_certs()) == 1
@@ -94,7 +94,7 @@ def test_stores_of_type_pkcs12_hold_the_same(authority: Authority, tmp_path: Pat
 def test_the_certificate_of_a_key_store_is_returned(authority: Authority) -> None:
     broker = authority.sign("broker", "localhost", validity=VALID)
     for pem in (broker.pem, broker.chain_pem + broker.key_pem):
-        certificate = load_key(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), Store("broker.pem", pem))
+        certificate, *_ = load_key(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), Store("broker.pem", pem))
         assert x509.load_der_x509_certificate(certificate) == broker.certificate
 
 
