@@ -9,6 +9,7 @@
     tls.py          TLS of a client and of a server, as an `ssl.SSLContext`
     distinguished_name.py, principal_mapping.py     who a client's certificate says it is
     alternative_names.py    for which hosts a certificate is
+    validity.py             from when until when it is valid
     der.py          the encoding of certificates
     authentication_counts.py    how many connections of a listener have authenticated
     certificate_authority.py    makes certificates for development

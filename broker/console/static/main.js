@@ -1,6 +1,6 @@
 // The console: which view is shown, and when the broker is asked.
 
-import { element, setText } from "./elements.js";
+import { element, setText, visible } from "./elements.js";
 import { ask, PATIENCE_MS, Polling } from "./polling.js";
 import { startScheme } from "./scheme.js";
 import { connections, group, groups, OverviewView, rememberOverview, settings, topic, topics, transactions } from "./views.js";
@@ -66,7 +66,7 @@ function show(isFirst) {
     if (each === current) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
-  document.title = `${thing ?? title} · Odradek console`;
+  document.title = `${visible(thing ?? title)} · Odradek console`;
   main.setAttribute("aria-busy", "true");
   main.replaceChildren(view.node);
   if (!isFirst) main.focus({ preventScroll: true });

@@ -110,6 +110,25 @@ def test_names_from_clients_stay_text(page: Page, broker: BrokerThread) -> None:
     assert page.complaints() == []
 
 
+REORDERING = "payments\u202egnihton\u2066\u200b\x1b[2J\U000e0041\n end"
+SHOWN = r"payments\u202egnihton\u2066\u200b\x1b[2J\U000e0041\n end"
+
+
+def test_characters_that_nobody_sees_are_shown_as_escapes(page: Page, broker: BrokerThread) -> None:
+    requests = ((fetch_of(("orders", 2, 0)), 11, REORDERING), (join_of(REORDERING), 3, REORDERING))
+    with waiting_clients(broker.bootstrap, *requests):
+        for view in ("waiting", "groups", "connections"):
+            show(page, broker, view)
+            page.until_text(SHOWN)
+            assert not page.value(f"document.documentElement.outerHTML.includes({json.dumps(chr(0x202E))})")
+        page.value(f"location.hash = '#/group/' + encodeURIComponent({json.dumps(REORDERING)})")
+        page.until(f"document.querySelector('h1')?.textContent === {json.dumps(SHOWN)}")
+        page.until("document.querySelector('main tbody td')?.textContent.startsWith('payments')")
+        assert page.value("document.title").startswith(SHOWN)
+        assert not page.value(f"document.documentElement.outerHTML.includes({json.dumps(chr(0x202E))})")
+    assert page.complaints() == []
+
+
 def test_an_inline_script_does_not_run(page: Page, broker: BrokerThread) -> None:
     """The policy holds even if a name should ever be parsed."""
     show(page, broker, "overview")
