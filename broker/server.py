@@ -20,6 +20,7 @@ import asyncio
 import errno
 from collections.abc import Awaitable, Callable
 from enum import IntEnum
+from functools import cache
 from itertools import chain
 from random import Random, SystemRandom
 from typing import TYPE_CHECKING
@@ -155,7 +156,7 @@ class Broker:
         """Makes what belongs to one start."""
         self.config = config
         self.broker_id = config.broker_id
-        self.api_table = _apis_of(config)
+        self.api_table = _apis_of(config.odradek_as_version)
         self.background = Background()
         self.timer: SystemTimer = SystemTimer(self.clock, config.odradek_timer_tick_ms, config.odradek_timer_wheel_size)
         self.client_warnings = ClientWarnings(self.clock)
@@ -606,8 +607,9 @@ def _local_address(host: str, port: int) -> str:
     return address_text(LOCAL_HOSTS.get(host, host), port)
 
 
-def _apis_of(config: BrokerConfig) -> ApiTable:
-    release = config.odradek_as_version
+@cache
+def _apis_of(release: str | None) -> ApiTable:
+    """All brokers of a process share the tables: they are not changed, and depend on the release alone."""
     if release is None:
         return api_table()
     from odradek.broker.handlers.releases import table_of

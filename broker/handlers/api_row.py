@@ -8,9 +8,10 @@ With odradek.as.version it has both if clients find older versions than brokers 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from copy import copy
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from operator import attrgetter
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from odradek.broker.background.background import Background
 from odradek.broker.handlers.authorization import Authorization
@@ -24,62 +25,31 @@ from odradek.protocol.primitives import NO_LIMIT
 from odradek.protocol.schema import NEVER, Message, Versions
 
 
-class ApiRow:
-    """One API. `partitions_asked` returns the number of partitions per topic of a request, for APIs that can name many.
+class ApiRow(NamedTuple):
+    """One API."""
 
-    A topic without partitions costs as much as a topic with one, and counts as one. JoinGroup's protocols count like
-    partitions, since the group must compare each of them with its members'.
+    key: ApiKey
+    served: Versions
+    """NEVER if only the inter-broker listener serves the API."""
+    handler: Callable[[Handlers], Handler]
+    """Selects the API's handler from those of a broker."""
+    error_response: ErrorResponse
+    authorization: Authorization
+    """What the client must be allowed. Unused without an authorizer."""
+    between_brokers: Versions
+    request_class: type[Message]
+    response_class: type[Message]
+    partitions_asked: Callable[[Any], Iterable[int]] | None
+    """Returns the number of partitions per topic of a request, for APIs that can name many. A topic without partitions
+    costs as much as a topic with one, and counts as one. JoinGroup's protocols count like partitions, since the group
+    must compare each of them with its members'.
     """
-
-    __slots__ = (
-        "authorization",
-        "between_brokers",
-        "bound_from_bytes",
-        "bounds_its_answer",
-        "error_response",
-        "handler",
-        "keeps_parked_requests",
-        "key",
-        "partitions_asked",
-        "request_class",
-        "response_class",
-        "served",
-    )
-
-    def __init__(
-        self,
-        key: ApiKey,
-        served: tuple[int, int] | None,
-        handler: Callable[[Handlers], Handler],
-        error_response: ErrorResponse,
-        *,
-        authorization: Authorization,
-        between_brokers: tuple[int, int] | None = None,
-        partitions_asked: Callable[[Any], Iterable[int]] | None = None,
-        bytes_per_partition: int = 4,
-        keeps_parked_requests: bool = True,
-        bounds_its_answer: bool = False,
-    ) -> None:
-        """`served`: None if only the inter-broker listener serves the API.
-        `handler` selects the API's handler from those of a broker.
-        `bytes_per_partition`: the least that a partition takes in a request; shorter requests need not be counted.
-        `keeps_parked_requests`: keep a parked request in memory, for its error response should it fail as a whole.
-        `bounds_its_answer`: the handler limits the response by a setting of its own.
-        `authorization`: what the client must be allowed. Unused without an authorizer.
-        """
-        self.key = key
-        self.served = Versions(*(served or NEVER))
-        self.between_brokers = Versions(*(between_brokers or NEVER))
-        self.handler = handler
-        self.error_response = error_response
-        self.partitions_asked = partitions_asked
-        self.keeps_parked_requests = keeps_parked_requests
-        self.bounds_its_answer = bounds_its_answer
-        self.authorization = authorization
-        self.request_class: type[Message] = request_class(key)
-        self.response_class: type[Message] = response_class(key)
-        counted_from = MAX_PARTITIONS_PER_REQUEST * bytes_per_partition
-        self.bound_from_bytes = NO_LIMIT if partitions_asked is None else counted_from
+    bound_from_bytes: int
+    """Shorter requests need not be counted."""
+    keeps_parked_requests: bool
+    """Keep a parked request in memory, for its error response should it fail as a whole."""
+    bounds_its_answer: bool
+    """The handler limits the response by a setting of its own."""
 
     def handler_of(self, handlers: Handlers, background: Background) -> Handler:
         """Returns the handler of a broker. If there is an authorizer, the handler asks it."""
@@ -97,30 +67,64 @@ class ApiRow:
         """Returns the row of a broker that serves clients no version above `highest`, but other brokers theirs,
         `of_brokers`.
         """
-        row = copy(self)
-        row.served = Versions(self.served.lowest, min(self.served.highest, highest))
-        if of_brokers is not None and of_brokers not in row.served:
-            row.between_brokers = Versions(of_brokers, of_brokers)
-        return row
+        served = Versions(self.served.lowest, min(self.served.highest, highest))
+        between_brokers = self.between_brokers
+        if of_brokers is not None and of_brokers not in served:
+            between_brokers = Versions(of_brokers, of_brokers)
+        return self._replace(served=served, between_brokers=between_brokers)
 
     def serves(self, api_version: int) -> bool:
         """Whether some listener answers this version."""
         return api_version in self.served or api_version in self.between_brokers
 
 
-class ApiTable:
-    """The rows by API key."""
+def api_row(
+    key: ApiKey,
+    served: tuple[int, int] | None,
+    handler: Callable[[Handlers], Handler],
+    error_response: ErrorResponse,
+    *,
+    authorization: Authorization,
+    between_brokers: tuple[int, int] | None = None,
+    partitions_asked: Callable[[Any], Iterable[int]] | None = None,
+    bytes_per_partition: int = 4,
+    keeps_parked_requests: bool = True,
+    bounds_its_answer: bool = False,
+) -> ApiRow:
+    """Returns a row; see its fields. `bytes_per_partition`: the least that a partition takes in a request."""
+    counted_from = MAX_PARTITIONS_PER_REQUEST * bytes_per_partition
+    return ApiRow(
+        key=key,
+        served=Versions(*(served or NEVER)),
+        handler=handler,
+        error_response=error_response,
+        authorization=authorization,
+        between_brokers=Versions(*(between_brokers or NEVER)),
+        request_class=request_class(key),
+        response_class=response_class(key),
+        partitions_asked=partitions_asked,
+        bound_from_bytes=NO_LIMIT if partitions_asked is None else counted_from,
+        keeps_parked_requests=keeps_parked_requests,
+        bounds_its_answer=bounds_its_answer,
+    )
 
-    def __init__(self, rows: Iterable[ApiRow]) -> None:
-        self._rows = {int(row.key): row for row in rows}
+
+class ApiTable(NamedTuple):
+    """The rows by API key, in ascending order. All brokers of a process share it, so nothing of it changes."""
+
+    by_key: Mapping[int, ApiRow]
+
+    @classmethod
+    def of(cls, rows: Iterable[ApiRow]) -> ApiTable:
+        return cls(MappingProxyType({int(row.key): row for row in sorted(rows, key=attrgetter("key"))}))
 
     def row(self, api_key: int) -> ApiRow | None:
-        return self._rows.get(api_key)
+        return self.by_key.get(api_key)
 
     def rows(self) -> list[ApiRow]:
         """Returns the rows in ascending order of their keys."""
-        return [self._rows[key] for key in sorted(self._rows)]
+        return list(self.by_key.values())
 
     def client_rows(self) -> list[ApiRow]:
         """Returns the rows of the APIs that every listener serves."""
-        return [row for row in self.rows() if row.served != NEVER]
+        return [row for row in self.by_key.values() if row.served != NEVER]

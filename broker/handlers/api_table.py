@@ -9,11 +9,12 @@ of Kafka 3.0 (broker/peers/inter_broker_protocol.py). Produce and Fetch are serv
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 from odradek.broker.background.stepwise import Steps
 from odradek.broker.handlers.add_partitions import add_partitions_error, partitions_to_add_or_verify
-from odradek.broker.handlers.api_row import ApiRow, ApiTable
+from odradek.broker.handlers.api_row import ApiTable, api_row
 from odradek.broker.handlers.authorization import (
     ASKS_ON,
     NOTHING_ASKED,
@@ -139,11 +140,12 @@ _DELETION_BY_NAME = per_item(DeleteTopicsResponse, ("topic_names", "responses"),
 _DELETION = per_item(DeleteTopicsResponse, ("topics", "responses"), "name", "topic_id")
 
 
+@cache
 def api_table() -> ApiTable:
-    """Returns the APIs that a broker serves."""
-    return ApiTable(
+    """Returns the APIs that a broker serves. Made once for all brokers of the process."""
+    return ApiTable.of(
         [
-            ApiRow(
+            api_row(
                 ApiKey.PRODUCE,
                 (0, 11),
                 lambda handlers: handlers.produce.produce,
@@ -167,7 +169,7 @@ def api_table() -> ApiTable:
                     Check(AclOperation.WRITE, AclResourceType.TOPIC, "topic_data.name", "each partition"),
                 ),
             ),
-            ApiRow(
+            api_row(
                 ApiKey.FETCH,
                 (0, 17),
                 lambda handlers: handlers.fetch.fetch,
@@ -179,7 +181,7 @@ def api_table() -> ApiTable:
                     Check(AclOperation.READ, AclResourceType.TOPIC, "topics.topic, of a consumer", "each partition"),
                 ),
             ),
-            ApiRow(
+            api_row(
                 ApiKey.LIST_OFFSETS,
                 (0, 9),
                 lambda handlers: handlers.list_offsets.list_offsets,
@@ -187,7 +189,7 @@ def api_table() -> ApiTable:
                 partitions_asked=_count("topics", "partitions"),
                 authorization=before(items=on_each(AclOperation.DESCRIBE, AclResourceType.TOPIC, "topics", "name")),
             ),
-            ApiRow(
+            api_row(
                 ApiKey.METADATA,
                 (0, 12),
                 lambda handlers: handlers.metadata.metadata,
@@ -199,7 +201,7 @@ def api_table() -> ApiTable:
                     Check(AclOperation.DESCRIBE, AclResourceType.CLUSTER, "for its operations", "0 operations"),
                 ),
             ),
-            ApiRow(
+            api_row(
                 ApiKey.OFFSET_COMMIT,
                 (0, 9),
                 lambda handlers: handlers.offsets.offset_commit,
@@ -210,7 +212,7 @@ def api_table() -> ApiTable:
                     items=on_each(AclOperation.READ, AclResourceType.TOPIC, "topics", "name"),
                 ),
             ),
-            ApiRow(
+            api_row(
                 ApiKey.OFFSET_FETCH,
                 (0, 9),
                 lambda handlers: handlers.offset_fetch.offset_fetch,
@@ -221,7 +223,7 @@ def api_table() -> ApiTable:
                     Check(AclOperation.DESCRIBE, AclResourceType.TOPIC, "topics.name", "each partition; all: left out"),
                 ),
             ),
-            ApiRow(
+            api_row(
                 ApiKey.FIND_COORDINATOR,
                 (0, 6),
                 lambda handlers: handlers.coordinators.find_coordinator,
@@ -232,7 +234,7 @@ def api_table() -> ApiTable:
                     Check(AclOperation.CLUSTER_ACTION, AclResourceType.CLUSTER, "a share group's key", "each key"),
                 ),
             ),
-            ApiRow(
+            api_row(
                 ApiKey.JOIN_GROUP,
                 (0, 9),
                 lambda handlers: handlers.groups.join_group,
@@ -241,35 +243,35 @@ def api_table() -> ApiTable:
                 bytes_per_partition=3,
                 authorization=in_handler(Check(AclOperation.READ, AclResourceType.GROUP, "group_id")),
             ),
-            ApiRow(
+            api_row(
                 ApiKey.HEARTBEAT,
                 (0, 4),
                 lambda handlers: handlers.groups.heartbeat,
                 top_level(HeartbeatResponse),
                 authorization=before(on_group(AclOperation.READ)),
             ),
-            ApiRow(
+            api_row(
                 ApiKey.LEAVE_GROUP,
                 (0, 5),
                 lambda handlers: handlers.groups.leave_group,
                 top_level(LeaveGroupResponse),
                 authorization=before(on_group(AclOperation.READ)),
             ),
-            ApiRow(
+            api_row(
                 ApiKey.SYNC_GROUP,
                 (0, 5),
                 lambda handlers: handlers.groups.sync_group,
                 top_level(SyncGroupResponse),
                 authorization=in_handler(Check(AclOperation.READ, AclResourceType.GROUP, "group_id")),
             ),
-            ApiRow(
+            api_row(
                 ApiKey.DESCRIBE_GROUPS,
                 (0, 5),
                 lambda handlers: handlers.group_admin.describe_groups,
                 per_item(DescribeGroupsResponse, "groups", "group_id"),
                 authorization=before(items=on_each(AclOperation.DESCRIBE, AclResourceType.GROUP, "groups")),
             ),
-            ApiRow(
+            api_row(
                 ApiKey.LIST_GROUPS,
                 (0, 5),
                 lambda handlers: handlers.group_admin.list_groups,
@@ -279,14 +281,14 @@ def api_table() -> ApiTable:
                     Check(AclOperation.DESCRIBE, AclResourceType.GROUP, "or else, each group", "left out"),
                 ),
             ),
-            ApiRow(
+            api_row(
                 ApiKey.DELETE_GROUPS,
                 (0, 2),
                 lambda handlers: handlers.group_admin.delete_groups,
                 per_item(DeleteGroupsResponse, ("groups_names", "results"), "group_id"),
                 authorization=before(items=on_each(AclOperation.DELETE, AclResourceType.GROUP, "groups_names")),
             ),
-            ApiRow(
+            api_row(
                 ApiKey.OFFSET_DELETE,
                 (0, 0),
                 lambda handlers: handlers.offsets.offset_delete,
@@ -303,7 +305,7 @@ def api_table() -> ApiTable:
                     ),
                 ),
             ),
-            ApiRow(
+            api_row(
                 ApiKey.TXN_OFFSET_COMMIT,
                 (0, 4),
                 lambda handlers: handlers.offsets.txn_offset_commit,
@@ -315,21 +317,21 @@ def api_table() -> ApiTable:
                     items=on_each(AclOperation.READ, AclResourceType.TOPIC, "topics", "name"),
                 ),
             ),
-            ApiRow(
+            api_row(
                 ApiKey.SASL_HANDSHAKE,
                 (0, 1),
                 lambda handlers: handlers.sasl.sasl_handshake,
                 top_level(SaslHandshakeResponse),
                 authorization=NOTHING_ASKED,
             ),
-            ApiRow(
+            api_row(
                 ApiKey.API_VERSIONS,
                 (0, 4),
                 lambda handlers: handlers.api_versions.api_versions,
                 top_level(ApiVersionsResponse),
                 authorization=NOTHING_ASKED,
             ),
-            ApiRow(
+            api_row(
                 ApiKey.CREATE_TOPICS,
                 (0, 7),
                 lambda handlers: handlers.topic_creations.create_topics,
@@ -347,7 +349,7 @@ def api_table() -> ApiTable:
                     ),
                 ),
             ),
-            ApiRow(
+            api_row(
                 ApiKey.DELETE_TOPICS,
                 (0, 6),
                 lambda handlers: handlers.topics.delete_topics,
@@ -357,7 +359,7 @@ def api_table() -> ApiTable:
                     Check(AclOperation.DELETE, AclResourceType.TOPIC, "topic_names, topics.name", "each topic"),
                 ),
             ),
-            ApiRow(
+            api_row(
                 ApiKey.DELETE_RECORDS,
                 (0, 2),
                 lambda handlers: handlers.delete_records.delete_records,
@@ -367,7 +369,7 @@ def api_table() -> ApiTable:
                 partitions_asked=_count("topics", "partitions"),
                 authorization=before(items=on_each(AclOperation.DELETE, AclResourceType.TOPIC, "topics", "name")),
             ),
-            ApiRow(
+            api_row(
                 ApiKey.INIT_PRODUCER_ID,
                 (0, 5),
                 lambda handlers: handlers.transactions.init_producer_id,
@@ -378,7 +380,7 @@ def api_table() -> ApiTable:
                     Check(AclOperation.WRITE, AclResourceType.TOPIC, "or else, on any topic"),
                 ),
             ),
-            ApiRow(
+            api_row(
                 ApiKey.OFFSET_FOR_LEADER_EPOCH,
                 (0, 4),
                 lambda handlers: handlers.offset_for_leader_epoch.offset_for_leader_epoch,
@@ -394,7 +396,7 @@ def api_table() -> ApiTable:
                     )
                 ),
             ),
-            ApiRow(
+            api_row(
                 ApiKey.ADD_PARTITIONS_TO_TXN,
                 (0, 5),
                 lambda handlers: handlers.add_partitions.add_partitions_to_txn,
@@ -411,21 +413,21 @@ def api_table() -> ApiTable:
                     Check(AclOperation.WRITE, AclResourceType.TOPIC, "v3_and_below_topics.name", "each partition"),
                 ),
             ),
-            ApiRow(
+            api_row(
                 ApiKey.ADD_OFFSETS_TO_TXN,
                 (0, 4),
                 lambda handlers: handlers.transactions.add_offsets_to_txn,
                 top_level(AddOffsetsToTxnResponse),
                 authorization=before(on_transactional_id(AclOperation.WRITE), on_group(AclOperation.READ)),
             ),
-            ApiRow(
+            api_row(
                 ApiKey.END_TXN,
                 (0, 4),
                 lambda handlers: handlers.transactions.end_txn,
                 top_level(EndTxnResponse),
                 authorization=before(on_transactional_id(AclOperation.WRITE)),
             ),
-            ApiRow(
+            api_row(
                 ApiKey.WRITE_TXN_MARKERS,
                 (0, 1),
                 lambda handlers: handlers.transactions.write_txn_markers,
@@ -433,7 +435,7 @@ def api_table() -> ApiTable:
                 partitions_asked=partitions_of_markers,
                 authorization=before(on_cluster(AclOperation.ALTER, AclOperation.CLUSTER_ACTION)),
             ),
-            ApiRow(
+            api_row(
                 ApiKey.DESCRIBE_TRANSACTIONS,
                 (0, 0),
                 lambda handlers: handlers.transactions.describe_transactions,
@@ -442,7 +444,7 @@ def api_table() -> ApiTable:
                     items=on_each(AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID, "transactional_ids")
                 ).and_in_handler(Check(AclOperation.DESCRIBE, AclResourceType.TOPIC, "those in it", "left out")),
             ),
-            ApiRow(
+            api_row(
                 ApiKey.LIST_TRANSACTIONS,
                 (0, 1),
                 lambda handlers: handlers.transactions.list_transactions,
@@ -451,7 +453,7 @@ def api_table() -> ApiTable:
                     Check(AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID, "each transaction", "left out")
                 ),
             ),
-            ApiRow(
+            api_row(
                 ApiKey.ALTER_REPLICA_LOG_DIRS,
                 (0, 2),
                 lambda handlers: handlers.log_dirs.alter_replica_log_dirs,
@@ -459,7 +461,7 @@ def api_table() -> ApiTable:
                 partitions_asked=replicas_to_move,
                 authorization=before(on_cluster(AclOperation.ALTER)),
             ),
-            ApiRow(
+            api_row(
                 ApiKey.DESCRIBE_LOG_DIRS,
                 (0, 4),
                 lambda handlers: handlers.log_dirs.describe_log_dirs,
@@ -467,21 +469,21 @@ def api_table() -> ApiTable:
                 partitions_asked=_count("topics", "partitions"),
                 authorization=before(on_cluster(AclOperation.DESCRIBE)),
             ),
-            ApiRow(
+            api_row(
                 ApiKey.SASL_AUTHENTICATE,
                 (0, 2),
                 lambda handlers: handlers.sasl.sasl_authenticate,
                 top_level(SaslAuthenticateResponse),
                 authorization=NOTHING_ASKED,
             ),
-            ApiRow(
+            api_row(
                 ApiKey.DESCRIBE_CLIENT_QUOTAS,
                 (0, 1),
                 lambda handlers: handlers.client_quotas.describe_client_quotas,
                 top_level(DescribeClientQuotasResponse, entries=None),
                 authorization=before(on_cluster(AclOperation.DESCRIBE_CONFIGS)),
             ),
-            ApiRow(
+            api_row(
                 ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
                 (0, 0),
                 lambda handlers: handlers.scram.describe_user_scram_credentials,
@@ -490,7 +492,7 @@ def api_table() -> ApiTable:
                 bytes_per_partition=2,
                 authorization=before(on_cluster(AclOperation.DESCRIBE)),
             ),
-            ApiRow(
+            api_row(
                 ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
                 (0, 0),
                 lambda handlers: handlers.scram.alter_user_scram_credentials,
@@ -499,14 +501,14 @@ def api_table() -> ApiTable:
                 bytes_per_partition=3,
                 authorization=before(on_cluster(AclOperation.ALTER)),
             ),
-            ApiRow(
+            api_row(
                 ApiKey.DESCRIBE_ACLS,
                 (0, 3),
                 lambda handlers: handlers.acls.describe_acls,
                 top_level(DescribeAclsResponse),
                 authorization=before(on_cluster(AclOperation.DESCRIBE, says=says_who)),
             ),
-            ApiRow(
+            api_row(
                 ApiKey.CREATE_ACLS,
                 (0, 3),
                 lambda handlers: handlers.acls.create_acls,
@@ -515,7 +517,7 @@ def api_table() -> ApiTable:
                 partitions_asked=lambda request: (len(request.creations),),
                 bytes_per_partition=8,
             ),
-            ApiRow(
+            api_row(
                 ApiKey.DELETE_ACLS,
                 (0, 3),
                 lambda handlers: handlers.acls.delete_acls,
@@ -524,7 +526,7 @@ def api_table() -> ApiTable:
                 partitions_asked=lambda request: (len(request.filters),),
                 bytes_per_partition=8,
             ),
-            ApiRow(
+            api_row(
                 ApiKey.ELECT_LEADERS,
                 (0, 2),
                 lambda handlers: handlers.elections.elect_leaders,
@@ -538,7 +540,7 @@ def api_table() -> ApiTable:
                 partitions_asked=_count("topic_partitions", "partitions"),
                 authorization=before(on_cluster(AclOperation.ALTER, says=says_nothing)),
             ),
-            ApiRow(
+            api_row(
                 ApiKey.ALTER_PARTITION_REASSIGNMENTS,
                 (0, 0),
                 lambda handlers: handlers.reassignments.alter_partition_reassignments,
@@ -552,7 +554,7 @@ def api_table() -> ApiTable:
                 partitions_asked=_count("topics", "partitions"),
                 authorization=before(on_cluster(AclOperation.ALTER, says=says_who)),
             ),
-            ApiRow(
+            api_row(
                 ApiKey.LIST_PARTITION_REASSIGNMENTS,
                 (0, 0),
                 lambda handlers: handlers.reassignments.list_partition_reassignments,
@@ -566,14 +568,14 @@ def api_table() -> ApiTable:
                 partitions_asked=_count("topics", "partition_indexes"),
                 authorization=before(on_cluster(AclOperation.DESCRIBE, says=says_who)),
             ),
-            ApiRow(
+            api_row(
                 ApiKey.DESCRIBE_CONFIGS,
                 (0, 4),
                 lambda handlers: handlers.describe_configs.describe_configs,
                 per_item(DescribeConfigsResponse, ("resources", "results"), "resource_type", "resource_name"),
                 authorization=before(items=on_each_with_settings(AclOperation.DESCRIBE_CONFIGS, "resources")),
             ),
-            ApiRow(
+            api_row(
                 ApiKey.ALTER_CONFIGS,
                 (0, 2),
                 lambda handlers: handlers.alter_configs.alter_configs,
@@ -585,7 +587,7 @@ def api_table() -> ApiTable:
                     Check(AclOperation.ALTER_CONFIGS, AclResourceType.CLUSTER, "a broker", "each resource"),
                 ),
             ),
-            ApiRow(
+            api_row(
                 ApiKey.INCREMENTAL_ALTER_CONFIGS,
                 (0, 1),
                 lambda handlers: handlers.alter_configs.incremental_alter_configs,
@@ -599,7 +601,7 @@ def api_table() -> ApiTable:
                     ),
                 ),
             ),
-            ApiRow(
+            api_row(
                 ApiKey.CREATE_PARTITIONS,
                 (0, 3),
                 lambda handlers: handlers.topics.create_partitions,
@@ -608,7 +610,7 @@ def api_table() -> ApiTable:
                 bytes_per_partition=0,
                 authorization=in_handler(Check(AclOperation.ALTER, AclResourceType.TOPIC, "topics.name", "each topic")),
             ),
-            ApiRow(
+            api_row(
                 ApiKey.DESCRIBE_CLUSTER,
                 (0, 1),
                 lambda handlers: handlers.cluster.describe_cluster,
@@ -617,7 +619,7 @@ def api_table() -> ApiTable:
                     Check(AclOperation.DESCRIBE, AclResourceType.CLUSTER, "for its operations", "0 operations")
                 ),
             ),
-            ApiRow(
+            api_row(
                 ApiKey.DESCRIBE_PRODUCERS,
                 (0, 0),
                 lambda handlers: handlers.producers.describe_producers,
@@ -633,7 +635,7 @@ def api_table() -> ApiTable:
                     Check(AclOperation.READ, AclResourceType.TOPIC, "topics.name", "each partition")
                 ),
             ),
-            ApiRow(
+            api_row(
                 ApiKey.LEADER_AND_ISR,
                 None,
                 lambda handlers: handlers.cluster_changes.from_controller,
@@ -641,7 +643,7 @@ def api_table() -> ApiTable:
                 between_brokers=(5, 5),
                 authorization=before(on_cluster(AclOperation.CLUSTER_ACTION, says=says_who)),
             ),
-            ApiRow(
+            api_row(
                 ApiKey.STOP_REPLICA,
                 None,
                 lambda handlers: handlers.cluster_changes.from_controller,
@@ -649,7 +651,7 @@ def api_table() -> ApiTable:
                 between_brokers=(3, 3),
                 authorization=before(on_cluster(AclOperation.CLUSTER_ACTION, says=says_who)),
             ),
-            ApiRow(
+            api_row(
                 ApiKey.UPDATE_METADATA,
                 None,
                 lambda handlers: handlers.cluster_changes.from_controller,
@@ -657,7 +659,7 @@ def api_table() -> ApiTable:
                 between_brokers=(7, 7),
                 authorization=before(on_cluster(AclOperation.CLUSTER_ACTION, says=says_who)),
             ),
-            ApiRow(
+            api_row(
                 ApiKey.CONTROLLED_SHUTDOWN,
                 None,
                 lambda handlers: handlers.cluster_changes.for_controller,
@@ -665,7 +667,7 @@ def api_table() -> ApiTable:
                 between_brokers=(3, 3),
                 authorization=before(on_cluster(AclOperation.CLUSTER_ACTION, says=says_who)),
             ),
-            ApiRow(
+            api_row(
                 ApiKey.ALTER_PARTITION,
                 None,
                 lambda handlers: handlers.cluster_changes.for_controller,
@@ -673,7 +675,7 @@ def api_table() -> ApiTable:
                 between_brokers=(0, 0),
                 authorization=before(on_cluster(AclOperation.CLUSTER_ACTION, says=says_who)),
             ),
-            ApiRow(
+            api_row(
                 ApiKey.ALLOCATE_PRODUCER_IDS,
                 None,
                 lambda handlers: handlers.cluster_changes.for_controller,

@@ -61,22 +61,6 @@ class Check(NamedTuple):
     denied: str = "the response"
 
 
-class Authorization:
-    """Nothing is asked before the handler: (C) and (D)."""
-
-    def __init__(self, *checks: Check) -> None:
-        self.checks = checks
-
-    def guard(self, handler: Handler, refused_items: Any, access: Access, background: Background) -> Handler:
-        """Returns a handler that asks first. `refused_items`: how the row's error response answers items."""
-        return handler
-
-    def and_in_handler(self, *checks: Check) -> Authorization:
-        """Adds what the handler asks besides. Returns this."""
-        self.checks += checks
-        return self
-
-
 class Question(NamedTuple):
     """(A) `field`: the request's field with the name; empty for the cluster. `or_else`: any one of these operations is
     enough, too; only the last one's denial is logged.
@@ -153,20 +137,23 @@ class Items(NamedTuple):
         return made
 
 
-class Before(Authorization):
-    """(A) and (B)."""
+class Authorization(NamedTuple):
+    """Without `questions` and `items`, nothing is asked before the handler: (C) and (D)."""
 
-    def __init__(self, *questions: Question, items: Items | None = None) -> None:
-        checks = [check for question in questions for check in question.checks()]
-        super().__init__(*checks, *(() if items is None else items.checks()))
-        self._questions = questions
-        self._items = items
+    checks: tuple[Check, ...] = ()
+    questions: tuple[Question, ...] = ()
+    items: Items | None = None
 
     def guard(self, handler: Handler, refused_items: Any, access: Access, background: Background) -> Handler:
-        if self._items is None:
-            return _asking(self._questions, handler, access)
-        denial = self._items.denial or refused_items
-        return _Splitting(self._questions, self._items, denial, handler, access, background).handler()
+        """Returns a handler that asks first. `refused_items`: how the row's error response answers items."""
+        if self.items is not None:
+            denial = self.items.denial or refused_items
+            return _Splitting(self.questions, self.items, denial, handler, access, background).handler()
+        return _asking(self.questions, handler, access) if self.questions else handler
+
+    def and_in_handler(self, *checks: Check) -> Authorization:
+        """Adds what the handler asks besides."""
+        return self._replace(checks=self.checks + checks)
 
 
 def _asking(questions: Sequence[Question], handler: Handler, access: Access) -> Handler:
@@ -286,12 +273,13 @@ NOTHING_ASKED = Authorization()
 
 def in_handler(*checks: Check) -> Authorization:
     """(C)"""
-    return Authorization(*checks)
+    return Authorization(checks)
 
 
 def before(*questions: Question, items: Items | None = None) -> Authorization:
     """(A), one question after the other, and then (B)."""
-    return Before(*questions, items=items)
+    checks = [check for question in questions for check in question.checks()]
+    return Authorization((*checks, *(() if items is None else items.checks())), questions, items)
 
 
 def on_cluster(operation: AclOperation, *or_else: AclOperation, says: Says = says_what) -> Question:

@@ -13,8 +13,9 @@ Source: `getErrorResponse` of Kafka's requests.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol
 
 from odradek.broker.background.stepwise import Steps, each_when_written
 from odradek.protocol.errors import ErrorCode
@@ -27,9 +28,11 @@ ErrorResponse = Callable[[Any, ErrorCode, str | None], Steps[Message]]
 
 
 def top_level(response_class: type[Message], **values: Any) -> ErrorResponse:
+    fixed = MappingProxyType(values)
+
     def build(_request: Any, code: ErrorCode, message: str | None) -> Steps[Message]:
         yield from ()
-        return _with_error(response_class, code, message, **values)
+        return _with_error(response_class, code, message, **fixed)
 
     return build
 
@@ -37,9 +40,12 @@ def top_level(response_class: type[Message], **values: Any) -> ErrorResponse:
 class RefusedItems(Protocol):
     """The shapes that repeat the code for each item. Also called for items alone, whose requests go on without them."""
 
-    request_items: str
-    """The array in the request."""
-    response_items: str
+    @property
+    def request_items(self) -> str:
+        """The array in the request."""
+
+    @property
+    def response_items(self) -> str: ...
 
     def __call__(self, request: Any, code: ErrorCode, message: str | None) -> Steps[Message]: ...
 
@@ -52,7 +58,8 @@ def per_item(response_class: type[Message], items: Name, *identity: str, **value
     """`items`: the array; `identity`: the fields that name an item. A null array becomes an empty one.
 
     In the request, items may be structures or bare names."""
-    return _PerItem(response_class, items, identity, values)
+    item_class = _structure(response_class, _pair(items)[1])
+    return _PerItem(response_class, *_pair(items), item_class, identity, MappingProxyType(values))
 
 
 def per_partition(
@@ -61,70 +68,73 @@ def per_partition(
     """`topics` and `partitions`: the arrays; `topic` and `partition`: the fields with the name and number.
 
     In the request, partitions may be structures or bare numbers. Null topics become an empty array."""
-    return _PerPartition(response_class, topics, topic, partitions, partition, values)
+    topic_class = _structure(response_class, _pair(topics)[1])
+    return _PerPartition(
+        response_class,
+        *_pair(topics),
+        topic_class,
+        topic,
+        *_pair(partitions),
+        _structure(topic_class, _pair(partitions)[1]),
+        *_pair(partition),
+        MappingProxyType(values),
+    )
 
 
-class _Repeating:
-    """Builds the response of either shape."""
-
-    def __init__(self, response_class: type[Message], items: Name) -> None:
-        self._response_class = response_class
-        self.request_items, self.response_items = _pair(items)
+class _PerItem(NamedTuple):
+    response_class: type[Message]
+    request_items: str
+    response_items: str
+    item_class: type[Message]
+    identity: tuple[str, ...]
+    values: Mapping[str, Any]
 
     def __call__(self, request: Any, code: ErrorCode, message: str | None) -> Steps[Message]:
-        yield from ()
-        items = getattr(request, self.request_items) or ()
-        refused = each_when_written(items, lambda item: self.refused(item, code, message))
-        return _with_error(self._response_class, code, message, **{self.response_items: refused})
+        return (yield from _repeated(self, self.response_class, request, code, message))
 
     def refused(self, item: Any, code: ErrorCode, message: str | None) -> Message:
-        raise NotImplementedError
-
-
-class _PerItem(_Repeating):
-    def __init__(
-        self, response_class: type[Message], items: Name, identity: tuple[str, ...], values: dict[str, Any]
-    ) -> None:
-        super().__init__(response_class, items)
-        self._item_class = _structure(response_class, self.response_items)
-        self._identity = identity
-        self._values = values
-
-    def refused(self, item: Any, code: ErrorCode, message: str | None) -> Message:
-        return _with_error(self._item_class, code, message, **self._values, **self._named(item))
+        return _with_error(self.item_class, code, message, **self.values, **self._named(item))
 
     def _named(self, item: Any) -> dict[str, Any]:
         if isinstance(item, str):
-            return {self._identity[0]: item}
-        return {name: getattr(item, name) for name in self._identity}
+            return {self.identity[0]: item}
+        return {name: getattr(item, name) for name in self.identity}
 
 
-class _PerPartition(_Repeating):
-    def __init__(
-        self,
-        response_class: type[Message],
-        topics: Name,
-        topic: str,
-        partitions: Name,
-        partition: Name,
-        values: dict[str, Any],
-    ) -> None:
-        super().__init__(response_class, topics)
-        self._topic = topic
-        self._request_partitions, self._response_partitions = _pair(partitions)
-        self._request_index, self._response_index = _pair(partition)
-        self._topic_class = _structure(response_class, self.response_items)
-        self._partition_class = _structure(self._topic_class, self._response_partitions)
-        self._values = values
+class _PerPartition(NamedTuple):
+    response_class: type[Message]
+    request_items: str
+    response_items: str
+    topic_class: type[Message]
+    topic: str
+    request_partitions: str
+    response_partitions: str
+    partition_class: type[Message]
+    request_index: str
+    response_index: str
+    values: Mapping[str, Any]
+
+    def __call__(self, request: Any, code: ErrorCode, message: str | None) -> Steps[Message]:
+        return (yield from _repeated(self, self.response_class, request, code, message))
 
     def refused(self, item: Any, code: ErrorCode, message: str | None) -> Message:
-        partitions = getattr(item, self._request_partitions)
+        partitions = getattr(item, self.request_partitions)
         refused = each_when_written(partitions, lambda one: self._refused_partition(one, code, message))
-        return self._topic_class(**{self._topic: getattr(item, self._topic), self._response_partitions: refused})
+        return self.topic_class(**{self.topic: getattr(item, self.topic), self.response_partitions: refused})
 
     def _refused_partition(self, asked: Any, code: ErrorCode, message: str | None) -> Message:
-        index = asked if isinstance(asked, int) else getattr(asked, self._request_index)
-        return _with_error(self._partition_class, code, message, **self._values, **{self._response_index: index})
+        index = asked if isinstance(asked, int) else getattr(asked, self.request_index)
+        return _with_error(self.partition_class, code, message, **self.values, **{self.response_index: index})
+
+
+def _repeated(
+    shape: RefusedItems, response_class: type[Message], request: Any, code: ErrorCode, message: str | None
+) -> Steps[Message]:
+    """Builds the response of either shape."""
+    yield from ()
+    items = getattr(request, shape.request_items) or ()
+    refused = each_when_written(items, lambda item: shape.refused(item, code, message))
+    return _with_error(response_class, code, message, **{shape.response_items: refused})
 
 
 def find_coordinator_error(request: FindCoordinatorRequest, code: ErrorCode, message: str | None) -> Steps[Message]:

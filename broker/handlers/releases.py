@@ -88,7 +88,7 @@ def table_of(release: str, table: ApiTable) -> ApiTable:
     """Returns the table with the APIs and versions that clients found in one of RELEASES."""
     highest = highest_in(release)
     between_brokers = [row for row in table.rows() if row.served == NEVER]
-    return ApiTable(
+    return ApiTable.of(
         between_brokers
         + [
             row.up_to(highest[row.key], INTER_BROKER_VERSIONS.get(row.key))

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.handlers.api_row import ApiRow
+from odradek.broker.handlers.api_row import ApiRow, api_row
 from odradek.broker.handlers.api_table import api_table
 from odradek.broker.handlers.authorized_operations import ON_RESOURCE
 from odradek.broker.server import Broker
@@ -194,7 +194,7 @@ def test_a_client_that_may_do_nothing_may_log_in(world: World, row: ApiRow) -> N
 def test_a_row_without_authorization_is_refused() -> None:
     row: Any = ASKING[0]
     with pytest.raises(TypeError, match="authorization"):
-        ApiRow(row.key, tuple(row.served), row.handler, row.error_response)  # type: ignore[call-arg]
+        api_row(row.key, tuple(row.served), row.handler, row.error_response)  # type: ignore[call-arg]
 
 
 def test_requests_between_brokers_need_cluster_action_and_nothing_else() -> None:
