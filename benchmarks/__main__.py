@@ -30,6 +30,7 @@ from benchmarks.cluster_rows import cluster_rows
 from benchmarks.compaction_row import Compaction
 from benchmarks.contestants import KAFKA, Contestant, Kind, taking_part
 from benchmarks.coordinator_rows import Commits, Members, Transactions
+from benchmarks.in_process_row import InProcess
 from benchmarks.java_tools import Unavailable
 from benchmarks.kafka_versions import kafka_version
 from benchmarks.measurement import Reading, Result, Row, TakesNoPart
@@ -73,6 +74,7 @@ def all_rows(scale: float) -> list[Row]:
         Transactions(some(6_000)),
         SmallRequests(scale),
         Snapshots(scale),
+        InProcess(scale),
         *security_rows(scale),
         *cluster_rows(scale),
     ]
