@@ -17,7 +17,8 @@
     recordings.py             what clients and brokers say, recorded and sent again
     virtual_time/             a test advances the brokers' time
     setting_texts.py          settings as keyword arguments
-    temporary_directory.py    where brokers keep their data, removed in a thread
+    temporary_directory.py    where brokers keep their data
+    process_directories.py    removes such directories when the process ends, and those of processes that were killed
     not_reached.py            the error of a state that tests wait for
     still_loops.py            an event loop that a blocking client holds up
     calls.py                  coroutines that nobody awaited; failures.py: notes of a test that fails

@@ -10,6 +10,8 @@ from concurrent.futures import Future, wait
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Generic, TypeVar
 
+from odradek.broker.testing.process_directories import PROCESS_DIRECTORIES
+
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -37,6 +39,8 @@ class LoopThread(Generic[T]):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop_requested: asyncio.Event | None = None
         self._failure: BaseException | None = None
+        self._directories = contextlib.ExitStack()
+        """What makes sure that a signal removes the directories of this thread."""
 
     @property
     def inside(self) -> T:
@@ -49,8 +53,13 @@ class LoopThread(Generic[T]):
         """Returns when the context has been entered. Raises what that raises."""
         if self._thread.ident is not None:
             raise RuntimeError(f"{self._thread.name} was started before: make a new one")
+        self._directories.enter_context(PROCESS_DIRECTORIES.expected())
         self._thread.start()
-        self._started.result()
+        try:
+            self._started.result()
+        except BaseException:
+            self._directories.close()
+            raise
 
     def stop(self) -> None:
         """Returns when the context has been left and the thread has ended. Raises what leaving it has raised. May be
@@ -63,6 +72,7 @@ class LoopThread(Generic[T]):
             with contextlib.suppress(RuntimeError):  # The loop may have been closed already.
                 loop.call_soon_threadsafe(event.set)
         self._thread.join()
+        self._directories.close()
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure

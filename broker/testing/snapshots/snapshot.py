@@ -12,13 +12,13 @@
 
 from __future__ import annotations
 
-import tempfile
 import weakref
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 
 from odradek.broker.background.stepwise import Pace, Steps, finished
+from odradek.broker.testing.process_directories import PROCESS_DIRECTORIES
 from odradek.broker.testing.snapshots.manifest import (
     NAME,
     Manifest,
@@ -52,7 +52,7 @@ class Snapshot:
         self.cluster_id = manifest.cluster_id
         self.taken_at = datetime.fromtimestamp(manifest.taken_ms / 1000, UTC)
         self._manifest = manifest
-        self._remove = weakref.finalize(self, _remove_tree, str(path))
+        self._remove = weakref.finalize(self, PROCESS_DIRECTORIES.remove, str(path))
         if not is_temporary:
             self._remove.detach()
 
@@ -156,7 +156,7 @@ def as_snapshot(snapshot: Snapshot | str | Path, *, of_cluster: bool) -> Snapsho
 def new_directory(path: str | Path | None) -> Path:
     """Creates the directory of a snapshot; a temporary one without a path. Raises SnapshotError."""
     if path is None:
-        return Path(tempfile.mkdtemp(prefix="odradek-snapshot-"))
+        return Path(PROCESS_DIRECTORIES.make("snapshot-"))
     directory = Path(path)
     try:
         _FILES.make_directories(str(directory))
@@ -167,6 +167,8 @@ def new_directory(path: str | Path | None) -> Path:
     return directory
 
 
-def _remove_tree(path: str) -> None:
-    if _FILES.exists(path):
-        _FILES.remove_tree(path)
+def remove_directory(directory: Path) -> None:
+    """Removes the directory of a snapshot that was not completed. Raises OSError."""
+    PROCESS_DIRECTORIES.remove(str(directory))
+    if _FILES.exists(str(directory)):
+        _FILES.remove_tree(str(directory))

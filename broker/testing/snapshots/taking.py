@@ -20,7 +20,7 @@ from odradek.broker.metadata_store.frozen_store import FrozenStore
 from odradek.broker.metadata_store.interface import MetadataStoreError
 from odradek.broker.server import Broker, BrokerState
 from odradek.broker.testing.snapshots.manifest import NAME, Manifest, SnapshotError, SnapshotFile, listed
-from odradek.broker.testing.snapshots.snapshot import DATA, Snapshot, new_directory
+from odradek.broker.testing.snapshots.snapshot import DATA, Snapshot, new_directory, remove_directory
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.checkpoint import (
     CLEAN_SHUTDOWN,
@@ -66,7 +66,7 @@ async def written(
                 _FILES.replace_file(str(directory / NAME), manifest.encoded(), sync=False)
                 return Snapshot(directory, manifest, is_temporary=path is None)
     except BaseException as error:
-        _FILES.remove_tree(str(directory))
+        remove_directory(directory)
         if isinstance(error, SnapshotError):
             raise
         if isinstance(error, Exception) and not is_running():
@@ -74,7 +74,7 @@ async def written(
         if isinstance(error, OSError | MetadataStoreError):
             raise SnapshotError(f"the snapshot cannot be written: {error}") from error
         raise
-    _FILES.remove_tree(str(directory))
+    remove_directory(directory)
     raise SnapshotError(
         f"{changed} lost segments during each of {MOST_ATTEMPTS} attempts: take the snapshot while nothing is deleted, "
         "compacted or truncated"

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
+import os
 import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from odradek.broker.admin.client import AdminClient
+from odradek.broker.controller.topic_planner import NewTopic
 from odradek.broker.testing import in_process_broker, in_process_cluster
+from odradek.broker.testing.temporary_directory import FEW_FILES
 from tests.scenarios.turns_of_a_loop import LongestTurn, collector_as_when_served
 from tests.soak import rounds
 
@@ -36,18 +39,19 @@ async def test_no_turn_is_long_while_a_fork_starts_is_reset_and_stops() -> None:
 
 
 @pytest.mark.parametrize("start", [in_process_broker, in_process_cluster])
-async def test_temporary_directories_are_removed_in_a_thread(
+async def test_a_directory_with_many_files_is_removed_in_a_thread(
     start: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads: list[int] = []
-    rmtree = shutil.rmtree
+    unlink = os.unlink
 
-    def noted(*args: Any, **options: Any) -> None:
+    def noted(path: str, **options: Any) -> None:
         threads.append(threading.get_ident())
-        rmtree(*args, **options)
+        unlink(path, **options)
 
-    monkeypatch.setattr(shutil, "rmtree", noted)
-    async with start():
-        pass
-    assert threads
-    assert threading.get_ident() not in threads
+    async with start() as running:
+        async with AdminClient(running.bootstrap) as admin:
+            await admin.create_topic(NewTopic("orders", FEW_FILES))
+        monkeypatch.setattr(os, "unlink", noted)
+    assert len(threads) > FEW_FILES
+    assert threads.count(threading.get_ident()) <= FEW_FILES

@@ -28,6 +28,7 @@ from odradek.broker.testing import (
     allow,
     in_process_broker,
 )
+from odradek.broker.testing.process_directories import LOCK
 from odradek.broker.testing.snapshots import taking
 from odradek.broker.testing.snapshots.manifest import NAME, listed, parse_manifest
 from odradek.protocol import topic_partition
@@ -279,7 +280,7 @@ async def test_a_copy_of_a_snapshot_with_other_times_is_as_good(tmp_path: Path) 
 
 
 def files_of(snapshot: Snapshot) -> Iterator[Path]:
-    yield from (path for path in snapshot.path.rglob("*") if path.is_file() and path.name != NAME)
+    yield from (path for path in snapshot.path.rglob("*") if path.is_file() and path.name not in (LOCK, NAME))
 
 
 async def test_every_changed_or_missing_file_is_one_clear_error(tmp_path: Path) -> None:
