@@ -167,7 +167,8 @@ class Broker:
         self.metrics_server: MetricsServer | None = None
         self.log_cleaner: LogCleaner | None = None
         self.reaper: ExpirationReaper = ExpirationReaper(self.timer)
-        self._discards_data = False
+        self._keeps_data = True
+        self._close_grace_ms = CLOSE_GRACE_MS
         self.unclean_directories: dict[str, str] = {}
         """After a stop: log directories not marked as cleanly shut down, and why; their logs will be recovered."""
         self._undo: list[Callable[[], Awaitable[None] | None]] = []
@@ -253,10 +254,12 @@ class Broker:
             return error.strerror
         return f"{error.filename or ', '.join(self.config.log_dirs)}: {error.strerror}"
 
-    async def stop(self, *, hand_over: bool = True) -> None:
+    async def stop(self, *, hand_over: bool = True, keeps_data: bool = True) -> None:
         """Stops as described at the head of this file, within seconds plus the flush. Further calls have no effect.
-        Without `hand_over`, the broker keeps its leaderships to the end: nobody is there to take them.
+        Without `hand_over`, the broker keeps its leaderships to the end: nobody is there to take them. Without
+        `keeps_data`, the log directories are left as they are, since nobody will read them.
         """
+        self._keeps_data = keeps_data
         if hand_over and self.state == BrokerState.RUNNING and self.metadata_store.is_shared:
             self.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
             await self.cluster.leave()
@@ -269,7 +272,8 @@ class Broker:
         and what `prepare` raises; the broker has stopped then, and its addresses are free.
         """
         self._listening = kept = self.socket_server.duplicated_sockets()
-        self._discards_data = True
+        self._keeps_data = False
+        self._close_grace_ms = 0
         self.state = BrokerState.SHUTTING_DOWN
         try:
             await self._undo_all()
@@ -513,7 +517,7 @@ class Broker:
     async def _leave_directories(self) -> None:
         """A shutdown is clean only after all logs were loaded; until then, the next start treats the directories as
         after a crash."""
-        if self._logs_are_loaded and not self._discards_data:
+        if self._logs_are_loaded and self._keeps_data:
             self.unclean_directories = await run_groups_in_threads(self.log_manager.shutdown_steps())
         else:
             self._abandon_logs()
@@ -580,7 +584,7 @@ class Broker:
         self.replica_manager.shutdown()
         while not self.completions.is_empty:
             self.completions.drain()
-        await self.socket_server.stop(0 if self._discards_data else CLOSE_GRACE_MS)
+        await self.socket_server.stop(self._close_grace_ms)
 
     async def _undo_all(self) -> None:
         while self._undo:

@@ -79,6 +79,10 @@ class DirectoryLock(Protocol):
 
 
 class Files(Protocol):
+    @property
+    def waits_for_disk(self) -> bool:
+        """Whether a sync may take long. If not, short work that writes and syncs needs no thread."""
+
     def open(self, path: str, *, create: bool = False, exclusive: bool = False) -> File:
         """Opens a file for reading and writing. `create` creates a missing file; `exclusive` creates it and raises
         FileExistsError if it exists.
@@ -253,6 +257,13 @@ class OsFile:
         self._owner = None
 
 
+def _write_all(descriptor: int, data: bytes) -> None:
+    """A full disk accepts what fits and fails only at the next write."""
+    written = os.write(descriptor, data)
+    while written < len(data):
+        written += os.write(descriptor, data[written : written + _WRITE_MAX])
+
+
 class _OsLock:
     """Two locks on one file: the record lock is compatible with the JVM's, the flock also excludes this process
     itself.
@@ -274,6 +285,10 @@ class _OsLock:
 class OsFiles:
     """The operating system's file system."""
 
+    @property
+    def waits_for_disk(self) -> bool:
+        return True
+
     def open(self, path: str, *, create: bool = False, exclusive: bool = False) -> File:
         flags = os.O_RDWR | os.O_CLOEXEC
         if create:
@@ -292,11 +307,13 @@ class OsFiles:
     def replace_file(self, path: str, data: bytes, *, sync: bool = True) -> None:
         temporary = path + ".tmp"
         try:
-            with open(self._new_file(temporary), "wb") as file:
-                file.write(data)
-                file.flush()
+            descriptor = self._new_file(temporary)
+            try:
+                _write_all(descriptor, data)
                 if sync:
-                    os.fsync(file.fileno())
+                    os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
             os.replace(temporary, path)
         except OSError as error:
             error.filename = path

@@ -35,6 +35,10 @@ class LinkingFiles(OsFiles):
         """`is_temporary`: all files are (E)."""
         self._is_temporary = is_temporary
 
+    @property
+    def waits_for_disk(self) -> bool:
+        return not self._is_temporary
+
     def _opened(self, path: str, descriptor: int) -> File:
         if os.fstat(descriptor).st_nlink > 1:
             return (_TemporaryLinkedFile if self._is_temporary else _LinkedFile)(path, descriptor)

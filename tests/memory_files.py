@@ -173,6 +173,8 @@ class ForgetfulFiles:
     `fail_sync`, `fail_truncate`, `fail_write`: raised by every sync, truncation or write of a file while it is set.
     """
 
+    waits_for_disk = True
+
     def __init__(self, room: int | None = None) -> None:
         self.names = Names({"/": None}.items())
         self.durable_names = Names({"/": None}.items())

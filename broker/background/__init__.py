@@ -2,6 +2,7 @@
 
     background.py   owns every thread, task and periodic job of a broker, and ends them
     tasks.py        the two interfaces of it that other rooms use
+    eager.py        begins a coroutine at once, which needs no task unless it waits
     stepwise.py     work as a generator that yields where other work may run
     turns.py        runs one step of one piece of work in each turn of the loop
 

@@ -120,16 +120,37 @@ async def in_steps(steps: Steps[T]) -> T:
         await asyncio.sleep(0)
 
 
-async def others_between(items: Iterable[T], cost: int = 1) -> AsyncIterator[T]:
+def others_between(items: Iterable[T], cost: int = 1) -> AsyncIterator[T]:
     """Yields the items of a loop in a coroutine that may otherwise never wait; other tasks run between steps.
 
     `cost`: how many items of a step each of them counts as.
     """
-    pace = Pace()
-    for item in items:
-        yield item
-        if pace.step_ends(cost):
+    return _OthersBetween(items, cost)
+
+
+class _OthersBetween(Generic[T]):
+    """Most loops have few items or none. An asynchronous generator takes longer than they: the event loop keeps a list
+    of those.
+    """
+
+    __slots__ = ("_cost", "_items", "_pace", "_step_ends")
+
+    def __init__(self, items: Iterable[T], cost: int) -> None:
+        self._items = iter(items)
+        self._cost = cost
+        self._pace = Pace()
+        self._step_ends = False
+
+    def __aiter__(self) -> AsyncIterator[T]:
+        return self
+
+    async def __anext__(self) -> T:
+        if self._step_ends:
             await asyncio.sleep(0)
+        for item in self._items:
+            self._step_ends = self._pace.step_ends(self._cost)
+            return item
+        raise StopAsyncIteration
 
 
 def let_go(message: Any) -> Steps[None]:

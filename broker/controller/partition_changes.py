@@ -84,6 +84,8 @@ class PartitionChanges:
         outcomes: dict[TopicPartition, Outcome] = {}
         ahead: dict[str, dict[TopicPartition, PartitionState]] = {}
         remaining: Collection[TopicPartition] = list(keys)
+        if not remaining:
+            return outcomes
         for attempt in range(ATTEMPTS):
             groups = await self._groups(remaining, decide, assignments, outcomes, attempt)
             results = await self._store.pipeline([group.operations for group in groups])

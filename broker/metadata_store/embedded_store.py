@@ -5,7 +5,8 @@ deleting its ephemeral entries. Each change is checked, appended to the journal,
 answered.
 
     (A) Changes are written one at a time, the groups of a pipeline together; others wait. `run_blocking` runs the
-        writes: inline by default, or in a thread when the broker passes `Background.run_in_thread`.
+        writes: inline by default, or in a thread when the broker passes `Background.run_in_thread`. What is short
+        needs no thread on a disk that syncs at once (a temporary directory).
     (B) A failed write (disk full) is undone by truncating the journal to its previous length, and raises
         StoreUnavailable; the next write may succeed. If truncating or syncing fails as well, the state on disk is
         unknown: every change is refused until the store is reopened. A change of ephemeral entries (a registration, an
@@ -27,7 +28,9 @@ from typing import NamedTuple
 
 import structlog
 
+from odradek.broker.background.eager import uncanceled
 from odradek.broker.background.stepwise import Pace, in_steps, others_between
+from odradek.broker.metadata_store.beginning import beginning
 from odradek.broker.metadata_store.frozen_store import FrozenStore
 from odradek.broker.metadata_store.interface import (
     Delete,
@@ -61,6 +64,8 @@ from odradek.storage.files import Files, is_full
 DEFAULT_COMPACT_BYTES = 1 << 20
 APPLYING_COST = 2
 """The cost of applying a changed entry, in items of a step."""
+SHORT_BYTES = 1 << 16
+"""What reading and writing takes a few milliseconds at most."""
 
 RunBlocking = Callable[[Callable[[], None]], Awaitable[None]]
 
@@ -97,7 +102,8 @@ def read_files(disk: JournalDisk) -> Content:
 class EmbeddedMetadataStore(MetadataStore):
     """A MetadataStore backed by two files in `directory`. The log directory's lock keeps other processes out.
 
-    `run_blocking` runs writes and syncs (A); `compact_bytes` is the minimum size of a journal that is compacted (C).
+    `run_blocking` runs writes and syncs (A); `compact_bytes` is the minimum size of a journal that is compacted (C). A
+    new store has entries at `first_paths`.
     A session's id is the number of the first transaction that it may write.
     """
 
@@ -110,17 +116,21 @@ class EmbeddedMetadataStore(MetadataStore):
         *,
         run_blocking: RunBlocking = run_inline,
         compact_bytes: int = DEFAULT_COMPACT_BYTES,
+        first_paths: tuple[str, ...] = (),
     ) -> None:
         super().__init__()
         self._files = files
         self._disk = JournalDisk(directory, files)
         self._run_blocking = run_blocking
         self._compact_bytes = compact_bytes
+        self._first_paths = first_paths
         self._snapshot_bytes = 0
         self._tree = MetadataTree()
         self._unwritten: list[bytes] = []
         self._refusal: str | None = "not open"
         self._writing = asyncio.Lock()
+        self._pace = Pace()
+        """Of all changes: other tasks run also between many small ones that need not wait for the disk."""
         self._watches: WatchTable[Watch] = WatchTable()
 
     async def open(self) -> None:
@@ -129,7 +139,7 @@ class EmbeddedMetadataStore(MetadataStore):
         """
         self._unwritten.clear()
         try:
-            await self._run_blocking(self._load)
+            await self._on_disk(self._load, self._disk.size())
         except OSError as error:
             raise StoreUnavailable("", f"cannot open the metadata store in {self._disk.directory}: {error}") from error
         self._refusal = None
@@ -206,7 +216,7 @@ class EmbeddedMetadataStore(MetadataStore):
 
     async def pipeline(self, groups: Sequence[Iterable[Operation]]) -> list[Outcome]:
         """See MetadataStore."""
-        return await asyncio.shield(self._pipeline(groups))
+        return await uncanceled(self._pipeline(groups))
 
     async def _pipeline(self, groups: Sequence[Iterable[Operation]]) -> list[Outcome]:
         """Runs to completion even if the caller is canceled: whatever is in the journal must also be in the tree."""
@@ -237,14 +247,13 @@ class EmbeddedMetadataStore(MetadataStore):
         if not transactions:
             return
         written_before = len(self._unwritten)
-        pace = Pace()
         for transaction in transactions:
             self._unwritten.append(encode_transaction(transaction.number, transaction.entries))
-            if pace.step_ends(len(transaction.entries)):
+            if self._pace.step_ends(len(transaction.entries)):
                 await asyncio.sleep(0)
         lines = b"".join(self._unwritten)
         try:
-            await self._run_blocking(lambda: self._disk.append(lines))
+            await self._on_disk(lambda: self._disk.append(lines), len(lines))
         except OSError as error:
             await self._take_back(error)
             if self._refusal is not None or not (is_full(error) and all(map(self._is_of_session, transactions))):
@@ -252,6 +261,13 @@ class EmbeddedMetadataStore(MetadataStore):
                 raise StoreUnavailable("", f"cannot write {JOURNAL_NAME}: {error}") from error
         else:
             self._unwritten.clear()
+
+    async def _on_disk(self, work: Callable[[], None], size: int = 0) -> None:
+        """(A) `size`: how many bytes are read or written."""
+        if self._files.waits_for_disk or size > SHORT_BYTES:
+            await self._run_blocking(work)
+        else:
+            work()
 
     def _is_of_session(self, transaction: Transaction) -> bool:
         """Whether the transaction creates, changes or deletes an ephemeral entry."""
@@ -261,7 +277,7 @@ class EmbeddedMetadataStore(MetadataStore):
     async def _take_back(self, cause: OSError) -> None:
         """Undoes a failed write (case B)."""
         try:
-            await self._run_blocking(self._disk.take_back)
+            await self._on_disk(self._disk.take_back)
         except OSError as error:
             self._refusal = f"a failed write ({cause}) could not be undone: {error}"
         log.error(
@@ -295,7 +311,9 @@ class EmbeddedMetadataStore(MetadataStore):
             raise StoreUnavailable("", why_not_without_zookeeper(note, self._disk.directory))
         self._tree, self._snapshot_bytes, journal = read_files(self._disk)
         if journal is None:
-            self._disk.replace_journal(encode_journal_header())
+            begins = beginning(self._first_paths)
+            self._disk.replace_journal(begins.journal)
+            self._tree.apply(begins.number, begins.entries)
         elif journal.torn:
             log.warning("unfinished change at journal end dropped", directory=self._disk.directory)
             self._drop_tail(journal)

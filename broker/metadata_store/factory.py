@@ -33,8 +33,11 @@ def metadata_store_of(config: BrokerConfig, files: Files, background: Threads, s
     """
     if config.zookeeper_connect is None:
         from odradek.broker.metadata_store.embedded_store import EmbeddedMetadataStore
+        from odradek.broker.metadata_store.znodes import PERSISTENT_PATHS
 
-        return EmbeddedMetadataStore(config.log_dirs[0], files, run_blocking=background.run_in_thread)
+        return EmbeddedMetadataStore(
+            config.log_dirs[0], files, run_blocking=background.run_in_thread, first_paths=PERSISTENT_PATHS
+        )
     for directory in config.log_dirs:
         reason = why_not_with_zookeeper(files, directory)
         if reason is not None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 
-from odradek.broker.metadata_store.journal import JOURNAL_NAME
+from odradek.broker.metadata_store.journal import JOURNAL_NAME, SNAPSHOT_NAME
 from odradek.storage.files import File, Files
 
 
@@ -30,6 +30,11 @@ class JournalDisk:
             return self._files.read_file(self._path(name))
         except FileNotFoundError:
             return None
+
+    def size(self) -> int:
+        """The size of both files together. Raises OSError."""
+        paths = map(self._path, (SNAPSHOT_NAME, JOURNAL_NAME))
+        return sum(self._files.size(path) for path in paths if self._files.exists(path))
 
     def open_journal(self, size: int) -> None:
         """Opens the journal for appending after its first `size` bytes."""

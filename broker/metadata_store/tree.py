@@ -10,7 +10,7 @@ to an equal tree gives an equal tree.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from odradek.broker.background.stepwise import Pace, Steps
@@ -121,7 +121,7 @@ class MetadataTree:
                 staged.append(error)
         return staged
 
-    def apply(self, number: int, entries: dict[str, Entry | None]) -> None:
+    def apply(self, number: int, entries: Mapping[str, Entry | None]) -> None:
         """Puts a transaction's entries in place. Raises NoEntry for a path without a parent, which only a damaged file
         contains.
         """
@@ -231,7 +231,9 @@ class _Staging:
     def _set(self, operation: Set) -> None:
         entry = self._expect(operation)
         version = entry.version + 1
-        self.entries[operation.path] = entry._replace(data=operation.data, version=version, modified=self._number)
+        self.entries[operation.path] = Entry(
+            operation.data, version, entry.children_version, entry.owner, entry.created, self._number
+        )
         self.results.append(version)
         self.events.append(WatchEvent(Change.CHANGED, operation.path))
 
@@ -263,7 +265,8 @@ class _Staging:
         return (parent.children_version + self._children_left(parent_path)) // 2
 
     def _touch_parent(self, parent_path: str, parent: Entry, count: int) -> None:
-        self.entries[parent_path] = parent._replace(children_version=parent.children_version + 1)
+        data, version, children_version, owner, created, modified = parent
+        self.entries[parent_path] = Entry(data, version, children_version + 1, owner, created, modified)
         self.child_counts[parent_path] = self.child_counts.get(parent_path, 0) + count
         self.events.append(WatchEvent(Change.CHILDREN, parent_path))
 

@@ -20,6 +20,7 @@ Source: Kafka's `KafkaConfig`, `DynamicBrokerConfig`.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -83,7 +84,8 @@ RELOADED = (
 """The settings of TLS that may change while the broker runs, with the prefix of a listener."""
 TIERED_STORAGE = ("remote.storage.enable", "remote.log.copy.disable", "remote.log.delete.on.disable")
 """Topic settings that Kafka refuses without tiered storage."""
-_DEFAULTS: Mapping[str, Value] = MappingProxyType({name: setting.default for name, setting in BROKER.items()})
+_DEFAULTS: MappingProxyType[str, Value] = MappingProxyType({name: setting.default for name, setting in BROKER.items()})
+_PLACES: Mapping[str, int] = {name: place for place, name in enumerate(BROKER)}
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 T = TypeVar("T", bound=Value)
 
@@ -124,6 +126,12 @@ def read_properties_file(path: Path) -> dict[str, str]:
         raise ConfigError("config", f"cannot read {path}: {error.strerror}") from error
     except ValueError as error:
         raise ConfigError("config", f"{path}: {error}") from error
+
+
+@cache
+def _single_node_file() -> Mapping[str, str]:
+    """Returns the settings of the bundled file."""
+    return MappingProxyType(read_properties_file(SINGLE_NODE_FILE))
 
 
 def broker_setting(name: str) -> Setting[Value] | None:
@@ -234,7 +242,7 @@ class BrokerConfig(BrokerSettings):
         environment: Mapping[str, str] = _NOTHING,
     ) -> BrokerConfig:
         """Creates a config from the bundled single-node file and overrides. Variables as in `load_config`."""
-        texts = _overridden(read_properties_file(SINGLE_NODE_FILE), overrides)
+        texts = _overridden(_single_node_file(), overrides)
         resolved, provided = resolve(texts, files or OsFiles(), environment)
         with provided.hiding():
             return cls(resolved, chosen=overrides, provided=provided)
@@ -318,6 +326,8 @@ class BrokerConfig(BrokerSettings):
     def applying(self, cluster_wide: Mapping[str, str], per_broker: Mapping[str, str]) -> Steps[None]:
         """`apply_dynamic` in steps; the layers are replaced in the last one."""
         cluster_wide, per_broker = (yield from self._usable(cluster_wide)), (yield from self._usable(per_broker))
+        if (cluster_wide, per_broker) == (self.cluster_wide, self.per_broker):
+            return
         before, texts_before = {**self.values, **self.dynamic_only.values}, self._texts
         self._texts, self.values = self._layered(cluster_wide, per_broker)
         self.dynamic_only = DynamicOnlySettings(_dynamic_only(cluster_wide, per_broker))
@@ -406,14 +416,13 @@ class BrokerConfig(BrokerSettings):
         """
         texts = dict(self.static)
         for layer in (cluster_wide, per_broker):
-            for name, setting in BROKER.items() if layer else ():
-                for synonym in setting.synonyms if name in layer else ():
+            for name in _known(layer):
+                for synonym in BROKER[name].synonyms:
                     texts.pop(synonym.name, None)
             texts.update(layer)
-        values = dict(_DEFAULTS)
-        for name, setting in BROKER.items():
-            if name in texts:
-                values[name] = parse_value(setting, texts[name])
+        values = _DEFAULTS.copy()
+        for name in _known(texts):
+            values[name] = parse_value(BROKER[name], texts[name])
         check_broker_values(BrokerSettings(values), TopicSettings(_topic_defaults(values)))
         return texts, values
 
@@ -437,6 +446,11 @@ class BrokerConfig(BrokerSettings):
             if pace.step_ends():
                 yield
         return usable
+
+
+def _known(texts: Mapping[str, str]) -> list[str]:
+    """Returns the names of broker settings, in the order of their table."""
+    return sorted(_PLACES.keys() & texts.keys(), key=_PLACES.__getitem__)
 
 
 def is_without_effect(name: str, setting: Setting[Value] | None) -> bool:

@@ -148,7 +148,7 @@ class Cluster(TimeControls, Asking, NamesTheRightCall, ClusterTopics):
             new_metadata_store=lambda *_: session,
             connect=self.network.connect,
             open_files=self._open_files,
-            files=self.faults.files(lambda: broker_id),
+            files=self.faults.files(lambda: broker_id, is_temporary=not self._keeps_data),
             wrap_dispatch=self.faults.wrap,
         )
         member.status = BrokerStatus.STARTING

@@ -138,9 +138,9 @@ class InProcessBroker(TimeControls, Asking, NamesTheRightCall, Broker):
             await self.stop()
             raise
 
-    async def stop(self, *, hand_over: bool = True) -> None:
+    async def stop(self, *, hand_over: bool = True, keeps_data: bool = True) -> None:
         """See Broker."""
-        await self.run(super().stop(hand_over=hand_over))
+        await self.run(super().stop(hand_over=hand_over, keeps_data=keeps_data))
         self._has_ended = True
 
     async def snapshot(self, path: str | Path | None = None) -> Snapshot:
@@ -231,7 +231,7 @@ async def in_process_broker(
                 faults.check()
         finally:
             faults.clear()
-            await broker.stop()
+            await broker.stop(keeps_data=not is_temporary)
 
 
 def _address(port: int | None, security: Security, given: Mapping[str, str]) -> str:

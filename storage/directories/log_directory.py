@@ -157,11 +157,11 @@ class LogDirectory:
     def partitions(self) -> list[TopicPartition]:
         """Returns the partitions with a folder here. Other folders are left alone; see `deleted` and `futures`."""
         found = []
-        for name in self._folders():
+        for name in self._folders(_may_be_of_partition):
             partition = parse_folder(name)
             if partition is not None:
                 found.append(partition)
-            elif not is_deleted_folder(name) and parse_future_folder(name) is None and "-" in name:
+            elif not is_deleted_folder(name) and parse_future_folder(name) is None:
                 _log.warning(
                     "folder ignored", directory=self.path, folder=name, reason="its name is not that of a partition"
                 )
@@ -175,8 +175,8 @@ class LogDirectory:
         """Returns the paths of folders that wait for their removal."""
         return [f"{self.path}/{name}" for name in self._folders(is_deleted_folder)]
 
-    def _folders(self, is_wanted: Callable[[str], bool] = bool) -> list[str]:
-        """Returns the names of the folders whose names are wanted, by default of all."""
+    def _folders(self, is_wanted: Callable[[str], bool]) -> list[str]:
+        """Returns the names of the folders whose names are wanted."""
         names = filter(is_wanted, self._files.list_directory(self.path))
         return [name for name in names if self._files.is_directory(f"{self.path}/{name}")]
 
@@ -210,3 +210,7 @@ class LogDirectory:
         if self._lock is not None:
             self._lock.release()
             self._lock = None
+
+
+def _may_be_of_partition(name: str) -> bool:
+    return "-" in name

@@ -82,6 +82,11 @@ class FaultyFiles(LinkingFiles):
         self._faults = faults
         self._broker = broker
 
+    @property
+    def waits_for_disk(self) -> bool:
+        """A fault may make each sync slow."""
+        return super().waits_for_disk or bool(self._faults())
+
     def open(self, path: str, *, create: bool = False, exclusive: bool = False) -> File:
         if create or exclusive:
             self.grow(path, 0)

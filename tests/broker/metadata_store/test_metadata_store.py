@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 
@@ -39,9 +39,15 @@ from tests.zookeeper.model import ZooKeeperModel
 from tests.zookeeper.stores import new_chroot, store_at
 
 
+async def later(work: Callable[[], None]) -> None:
+    """A disk that one waits for."""
+    await asyncio.sleep(0)
+    work()
+
+
 def closed_store(kind: str) -> MetadataStore:
     if kind == "embedded":
-        return EmbeddedMetadataStore(DIRECTORY, store_disk())
+        return EmbeddedMetadataStore(DIRECTORY, store_disk(), run_blocking=later)
     if kind == "shared":
         return SharedStore(session_timeout_ms=60_000).session("1")
     source = random.Random(3)
