@@ -26,10 +26,11 @@ def _when_called(module: str, name: str) -> type:
 
     class Stand:
         def __init__(self, *arguments: Any, **named: Any) -> None:
-            self._make = lambda: getattr(import_module(module), name)(*arguments, **named)
+            self._arguments, self._named = arguments, named
 
         def __call__(self, *arguments: Any, **named: Any) -> Any:
-            return self._make()(*arguments, **named)
+            real: Any = getattr(import_module(module), name)
+            return real(*self._arguments, **self._named)(*arguments, **named)
 
     return Stand
 
