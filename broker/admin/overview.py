@@ -47,8 +47,9 @@ class PartitionOverview(NamedTuple):
 
     @property
     def missing(self) -> list[int]:
-        """The replicas that are not in sync; those that are being added do not count."""
-        return [replica for replica in self.replicas if replica not in (*self.isr, *self.adding)]
+        """The replicas that are not in sync, all if there is no leader; those that are being added do not count."""
+        in_sync = () if self.is_offline else self.isr
+        return [replica for replica in self.replicas if replica not in (*in_sync, *self.adding)]
 
     @property
     def is_under_replicated(self) -> bool:

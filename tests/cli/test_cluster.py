@@ -63,7 +63,10 @@ def test_describe_shows_the_problems_after_a_failure(cluster: ClusterThread, odr
     status, out, _ = odradek("describe", "--problems")
     assert status == 0
     assert "0 offline, 1 under-replicated, 0 reassigned" in out
-    assert out.splitlines()[-1].split() == ["t-0", "2", "1", "1,2", "2", "under-replicated"]
+    *_, partition, gap, columns, reason = out.splitlines()
+    assert partition.split() == ["t-0", "2", "1", "1,2", "2", "under-replicated"]
+    assert (gap, columns.split()) == ("", ["BROKER", "OUT", "BECAUSE", "PARTITIONS"])
+    assert reason == "1       1    the broker is not in the cluster  t-0"
     cluster.kill(2)
     cluster.wait_until_stable()
     status, out, _ = odradek("describe", "--json")
@@ -83,6 +86,10 @@ def test_describe_shows_the_problems_after_a_failure(cluster: ClusterThread, odr
         "problems": ["offline"],
     }
     assert found["partitions"][1]["problems"] == ["under-replicated"]
+    assert found["out_of_sync"] == [
+        {"broker": 1, "reason": "the broker is not in the cluster", "partitions": [["t", 0]]},
+        {"broker": 2, "reason": "the broker is not in the cluster", "partitions": [["t", 0], ["t", 1]]},
+    ]
 
 
 def test_describe_without_a_broker_fails_in_one_line(run_odradek: Odradek) -> None:
