@@ -158,8 +158,10 @@ def _fill_disk(world: World, fault: Fault) -> None:
 
 
 def _empty_disk(world: World, fault: Fault) -> None:
-    """Replicas that are offline because of it come back by themselves."""
+    """In a cluster the broker is restarted, too, although its replicas would come back by themselves."""
     _machine(world, fault).disk.room = None
+    if len(world.machines) > 1:
+        _mend_and_restart(world, fault)
 
 
 def _restart_gently(world: World, fault: Fault) -> None:
