@@ -79,13 +79,14 @@ class QueuedBytes(Generic[S]):
         """Records that `sender` now holds `size` bytes, of a small frame (B) or not. Returns False if it must wait for
         `read_on`, or has been ended.
         """
-        if self._held.use(sender, sender.client_host, size) > 0:
+        held = self._held
+        if held.use(sender, sender.client_host, size) > 0:
             self._active.add(sender)
-        if not self.is_too_much:
+        if held.total <= self._limit():
             return True
-        while self._held.total > MOST_TIMES_LIMIT * self._limit():
-            self._end_now(self._next_of(self._held.greediest))
-        if sender not in self._held:
+        while held.total > MOST_TIMES_LIMIT * self._limit():
+            self._end_now(self._next_of(held.greediest))
+        if sender not in held:
             return False
         if is_small or self._may_go_on(sender):
             return True

@@ -75,10 +75,15 @@ class Shares(Generic[T]):
         """The user, at this address, uses `size` from now on. Returns by how much that is more than before."""
         share = self._by_user.get(user)
         if share is None:
-            share = self._by_user[user] = self._share_of(origin_of(host))
-        grown = size - share.sizes.get(user, 0)
+            grown = size
+            share = self._by_user[user] = self._share_of(host)
+        else:
+            grown = size - share.sizes[user]
         share.sizes[user] = size
-        self._add(share, grown)
+        share.total += grown
+        self.total += grown
+        if self._greediest is not None:
+            self._look_again(share, grown)
         return grown
 
     def drained(self) -> Iterator[T]:
@@ -93,23 +98,26 @@ class Shares(Generic[T]):
         share = self._by_user.pop(user, None)
         if share is None:
             return
-        self._add(share, -share.sizes.pop(user))
+        size = share.sizes.pop(user)
+        share.total -= size
+        self.total -= size
         if not share.sizes:
-            self._greediest = None if share is self._greediest else self._greediest
             del self._by_origin[share.origin]
+        if self._greediest is not None:
+            self._look_again(share, -size)
 
-    def _share_of(self, origin: str) -> Share[T]:
+    def _share_of(self, host: str) -> Share[T]:
+        origin = origin_of(host)
         share = self._by_origin.get(origin)
         if share is None:
             share = self._by_origin[origin] = Share(origin)
         return share
 
-    def _add(self, share: Share[T], size: int) -> None:
-        share.total += size
-        self.total += size
+    def _look_again(self, share: Share[T], grown: int) -> None:
+        """Keeps in mind which share is the greediest after one of them has changed."""
         known = self._greediest
         if share is known:
-            if size < 0:
+            if grown < 0 or not share.sizes:
                 self._greediest = None
         elif known is not None and share.total > known.total:
             self._greediest = share
