@@ -52,6 +52,9 @@ class User:
             self._connection = context.wrap_socket(self._connection, server_hostname="localhost")
             log_in(self._connection)
 
+    def close(self) -> None:
+        self._connection.close()
+
     def round_trip(self) -> None:
         self._connection.sendall(next(self._requests))
         expect_success(wire.decoded(wire.receive(self._connection), PRODUCE, PRODUCE_VERSION))

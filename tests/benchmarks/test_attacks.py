@@ -6,6 +6,8 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -23,8 +25,11 @@ from benchmarks.attacks import (
 from benchmarks.beside_attacks import Client, Felt, measure, peak_memory, table
 from benchmarks.contestants import KAFKA, Kind, Odradek
 from benchmarks.healthy_client import Measured, Records
+from benchmarks.healthy_user import SIZES, User
+from benchmarks.unfinished import hold, unfinished_login, unfinished_produce
 from benchmarks.wire import call, create_topic, decoded, delete_topic, errors_in, receive
 from odradek.broker.testing import BrokerThread
+from odradek.broker.testing.certificates import trusted
 from odradek.protocol.compiler import read
 from odradek.protocol.headers import RequestHeader, request_header_version
 from odradek.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResponse
@@ -104,6 +109,35 @@ def test_silent_connections_stay_open_until_the_time_is_over() -> None:
             connection, _ = server.accept()
             with connection:
                 assert connection.recv(1) == b""
+
+
+@pytest.mark.parametrize(("frame", "missing"), [(unfinished_login(), 5_000), (unfinished_produce(), 1)])
+def test_an_unfinished_frame_begins_as_a_valid_one_and_lacks_its_end(frame: bytes, missing: int) -> None:
+    assert int.from_bytes(frame[:4], "big") == len(frame) - 4 + missing
+    key, version = (int.from_bytes(frame[at : at + 2], "big") for at in (4, 6))
+    read(RequestHeader, request_header_version(key, version), frame, 4)
+
+
+def test_clients_that_hold_unfinished_frames_connect_again_when_they_are_ended() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as attacker:
+        until = time.monotonic() + 2
+        sent = attacker.submit(hold(1), server.getsockname()[1], b"begun", until)
+        for _ in range(2):
+            connection, (address, _) = server.accept()
+            with connection:
+                assert address == "127.0.0.2"
+                assert connection.recv(10) == b"begun"
+        assert sent.result() >= 10
+
+
+def test_a_healthy_user_logs_in_and_produces_each_size(tmp_path: Path) -> None:
+    authority = tmp_path / "authority.pem"
+    authority.write_text(trusted())
+    with BrokerThread(security="SASL_SSL") as secured:
+        secured.seed({"healthy": [b"first"]})
+        with closing(User(int(secured.bootstrap.rpartition(":")[2]), "healthy", str(authority))) as user:
+            for _ in SIZES:
+                user.round_trip()
 
 
 def test_memory_of_a_process_is_measured_until_it_ends() -> None:
