@@ -7,11 +7,14 @@ from contextvars import ContextVar, copy_context
 
 import pytest
 
+from odradek.broker.background.stepwise import finished
+from odradek.broker.metadata_store import znodes
 from odradek.broker.metadata_store.interface import (
     Change,
     ConnectionLost,
     Create,
     Delete,
+    EntryExists,
     MetadataStore,
     NoEntry,
     SessionState,
@@ -19,7 +22,9 @@ from odradek.broker.metadata_store.interface import (
     StoreUnavailable,
     WatchEvent,
 )
+from odradek.broker.metadata_store.journal import JOURNAL_NAME, SNAPSHOT_NAME, read_journal, read_snapshot
 from odradek.broker.metadata_store.shared.shared_store import SharedStore, no_delay
+from odradek.broker.metadata_store.tree import MetadataTree
 from tests.broker.controller.virtual_time import in_virtual_time, run_in_virtual_time
 
 CONNECTED, SUSPENDED, LOST = SessionState.CONNECTED, SessionState.SUSPENDED, SessionState.LOST
@@ -470,3 +475,53 @@ async def test_operations_are_taken_when_the_call_is_made() -> None:
     assert await call == ["/a"]
     with pytest.raises(NoEntry):
         await one.get("/b")
+
+
+@in_virtual_time
+async def test_nobody_is_elected_before_the_entries_that_come_before_elections_exist() -> None:
+    shared = SharedStore(session_timeout_ms=6000, before_elections=["/ids/1", "/ids/2"])
+    (one, _), (two, _) = await opened(shared, "1"), await opened(shared, "2")
+    await one.create("/ids")
+    await one.create("/ids/1", ephemeral=True)
+    standing = asyncio.ensure_future(one.create(znodes.CONTROLLER, b"1", ephemeral=True))
+    await asyncio.sleep(TIMEOUT_S)
+    assert not standing.done()
+    assert await one.exists(znodes.CONTROLLER) is None  # its other calls go on
+    await two.create("/ids/2", ephemeral=True)
+    await standing
+    with pytest.raises(EntryExists):
+        await two.create(znodes.CONTROLLER, b"2", ephemeral=True)
+    await one.delete("/ids/1")
+    await one.delete(znodes.CONTROLLER)
+    await two.create(znodes.CONTROLLER, b"2", ephemeral=True)  # only the first time
+
+
+@in_virtual_time
+async def test_a_candidate_that_is_gone_when_elections_begin_is_not_elected() -> None:
+    shared = SharedStore(session_timeout_ms=6000, before_elections=["/ids"])
+    (one, _), (two, _) = await opened(shared, "1"), await opened(shared, "2")
+    standing = asyncio.ensure_future(one.create(znodes.CONTROLLER, b"1", ephemeral=True))
+    await rest()
+    shared.cut("1")
+    with pytest.raises(ConnectionLost):
+        await standing
+    await asyncio.sleep(TIMEOUT_S + 1)
+    await two.create("/ids")
+    assert await two.exists(znodes.CONTROLLER) is None
+
+
+async def test_a_store_begins_with_the_tree_of_another_and_without_its_sessions() -> None:
+    shared = shared_store()
+    one, _ = await opened(shared, "1")
+    await one.create("/kept", b"value")
+    await one.create("/live", ephemeral=True)
+    files = finished(shared.freeze().steps())
+    tree = MetadataTree()
+    read_snapshot(SNAPSHOT_NAME, files[SNAPSHOT_NAME], tree)
+    read_journal(JOURNAL_NAME, files[JOURNAL_NAME], tree)
+    two, _ = await opened(SharedStore(session_timeout_ms=6000, tree=tree), "2")
+    assert (await two.get("/kept")).data == b"value"
+    assert await two.exists("/live") is None
+    assert (await two.get("/kept")).created == (await one.get("/kept")).created
+    await one.close()
+    await two.close()

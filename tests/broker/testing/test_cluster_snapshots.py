@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from random import SystemRandom
+from typing import Any
 
 import aiokafka
 import kafka
@@ -16,6 +17,9 @@ from odradek.broker.admin.acls import AclAdmin, AclFilter
 from odradek.broker.admin.client import AdminClient
 from odradek.broker.admin.groups import GroupAdmin
 from odradek.broker.metadata.metadata_cache import GROUP_TOPIC
+from odradek.broker.metadata_store import znodes
+from odradek.broker.metadata_store.shared.shared_store import SharedStore
+from odradek.broker.server import Broker
 from odradek.broker.start_error import StartError
 from odradek.broker.testing import (
     BrokerThread,
@@ -32,6 +36,7 @@ from odradek.broker.testing import security as kit_security
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.topic_partition import TopicPartition as Key
 from tests.broker.testing.records import produce, values
+from tests.patience import until
 
 PARTITIONS = 6
 SECURITY = Security(
@@ -111,6 +116,43 @@ async def test_brokers_of_a_fork_die_and_come_back_as_those_of_any_cluster(clust
         assert await value_at(fork) == [b"one", b"two"]
         async with in_process_cluster(snapshot=await fork.snapshot()) as second:
             assert await value_at(second) == [b"one", b"two"]
+
+
+async def test_nobody_is_elected_though_the_first_controller_could_be_there_before_a_leader(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The leader's broker loads its logs for as long as it takes the others to stand for election."""
+    for partition in range(PARTITIONS):
+        await cluster.move_leader("orders", partition, 1)
+    snapshot = await cluster.snapshot()
+    stores: list[SharedStore] = []
+
+    class Store(SharedStore):
+        def __init__(self, **arguments: Any) -> None:
+            super().__init__(**arguments)
+            stores.append(self)
+
+    load_logs = Broker._load_logs
+
+    async def slow(broker: Broker) -> None:
+        if broker.broker_id == 1:
+            (store,) = stores
+            await until(lambda: len(store._candidates) == 2 or is_controlled(store))
+        await load_logs(broker)
+
+    monkeypatch.setattr("odradek.broker.testing.cluster.SharedStore", Store)
+    monkeypatch.setattr(Broker, "_load_logs", slow)
+    async with in_process_cluster(snapshot=snapshot) as fork:
+        assert leaders(fork) == [1] * PARTITIONS
+        for before, now in zip(cluster.states("orders"), fork.states("orders"), strict=True):
+            assert now.leader_epoch == before.leader_epoch + 1  # a leader that has started anew; nobody came between
+        assert fork.isr("orders", 0) == {1, 2, 3}
+
+
+def is_controlled(store: SharedStore) -> bool:
+    """Whether a controller has been elected and has taken the leaderships of broker 1 away."""
+    entry = store.entry(znodes.state_path("orders", 0))
+    return entry is not None and znodes.parse_state("orders", 0, (), entry.data, 0).leader != 1
 
 
 async def test_users_of_a_fork_have_the_passwords_that_it_is_given_and_acls_are_kept(
