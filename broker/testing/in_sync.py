@@ -7,6 +7,7 @@ for replica.lag.time.max.ms: one that has them all stays, however long it fetche
 from __future__ import annotations
 
 from odradek.broker.metadata.metadata_cache import PartitionState
+from odradek.broker.metadata_store import znodes
 from odradek.broker.replica.partition.partition import Partition
 from odradek.broker.testing.cluster_view import BrokerStatus, ClusterView
 
@@ -36,6 +37,9 @@ def _why_not_led(cluster: ClusterView, leader: int) -> str:
 def _why_in(cluster: ClusterView, state: PartitionState, led: Partition, broker_id: int) -> str:
     if broker_id == state.leader:
         return "it is the leader"
+    status = cluster.status(broker_id)
+    if status is not BrokerStatus.RUNNING and cluster.store.entry(znodes.broker_path(broker_id)) is not None:
+        return f"it is {status.value}, and its session has not ended yet (zookeeper.session.timeout.ms)"
     if led.isr.proposal is not None:
         return _unanswered(cluster, state, led)
     broker, follower = cluster.brokers[state.leader], led.remote_replicas.get(broker_id)

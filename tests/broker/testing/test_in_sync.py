@@ -133,6 +133,10 @@ async def test_a_wait_says_how_long_a_replica_may_lag_still() -> None:
 async def test_a_wait_says_why_a_replica_does_not_come_back(cluster: Cluster) -> None:
     controller, leader, third = roles(cluster)
     cluster.kill(third)
+    with pytest.raises(
+        NotReached, match=f"broker {third} counts as in sync: it is killed, and its session has not end"
+    ):
+        await cluster.wait_for_isr("orders", 0, {controller, leader}, within=0)
     await cluster.wait_for_isr("orders", 0, {controller, leader})
     with pytest.raises(NotReached, match=f"broker {third} does not count: it is killed"):
         await cluster.wait_for_isr("orders", 0, {1, 2, 3}, within=0)
