@@ -244,7 +244,7 @@ class Cluster(TimeControls, Asking, NamesTheRightCall, ClusterTopics):
         """
         self._expect_own_loop()
         async with self._one_at_a_time:
-            return await take_cluster_snapshot(self, path, within)
+            return await take_cluster_snapshot(self, self.run, path, within)
 
     async def close(self) -> None:
         """Ends all brokers. If their data is kept, those that can stop do so, but nobody hands anything over."""

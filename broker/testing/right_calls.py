@@ -18,8 +18,17 @@ INSIDE = {"BrokerThread": ("broker", "InProcessBroker"), "ClusterThread": ("clus
 """What lives in a thread: the name of its attribute, and its class."""
 
 
+_KINDS: dict[str, type] = {}
+"""The classes above by name, from their definition on."""
+
+
 class NamesTheRightCall:
     """Of the classes above."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if cls.__name__ in OTHER_KIND:
+            _KINDS[cls.__name__] = cls
 
     if not TYPE_CHECKING:  # a checker would take every name for one that is there
 
@@ -33,21 +42,20 @@ def _kind_of(thing: object) -> str:
 
 def _where(thing: object, name: str) -> str:
     """Returns the end of the message."""
-    from odradek.broker import testing
-
     if name.startswith("_"):
         return ""
     kind = _kind_of(thing)
     other = OTHER_KIND[kind]
-    if _has(getattr(testing, other), name):
+    if _has(other, name):
         return f"; {other} has it"
     attribute, inside = INSIDE.get(kind, ("", ""))
-    if inside and _has(getattr(testing, inside), name):
+    if inside and _has(inside, name):
         return f"; its .{attribute} has it, whose methods run with .{_runs(kind)}(...)"
     return nearest(name, [each for each in dir(type(thing)) if not each.startswith("_")])
 
 
-def _has(kind: type, name: str) -> bool:
+def _has(kind_name: str, name: str) -> bool:
+    kind = _KINDS.get(kind_name, object)
     return hasattr(kind, name) or any(name in vars(each).get("__annotations__", {}) for each in kind.__mro__)
 
 

@@ -13,10 +13,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Coroutine, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any, Protocol, TypeVar
 
 from odradek.broker.background.stepwise import finished
 from odradek.broker.cluster.user_credentials import user_path
@@ -25,6 +25,7 @@ from odradek.broker.metadata_store.interface import Set, StoreDamaged
 from odradek.broker.metadata_store.journal import JOURNAL_NAME, SNAPSHOT_NAME, read_journal, read_snapshot
 from odradek.broker.metadata_store.tree import MetadataTree
 from odradek.broker.testing.cluster_view import BrokerStatus, ClusterView
+from odradek.broker.testing.cluster_waits import ClusterWaits
 from odradek.broker.testing.conditions import why_not_at_rest
 from odradek.broker.testing.not_reached import NotReached
 from odradek.broker.testing.security import Security
@@ -39,8 +40,7 @@ from odradek.broker.testing.snapshots.taking import (
     written,
 )
 
-if TYPE_CHECKING:
-    from odradek.broker.testing.cluster import Cluster
+T = TypeVar("T")
 
 STORE = "store"
 NO_OWNER = 0
@@ -51,10 +51,16 @@ def folder_of(broker_id: int) -> str:
     return f"broker-{broker_id}"
 
 
-async def take_cluster_snapshot(cluster: Cluster, path: str | Path | None, within: float) -> Snapshot:
+class Run(Protocol):
+    """Cluster.run."""
+
+    def __call__(self, broker_id: int, coroutine: Coroutine[Any, Any, T]) -> Awaitable[T]: ...
+
+
+async def take_cluster_snapshot(cluster: ClusterWaits, run: Run, path: str | Path | None, within: float) -> Snapshot:
     """Returns a snapshot in a new directory, by default a temporary one. Raises SnapshotError."""
     _expect_whole(cluster)
-    return await written(path, partial(_write, cluster, within), lambda: not _why_never_at_rest(cluster))
+    return await written(path, partial(_write, cluster, run, within), lambda: not _why_never_at_rest(cluster))
 
 
 def _expect_whole(cluster: ClusterView) -> None:
@@ -80,9 +86,9 @@ def _why_never_at_rest(cluster: ClusterView) -> str:
     return ""
 
 
-async def _write(cluster: Cluster, within: float, data: Path) -> Manifest:
+async def _write(cluster: ClusterWaits, run: Run, within: float, data: Path) -> Manifest:
     brokers = cluster.brokers
-    await asyncio.gather(*(cluster.run(broker_id, prepare_logs(broker)) for broker_id, broker in brokers.items()))
+    await asyncio.gather(*(run(broker_id, prepare_logs(broker)) for broker_id, broker in brokers.items()))
     try:
         await cluster.reach(partial(_why_not_at_rest, cluster), "a cluster at rest", within=within)
     except NotReached as error:
@@ -93,11 +99,11 @@ async def _write(cluster: Cluster, within: float, data: Path) -> Manifest:
     await write_store(store, data / STORE)
     await asyncio.gather(
         *(
-            cluster.run(broker_id, write_directory(broker, logs[broker_id], data / folder_of(broker_id)))
+            run(broker_id, write_directory(broker, logs[broker_id], data / folder_of(broker_id)))
             for broker_id, broker in brokers.items()
         )
     )
-    files = await cluster.run(first.broker_id, list_files(first, data))
+    files = await run(first.broker_id, list_files(first, data))
     return Manifest(taken_ms, list(brokers), first.metadata.cluster_id, files, is_of_cluster=True)
 
 
