@@ -344,7 +344,7 @@ class Broker:
         """Opens the metadata store, which numbers brokers that have no id. Returns the cluster id."""
         store = self.metadata_store = self._new_metadata_store(self.config, self.files, self.background, self.random)
         self._undo.append(self.background.stop)
-        self._undo.append(store.close)
+        self._undo.append(self._close_store)
         try:
             cluster_id = await open_store(store, self.log_manager.cluster_id, self.random)
         except ClusterIdMismatch as error:
@@ -513,6 +513,9 @@ class Broker:
             await asyncio.sleep(0)
         await run_all_in_threads(self.log_manager.take_load_syncs())
         self._logs_are_loaded = True
+
+    async def _close_store(self) -> None:
+        await (self.metadata_store.close() if self._keeps_data else self.metadata_store.abandon())
 
     async def _leave_directories(self) -> None:
         """A shutdown is clean only after all logs were loaded; until then, the next start treats the directories as

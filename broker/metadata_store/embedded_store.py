@@ -159,6 +159,10 @@ class EmbeddedMetadataStore(MetadataStore):
     async def close(self) -> None:
         """Deletes the session's ephemeral entries and closes the files. May be called again, or before `open`."""
         self._watches.clear()
+        await self._delete_ephemeral()
+        await self.abandon()
+
+    async def _delete_ephemeral(self) -> None:
         if self._refusal is None:
             ephemeral = self._tree.ephemeral_paths()
             try:
@@ -166,6 +170,10 @@ class EmbeddedMetadataStore(MetadataStore):
                     await self.multi([Delete(path) for path in ephemeral])
             except StoreUnavailable as error:
                 log.warning("ephemeral entries kept until next start", reason=str(error))
+
+    async def abandon(self) -> None:
+        """See MetadataStore."""
+        self._watches.clear()
         async with self._writing:
             was_open = self._refusal is None
             self._refusal = "closed"

@@ -280,6 +280,10 @@ class MetadataStore(ABC):
     async def close(self) -> None:
         """Ends the session and deletes its ephemeral entries. Its watches are not called any more."""
 
+    async def abandon(self) -> None:
+        """As `close`, of a store whose data are to be removed: what it keeps need not be in order."""
+        await self.close()
+
     @abstractmethod
     async def connected(self) -> None:
         """Returns when there is a session and a connection. Raises StoreUnavailable if the store is closed."""

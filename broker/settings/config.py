@@ -212,10 +212,9 @@ class BrokerConfig(BrokerSettings):
         self._places = places
         self._change_listeners: list[Callable[[frozenset[str]], None]] = []
         _check_of_listeners(self.static)
-        self._texts, values = self._layered(_NOTHING, _NOTHING)
+        self._texts, values, self._topic_defaults = self._layered(_NOTHING, _NOTHING)
         super().__init__(values)
         self.dynamic_only = DynamicOnlySettings(_dynamic_only(_NOTHING, _NOTHING))
-        self._topic_defaults = _topic_defaults(values)
         self.listeners: list[Listener] = read_listeners(self, self._texts)
         for listener in self.listeners:
             if listener.uses_tls:
@@ -313,7 +312,7 @@ class BrokerConfig(BrokerSettings):
         Does not check the settings of single listeners; see `check_of_listener`.
         """
         layers = (self.cluster_wide, settings) if per_broker else (settings, self.per_broker)
-        texts, values = self._layered(*layers)
+        texts, values, _ = self._layered(*layers)
         read_listeners(BrokerSettings(values), texts)
 
     def apply_dynamic(self, cluster_wide: Mapping[str, str], per_broker: Mapping[str, str]) -> None:
@@ -329,9 +328,8 @@ class BrokerConfig(BrokerSettings):
         if (cluster_wide, per_broker) == (self.cluster_wide, self.per_broker):
             return
         before, texts_before = {**self.values, **self.dynamic_only.values}, self._texts
-        self._texts, self.values = self._layered(cluster_wide, per_broker)
+        self._texts, self.values, self._topic_defaults = self._layered(cluster_wide, per_broker)
         self.dynamic_only = DynamicOnlySettings(_dynamic_only(cluster_wide, per_broker))
-        self._topic_defaults = _topic_defaults(self.values)
         self.cluster_wide, self.per_broker = MappingProxyType(cluster_wide), MappingProxyType(per_broker)
         after = {**self.values, **self.dynamic_only.values}
         changed = frozenset(
@@ -409,8 +407,9 @@ class BrokerConfig(BrokerSettings):
 
     def _layered(
         self, cluster_wide: Mapping[str, str], per_broker: Mapping[str, str]
-    ) -> tuple[dict[str, str], dict[str, Value]]:
-        """Returns the texts and typed values of all layers together (A). Raises ConfigError.
+    ) -> tuple[dict[str, str], dict[str, Value], dict[str, Value]]:
+        """Returns the texts and typed values of all layers together (A), and the defaults of topics. Raises
+        ConfigError.
 
         The cost does not depend on the number of unknown names, because a client may have stored many.
         """
@@ -423,8 +422,9 @@ class BrokerConfig(BrokerSettings):
         values = _DEFAULTS.copy()
         for name in _known(texts):
             values[name] = parse_value(BROKER[name], texts[name])
-        check_broker_values(BrokerSettings(values), TopicSettings(_topic_defaults(values)))
-        return texts, values
+        topic_defaults = _topic_defaults(values)
+        check_broker_values(BrokerSettings(values), TopicSettings(topic_defaults))
+        return texts, values, topic_defaults
 
     def _usable(self, settings: Mapping[str, str]) -> Steps[dict[str, str]]:
         usable: dict[str, str] = {}
