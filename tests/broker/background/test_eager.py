@@ -21,7 +21,8 @@ async def failure(turns: int = 0) -> None:
 
 
 async def test_a_coroutine_that_does_not_wait_takes_no_turn_and_no_task() -> None:
-    tasks, turns = asyncio.all_tasks(), []
+    turns: list[int] = []
+    tasks = asyncio.all_tasks()
     asyncio.get_running_loop().call_soon(turns.append, 1)
     assert await uncanceled(result(3)) == 3
     with pytest.raises(LookupError):
