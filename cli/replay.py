@@ -137,6 +137,8 @@ def _text(summary: Summary, ignored: int) -> str:
         parts.append(f"{summary.undecoded} of them undecoded")
     if summary.not_yet:
         parts.append(f"{summary.not_yet} requests left out, which the recorded cluster answered with 'not yet'")
+    if summary.unlisted:
+        parts.append(f"{summary.unlisted} requests left out where they are not listed")
     if summary.skipped:
         parts.append(f"{summary.skipped} requests left out, whose secrets are not recorded")
     parts.append(f"{summary.differences - ignored} differences")

@@ -14,7 +14,9 @@
     comparison.py       what may differ between two answers, and what does
     identities.py       the ids of a recording and those of the brokers that it is sent to
     fetched.py          what the fetches of a recording return as a whole
+    late_batches.py     batches that a target has, but had not yet when a recorded fetch was answered
     not_yet.py          answers that depend on how fast a cluster was
+    listed.py           the APIs and versions that a broker lists
     target.py           a cluster that a recording is sent to
     replay.py           `odradek replay` and `odradek compare`
 

@@ -3,14 +3,14 @@
 How much one response returns depends on timing: on how far producers were when it was answered, and on sessions, which
 leave out what has no news. So record batches are compared by their partition and offset, whichever response of the
 connection has them, and the errors of a partition as a set. High watermarks are not compared: where they are when a
-fetch is answered is a matter of timing, too.
+fetch is answered is a matter of timing, too. What a target returns only later is fetched once more (late_batches.py).
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Any, NamedTuple
 
 from odradek.broker.recording.decoding import Document
@@ -19,6 +19,8 @@ from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.records import BATCH_OVERHEAD, BatchHeader, iter_batches
 
 Batch = tuple[Any, ...]
+LAST_OFFSET_DELTA = 1
+"""Where a batch has it."""
 
 
 class Of(NamedTuple):
@@ -29,6 +31,10 @@ class Of(NamedTuple):
     partition: int
 
 
+Offsets = dict[Of, list[int]]
+"""The base offsets of batches, ascending."""
+
+
 class Fetched:
     """The batches and errors of all partitions, of the recording or of a target."""
 
@@ -37,8 +43,9 @@ class Fetched:
         self.batches: dict[Of, dict[int, Batch]] = {}
         self.errors: dict[Of, set[str]] = {}
 
-    def add(self, response: Document, connection: int) -> None:
-        """Adds a response."""
+    def add(self, response: Document, connection: int) -> Offsets:
+        """Adds a response. Returns which batches it has."""
+        added: Offsets = {}
         for topic in response["Responses"]:
             name = topic.get("Topic") or self._names.name(topic.get("TopicId", ""))
             for partition in topic["Partitions"]:
@@ -46,8 +53,27 @@ class Fetched:
                 if partition["ErrorCode"]:
                     self.errors.setdefault(of, set()).add(ErrorCode.of(partition["ErrorCode"]).name)
                 if partition["Records"]:
-                    found = self.batches.setdefault(of, {})
-                    found.update(_batches(base64.b64decode(partition["Records"])))
+                    batches = dict(_batches(base64.b64decode(partition["Records"])))
+                    self.batches.setdefault(of, {}).update(batches)
+                    added[of] = list(batches)
+        return added
+
+    def missing(self, wanted: Offsets) -> Offsets:
+        """Returns those of the batches that no response had."""
+        missing = {of: [each for each in offsets if self._lacks(of, each)] for of, offsets in wanted.items()}
+        return {of: offsets for of, offsets in missing.items() if offsets}
+
+    def add_late(self, of: Of, offsets: Container[int], records: bytes) -> int | None:
+        """Adds the batches at these offsets. Returns the offset behind all batches, None if there are none."""
+        end = None
+        for offset, batch in _batches(records):
+            if offset in offsets:
+                self.batches.setdefault(of, {})[offset] = batch
+            end = offset + batch[LAST_OFFSET_DELTA] + 1 if offset >= 0 else None
+        return end
+
+    def _lacks(self, of: Of, offset: int) -> bool:
+        return offset >= 0 and offset not in self.batches.get(of, ())
 
 
 def fetched_differences(expected: Fetched, found: Fetched) -> Iterator[tuple[Of, str, Any, Any]]:

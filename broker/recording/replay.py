@@ -3,14 +3,16 @@
 (A) Requests are sent in the order of the recording, each connection's on a connection of its own. A request is sent
     when all responses that were recorded before it have arrived.
 (B) Ids are replaced by those that the target has given (identities.py). Times, addresses and ids are not compared, and
-    texts for people only as being there or not (comparison.py). Fetch responses are compared as a whole (fetched.py).
+    texts for people only as being there or not (comparison.py). Fetch responses are compared as a whole (fetched.py),
+    and batches that a target returned too early to have are fetched (late_batches.py).
 (C) Logins are not sent, since their secrets are not recorded: with credentials, each connection logs in before. Neither
     are other requests with secrets. They are counted.
 (D) With two targets, the answers of one are compared with those of the other. The recording's are not compared.
 (E) Requests that were answered with "not yet" are not sent (not_yet.py). They are counted.
 (F) How a connection ends is not compared, nor are responses that cannot be decoded, as long as they come.
 (G) An answer that does not come is one difference, which says why.
-(H) A recording without a request that can be sent is an error: nothing would be compared.
+(H) A request that a target does not list is not sent to it (listed.py). It is one difference, and counted.
+(I) A recording without a request that can be sent is an error: nothing would be compared.
 """
 
 from __future__ import annotations
@@ -21,11 +23,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from odradek.broker.recording.addresses import text_of
-from odradek.broker.recording.comparison import Rules, comparable, differences, rules_at
+from odradek.broker.recording.comparison import Rules, comparable, differences, rules_at, without_internal_of_one
 from odradek.broker.recording.conversation import Asked, Conversation, answered_of
 from odradek.broker.recording.decoding import Document, decoded_request, decoded_response
 from odradek.broker.recording.fetched import Fetched, fetched_differences
 from odradek.broker.recording.identities import group_of
+from odradek.broker.recording.late_batches import Reader
 from odradek.broker.recording.not_yet import answered_not_yet
 from odradek.broker.recording.recording_file import Entry, Kind, RecordingError
 from odradek.broker.recording.target import ENDED, UNDECODED, Target
@@ -55,20 +58,24 @@ class Difference(NamedTuple):
 @dataclass(slots=True)
 class Summary:
     """What was sent and compared. `skipped` requests have secrets, those of `not_yet` came too early for the recorded
-    cluster. `undecoded` responses could not be compared.
+    cluster, `unlisted` ones a target does not list. `undecoded` responses could not be compared.
     """
 
     requests: int = 0
     responses: int = 0
     skipped: int = 0
     not_yet: int = 0
+    unlisted: int = 0
     undecoded: int = 0
     differences: int = 0
 
 
 class _Request(NamedTuple):
+    """A request that was sent to `targets`."""
+
     group: str
-    is_skipped: bool
+    reader: Reader
+    targets: Sequence[Target]
 
 
 class _Conversation:
@@ -108,7 +115,7 @@ class Replay:
         self.summary = Summary()
 
     async def run(self, entries: Callable[[], Iterable[Entry]]) -> Summary:
-        """`entries` is called twice. Raises NetworkError if a target cannot be reached, and RecordingError (H)."""
+        """`entries` is called twice. Raises NetworkError if a target cannot be reached, and RecordingError (I)."""
         self._not_yet = answered_not_yet(entries())
         try:
             for target in self._targets:
@@ -120,7 +127,7 @@ class Replay:
                 self._last_us = entry.time_us
                 await self._take(entry)
             self._compare_fetches()
-            if not self.summary.requests:
+            if not self.summary.requests + self.summary.unlisted:
                 raise RecordingError("the recording has no request that can be sent: did clients connect to the proxy?")
         finally:
             for target in self._targets:
@@ -151,43 +158,55 @@ class Replay:
             return
         is_early = (entry.connection, asked.number) in self._not_yet
         has_secrets = asked.is_token or asked.api_key in LOGINS or entry.is_redacted
-        decoded = decoded_request(asked, entry.data)
-        group = "" if decoded is None else group_of(decoded.document)
-        connection.requests[asked.number] = _Request(group, has_secrets or is_early)
         self.summary.skipped += has_secrets
         self.summary.not_yet += is_early
         if has_secrets or is_early:
             return
-        self.summary.requests += 1
-        for target in self._targets:
+        targets = self._that_list(entry, asked)
+        for target in targets:
             await target.send(entry.connection, asked, entry.data)
+        if targets:
+            self.summary.requests += 1
+            connection.requests[asked.number] = _request_of(asked, entry.data, targets)
+
+    def _that_list(self, entry: Entry, asked: Asked) -> list[Target]:
+        """Returns the targets that a request can be sent to. If there are others, says so (H)."""
+        reasons = [target.why_not(entry.connection, asked) for target in self._targets]
+        if any(reasons):
+            self.summary.unlisted += 1
+            self._differ_as_a_whole(entry, asked, [reason or "sent" for reason in reasons], "sent")
+        return [target for target, reason in zip(self._targets, reasons, strict=True) if not reason]
 
     async def _response(self, entry: Entry, connection: _Conversation) -> None:
         asked = connection.conversation.answered(entry.data)
         if asked is None:
             return
         request = answered_of(connection.requests, asked.number)
-        if request is None or request.is_skipped:
+        if request is None:
             return
         decoded = decoded_response(asked, entry.data)
         recorded = UNDECODED if decoded is None else decoded.document
         self._recorded_names.learn(recorded)
         self._learn_brokers(recorded)
-        is_last = not connection.requests
-        answers = [await target.answer(entry.connection, asked, is_last=is_last) for target in self._targets]
+        answers = [await target.answer(entry.connection, asked) for target in request.targets]
+        for target, answer in zip(request.targets, answers, strict=True):
+            target.identities.learn(recorded, answer, entry.connection, request.group)
+        if len(answers) < len(self._targets):
+            return
         self.summary.responses += 1
         if any(ENDED in answer for answer in answers):
-            self._compare_ends(entry, asked, answers)
-            return
-        if UNDECODED in (recorded, *answers):
+            shown = [answer.get(ENDED, "an answer") for answer in answers]
+            self._differ_as_a_whole(entry, asked, shown, "an answer")
+        elif UNDECODED in (recorded, *answers):
             self.summary.undecoded += 1
-            return
-        self._compare(entry, asked, request.group, recorded, answers)
+        else:
+            if asked.api_key == ApiKey.FETCH:
+                await self._fetch(entry.connection, request.reader, recorded, answers)
+            self._compare(entry, asked, request.group, recorded, answers)
 
-    def _compare_ends(self, entry: Entry, asked: Asked, answers: Sequence[Document]) -> None:
-        """One of the answers did not come (G)."""
-        shown = [answer.get(ENDED, "an answer") for answer in answers]
-        expected, found = shown if len(shown) == 2 else ("an answer", *shown)
+    def _differ_as_a_whole(self, entry: Entry, asked: Asked, shown: Sequence[str], recorded: str) -> None:
+        """The answers of the targets are no documents (G) (H)."""
+        expected, found = shown if len(shown) == 2 else (recorded, *shown)
         if expected != found:
             self._differ(entry.time_us, entry.connection, f"{asked.api_name} {asked.version}", expected, found)
 
@@ -198,19 +217,25 @@ class Replay:
                 address = text_of((broker["Host"], broker["Port"]))
                 self._brokers[address] = broker.get("NodeId", broker.get("BrokerId", 0))
 
+    async def _fetch(self, connection: int, reader: Reader, recorded: Document, answers: Sequence[Document]) -> None:
+        """Notes what the answers to a Fetch have. What one has and a target has not is fetched from it."""
+        of_targets = [
+            target.fetched.add(answer, connection) for target, answer in zip(self._targets, answers, strict=True)
+        ]
+        for wanted in (self._recorded_fetches.add(recorded, connection), *of_targets):
+            for target in self._targets:
+                await target.fetch_late(connection, reader, wanted)
+
     def _compare(self, entry: Entry, asked: Asked, group: str, recorded: Document, answers: Sequence[Document]) -> None:
         rules = _rules(self._clock.wall_ms(), self._started_ms + entry.time_us // 1000)
-        shown: list[Document] = []
-        for target, answer in zip(self._targets, answers, strict=True):
-            target.identities.learn(recorded, answer, entry.connection, group)
-            if asked.api_key == ApiKey.FETCH and "Responses" in answer:
-                target.fetched.add(answer, entry.connection)
-            translated = target.identities.to_recording(answer, entry.connection, group)
-            shown.append(comparable(_plain(asked, translated), rules))
-        if asked.api_key == ApiKey.FETCH and "Responses" in recorded:
-            self._recorded_fetches.add(recorded, entry.connection)
-        if len(shown) == 1:
-            shown.insert(0, comparable(_plain(asked, recorded), rules))
+        translated = [
+            target.identities.to_recording(answer, entry.connection, group)
+            for target, answer in zip(self._targets, answers, strict=True)
+        ]
+        one, other = translated if len(translated) == 2 else (recorded, *translated)
+        if asked.api_key == ApiKey.METADATA:
+            one, other = without_internal_of_one(one, other)
+        shown = [comparable(_plain(asked, answer), rules) for answer in (one, other)]
         for path, expected, found in differences(shown[0], shown[1]):
             self._differ(entry.time_us, entry.connection, f"{asked.api_name} {asked.version}{path}", expected, found)
 
@@ -224,6 +249,13 @@ class Replay:
     def _differ(self, time_us: int, connection: int, where: str, expected: Any, found: Any) -> None:
         self.summary.differences += 1
         self._report(Difference(time_us, connection, where, expected, found))
+
+
+def _request_of(asked: Asked, data: bytes, targets: Sequence[Target]) -> _Request:
+    decoded = decoded_request(asked, data)
+    document = {} if decoded is None else decoded.document
+    reader = Reader(asked.version, document.get("IsolationLevel", 0))
+    return _Request(group_of(document), reader, targets)
 
 
 def _shown(value: Any) -> str:

@@ -4,8 +4,9 @@
     ids. If that is not known, it goes to the given address.
 (B) An answer is a document. One with ENDED says why there is none: the connection has ended, or no response came in
     time. Nothing more is sent on such a connection.
-(C) If an answer is "not yet" (not_yet.py), and no later request of the connection is under way, the request is sent
-    again until the time is up.
+(C) If an answer is "not yet" (not_yet.py), the request is sent again until the time is up. If later requests of the
+    connection are under way, only those that change nothing are: they may be answered in another order.
+(D) What a broker does not list is not sent to it (listed.py). It is asked once, at the first connection to it.
 """
 
 from __future__ import annotations
@@ -15,14 +16,17 @@ from typing import NamedTuple
 
 from odradek.broker.peers.network_errors import RequestTimedOut
 from odradek.broker.recording.addresses import Address
-from odradek.broker.recording.conversation import Asked
+from odradek.broker.recording.conversation import Asked, answered_of
 from odradek.broker.recording.decoding import Document, decoded_request, decoded_response
-from odradek.broker.recording.fetched import Fetched
+from odradek.broker.recording.fetched import Fetched, Offsets
 from odradek.broker.recording.identities import Identities
+from odradek.broker.recording.late_batches import LateBatches, Reader
+from odradek.broker.recording.listed import Listed, listed_by
 from odradek.broker.recording.not_yet import says_not_yet
 from odradek.broker.recording.streams import Dial, Stream
 from odradek.broker.recording.streams import asked as ask
 from odradek.broker.recording.topic_names import TopicNames
+from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.framing import BadFrame
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
 
@@ -30,8 +34,15 @@ METADATA_VERSION = 1
 AGAIN_S = 0.1
 MOST_FRAMES = 1000
 """How many responses of a connection are read ahead."""
+LOOKUPS = frozenset({ApiKey.METADATA, ApiKey.FIND_COORDINATOR})
+"""What says "not yet" and changes nothing (C)."""
 ENDED = "ended"
 UNDECODED: Document = {"undecoded": True}
+
+
+class _Sent(NamedTuple):
+    data: bytes
+    is_lookup: bool
 
 
 class _Connection(NamedTuple):
@@ -39,6 +50,26 @@ class _Connection(NamedTuple):
     frames: asyncio.Queue[bytes | None]
     """What the broker has sent, and None at the end."""
     reading: asyncio.Task[None]
+    sent: dict[int, _Sent]
+    """What may be sent again, by the number of the request: the last one, and lookups that are not answered yet."""
+    read_ahead: list[bytes]
+    """Responses to later requests, which have come before that to one that was repeated."""
+
+    def note_sent(self, asked: Asked, data: bytes) -> None:
+        """What was the last request before may be repeated only if it is a lookup."""
+        for number in [number for number, sent in self.sent.items() if not sent.is_lookup]:
+            del self.sent[number]
+        self.sent[asked.number] = _Sent(data, asked.api_key in LOOKUPS)
+
+    async def response(self, correlation_id: int, *, is_repeated: bool) -> bytes | None:
+        """Returns a response, None at the end. Others before it, which the recording does not have, are skipped."""
+        for index, data in enumerate(self.read_ahead):
+            if _correlation_id(data) == correlation_id:
+                return self.read_ahead.pop(index)
+        while (found := await self.frames.get()) is not None and _correlation_id(found) != correlation_id:
+            if is_repeated:
+                self.read_ahead.append(found)
+        return found
 
 
 class Target:
@@ -48,15 +79,18 @@ class Target:
         self.names = TopicNames()
         self.identities = Identities(self.names)
         self.fetched = Fetched(self.names)
+        self._late_batches = LateBatches(self.fetched, dial, timeout_s)
         self._address = address
         self._dial = dial
         self._timeout_s = timeout_s
         self._brokers: list[Address] = []
+        self._listed: dict[Address, Listed] = {}
+        self._addresses: dict[int, Address] = {}
+        """Where the connections go, also those that have ended."""
         self._connections: dict[int, _Connection] = {}
         self._closing: list[_Connection] = []
         self._ended: dict[int, str] = {}
         """Why nothing is sent on a connection any more."""
-        self._last_sent: dict[int, bytes] = {}
 
     async def start(self) -> None:
         """Learns of the brokers. Raises NetworkError."""
@@ -75,10 +109,17 @@ class Target:
         """Opens a connection. `place`: the number of its broker, and how many there are. Raises NetworkError."""
         is_known = place is not None and place[1] == len(self._brokers)
         address = self._brokers[place[0]] if is_known and place is not None else self._address
+        self._addresses[connection] = address
+        if address not in self._listed:
+            self._listed[address] = await listed_by(await self._dial.connect(*address), self._timeout_s)
         stream = await self._dial.connect(*address)
         frames: asyncio.Queue[bytes | None] = asyncio.Queue(MOST_FRAMES)
         reading = asyncio.create_task(_read(stream, frames), name=f"reader of {stream.name}")
-        self._connections[connection] = _Connection(stream, frames, reading)
+        self._connections[connection] = _Connection(stream, frames, reading, {}, [])
+
+    def why_not(self, connection: int, asked: Asked) -> str:
+        """Returns why a request cannot be sent (D), an empty text if it can."""
+        return self._listed[self._addresses[connection]].why_not(asked)
 
     async def send(self, connection: int, asked: Asked, data: bytes) -> None:
         """Sends a recorded request with the target's ids."""
@@ -88,7 +129,7 @@ class Target:
         decoded = decoded_request(asked, data)
         if decoded is not None:
             data = decoded.with_document(self.identities.to_target(decoded.document, connection))
-        self._last_sent[connection] = data
+        opened.note_sent(asked, data)
         try:
             async with asyncio.timeout(self._timeout_s):
                 await opened.stream.send(data)
@@ -97,23 +138,23 @@ class Target:
         except OSError as error:
             self._end(connection, f"the connection has ended: {error}")
 
-    async def answer(self, connection: int, asked: Asked, *, is_last: bool) -> Document:
-        """Returns the answer to a request (B). `is_last`: it is the last one that was sent (C). Responses to earlier
-        ones, which the recording does not have, are skipped.
-        """
+    async def answer(self, connection: int, asked: Asked) -> Document:
+        """Returns the answer to a request (B) (C)."""
         opened = self._connections.get(connection)
         if opened is None:
             return {ENDED: self._ended.get(connection, "the connection has ended")}
+        again = answered_of(opened.sent, asked.number)
         answer: Document = {ENDED: f"no answer in {self._timeout_s:g} s"}
+        is_repeated = False
         try:
             async with asyncio.timeout(self._timeout_s):
-                while (data := await opened.frames.get()) is not None:
-                    if int.from_bytes(data[:4], "big", signed=True) == asked.correlation_id:
-                        answer = self._decoded(asked, data)
-                        if not is_last or not says_not_yet(answer):
-                            return answer
-                        await asyncio.sleep(AGAIN_S)
-                        await opened.stream.send(self._last_sent[connection])
+                while (data := await opened.response(asked.correlation_id, is_repeated=is_repeated)) is not None:
+                    answer = self._decoded(asked, data)
+                    if again is None or not says_not_yet(answer):
+                        return answer
+                    is_repeated = True
+                    await asyncio.sleep(AGAIN_S)
+                    await opened.stream.send(again.data)
         except TimeoutError:
             if ENDED in answer:
                 self._end(connection, f"not asked: {asked.api_name} {asked.version} had {answer[ENDED]}")
@@ -122,6 +163,10 @@ class Target:
             pass
         self._end(connection, "the connection has ended")
         return {ENDED: self._ended[connection]}
+
+    async def fetch_late(self, connection: int, reader: Reader, wanted: Offsets) -> None:
+        """Fetches what the responses to a connection lack of these batches."""
+        await self._late_batches.fetch(self._addresses[connection], reader, wanted)
 
     def _decoded(self, asked: Asked, data: bytes) -> Document:
         decoded = decoded_response(asked, data)
@@ -137,6 +182,7 @@ class Target:
 
     async def stop(self) -> None:
         """Closes all connections."""
+        await self._late_batches.stop()
         for connection in list(self._connections):
             self._drop(connection)
         await asyncio.gather(*(opened.reading for opened in self._closing), return_exceptions=True)
@@ -148,12 +194,15 @@ class Target:
 
     def _drop(self, connection: int) -> None:
         opened = self._connections.pop(connection, None)
-        self._last_sent.pop(connection, None)
         self._ended.pop(connection, None)
         if opened is not None:
             opened.reading.cancel()
             opened.stream.writer.close()
             self._closing.append(opened)
+
+
+def _correlation_id(data: bytes) -> int:
+    return int.from_bytes(data[:4], "big", signed=True)
 
 
 async def _read(stream: Stream, frames: asyncio.Queue[bytes | None]) -> None:

@@ -194,6 +194,15 @@ def test_compare_finds_what_two_clusters_answer_otherwise(file: Path, run_odrade
         assert re.search(rf"Metadata.*: {one.bootstrap} 0, {other.bootstrap} 3$", out, re.MULTILINE)
 
 
+def test_requests_that_a_cluster_does_not_list_are_differences_and_counted(file: Path, run_odradek: Odradek) -> None:
+    with BrokerThread(SETTINGS, odradek_as_version="2.0") as old:
+        status, out, err = run_odradek("replay", str(file), "--against", old.bootstrap)
+    unsent = re.findall(rf"#\d+ \w+ \d+: recorded 'sent', {old.bootstrap} 'not sent: .*'$", out, re.MULTILINE)
+    assert status == 1
+    assert f"{len(unsent)} requests left out where they are not listed" in err
+    assert len(unsent) > 1
+
+
 def test_compare_needs_two_clusters(file: Path, run_odradek: Odradek) -> None:
     status, _, err = run_odradek("compare", "127.0.0.1:1", "127.0.0.1:1", str(file))
     assert (status, err) == (2, "odradek: 127.0.0.1:1 is named twice: a cluster would be compared with itself\n")

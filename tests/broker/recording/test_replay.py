@@ -3,106 +3,41 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin import AIOKafkaAdminClient
 
 from odradek.broker.admin.client import AdminClient, parse_addresses
 from odradek.broker.controller.topic_planner import NewTopic as PlannedTopic
 from odradek.broker.peers.network_errors import RequestTimedOut
 from odradek.broker.recording.comparison import DAY_MS, comparable
+from odradek.broker.recording.conversation import Asked
 from odradek.broker.recording.recording_file import Entry, Kind, Recording, RecordingError
-from odradek.broker.recording.replay import Difference, Replay, Summary, _rules
+from odradek.broker.recording.replay import Difference, Replay, _rules
 from odradek.broker.recording.streams import Dial
 from odradek.broker.recording.target import Target
 from odradek.broker.testing import Security, in_process_broker, in_process_cluster
+from odradek.protocol.framing import frame as framed
+from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from odradek.timer import SystemClock
-from tests.broker.recording.proxied import bootstrap, proxied
+from tests.broker.recording.proxied import bootstrap, entries_of, proxied
 from tests.broker.recording.requests import request_frame, response_frame
+from tests.broker.recording.workloads import (
+    SETTINGS,
+    Workload,
+    a_group,
+    create,
+    fresh,
+    recording_of,
+    replay,
+    transactions,
+)
 from tests.patience import PATIENCE_S
-
-SETTINGS = {
-    "group.initial.rebalance.delay.ms": "300",  # members that join at once are in one generation, in whatever order
-    "offsets.topic.num.partitions": "1",
-    "transaction.state.log.num.partitions": "1",
-}
-Workload = Callable[[str], Awaitable[None]]
-
-
-@contextlib.asynccontextmanager
-async def fresh(**settings: Any) -> AsyncIterator[str]:
-    async with in_process_broker(SETTINGS, **settings) as broker:
-        yield broker.bootstrap
-
-
-async def replay(file: Path, *addresses: str, timeout_s: float = 20) -> tuple[list[Difference], Summary]:
-    found: list[Difference] = []
-    targets = [Target(parse_addresses(address)[0], Dial(), timeout_s) for address in addresses]
-    with file.open("rb") as stream:
-        recording = Recording(stream, str(file))
-        replaying = Replay(targets, recording.started_ms, SystemClock(), found.append)
-        summary = await replaying.run(recording.entries)
-    assert summary.differences == len(found)
-    return found, summary
-
-
-async def recording_of(workload: Workload, file: Path) -> Path:
-    async with fresh() as upstream, proxied(upstream, file) as proxy:
-        await workload(bootstrap(proxy))
-    return file
-
-
-async def create(servers: str, topic: str, partitions: int) -> None:
-    admin = AIOKafkaAdminClient(bootstrap_servers=servers)
-    await admin.start()
-    await admin.create_topics([NewTopic(topic, partitions, 1)])
-    await admin.close()
-
-
-async def transactions(servers: str) -> None:
-    """A transaction that is committed and one that is aborted, of two producers one after the other."""
-    await create(servers, "orders", 2)
-    for _ in range(2):
-        async with AIOKafkaProducer(bootstrap_servers=servers, transactional_id="clerk") as producer:
-            async with producer.transaction():
-                await producer.send("orders", b"committed", partition=0)
-                offsets = {TopicPartition("orders", 0): 7}
-                await producer.send_offsets_to_transaction(offsets, "readers")
-            await producer.begin_transaction()
-            await producer.send("orders", b"aborted", partition=0)
-            await producer.flush()
-            await producer.abort_transaction()
-    async with AIOKafkaConsumer(
-        "orders", bootstrap_servers=servers, auto_offset_reset="earliest", isolation_level="read_committed"
-    ) as consumer:
-        assert [(await consumer.getone()).value for _ in range(2)] == [b"committed"] * 2
-
-
-async def a_group(servers: str) -> None:
-    """A group of two consumers that commit, and one that comes back."""
-    await create(servers, "orders", 4)
-    async with AIOKafkaProducer(bootstrap_servers=servers, enable_idempotence=True) as producer:
-        for number in range(40):
-            await producer.send("orders", b"%d" % number, partition=number % 4)
-    for _ in range(2):
-        consumers = [
-            AIOKafkaConsumer("orders", bootstrap_servers=servers, group_id="readers", auto_offset_reset="earliest")
-            for _ in range(2)
-        ]
-        await asyncio.gather(*(consumer.start() for consumer in consumers))
-        for consumer in consumers:
-            await consumer.getmany(timeout_ms=1000)
-            await consumer.commit()
-        for consumer in consumers:
-            await consumer.stop()
 
 
 @pytest.mark.parametrize("workload", [transactions, a_group])
@@ -177,6 +112,53 @@ async def test_a_recording_of_one_broker_is_sent_to_a_cluster_with_other_ids(tmp
     async with in_process_cluster(1, SETTINGS | {"offsets.topic.replication.factor": "1"}) as cluster:
         differences, _ = await replay(file, cluster.bootstrap)
     assert [difference for difference in differences if not difference.where.startswith("ApiVersions")] == []
+
+
+async def test_internal_topics_that_only_one_cluster_has_are_no_difference(tmp_path: Path) -> None:
+    """Brokers create them when somebody first needs them, which another connection may do at the same time."""
+
+    async def topics(servers: str) -> None:
+        admin = AIOKafkaAdminClient(bootstrap_servers=servers)
+        await admin.start()
+        await admin.list_topics()
+        await admin.close()
+
+    without = await recording_of(topics, tmp_path / "without")
+    async with fresh() as has_them:
+        await transactions(has_them)
+        async with proxied(has_them, tmp_path / "with") as proxy:
+            await topics(bootstrap(proxy))
+        extra, _ = await replay(without, has_them)
+        same, _ = await replay(tmp_path / "with", has_them)
+    async with fresh() as has_not:
+        missing, _ = await replay(tmp_path / "with", has_not)
+    assert same == []
+    for differences in (extra, missing):
+        (topic,) = differences
+        assert topic.where.endswith(".Topics")
+        assert "orders" in repr(topic)
+        assert "__" not in repr(topic)
+
+
+async def test_lookups_are_repeated_also_if_later_requests_are_under_way(tmp_path: Path) -> None:
+    """librdkafka asks for the coordinators of a group and of a transaction at once, and the topics do not exist yet."""
+    lookups = [FindCoordinatorRequest(key="clerk", key_type=kind) for kind in (1, 0)]
+    frames = [request_frame(lookup, 2, number) for number, lookup in enumerate(lookups)]
+    file = tmp_path / "file"
+    async with fresh() as upstream:
+        await transactions(upstream)
+        async with proxied(upstream, file) as proxy:
+            stream = await Dial().connect(*proxy.address)
+            for frame in frames:
+                stream.writer.write(framed(frame))
+            for _ in frames:
+                assert await stream.frame()
+            stream.abort()
+    kinds = [entry.kind for entry in entries_of(file)]
+    requests, responses = [Kind.REQUEST] * 2, [Kind.RESPONSE] * 2
+    assert kinds[:5] == [Kind.OPENED, *requests, *responses], "the second was sent after the first answer"
+    async with fresh() as target:
+        assert (await replay(file, target))[0] == []
 
 
 async def test_logins_are_left_out_and_counted(tmp_path: Path) -> None:
@@ -263,6 +245,9 @@ class Watched(Target):
 
     async def open(self, connection: int, place: tuple[int, int] | None) -> None:
         self.places[connection] = place
+
+    def why_not(self, connection: int, asked: Asked) -> str:
+        return ""
 
 
 async def test_connections_go_to_corresponding_brokers_also_while_one_is_gone() -> None:
