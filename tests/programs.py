@@ -120,6 +120,26 @@ def java_programs(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 
 @program
+def spring_shop(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The command of a service on Spring Kafka, before the address of its cluster."""
+    return [*_built_application(tmp_path_factory, "spring"), "odradek.Shop"]
+
+
+@program
+def streams_word_count(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The command of a Kafka Streams application, before the address of its cluster."""
+    return [*_built_application(tmp_path_factory, "streams"), "odradek.WordCount"]
+
+
+@program
+def faststream_shop(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The command of a service on FastStream, before the address of its cluster."""
+    directory = _built_once(tmp_path_factory, "faststream", program_clients.build_faststream)
+    shop = program_clients.APPLICATIONS / "faststream" / "shop.py"
+    return [str(directory / "bin" / "python"), str(shop)]
+
+
+@program
 def namespaces() -> None:
     """Linux's namespaces, and the right to create them (tests/pipeline/cluster/nodes.py)."""
     if reason := nodes.lacking():
@@ -144,6 +164,14 @@ def object_store(versitygw: Path, tmp_path_factory: pytest.TempPathFactory) -> I
 def bucket(object_store: ObjectStore) -> ObjectStore:
     """The server with an empty bucket of this test."""
     return object_store.with_new_bucket()
+
+
+def _built_application(factory: pytest.TempPathFactory, name: str) -> list[str]:
+    """The command before the name of a class of tests/clients/applications."""
+    _on_path("java", "mvn")
+    project = program_clients.APPLICATIONS / name
+    directory = _built_once(factory, name, lambda into: program_clients.build_with_maven(project, into))
+    return program_clients.java_command(directory)
 
 
 def _built_once(factory: pytest.TempPathFactory, name: str, build: Callable[[Path], None]) -> Path:

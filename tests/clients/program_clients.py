@@ -6,6 +6,7 @@ import base64
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from tests.clients.workload import PARTITIONS, Sent, by_partition
 
 FRANZ_GO = Path(__file__).parent / "franz_go"
 JAVA = Path(__file__).parent / "java"
+APPLICATIONS = Path(__file__).parent / "applications"
 NULL = "\N{EMPTY SET}null"
 
 
@@ -64,7 +66,12 @@ def build_franz_go(directory: Path) -> None:
 
 def build_java_programs(directory: Path) -> None:
     """Builds the programs in tests/clients/java into ``directory``."""
-    command = ["mvn", "-q", "-B", "-f", str(JAVA / "pom.xml"), f"-Doutput={directory / 'target'}"]
+    build_with_maven(JAVA, directory)
+
+
+def build_with_maven(project: Path, directory: Path) -> None:
+    """Builds the Java programs of a folder into ``directory``."""
+    command = ["mvn", "-q", "-B", "-f", str(project / "pom.xml"), f"-Doutput={directory / 'target'}"]
     command += ["compile", "dependency:copy-dependencies", f"-DoutputDirectory={directory / 'libs'}"]
     run(command)
 
@@ -73,6 +80,13 @@ def java_command(directory: Path) -> list[str]:
     """The command before the name of a class that is built into ``directory``."""
     jvm = ["java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
     return [*jvm, "-cp", f"{directory / 'target' / 'classes'}:{directory / 'libs'}/*"]
+
+
+def build_faststream(directory: Path) -> None:
+    """Installs FastStream into an environment in ``directory``: it needs another pydantic than other programs may."""
+    requirements = str(APPLICATIONS / "faststream" / "requirements.txt")
+    run([sys.executable, "-m", "venv", str(directory)])
+    run([str(directory / "bin" / "pip"), "install", "--quiet", "--requirement", requirements])
 
 
 def franz_go_produce(

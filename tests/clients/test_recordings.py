@@ -1,6 +1,7 @@
 """Clients of Apache Kafka 3.9.1, recorded, get the same answers from Odradek.
 
-tests/vectors/recordings has a recording of each client, with its topics, groups and transactions.
+tests/vectors/recordings has a recording of each client, with its topics, groups and transactions, and of each
+application of tests/clients/applications: on Spring Kafka, Kafka Streams and FastStream.
 tests/broker/recording/test_recorded_clients.py sends them without the programs. They are recorded by
 
 ODRADEK_RECORD=1 pytest --kinds=quick,programs tests/clients/test_recordings.py    # with $KAFKA_CONTROL, $KAFKA_TOOLS
@@ -19,7 +20,7 @@ import pytest
 from odradek.broker.testing import recorded, replayed
 from tests.broker.recording.known import unexplained
 from tests.broker.recording.recorded_clients import RECORDINGS, SETTINGS
-from tests.clients import recorded_workloads
+from tests.clients import program_clients, recorded_workloads
 from tests.clients.members.watch import until_coordinators
 from tests.spawned_broker import free_port_beside_another, spawned_broker
 
@@ -88,3 +89,29 @@ def test_franz_go_gets_the_answers_that_kafka_has_given(kafka: str, franz_go: Pa
     with recorded(kafka, file) as proxy:
         recorded_workloads.franz_go(franz_go, proxy)
     compare("franz-go", file, tmp_path)
+
+
+def test_a_spring_service_gets_the_answers_that_kafka_has_given(
+    kafka: str, spring_shop: list[str], tmp_path: Path
+) -> None:
+    record_application("spring", spring_shop, kafka, tmp_path)
+
+
+def test_a_streams_application_gets_the_answers_that_kafka_has_given(
+    kafka: str, streams_word_count: list[str], tmp_path: Path
+) -> None:
+    record_application("streams", streams_word_count, kafka, tmp_path)
+
+
+def test_a_faststream_service_gets_the_answers_that_kafka_has_given(
+    kafka: str, faststream_shop: list[str], tmp_path: Path
+) -> None:
+    record_application("faststream", faststream_shop, kafka, tmp_path)
+
+
+def record_application(name: str, command: list[str], kafka: str, directory: Path) -> None:
+    """The application says at its end that all has happened that should."""
+    file = directory / f"{name}.rec"
+    with recorded(kafka, file) as proxy:
+        assert program_clients.run([*command, proxy]).splitlines()[-1] == b"done"
+    compare(name, file, directory)
