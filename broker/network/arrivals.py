@@ -20,9 +20,10 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import structlog
 
@@ -35,6 +36,7 @@ BEGUN_PER_TURN = 16
 """To begin takes ten times as long as to take. A client waits for some turns: the fewer begin in one, the shorter."""
 MOST_WAITING = 16_384
 PAUSE_S = 0.1
+TOO_MANY, TOO_MANY_WAIT = "too many connections", "too many connections from one address wait"
 EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 log = structlog.get_logger("broker.network")
@@ -49,8 +51,8 @@ class Server(Protocol):
     def make_room(self) -> bool:
         """Ends a connection whose client has not logged in; False if there is none."""
 
-    def turn_away(self, host: str, event: str, **details: Any) -> None:
-        """A connection from there is above a limit, and is closed."""
+    def turned_away(self, host: str, event: str, count: int) -> None:
+        """So many connections from there were above a limit, and are closed."""
 
 
 class Listening(NamedTuple):
@@ -106,31 +108,38 @@ class Arrivals:
             await asyncio.wait(self._beginning)
 
     def _arrived(self, listening: Listening) -> None:
-        """Cases A and D."""
+        """Cases A and D. One line in the log costs more than many connections that are closed."""
+        turned_away: Counter[tuple[str, str]] = Counter()
         try:
             with listening.socket() as its_socket:
                 for _ in range(TAKEN_PER_TURN):
                     peer, address = its_socket.accept()
-                    self._stand_in_line(listening, peer, str(address[0]))
+                    host = str(address[0])
+                    excess = self._excess(peer, host)
+                    if excess:
+                        peer.close()
+                        turned_away[host, excess] += 1
+                    else:
+                        self._line.add(host, (listening, peer))
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):
             pass
         except OSError as error:
             if error.errno not in EXHAUSTED:
                 raise
             self._pause(listening, error)
+        for (host, excess), count in turned_away.items():
+            self._server.turned_away(host, excess, count)
         if not self._is_due:
             self._turn()
 
-    def _stand_in_line(self, listening: Listening, peer: socket.socket, host: str) -> None:
+    def _excess(self, peer: socket.socket, host: str) -> str:
+        """Returns which limit a connection is above; "" for none."""
         descriptors = self._server.limits.connection_descriptors
         if peer.fileno() >= descriptors and not self._server.make_room():
-            peer.close()
-            self._server.turn_away(host, "too many connections", limit="RLIMIT_NOFILE")
-        elif self._line.waiting_from(host) >= min(MOST_WAITING, descriptors // 2):
-            peer.close()
-            self._server.turn_away(host, "too many connections from one address wait")
-        else:
-            self._line.add(host, (listening, peer))
+            return TOO_MANY
+        if self._line.waiting_from(host) >= min(MOST_WAITING, descriptors // 2):
+            return TOO_MANY_WAIT
+        return ""
 
     def _pause(self, listening: Listening, error: OSError) -> None:
         """Case D."""

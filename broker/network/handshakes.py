@@ -21,7 +21,7 @@ from odradek.timer import Clock
 if TYPE_CHECKING:
     from odradek.broker.network.connection import Connection
 
-TURN_MS = 10
+TURN_MS = 3
 LONGEST_MS = 10_000
 SCRATCH_BYTES = 64 * 1024
 

@@ -24,7 +24,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
 from odradek.broker.logging.client_warnings import ClientWarnings
-from odradek.broker.network.arrivals import Arrivals, Listening
+from odradek.broker.network.arrivals import TOO_MANY, Arrivals, Listening
 from odradek.broker.network.connection import ENDING, Connection
 from odradek.broker.network.connection_limits import ConnectionLimits
 from odradek.broker.network.file_reading import FileReading
@@ -283,7 +283,7 @@ class SocketServer:
         if from_there > limits.max_connections_per_ip_overrides.get(host, limits.max_connections_per_ip):
             self.refuse(connection, "too many connections from one address", limit="max.connections.per.ip")
         elif len(self.connections) > limits.max_connections:
-            self.refuse(self.logins.give_way() or connection, "too many connections", limit="max.connections")
+            self.refuse(self.logins.give_way() or connection, TOO_MANY, limit="max.connections")
         elif self._stopping:
             connection.end()
 
@@ -333,15 +333,16 @@ class SocketServer:
         """
         stranger = self.logins.give_way()
         if stranger is not None:
-            self.refuse(stranger, "too many connections", limit="RLIMIT_NOFILE", open=len(self.connections))
+            self.refuse(stranger, TOO_MANY, limit="RLIMIT_NOFILE", open=len(self.connections))
         return stranger is not None
 
-    def turn_away(self, host: str, event: str, **details: Any) -> None:
-        """Counts and logs a connection above a limit that is closed before it begins."""
-        self.counters.accepted += 1
-        self.counters.closed += 1
-        self.counters.refused += 1
-        self._client_warnings.warn(event, client=host, open=len(self.connections), **details)
+    def turned_away(self, host: str, event: str, count: int) -> None:
+        """Counts and logs connections above a limit that were closed before they began."""
+        self.counters.accepted += count
+        self.counters.closed += count
+        self.counters.refused += count
+        limit = {"limit": "RLIMIT_NOFILE"} if event == TOO_MANY else {}
+        self._client_warnings.warn(event, client=host, refused=count, open=len(self.connections), **limit)
 
     def _end_queued(self, connection: Connection, size: int) -> None:
         self.warn("client holds memory with unfinished requests", connection.info, queued_bytes=size)

@@ -56,7 +56,7 @@ def test_a_turn_of_the_loop_has_a_limited_time_for_handshakes() -> None:
     for one in waiting:
         handshakes.step_soon(cast(HandshakingTransport, one), HOST)
     assert len(loop.due) == 1
-    for done in (3, 6, 9, 10):
+    for done in range(1, 11):
         began_ms = clock.now_ms()
         loop.turn()
         assert clock.now_ms() - began_ms < TURN_MS + 4
@@ -99,7 +99,8 @@ def test_a_step_for_another_address_does_not_wait_for_all_of_one() -> None:
         handshakes.step_soon(slow(clock), HOST)
     one = Slow(clock)
     handshakes.step_soon(cast(HandshakingTransport, one), "10.0.0.2")
-    loop.turn()
+    for _ in range(2):  # one step takes a turn
+        loop.turn()
     assert one.steps == 1
 
 
