@@ -77,12 +77,14 @@ def secret_requests() -> list[tuple[Message, int]]:
     upsertion = AlterUserScramCredentialsRequest.ScramCredentialUpsertion(
         name="alice", mechanism=1, iterations=4096, salt=PASSWORD.encode(), salted_password=PASSWORD.encode()
     )
-    setting = {"name": "listener.name.outside.ssl.keystore.password", "value": PASSWORD}
+    setting = "listener.name.outside.ssl.keystore.password"
     incremental = IncrementalAlterConfigsRequest.AlterConfigsResource(
-        resource_type=4, resource_name="0", configs=[IncrementalAlterConfigsRequest.AlterableConfig(**setting)]
+        resource_type=4,
+        resource_name="0",
+        configs=[IncrementalAlterConfigsRequest.AlterableConfig(name=setting, value=PASSWORD)],
     )
     whole = AlterConfigsRequest.AlterConfigsResource(
-        resource_type=4, resource_name="0", configs=[AlterConfigsRequest.AlterableConfig(**setting)]
+        resource_type=4, resource_name="0", configs=[AlterConfigsRequest.AlterableConfig(name=setting, value=PASSWORD)]
     )
     topic = CreateTopicsRequest.CreatableTopic(
         name="orders",
