@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator, Callable, Coroutine
+import logging
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
+import structlog
 
 from odradek.broker.controller.elections import ElectionType
 from odradek.broker.controller.topic_planner import NewPartitions, NewTopic
@@ -28,6 +30,14 @@ from tests.scenarios.turns_of_a_loop import Turns
 MANY = 300
 LEAST_TURNS = 8
 PARTITIONS = 10_000
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_when_served() -> Iterator[None]:
+    """The many lines of level debug are not formatted."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.INFO))
+    yield
+    structlog.reset_defaults()
 
 
 @pytest.fixture
