@@ -30,9 +30,14 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 class ServedApi(Protocol):
     """The columns of the API table that ApiVersions lists."""
 
-    key: ApiKey
-    served: Versions
-    between_brokers: Versions
+    @property
+    def key(self) -> ApiKey: ...
+
+    @property
+    def served(self) -> Versions: ...
+
+    @property
+    def between_brokers(self) -> Versions: ...
 
 
 class ApiVersionsHandler:

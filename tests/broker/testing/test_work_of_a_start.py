@@ -141,16 +141,20 @@ def test_only_files_that_are_never_synced_wait_for_no_disk() -> None:
 
 async def test_a_slow_disk_of_a_test_holds_a_thread_and_not_the_event_loop() -> None:
     async with in_process_broker() as broker:
-        assert not broker.files.waits_for_disk
+
+        def waits() -> bool:
+            return broker.files.waits_for_disk
+
+        assert not waits()
         fault = broker.faults.add(disk="slow sync", path=JOURNAL_NAME, hold=True)
-        assert broker.files.waits_for_disk
+        assert waits()
         creation = asyncio.ensure_future(broker.seed({"orders": [b"value"]}))
         await broker.wait_for_hits(fault)
         assert not creation.done()
         fault.release()
         await creation
         broker.faults.clear()
-        assert not broker.files.waits_for_disk
+        assert not waits()
 
 
 async def test_many_changes_leave_the_event_loop_to_others() -> None:
