@@ -27,14 +27,17 @@ FETCHER = "-fetcher-"
 
 
 class _End:
-    """One end of a connection. `other_id` is the node at the other one; None: a client, or not known yet."""
+    """One end of a connection. `other_id` is the node at the other one; None: a client, or not known yet. `is_accepted`:
+    the other end has been open.
+    """
 
-    __slots__ = ("here", "other", "other_id", "there")
+    __slots__ = ("here", "is_accepted", "other", "other_id", "there")
 
     def __init__(self, here: Address, there: Address, other_id: int | None) -> None:
         self.here = here
         self.there = there
         self.other_id = other_id
+        self.is_accepted = False
         self.other: Gate | None = None
         """The gate at the other end, while the connection has both."""
 
@@ -47,6 +50,7 @@ class Network:
         self._listeners: dict[Address, int] = {}
         self._cuts: dict[frozenset[int], None] = {}
         self._frozen: dict[int, None] = {}
+        self._paused: dict[int, None] = {}
         self._ends: dict[Gate, _End] = {}
         """All ends of open connections that are at a node."""
         self._gates: dict[tuple[Address, Address], Gate] = {}
@@ -100,6 +104,14 @@ class Network:
         finally:
             self.purpose.reset(token)
 
+    def paused(self, node_id: int) -> None:
+        """A node accepts no connections until `resumed`."""
+        self._paused[node_id] = None
+
+    def resumed(self, node_id: int) -> None:
+        """Ends `paused`."""
+        self._paused.pop(node_id, None)
+
     def listens(self, node_id: int, address: Address) -> None:
         """A node listens on this address."""
         self._listeners[address] = node_id
@@ -122,8 +134,9 @@ class Network:
         self._ends[gate] = _End(here, there, self._listeners.get(there) if gate.is_outgoing else None)
         other = self._gates.get((there, here))
         if other is not None:
-            self._ends[gate].other, self._ends[gate].other_id = other, other.loop.node_id
-            self._ends[other].other, self._ends[other].other_id = gate, gate.loop.node_id
+            for one, its_other in ((gate, other), (other, gate)):
+                end = self._ends[one]
+                end.other, end.other_id, end.is_accepted = its_other, its_other.loop.node_id, True
             other.refresh()
 
     def closed(self, gate: Gate) -> None:
@@ -135,8 +148,13 @@ class Network:
             self._ends[end.other].other = None
 
     def is_expecting(self, gate: Gate) -> bool:
-        """Whether a node is at the other end, and this one has yet to hear that the connection ends."""
-        return self._ends[gate].other_id is not None and not gate.has_heard_the_end
+        """Whether a node is at the other end, or will be without being resumed, and this one has yet to hear that the
+        connection ends.
+        """
+        end = self._ends[gate]
+        if end.other_id is None or (end.other_id in self._paused and not end.is_accepted):
+            return False
+        return not gate.has_heard_the_end
 
     def other_end(self, gate: Gate) -> Gate | None:
         """Returns the gate at the other end; None if that is not open yet, or no more."""

@@ -149,6 +149,7 @@ class NodeLoop(asyncio.AbstractEventLoop):
     def pause(self) -> None:
         """See the head of this file."""
         self.is_paused = True
+        self.network.paused(self.node_id)
         for descriptor in self.readers:
             self._below.remove_reader(descriptor)
         for descriptor in self.writers:
@@ -161,6 +162,7 @@ class NodeLoop(asyncio.AbstractEventLoop):
         if not self.is_paused:
             return
         self.is_paused = False
+        self.network.resumed(self.node_id)
         self._is_catching_up = True
         self.call_soon(self._caught_up)
 

@@ -301,7 +301,7 @@ async def test_the_wheel_has_each_deadline_in_one_bucket() -> None:
 
 
 async def test_settings_that_differ_are_shown_and_secrets_hidden() -> None:
-    settings = {"num.partitions": "7", "mystery.password": "s3cret"}
+    settings = {"num.partitions": "7", "config.providers.file.param.password": "s3cret"}
     async with broker_with_console(settings, "SASL_SSL") as (broker, port):
         found = {row["name"]: row for row in await rows(port, "settings?limit=500")}
         given = broker.config.given

@@ -16,6 +16,8 @@ import pytest
 from odradek.broker.background.stepwise import EachMade
 from odradek.broker.coordinator.group.offset_removal import remove_offsets_of_topic
 from odradek.broker.coordinator.group.shard import GroupShard
+from odradek.broker.handlers.api_row import ApiTable
+from odradek.broker.handlers.api_table import api_table
 from odradek.broker.peers.network_client import NetworkClient
 from odradek.broker.requests.request_bound import MAX_PARTITIONS_PER_REQUEST
 from odradek.protocol.api_keys import ApiKey
@@ -336,8 +338,8 @@ async def test_a_large_produce_of_few_partitions_takes_no_steps(api: Api) -> Non
     assert steps == 0
 
 
-async def test_a_long_error_response_is_built_while_it_is_written(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    row = api.broker.api_table.row(ApiKey.OFFSET_FETCH)
+async def test_a_long_error_response_is_built_while_it_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = api_table().row(ApiKey.OFFSET_FETCH)
     assert row is not None
     error_response, made = row.error_response, list[Any]()
 
@@ -345,10 +347,14 @@ async def test_a_long_error_response_is_built_while_it_is_written(api: Api, monk
         made.append((yield from error_response(*arguments)))
         return made[-1]
 
-    monkeypatch.setattr(row, "error_response", kept)
+    others = [each for each in api_table().rows() if each is not row]
+    table = ApiTable.of([*others, row._replace(error_response=kept)])
+    monkeypatch.setattr("odradek.broker.server.api_table", lambda: table)
     topic = OffsetFetchRequest.OffsetFetchRequestTopics(name="t", partition_indexes=[0])
     groups = [OffsetFetchRequest.OffsetFetchRequestGroup(group_id=name, topics=[topic]) for name in NAMES]
-    answer = await api(OffsetFetchRequest(groups=groups), 8)
+    async with api_of_a_broker(SETTINGS) as api:
+        await coordinated(api)
+        answer = await api(OffsetFetchRequest(groups=groups), 8)
     assert {group.error_code for group in answer.groups} == {ErrorCode.POLICY_VIOLATION}
     assert len(answer.groups) == MANY
     assert [type(response.groups) for response in made] == [EachMade]

@@ -137,6 +137,10 @@ class Bench:
         self.clients.append(client)
         return client
 
+    def unread(self) -> list[int]:
+        """Returns how many bytes each connection has yet to hand to the system."""
+        return [connection.transport.get_write_buffer_size() for connection in self.server.connections]
+
     async def settle(self) -> None:
         """Runs some turns of the loop so that unwanted events could happen."""
         for _ in range(20):

@@ -380,6 +380,13 @@ ONE_BROKER = [
     ),
     Deadline("connections.max.idle.ms", HOUR_MS, idle_connections),
     Deadline("connections.max.reauth.ms", HOUR_MS, end_of_a_login, options=LOGINS),
+    Deadline(
+        "odradek.login.timeout.ms",
+        HOUR_MS,
+        idle_connections,
+        options=LOGINS,
+        beside={"connections.max.idle.ms": str(2 * HOUR_MS)},
+    ),
     Deadline("connection.failed.authentication.delay.ms", HOUR_MS, answer_to_a_failed_login, options=LOGINS),
     Deadline("group.initial.rebalance.delay.ms", 120_000, join_of_a_new_group, 120),
     Deadline(
