@@ -27,8 +27,8 @@ FETCHER = "-fetcher-"
 
 
 class _End:
-    """One end of a connection. `other_id` is the node at the other one; None: a client, or not known yet. `is_accepted`:
-    the other end has been open.
+    """One end of a connection. `other_id` is the node at the other one; None: a client, or not known yet.
+    `is_accepted`: the other end has been open.
     """
 
     __slots__ = ("here", "is_accepted", "other", "other_id", "there")
