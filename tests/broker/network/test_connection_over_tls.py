@@ -17,6 +17,7 @@ NOT_HERE = {
     "test_connections_from_one_address_are_limited": "a refused client has no connection in asyncio",
     "test_a_thousand_idle_connections_are_kept_and_checked_at_once": "handshakes of one address are limited",
     "test_many_clients_that_do_not_read_are_closed_before_their_responses_fill_the_memory": "in test_tls_transport.py",
+    "test_the_address_with_most_unread_bytes_is_the_first_whose_connections_are_closed": "TLS takes them in pieces",
     "test_an_occupied_port_is_named_in_the_error": "has no client",
     "test_a_listener_whose_protection_is_missing_is_not_bound": "has no client",
     "test_a_listener_on_every_interface_has_one_port_for_all_addresses": "has a server of its own",

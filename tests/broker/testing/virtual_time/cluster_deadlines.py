@@ -22,6 +22,8 @@ from tests.scenarios.coordinator_requests import commit
 HOUR_S = 3600
 HOUR_MS = HOUR_S * 1000
 LONG_MS = 100 * HOUR_MS
+WITHIN_A_STOP_S = 18
+"""A broker that leaves waits for its controller for 22 s at most, whatever its settings are."""
 CONTROLLER, OTHER = 1, 2
 """Broker 1 is the first one, and the controller."""
 
@@ -189,15 +191,17 @@ CLUSTER = [
     ClusterDeadline("socket.connection.setup.timeout.ms", HOUR_MS, end_of_an_attempt_to_connect),
     ClusterDeadline(
         "controller.socket.timeout.ms",
-        HOUR_MS,
+        WITHIN_A_STOP_S * 1000,
         answer_of_the_controller,
+        WITHIN_A_STOP_S,
         slack_s=12,
         beside={"controlled.shutdown.max.retries": 1, **SLOW},
     ),
     ClusterDeadline(
         "controlled.shutdown.retry.backoff.ms",
-        HOUR_MS,
+        WITHIN_A_STOP_S * 1000,
         second_attempt_to_stop,
+        WITHIN_A_STOP_S,
         beside={"controlled.shutdown.max.retries": 2},
     ),
     ClusterDeadline("offsets.commit.timeout.ms", HOUR_MS, end_of_a_commit, beside=SLOW),
