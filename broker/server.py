@@ -292,6 +292,8 @@ class Broker:
         self.state = BrokerState.NOT_RUNNING
         self.background.abandon()
         self._undo.clear()
+        if hasattr(self, "socket_server"):
+            self.socket_server.abandon()
         if hasattr(self, "log_manager"):
             self._abandon_logs()
 

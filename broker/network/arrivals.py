@@ -84,6 +84,8 @@ class Arrivals:
         self._line: FairLine[Arrived] = FairLine()
         self._is_due = False
         self._beginning: set[asyncio.Task[None]] = set()
+        self._not_begun: dict[socket.socket, None] = {}
+        """Those whose task has not run yet."""
         self.gone = 0
         """How many had gone before they were taken (B)."""
 
@@ -101,6 +103,14 @@ class Arrivals:
         self._listening.clear()
         while self._line:
             self._line.take()[1].close()
+
+    def abandon(self) -> None:
+        """Closes those that have not begun, on an event loop that has ended."""
+        self._listening.clear()
+        while self._line:
+            self._line.take()[1].close()
+        while self._not_begun:
+            self._not_begun.popitem()[0].close()
 
     async def all_begun(self) -> None:
         """Returns when none is beginning any more."""
@@ -161,6 +171,7 @@ class Arrivals:
             looked_at += len(next_ones)
             for listening, peer in self._still_there(next_ones):
                 begun += 1
+                self._not_begun[peer] = None
                 task = self._loop.create_task(self._begin(listening, peer))
                 self._beginning.add(task)
                 task.add_done_callback(self._beginning.discard)
@@ -179,6 +190,7 @@ class Arrivals:
                 yield listening, peer
 
     async def _begin(self, listening: Listening, peer: socket.socket) -> None:
+        del self._not_begun[peer]
         peer.setblocking(False)
         try:
             await self._loop.connect_accepted_socket(listening.new_protocol, peer)

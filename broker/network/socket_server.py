@@ -160,6 +160,11 @@ class SocketServer:
             self.arrivals = self.arrivals or Arrivals(self, asyncio.get_running_loop())
             self.arrivals.listen(Listening(listening.fileno(), listening.family, accept, has_tls))
 
+    def abandon(self) -> None:
+        """Closes what has arrived and is no connection yet, on an event loop that has ended."""
+        if self.arrivals is not None:
+            self.arrivals.abandon()
+
     async def stop_accepting(self) -> None:
         """Closes the listening sockets; open connections stay."""
         if self.arrivals is not None:

@@ -99,6 +99,9 @@ def test_a_cluster_in_a_thread_says_so_too(capfd: pytest.CaptureFixture[str]) ->
 
 async def test_a_wait_says_that_a_replica_that_lacks_nothing_stays_in_sync(cluster: Cluster) -> None:
     controller, leader, third = roles(cluster)
+    led = cluster.replica(leader, "orders", 0)
+    assert led is not None
+    await cluster.wait_until(lambda: led.remote_replicas[third].log_end_offset == 0)  # it has fetched once
     cluster.freeze_replication(third)
     with pytest.raises(NotReached) as failure:
         await cluster.wait_for_isr("orders", 0, {controller, leader}, within=0)
