@@ -187,7 +187,9 @@ class Script:
         self, name: str, numbers: range, end: Callable[[confluent_kafka.Producer], None]
     ) -> confluent_kafka.Producer:
         """Writes these numbers in a transaction that also sends an offset."""
-        producer = confluent_kafka.Producer({"bootstrap.servers": self.bootstrap, "transactional.id": name})
+        # Tools run while the transaction is open; on a slow machine they take longer than the default of a minute.
+        long = {"transactional.id": name, "transaction.timeout.ms": 600_000}
+        producer = confluent_kafka.Producer({"bootstrap.servers": self.bootstrap, **long})
         producer.init_transactions(30)
         producer.begin_transaction()
         for number in numbers:
