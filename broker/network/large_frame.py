@@ -11,7 +11,7 @@ from io import BytesIO
 
 PIECE_BYTES = 64 * 1024
 TURN_BYTES = 8 * PIECE_BYTES
-"""Reading them into untouched memory takes up to 3 ms. Whoever sends huge frames must not delay others by more."""
+"""Reading them into untouched memory takes up to 3 ms. A client with huge frames must not delay others by more."""
 FIRST_PIECE_BYTES = 4096
 RESERVED_FROM_BYTES = 32 * 1024 * 1024 + 1
 """For frames this large, all memory is reserved once an eighth has arrived. A buffer of up to 32 MB may be copied as it

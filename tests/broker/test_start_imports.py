@@ -23,7 +23,7 @@ serve._print_line = ready
 main(["serve", "--port", "0", "--data-dir", sys.argv[1] + "/data"])
 """
 MOST_OF_OURS = 455
-"""Room for a few more than there are. Whoever raises it: does a broker need them before its first client?"""
+"""Room for a few more than there are. Before you raise it: does a broker need them before its first client?"""
 NOT_NEEDED = {
     "crc32c._cli",
     "dataclasses",
