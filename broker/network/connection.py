@@ -241,6 +241,9 @@ class Connection(Flushable):
                 break
             position = stop
             self._handle(data[start:stop].tobytes())
+            if length > LARGE_FRAME_BYTES and position < end:
+                self._rounds.leave()  # The response of a large request does not wait for the next request.
+                self._rounds.enter()
             if position < end and not self._blocked and self._rounds.clock.now_ms() - self.last_active_ms >= TURN_MS:
                 self._yield()
         if position < end and not self._blocked & ENDING and not self._ended:

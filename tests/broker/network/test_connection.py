@@ -15,6 +15,7 @@ from odradek.broker.network.connection_limits import ConnectionLimits
 from odradek.broker.network.large_frame import PIECE_BYTES, TURN_BYTES
 from odradek.broker.network.socket_server import BindError
 from odradek.broker.requests.parked_answer import ParkedAnswer, Part
+from odradek.broker.requests.request_bound import LARGE_FRAME_BYTES
 from odradek.broker.requests.request_context import CloseConnection, ConnectionInfo, PendingResponse
 from odradek.broker.settings.listeners import Listener
 from odradek.timer import ManualClock
@@ -77,6 +78,27 @@ async def test_large_frames_arrive_complete_between_small_ones(bench: Bench, siz
     assert await client.answer() == (1, b"before")
     assert await client.answer() == (2, payload)
     assert await client.answer() == (3, b"after")
+
+
+async def test_the_response_of_a_large_request_is_written_before_the_next_request_is_handled(bench: Bench) -> None:
+    written: list[int] = []
+
+    class Watching(Echo):
+        def dispatch(self, frame: bytes, connection: ConnectionInfo, now_ms: int) -> list[Part] | ParkedAnswer | None:
+            written.append(bench.server.rounds.counters.bytes_out)
+            return super().dispatch(frame, connection, now_ms)
+
+    bench.server.rounds.dispatch = Watching().dispatch
+    client = await bench.connect()
+    await bench.until(lambda: bool(bench.server.connections))
+    (connection,) = bench.server.connections
+    large = request(ECHO, 1, bytes(LARGE_FRAME_BYTES))
+    answered = LARGE_FRAME_BYTES + 8
+    read = large + large + request(ECHO, 2)
+    connection.get_buffer(-1)[: len(read)] = read
+    connection.buffer_updated(len(read))
+    assert written == [0, answered, 2 * answered]
+    assert [len((await client.answer())[1]) for _ in range(3)] == [LARGE_FRAME_BYTES, LARGE_FRAME_BYTES, 0]
 
 
 async def test_one_scratch_buffer_serves_clients_that_interleave_their_pieces(bench: Bench) -> None:
