@@ -47,22 +47,36 @@ class Client(Protocol):
         """Reconnects after a failure. Raises OSError."""
 
 
-class Records:
-    """One connection, which sends the same record repeatedly."""
+def produce_of(topic: str, size: int) -> bytes:
+    """Returns the frame of a request that produces one record with so many bytes."""
+    batch = bytes(build_batch([Record(offset=0, timestamp=1000, key=None, value=bytes(size), headers=[])]))
+    partition = ProduceRequest.PartitionProduceData(index=0, records=batch)
+    topics = [ProduceRequest.TopicProduceData(name=topic, partition_data=[partition])]
+    return wire.framed(ProduceRequest(acks=1, timeout_ms=30_000, topic_data=topics), PRODUCE_VERSION)
 
-    def __init__(self, port: int, topic: str) -> None:
-        self._port, self._topic = port, topic
-        batch = bytes(build_batch([Record(offset=0, timestamp=1000, key=None, value=bytes(RECORD_BYTES), headers=[])]))
-        partition = ProduceRequest.PartitionProduceData(index=0, records=batch)
-        topics = [ProduceRequest.TopicProduceData(name=topic, partition_data=[partition])]
-        self._produce = wire.framed(ProduceRequest(acks=1, timeout_ms=30_000, topic_data=topics), PRODUCE_VERSION)
+
+class OneConnection:
+    """A client with one connection."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
         self._connection = socket.socket()
         self.reconnect()
 
     def reconnect(self) -> None:
+        """Raises OSError."""
         self._connection.close()
         self._connection = socket.create_connection(("127.0.0.1", self._port), TIMEOUT_S)
         self._connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+class Records(OneConnection):
+    """Sends the same record repeatedly."""
+
+    def __init__(self, port: int, topic: str) -> None:
+        self._topic = topic
+        self._produce = produce_of(topic, RECORD_BYTES)
+        super().__init__(port)
 
     def round_trip(self) -> None:
         """Fetches until the record arrives: a broker may respond without it after its wait."""

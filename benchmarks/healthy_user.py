@@ -15,38 +15,32 @@ import ssl
 import sys
 
 from benchmarks import wire
-from benchmarks.healthy_client import TIMEOUT_S, expect_success, serve
+from benchmarks.healthy_client import PRODUCE, PRODUCE_VERSION, OneConnection, expect_success, produce_of, serve
 from odradek.broker.security.sasl.client import ClientCredentials, tokens
 from odradek.broker.testing.security import DEFAULT_MECHANISM, DEFAULT_PASSWORD, DEFAULT_USER
-from odradek.protocol.messages.produce import ProduceRequest
 from odradek.protocol.messages.sasl import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
-from odradek.protocol.records import Record, build_batch
 
 INTERVAL_S = 0.1
 SIZES = (100, 60_000, 900_000)
-PRODUCE, PRODUCE_VERSION = 0, 7
 HANDSHAKE_VERSION, AUTHENTICATE_VERSION = 1, 1
 NONCE_BYTES = 18
 
 
-class User:
-    """One connection; each round trip produces the next size."""
+class User(OneConnection):
+    """Each round trip produces the next size."""
 
     def __init__(self, port: int, topic: str, authority: str = "") -> None:
-        self._port, self._authority = port, authority
+        self._authority = authority
         self._requests = itertools.cycle([produce_of(topic, size) for size in SIZES])
-        self._connection = socket.socket()
-        self.reconnect()
+        super().__init__(port)
 
     def reconnect(self) -> None:
-        self._connection.close()
-        self._connection = socket.create_connection(("127.0.0.1", self._port), TIMEOUT_S)
-        self._connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        super().reconnect()
         if self._authority:
             context = ssl.create_default_context(cafile=self._authority)
             self._connection = context.wrap_socket(self._connection, server_hostname="localhost")
@@ -58,13 +52,6 @@ class User:
     def round_trip(self) -> None:
         self._connection.sendall(next(self._requests))
         expect_success(wire.decoded(wire.receive(self._connection), PRODUCE, PRODUCE_VERSION))
-
-
-def produce_of(topic: str, size: int) -> bytes:
-    batch = bytes(build_batch([Record(offset=0, timestamp=1000, key=None, value=bytes(size), headers=[])]))
-    partition = ProduceRequest.PartitionProduceData(index=0, records=batch)
-    topics = [ProduceRequest.TopicProduceData(name=topic, partition_data=[partition])]
-    return wire.framed(ProduceRequest(acks=1, timeout_ms=30_000, topic_data=topics), PRODUCE_VERSION)
 
 
 def log_in(connection: socket.socket) -> None:

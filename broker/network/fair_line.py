@@ -1,5 +1,5 @@
-"""A line in which addresses take turns: however many wait from one address, whoever comes from another is next but one
-for each address that waits.
+"""A line in which addresses take turns: an item waits for those from its own address that came before it, and for as
+many from each other address.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Who uses how much of something that all connections share, by address, so that the greediest address goes first.
 
-A client of one address is served while another address tries to use up everything. Whoever has a network of IPv6 has
+A client of one address is served while another address tries to use up everything. Someone with a network of IPv6 has
 2^64 addresses in it, so these count as one.
 """
 
