@@ -1,5 +1,6 @@
 """What waits in the queue of the system: clients that have gone cost nothing, and addresses take turns."""
 
+import asyncio
 import errno
 import os
 import socket
@@ -158,6 +159,32 @@ async def test_a_client_that_goes_before_its_first_step_costs_no_tls(monkeypatch
         assert bench.server.handshakes is not None
         assert bench.server.handshakes.failed == 20
         assert len(bench.server.handshakes) == 0
+
+
+def test_a_broker_that_is_killed_closes_what_is_no_connection_yet(peers: list[socket.socket]) -> None:
+    loop = asyncio.new_event_loop()
+    context = not_started()
+    bench = loop.run_until_complete(context.__aenter__())
+    peers += [connected(bench, ELSEWHERE) for _ in range(6 * BEGUN_PER_TURN)]
+    loop.run_until_complete(bench.server.start())
+    loop.run_until_complete(asyncio.sleep(0))
+    assert bench.server.counters.accepted < len(peers) - BEGUN_PER_TURN
+    bench.server.abandon()
+    begun = asyncio.all_tasks(loop)
+    for task in begun:
+        task.cancel()
+    loop.run_until_complete(asyncio.gather(*begun, return_exceptions=True))
+    assert sum(is_closed(peer) for peer in peers) == len(peers) - bench.server.counters.accepted
+    loop.run_until_complete(context.__aexit__(None, None, None))
+    loop.close()
+
+
+def is_closed(peer: socket.socket) -> bool:
+    peer.setblocking(False)
+    try:
+        return not peer.recv(1)
+    except BlockingIOError:
+        return False
 
 
 async def test_a_process_without_descriptors_takes_connections_again_later(
