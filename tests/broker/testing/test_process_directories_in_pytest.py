@@ -83,7 +83,7 @@ def test_workers_that_are_ended_leave_no_directory(ended: str, project: Path, tm
 
 @pytest.mark.long
 def test_workers_whose_process_is_ended_are_cleaned_up_after(project: Path, tmp_path: Path) -> None:
-    """They end themselves: as usual, or by `os._exit` if that takes long, and then the next run removes what is left."""
+    """They end as usual, or by `os._exit` if that takes long: then the next run removes what is left."""
     with started(pytest_command("-n", "2"), tmp_path, project) as process:
         workers = processes_of_tests(project, 2)
         process.terminate()
