@@ -82,27 +82,12 @@ def test_workers_that_are_ended_leave_no_directory(ended: str, project: Path, tm
 
 
 @pytest.mark.long
-def test_workers_whose_process_is_ended_are_cleaned_up_after(project: Path, tmp_path: Path) -> None:
-    """They end as usual, or by `os._exit` if that takes long: then the next run removes what is left."""
-    with started(pytest_command("-n", "2"), tmp_path, project) as process:
-        workers = processes_of_tests(project, 2)
-        process.terminate()
-        wait_for_the_end(workers)
-    check_next_run(project, tmp_path)
-
-
-@pytest.mark.long
 def test_workers_that_are_killed_are_cleaned_up_after_by_the_next_run(project: Path, tmp_path: Path) -> None:
     with started(pytest_command("-n", "2"), tmp_path, project) as process:
         workers = processes_of_tests(project, 2)
         os.killpg(process.pid, signal.SIGKILL)
         wait_for_the_end(workers)
     assert len(left_in(tmp_path)) == BROKERS + CLUSTER
-    check_next_run(project, tmp_path)
-
-
-def check_next_run(project: Path, tmp_path: Path) -> None:
-    """The next run removes what the last one has left, and leaves nothing itself."""
     for path in (project / "ready").iterdir():
         path.unlink()
     with started(pytest_command("-k", "brokers"), tmp_path, project) as process:
