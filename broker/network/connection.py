@@ -9,9 +9,10 @@ Fairness. A single read may contain ten thousand requests. After `TURN_MS` of ha
 others, and in a large frame after so many bytes.
 
 Responding. A request is handled when its last byte has arrived, even while earlier requests are parked. Responses that
-are ready in order are collected in the outbox and written once per callback. `_answers` holds, in order, what cannot be
-sent yet: (a) an encoded response behind a parked request, (b) a parked request, (c) the end of the connection, which
-takes effect when everything before it has been answered. It may have a last response, and a delay before both.
+are ready in order are collected in the outbox and written once per callback, after a large request at once. `_answers`
+holds, in order, what cannot be sent yet: (a) an encoded response behind a parked request, (b) a parked request, (c) the
+end of the connection, which takes effect when everything before it has been answered. It may have a last response, and
+a delay before both.
 
 Handling. `info.dispatch` handles a frame. A listener that authenticates its clients replaces it, and bounds the length
 of frames meanwhile (`info.frame_bounds`).
@@ -242,7 +243,7 @@ class Connection(Flushable):
             position = stop
             self._handle(data[start:stop].tobytes())
             if length > LARGE_FRAME_BYTES and position < end:
-                self._rounds.leave()  # The response of a large request does not wait for the next request.
+                self._rounds.leave()  # its response does not wait for the next request
                 self._rounds.enter()
             if position < end and not self._blocked and self._rounds.clock.now_ms() - self.last_active_ms >= TURN_MS:
                 self._yield()

@@ -1,4 +1,4 @@
-"""A round: one callback of the event loop in which requests arrive.
+"""A round: one callback of the event loop in which requests arrive. A large request ends one and begins the next.
 
 Requests are handled between `enter` and `leave`. `leave` completes the operations that they released and writes all
 responses, once per connection.

@@ -49,8 +49,8 @@ LATE_MS = 5
 BOMBS = [Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD]
 MILLIONS = 50_000 if record_walk.__file__.endswith(".py") else 1_000_000
 """Plain Python takes twenty times as long for each record, so a few also take many turns."""
-PARTS_IN_MEMORY = 16 * MEBIBYTE
-"""More than the broker holds of an inflated batch, on two threads, of which the C library keeps a heap each."""
+PARTS_IN_MEMORY = {"producer": 8 * MEBIBYTE, "gzip": 16 * MEBIBYTE}
+"""By what the broker stores. More than it holds of inflated batches: 0 to 2 MiB, and while it compresses up to 9."""
 
 
 @pytest.fixture
@@ -149,7 +149,7 @@ def test_only_a_part_of_an_inflated_batch_is_in_memory(tmp_path: Path, codec: Co
         before = resident_bytes(broker)
         forget_peak(broker)
         assert produce(client, [batch, batch]) == [(ErrorCode.NONE, 1), (ErrorCode.NONE, 0)]
-        assert peak_bytes(broker) - before < 3 * 2 * len(batch) + PARTS_IN_MEMORY
+        assert peak_bytes(broker) - before < 3 * 2 * len(batch) + PARTS_IN_MEMORY[stored]
 
 
 def test_records_without_keys_are_named_without_holding_an_inflated_batch(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_records_without_keys_are_named_without_holding_an_inflated_batch(tmp_pa
         before = resident_bytes(broker)
         forget_peak(broker)
         assert produce(client, [bomb(Compression.ZSTD, 127 * MEBIBYTE)]) == [(ErrorCode.INVALID_RECORD, -1)]
-        assert peak_bytes(broker) - before < PARTS_IN_MEMORY
+        assert peak_bytes(broker) - before < PARTS_IN_MEMORY["producer"]
 
 
 def resident_bytes(broker: SpawnedBroker, name: str = "VmRSS") -> int:

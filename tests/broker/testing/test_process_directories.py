@@ -240,6 +240,7 @@ from odradek.testing import in_process_broker
 def handlers(): return [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)]
 default = [signal.SIG_DFL] * 2
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup ignores it
+assert handlers() == default
 with BrokerThread() as first:
     assert signal.SIG_DFL not in handlers()
     with BrokerThread(): pass
