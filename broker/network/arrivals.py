@@ -4,13 +4,14 @@ The system hands them out in the order of their arrival, also those whose client
 one in a turn, or all at once, and makes a transport for each. So one process that connects and closes could keep all
 others waiting behind thousands of its dead.
 
-    (A) Each turn takes up to TAKEN_PER_TURN from the queue of the system into a line in which addresses take turns
-        (fair_line.py). From one address MOST_WAITING may wait there, at most half of the connections that there may be
-        descriptors for; further ones are closed.
+    (A) Each turn takes some from the queue of the system into a line in which addresses take turns (fair_line.py): more
+        of them after a longer turn, so that the queue does not grow meanwhile (TAKEN_PER_MS). From one address
+        MOST_WAITING may wait there, at most half of the connections that there may be descriptors for; further ones are
+        closed.
     (B) If the client has gone meanwhile, the connection is closed, and that is all. Gone is who has closed its side
         before a TLS handshake; without TLS, who has done so and sent nothing: a request counts even if nobody waits for
         the answer.
-    (C) The others begin, up to BEGUN_PER_TURN in a turn of the loop.
+    (C) The others begin, up to BEGUN_PER_TURN in a turn of the loop, and BEGUN_PER_ADDRESS for each address that waits.
     (D) One whose descriptor is above the limit for connections is closed at once, unless a client that has not logged
         in makes room for it. If the process has no descriptor left, nothing is taken for PAUSE_S.
 """
@@ -31,8 +32,12 @@ from odradek.broker.network.connection_limits import ConnectionLimits
 from odradek.broker.network.fair_line import FairLine
 from odradek.broker.network.hang_ups import hung_up
 
-TAKEN_PER_TURN = 512
+TAKEN_PER_MS = 5
+LEAST_TAKEN, MOST_TAKEN = 64, 256
+"""In a turn, whatever the length of the one before. To take one, and to see that its client has gone, is 0.05 to 0.1 ms
+of work."""
 BEGUN_PER_TURN = 16
+BEGUN_PER_ADDRESS = 2
 """To begin takes ten times as long as to take. A client waits for some turns: the fewer begin in one, the shorter."""
 MOST_WAITING = 16_384
 PAUSE_S = 0.1
@@ -83,6 +88,7 @@ class Arrivals:
         self._listening: dict[int, Listening] = {}
         self._line: FairLine[Arrived] = FairLine()
         self._is_due = False
+        self._last_taken_s = loop.time()
         self._beginning: set[asyncio.Task[None]] = set()
         self._not_begun: dict[socket.socket, None] = {}
         """Those whose task has not run yet."""
@@ -122,7 +128,7 @@ class Arrivals:
         turned_away: Counter[tuple[str, str]] = Counter()
         try:
             with listening.socket() as its_socket:
-                for _ in range(TAKEN_PER_TURN):
+                for _ in range(self._to_take()):
                     peer, address = its_socket.accept()
                     host = str(address[0])
                     excess = self._excess(peer, host)
@@ -141,6 +147,11 @@ class Arrivals:
             self._server.turned_away(host, excess, count)
         if not self._is_due:
             self._turn()
+
+    def _to_take(self) -> int:
+        """Returns how many may be taken from the queue of the system now (A)."""
+        last_s, self._last_taken_s = self._last_taken_s, self._loop.time()
+        return taken_after((self._last_taken_s - last_s) * 1000)
 
     def _excess(self, peer: socket.socket, host: str) -> str:
         """Returns which limit a connection is above; "" for none."""
@@ -166,8 +177,9 @@ class Arrivals:
         """Cases B and C: looks at as many as can be taken in a turn."""
         self._is_due = False
         begun = looked_at = 0
-        while self._line and begun < BEGUN_PER_TURN and looked_at < TAKEN_PER_TURN:
-            next_ones = [self._line.take() for _ in range(min(len(self._line), BEGUN_PER_TURN - begun))]
+        to_begin = min(self._line.addresses * BEGUN_PER_ADDRESS, BEGUN_PER_TURN)
+        while self._line and begun < to_begin and looked_at < MOST_TAKEN:
+            next_ones = [self._line.take() for _ in range(min(len(self._line), to_begin - begun))]
             looked_at += len(next_ones)
             for listening, peer in self._still_there(next_ones):
                 begun += 1
@@ -196,6 +208,11 @@ class Arrivals:
             await self._loop.connect_accepted_socket(listening.new_protocol, peer)
         except OSError:  # it has broken meanwhile
             peer.close()
+
+
+def taken_after(turn_ms: float) -> int:
+    """Returns how many connections may be taken in the turn after one of this length."""
+    return int(min(max(turn_ms * TAKEN_PER_MS, LEAST_TAKEN), MOST_TAKEN))
 
 
 def _has_sent_nothing(peer: socket.socket) -> bool:

@@ -19,6 +19,11 @@ class FairLine(Generic[T]):
     def __len__(self) -> int:
         return self._length
 
+    @property
+    def addresses(self) -> int:
+        """How many addresses something waits from."""
+        return len(self._waiting)
+
     def waiting_from(self, address: str) -> int:
         of_address = self._waiting.get(address)
         return 0 if of_address is None else len(of_address)

@@ -14,7 +14,7 @@ import structlog
 from benchmarks.crowds import client_hello
 from odradek.broker.background.background import Background
 from odradek.broker.network import arrivals
-from odradek.broker.network.arrivals import BEGUN_PER_TURN, TAKEN_PER_TURN
+from odradek.broker.network.arrivals import BEGUN_PER_ADDRESS, BEGUN_PER_TURN, LEAST_TAKEN, MOST_TAKEN, taken_after
 from odradek.broker.network.connection_limits import ConnectionLimits
 from odradek.broker.network.listener_tls import ListenerTls
 from odradek.broker.settings.listeners import Listener
@@ -90,14 +90,14 @@ async def test_clients_that_have_gone_cost_no_connection_and_no_tls(
     tls = both_sides()
     made = count_sessions(tls.listener, monkeypatch)
     async with not_started(tls) as bench:
-        for _ in range(TAKEN_PER_TURN + 100):
+        for _ in range(MOST_TAKEN + 100):
             gone(bench, data, how)
         await bench.server.start()
         client = await bench.connect()
         client.send(request(ECHO, 1))
         assert await client.answer() == (1, b"")
         assert bench.server.arrivals is not None
-        assert bench.server.arrivals.gone == TAKEN_PER_TURN + 100
+        assert bench.server.arrivals.gone == MOST_TAKEN + 100
         assert bench.server.counters.accepted == 1
         assert len(made) == 1
 
@@ -123,8 +123,29 @@ async def test_one_client_does_not_wait_for_all_of_another_address(peers: list[s
         await bench.server.start()
         await bench.until(lambda: bench.server.counters.accepted == 801)
         [number] = [each.info.number for each in bench.server.connections if each.info.client_host == HERE]
-        turns = -(-801 // TAKEN_PER_TURN) + 1
-        assert number <= turns * BEGUN_PER_TURN < 800 / 2
+        turns = -(-801 // LEAST_TAKEN) + 1
+        assert number <= turns * BEGUN_PER_ADDRESS + BEGUN_PER_TURN < 800 / 2
+
+
+@pytest.mark.parametrize(
+    ("addresses", "most"), [(1, BEGUN_PER_ADDRESS), (3, 3 * BEGUN_PER_ADDRESS), (40, BEGUN_PER_TURN)]
+)
+async def test_a_turn_begins_few_of_each_address_and_not_many_of_all(
+    addresses: int, most: int, peers: list[socket.socket]
+) -> None:
+    async with not_started() as bench:
+        peers += [connected(bench, f"127.0.0.{2 + number % addresses}") for number in range(60)]
+        await bench.server.start()
+        in_turns = []
+        while bench.server.counters.accepted < len(peers):
+            before = bench.server.counters.accepted
+            await asyncio.sleep(0)
+            in_turns.append(bench.server.counters.accepted - before)
+        assert max(in_turns) == most
+
+
+def test_a_longer_turn_takes_more_from_the_queue_of_the_system() -> None:
+    assert [taken_after(turn_ms) for turn_ms in (0, 10, 30, 1000)] == [LEAST_TAKEN, LEAST_TAKEN, 150, MOST_TAKEN]
 
 
 async def test_only_so_many_of_one_address_wait_in_the_line(
