@@ -23,7 +23,7 @@ from tests.memory_files import ForgetfulFiles
 from tests.soak import rounds
 from tests.storage.small_logs import NOW, all_bytes, batch, bytes_of, headers_of, idempotent, truncate_in
 
-SEEDS = range(rounds(40, in_soak=1_200))
+SEEDS = range(rounds(20, in_soak=1_200))
 STEPS = 120
 PARTITION = TopicPartition("orders", 0)
 CONFIG = LogConfig({"segment.bytes": 700, "index.interval.bytes": 100, "retention.ms": -1})

@@ -23,7 +23,7 @@ from tests.patience import until
 
 GROUPS = [f"group {number}" for number in range(6)]
 SMALL = 2_000
-STEPS = 200
+STEPS = 100
 
 
 def settings(delete_retention_ms: int) -> dict[str, object]:

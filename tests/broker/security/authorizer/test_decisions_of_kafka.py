@@ -1,5 +1,5 @@
 """Our decisions are those of Kafka's StandardAuthorizer, about 400,000 requests on 100,000 sets of ACLs
-(decisions/recorder.py), and a rule that is broken on purpose is noticed.
+(decisions/recorder.py), of which a soak asks all, and a rule that is broken on purpose is noticed.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from odradek.protocol.wire_codes import AclOperation, AclPatternType, AclPermiss
 from tests.broker.security.authorizer.decisions import recorder
 from tests.broker.security.authorizer.decisions.cases import BLOCKS, REQUESTS_PER_SET, SETS, Case, Request, cases
 from tests.broker.security.authorizer.decisions.recorder import ask, digest_of
+from tests.soak import rounds
 
 RECORDED = recorder.recorded()
 SOME_CASES = 2000
@@ -60,7 +61,8 @@ def our_decisions(some: Iterable[Case], host_of: HostOf = java_host) -> str:
     )
 
 
-@pytest.mark.parametrize("block", range(BLOCKS))
+@pytest.mark.soak("400,000 decisions", minutes=1)
+@pytest.mark.parametrize("block", range(rounds(2, in_soak=BLOCKS)))
 def test_decisions_are_those_of_kafka(block: int) -> None:
     some = list(cases(block))
     assert digest_of(some) == RECORDED[block].digest, "the cases are others than those recorded"
@@ -203,9 +205,14 @@ BROKEN_CLASSES = [
 ]
 
 
+@cache
+def first_cases() -> list[Case]:
+    return list(islice(cases(0), SOME_CASES))
+
+
 def differs(host_of: HostOf = java_host) -> bool:
     kafkas = RECORDED[0].decisions[: SOME_CASES * REQUESTS_PER_SET]
-    return our_decisions(islice(cases(0), SOME_CASES), host_of) != kafkas
+    return our_decisions(first_cases(), host_of) != kafkas
 
 
 def test_without_a_broken_rule_the_first_cases_are_green() -> None:
