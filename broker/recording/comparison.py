@@ -10,12 +10,12 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from odradek.broker.recording.decoding import Document
 from odradek.protocol.records import iter_batches, read_records
 
 ZERO_ID = "00000000-0000-0000-0000-000000000000"
 DAY_MS = 86_400_000
 
-Document = dict[str, Any]
 Rules = Mapping[str, Callable[[Any], Any]]
 """What is done to the values of a field, by its name."""
 

@@ -118,9 +118,7 @@ def longest_turn(broker: BrokerThread) -> Iterator[LongestTurn]:
 
 @contextmanager
 def collector_as_when_served() -> Iterator[None]:
-    """Excludes all current objects from garbage collection (those of other tests can take 250 ms), and collects the
-    others as rarely as `odradek serve`.
-    """
+    """Collects rarely, as `odradek serve` does, and never again what there is now: other tests' objects took 250 ms."""
     thresholds = gc.get_threshold()
     gc.collect()
     gc.freeze()
@@ -129,4 +127,3 @@ def collector_as_when_served() -> Iterator[None]:
         yield
     finally:
         gc.set_threshold(*thresholds)
-        gc.unfreeze()
