@@ -20,7 +20,7 @@ PYTEST := $(BIN)/python -m pytest --numprocesses=$(JOBS)
 BY_FILE := --dist=loadfile --no-loadscope-reorder
 SOME_ROWS := --rows=3
 
-.PHONY: setup setup-spark run test test-all test-programs test-second-loop test-plain test-pipeline test-pipeline-all \
+.PHONY: setup setup-spark run test test-all test-programs test-simulation test-second-loop test-plain test-pipeline test-pipeline-all \
 	test-pipeline-plain test-old-spark test-pythons test-releases simulate cluster cluster-demo console-cost console-pictures pipeline-demo check docs bench bench-pipeline soak \
 	audit image-test dist dist-test clean
 
@@ -51,13 +51,17 @@ test: setup
 	$(BIN)/python -m pytest --numprocesses=$(WAITING_JOBS) --dist=worksteal $(TESTS)
 
 # What `make test` leaves out.
-test-all: test-programs test-second-loop test-plain test-pipeline
+test-all: test-programs test-simulation test-second-loop test-plain test-pipeline
 
 # Other people's programs and long loops. A file's tests share a Kafka, so one worker runs them. Half of the time they
 # wait for each other, so there are two workers for each processor. Those of the broker run on the second event loop.
 test-programs: setup
 	$(BIN)/python -m pytest --numprocesses=$(WAITING_JOBS) $(BY_FILE) --kinds=programs,second_loop,long \
-		-m 'programs or long'
+		-m 'programs or long' --ignore=tests/simulation
+
+# The long loops of the simulation, each on any processor.
+test-simulation: setup
+	$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal --kinds=long tests/simulation
 
 # Every other test of the broker on the second event loop, with a few of its rows (tests/rows.py).
 test-second-loop: setup

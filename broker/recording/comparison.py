@@ -85,6 +85,16 @@ def without_internal_of_one(one: Document, other: Document) -> tuple[Document, D
     return compared(one), compared(other)
 
 
+def without_offsets(answer: Document) -> Document:
+    """Leaves the offsets out of a ListOffsets answer."""
+
+    def compared(topic: Document) -> Document:
+        partitions = [{name: value for name, value in each.items() if name != "Offset"} for each in topic["Partitions"]]
+        return {**topic, "Partitions": partitions}
+
+    return {**answer, "Topics": [compared(topic) for topic in answer["Topics"]]}
+
+
 def _internal(answer: Document) -> set[str]:
     return {topic["Name"] for topic in answer["Topics"] if topic.get("IsInternal")}
 

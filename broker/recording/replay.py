@@ -5,6 +5,8 @@
 (B) Ids are replaced by those that the target has given (identities.py). Times, addresses and ids are not compared, and
     texts for people only as being there or not (comparison.py). Fetch responses are compared as a whole (fetched.py),
     and batches that a target returned too early to have are fetched (late_batches.py).
+    Last stable offsets are not compared, nor are high watermarks: a coordinator writes its markers after the answer to
+    EndTxn.
 (C) Logins are not sent, since their secrets are not recorded: with credentials, each connection logs in before. Neither
     are other requests with secrets. They are counted.
 (D) With two targets, the answers of one are compared with those of the other. The recording's are not compared.
@@ -23,7 +25,14 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from odradek.broker.recording.addresses import text_of
-from odradek.broker.recording.comparison import Rules, comparable, differences, rules_at, without_internal_of_one
+from odradek.broker.recording.comparison import (
+    Rules,
+    comparable,
+    differences,
+    rules_at,
+    without_internal_of_one,
+    without_offsets,
+)
 from odradek.broker.recording.conversation import Asked, Conversation, answered_of
 from odradek.broker.recording.decoding import Document, decoded_request, decoded_response
 from odradek.broker.recording.fetched import Fetched, fetched_differences
@@ -33,6 +42,7 @@ from odradek.broker.recording.not_yet import answered_not_yet
 from odradek.broker.recording.recording_file import Entry, Kind, RecordingError
 from odradek.broker.recording.target import ENDED, UNDECODED, Target
 from odradek.broker.recording.topic_names import TopicNames
+from odradek.broker.replica.partition.partition_offsets import LATEST
 from odradek.protocol.api_keys import ApiKey
 from odradek.timer import Clock
 
@@ -71,10 +81,11 @@ class Summary:
 
 
 class _Request(NamedTuple):
-    """A request that was sent to `targets`."""
+    """A request that was sent to `targets`. `asks_for_stable_ends`: for last stable offsets (B)."""
 
     group: str
     reader: Reader
+    asks_for_stable_ends: bool
     targets: Sequence[Target]
 
 
@@ -202,7 +213,7 @@ class Replay:
         else:
             if asked.api_key == ApiKey.FETCH:
                 await self._fetch(entry.connection, request.reader, recorded, answers)
-            self._compare(entry, asked, request.group, recorded, answers)
+            self._compare(entry, asked, request, recorded, answers)
 
     def _differ_as_a_whole(self, entry: Entry, asked: Asked, shown: Sequence[str], recorded: str) -> None:
         """The answers of the targets are no documents (G) (H)."""
@@ -226,15 +237,19 @@ class Replay:
             for target in self._targets:
                 await target.fetch_late(connection, reader, wanted)
 
-    def _compare(self, entry: Entry, asked: Asked, group: str, recorded: Document, answers: Sequence[Document]) -> None:
+    def _compare(
+        self, entry: Entry, asked: Asked, request: _Request, recorded: Document, answers: Sequence[Document]
+    ) -> None:
         rules = _rules(self._clock.wall_ms(), self._started_ms + entry.time_us // 1000)
         translated = [
-            target.identities.to_recording(answer, entry.connection, group)
+            target.identities.to_recording(answer, entry.connection, request.group)
             for target, answer in zip(self._targets, answers, strict=True)
         ]
         one, other = translated if len(translated) == 2 else (recorded, *translated)
         if asked.api_key == ApiKey.METADATA:
             one, other = without_internal_of_one(one, other)
+        if request.asks_for_stable_ends:
+            one, other = without_offsets(one), without_offsets(other)
         shown = [comparable(_plain(asked, answer), rules) for answer in (one, other)]
         for path, expected, found in differences(shown[0], shown[1]):
             self._differ(entry.time_us, entry.connection, f"{asked.api_name} {asked.version}{path}", expected, found)
@@ -255,7 +270,9 @@ def _request_of(asked: Asked, data: bytes, targets: Sequence[Target]) -> _Reques
     decoded = decoded_request(asked, data)
     document = {} if decoded is None else decoded.document
     reader = Reader(asked.version, document.get("IsolationLevel", 0))
-    return _Request(group_of(document), reader, targets)
+    partitions = [each for topic in document.get("Topics") or () for each in topic.get("Partitions") or ()]
+    is_at_end = asked.api_key == ApiKey.LIST_OFFSETS and any(each["Timestamp"] == LATEST for each in partitions)
+    return _Request(group_of(document), reader, is_at_end and bool(reader.isolation_level), targets)
 
 
 def _shown(value: Any) -> str:

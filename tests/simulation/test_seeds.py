@@ -8,9 +8,8 @@ from tests.simulation.many import reports
 from tests.simulation.world import Scale
 from tests.soak import rounds
 
-SEEDS = rounds(50, in_soak=1000)
-SEEDS_PER_TEST = rounds(10, in_soak=1000)
-"""The file after this one waits for the last two tests, on the same worker."""
+SEEDS = rounds(20, in_soak=1000)
+SEEDS_PER_TEST = rounds(5, in_soak=1000)
 LEAST_RECORDS, LEAST_REQUESTS, LEAST_HITS = 5000, 1000, 20
 """Of each seed: acknowledged records, Produce requests with one of them, and faults that hit work in flight."""
 

@@ -18,12 +18,16 @@ from odradek.broker.recording.comparison import DAY_MS, comparable
 from odradek.broker.recording.conversation import Asked
 from odradek.broker.recording.recording_file import Entry, Kind, Recording, RecordingError
 from odradek.broker.recording.replay import Difference, Replay, _rules
-from odradek.broker.recording.streams import Dial
+from odradek.broker.recording.streams import Dial, asked
 from odradek.broker.recording.target import Target
+from odradek.broker.replica.partition.partition_offsets import EARLIEST, LATEST
 from odradek.broker.testing import Security, in_process_broker, in_process_cluster
 from odradek.protocol.framing import frame as framed
+from odradek.protocol.messages.delete_records import DeleteRecordsRequest
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
+from odradek.protocol.messages.list_offsets import ListOffsetsRequest
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from odradek.protocol.schema import Message
 from odradek.timer import SystemClock
 from tests.broker.recording.proxied import bootstrap, entries_of, proxied
 from tests.broker.recording.requests import request_frame, response_frame
@@ -97,6 +101,41 @@ async def test_batches_that_are_missing_at_the_target_are_reported(tmp_path: Pat
         between, _ = await replay(file, same, other)
     assert [difference.where for difference in differences] == ["Fetch.orders-0.batch[0]"]
     assert [difference.where for difference in between] == ["Fetch.orders-0.batch[0]"]
+
+
+@pytest.mark.parametrize(("isolation_level", "timestamp"), [(1, LATEST), (0, LATEST), (1, EARLIEST)])
+async def test_only_last_stable_offsets_are_not_compared(isolation_level: int, timestamp: int, tmp_path: Path) -> None:
+    """A coordinator writes its markers after the answer to EndTxn."""
+
+    async def filled(servers: str, records: int) -> None:
+        async with AdminClient(servers) as admin:
+            await admin.create_topic(PlannedTopic("orders", 1))
+            async with AIOKafkaProducer(bootstrap_servers=servers) as producer:
+                for _ in range(records):
+                    await producer.send_and_wait("orders", b"")
+        start = DeleteRecordsRequest.DeleteRecordsPartition(partition_index=0, offset=records - 1)
+        topic = DeleteRecordsRequest.DeleteRecordsTopic(name="orders", partitions=[start])
+        await ask(servers, DeleteRecordsRequest(topics=[topic], timeout_ms=10_000), 1)
+
+    async def ask(servers: str, request: Message, version: int) -> None:
+        stream = await Dial().connect(*parse_addresses(servers)[0])
+        await asked(stream, request, version)
+        stream.abort()
+
+    partition = ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+    topic = ListOffsetsRequest.ListOffsetsTopic(name="orders", partitions=[partition])
+    request = ListOffsetsRequest(replica_id=-1, isolation_level=isolation_level, topics=[topic])
+
+    async with fresh() as upstream, fresh() as target:
+        await filled(upstream, 3)
+        await filled(target, 2)
+        async with proxied(upstream, tmp_path / "file") as proxy:
+            await ask(bootstrap(proxy), request, 5)
+        differences, _ = await replay(tmp_path / "file", target)
+    offsets = (
+        [] if (isolation_level, timestamp) == (1, LATEST) else ["ListOffsets 5.Topics[orders].Partitions[0].Offset"]
+    )
+    assert [difference.where for difference in differences] == offsets
 
 
 async def test_two_clusters_are_compared_with_each_other(tmp_path: Path) -> None:
