@@ -5,7 +5,12 @@ Source: the validators of Kafka's `ConfigDef` and of the classes that define its
 
 from __future__ import annotations
 
+import re
+
 from odradek.broker.settings.setting import Value
+
+PAIR_OR_NOTHING = re.compile("([0-9]+:[0-9]+)?")
+"""One of a topic's throttled replicas. A list may have thousands."""
 
 RELEASES = (
     "0.8.0 0.8.1 0.8.2 0.9.0 0.10.0-IV0 0.10.0-IV1 0.10.1-IV0 0.10.1-IV1 0.10.1-IV2 0.10.2-IV0 0.11.0-IV0 0.11.0-IV1 "
@@ -173,11 +178,6 @@ class ThrottledReplicas:
 
     def problem(self, value: Value) -> str | None:
         parts = value if isinstance(value, list) else []
-        if "".join(parts) == "*" or all(part == "" or self._is_pair(part) for part in parts):
+        if "".join(parts) == "*" or all(map(PAIR_OR_NOTHING.fullmatch, parts)):
             return None
         return "is neither * nor a list of partition:broker pairs"
-
-    @staticmethod
-    def _is_pair(part: str) -> bool:
-        partition, colon, broker = part.partition(":")
-        return bool(colon) and all(number.isascii() and number.isdigit() for number in (partition, broker))
