@@ -1,4 +1,6 @@
-"""Warnings about client errors: one line each, without traceback, at a limited rate (line_rate.py)."""
+"""Warnings about client errors: one line each, without traceback, at a limited rate (line_rate.py). A line costs 0.1 to
+0.5 ms of the event loop, and hundreds of clients may fail in the same turn.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ log = structlog.get_logger("broker.network")
 
 
 class ClientWarnings:
-    def __init__(self, clock: Clock, *, burst: int = 1000, per_second: int = 100) -> None:
+    def __init__(self, clock: Clock, *, burst: int = 200, per_second: int = 100) -> None:
         self._rate = LineRate(clock, burst=burst, per_second=per_second)
 
     def warn(self, event: str, **details: Any) -> None:
