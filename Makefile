@@ -20,8 +20,8 @@ PYTEST := $(BIN)/python -m pytest --numprocesses=$(JOBS)
 BY_FILE := --dist=loadfile --no-loadscope-reorder
 SOME_ROWS := --rows=3
 
-.PHONY: setup setup-spark run test test-all test-programs test-simulation test-second-loop test-plain test-pipeline test-pipeline-all \
-	test-pipeline-plain test-old-spark test-pythons test-releases simulate cluster cluster-demo console-cost console-pictures pipeline-demo check docs bench bench-pipeline soak \
+.PHONY: setup setup-spark run test test-all test-programs test-simulation test-second-loop test-plain \
+	test-pipeline test-pipeline-all test-pipeline-plain test-old-spark test-pythons test-releases simulate cluster cluster-demo console-cost console-pictures pipeline-demo check docs bench bench-pipeline soak \
 	audit image-test dist dist-test clean
 
 setup: $(STAMP)
