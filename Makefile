@@ -19,6 +19,8 @@ SPARK_JOBS ?= $(shell expr 3 \* $$(nproc) / 2)
 PYTEST := $(BIN)/python -m pytest --numprocesses=$(JOBS)
 BY_FILE := --dist=loadfile --no-loadscope-reorder
 SOME_ROWS := --rows=3
+# Each Python that starts would compile the same modules again, and pytest rewrite the assertions of a thousand of them.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: setup setup-spark run test test-all test-programs test-simulation test-second-loop test-plain \
 	test-pipeline test-pipeline-all test-pipeline-plain test-old-spark test-pythons test-releases simulate cluster cluster-demo console-cost console-pictures pipeline-demo check docs bench bench-pipeline soak \

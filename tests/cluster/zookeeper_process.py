@@ -18,8 +18,6 @@ TICK_MS = 500
 DISK = "24m"
 DIGEST = "org.apache.zookeeper.server.auth.DigestLoginModule"
 USER, PASSWORD = "kafka", "secret"
-FILES_KB = 64
-"""ZooKeeper extends its files by 64 MB unless it is asked not to."""
 BLOCK = bytes(1 << 16)
 
 
@@ -64,7 +62,7 @@ class ZooKeeperProcess:
         file.write_text("".join(f"{name}={text}\n" for name, text in lines.items()))
         login = self._directory / "server.conf"
         login.write_text(f'Server {{ {DIGEST} required user_{USER}="{password}"; }};\n')
-        options = f"{SMALL_JVM} -Dzookeeper.preAllocSize={FILES_KB} -Djava.security.auth.login.config={login}"
+        options = f"{SMALL_JVM} -Djava.security.auth.login.config={login}"
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [*self._place, *self._control, "tool", SERVER, str(file)],

@@ -34,7 +34,7 @@ def store_at(
     connect: str,
     *,
     session_timeout_ms: int = 60_000,
-    connection_timeout_ms: int = 20_000,
+    connection_timeout_ms: int = 120_000,
     security: SessionSecurity = INSECURE,
     clock: Clock | None = None,
 ) -> ZooKeeperStore:
