@@ -35,9 +35,12 @@ from tests.scenarios.coordinator_requests import add_partition, commit
 
 HOUR_S = 3600
 HOUR_MS = HOUR_S * 1000
+WHILE_S = 600
+WHILE_MS = WHILE_S * 1000
+"""For what looks every second whether it has something to do."""
 T0 = TopicPartition("t", 0)
 Happened = Callable[[], bool] | Callable[[], Awaitable[bool]]
-SOON = MappingProxyType({"log.retention.check.interval.ms": "1000", "log.cleaner.backoff.ms": "1000"})
+SOON = MappingProxyType({"log.retention.check.interval.ms": "2500", "log.cleaner.backoff.ms": "2500"})
 OF_THE_BROKER = MappingProxyType({"log.message.timestamp.type": "LogAppendTime"})
 COMPACTED = MappingProxyType(
     {"log.cleanup.policy": "compact", "log.segment.bytes": "1000", "log.cleaner.backoff.ms": "1000"}
@@ -362,19 +365,22 @@ ONE_BROKER = [
         timestamp(0, is_refused=True),
     ),
     *each(
-        {"min.compaction.lag.ms": HOUR_MS, "log.cleaner.min.compaction.lag.ms": HOUR_MS},
+        {"min.compaction.lag.ms": WHILE_MS, "log.cleaner.min.compaction.lag.ms": WHILE_MS},
         cleaning(),
+        after_s=WHILE_S,
         beside={**COMPACTED, **OF_THE_BROKER},
     ),
     *each(
-        {"max.compaction.lag.ms": HOUR_MS, "log.cleaner.max.compaction.lag.ms": HOUR_MS},
+        {"max.compaction.lag.ms": WHILE_MS, "log.cleaner.max.compaction.lag.ms": WHILE_MS},
         cleaning(),
+        after_s=WHILE_S,
         beside={**COMPACTED, **OF_THE_BROKER, "log.cleaner.min.cleanable.ratio": "1"},
     ),
     Deadline("log.cleaner.backoff.ms", HOUR_MS, cleaning(), beside=COMPACTED),
     *each(
-        {"delete.retention.ms": HOUR_MS, "log.cleaner.delete.retention.ms": HOUR_MS},
+        {"delete.retention.ms": WHILE_MS, "log.cleaner.delete.retention.ms": WHILE_MS},
         removal_of_a_tombstone,
+        after_s=WHILE_S,
         slack_s=20,
         beside={**COMPACTED, **OF_THE_BROKER, "log.cleaner.min.cleanable.ratio": "0.01"},
     ),
@@ -382,12 +388,15 @@ ONE_BROKER = [
     Deadline("connections.max.reauth.ms", HOUR_MS, end_of_a_login, options=LOGINS),
     Deadline(
         "odradek.login.timeout.ms",
-        HOUR_MS,
+        WHILE_MS,
         idle_connections,
+        WHILE_S,
         options=LOGINS,
         beside={"connections.max.idle.ms": str(2 * HOUR_MS)},
     ),
-    Deadline("connection.failed.authentication.delay.ms", HOUR_MS, answer_to_a_failed_login, options=LOGINS),
+    Deadline(
+        "connection.failed.authentication.delay.ms", WHILE_MS, answer_to_a_failed_login, WHILE_S, options=LOGINS
+    ),
     Deadline("group.initial.rebalance.delay.ms", 120_000, join_of_a_new_group, 120),
     Deadline(
         "group.min.session.timeout.ms",
@@ -398,15 +407,20 @@ ONE_BROKER = [
     ),
     Deadline("group.max.session.timeout.ms", HOUR_MS, session(HOUR_MS), beside=IMMEDIATE),
     Deadline(
-        "offsets.retention.minutes", 60, expiry_of_an_offset, beside={"offsets.retention.check.interval.ms": "1000"}
+        "offsets.retention.minutes",
+        WHILE_S // 60,
+        expiry_of_an_offset,
+        WHILE_S,
+        beside={"offsets.retention.check.interval.ms": "1000"},
     ),
     Deadline(
         "offsets.retention.check.interval.ms", HOUR_MS, expiry_of_an_offset, beside={"offsets.retention.minutes": "1"}
     ),
     Deadline(
         "producer.id.expiration.ms",
-        HOUR_MS,
+        WHILE_MS,
         expiry_of_a_producer,
+        WHILE_S,
         beside={"producer.id.expiration.check.interval.ms": "1000"},
     ),
     Deadline(
@@ -415,10 +429,10 @@ ONE_BROKER = [
         expiry_of_a_producer,
         beside={"producer.id.expiration.ms": "1000"},
     ),
-    Deadline("transaction.max.timeout.ms", HOUR_MS, abort(HOUR_MS), beside=TRANSACTIONS_SOON),
+    Deadline("transaction.max.timeout.ms", WHILE_MS, abort(WHILE_MS), WHILE_S, beside=TRANSACTIONS_SOON),
     Deadline("transaction.abort.timed.out.transaction.cleanup.interval.ms", HOUR_MS, abort(1000)),
     Deadline(
-        "transactional.id.expiration.ms", HOUR_MS, expiry_of_a_transactional_id, beside=TRANSACTIONS_SOON
+        "transactional.id.expiration.ms", WHILE_MS, expiry_of_a_transactional_id, WHILE_S, beside=TRANSACTIONS_SOON
     ),
     Deadline(
         "transaction.remove.expired.transaction.cleanup.interval.ms",

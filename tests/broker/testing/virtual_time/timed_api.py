@@ -10,6 +10,9 @@ from odradek.broker.peers.network_client import NetworkClient
 from odradek.broker.testing import InProcessBroker, in_process_broker
 from tests.broker.handlers.api_client import Api
 
+SMALL: dict[str, object] = {"offsets.topic.num.partitions": 1, "transaction.state.log.num.partitions": 1}
+"""The internal topics have one partition each."""
+
 
 class TimedApi(Api):
     """See Api."""
@@ -20,7 +23,7 @@ class TimedApi(Api):
 @asynccontextmanager
 async def timed_api(settings: Mapping[str, object] | None = None, **options: Any) -> AsyncIterator[TimedApi]:
     """Yields the client of a new broker with these settings."""
-    async with in_process_broker(settings, time="virtual", **options) as broker:
+    async with in_process_broker({**SMALL, **(settings or {})}, time="virtual", **options) as broker:
         host, port = broker.bootstrap.split(":")
         async with await NetworkClient.connect(host, int(port)) as client:
             yield TimedApi(broker, client)
