@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator
 
 import pytest
+import structlog
 
 from odradek.broker.controller.topic_planner import NewPartitions, NewTopic, PlannedTopic
 from odradek.broker.metadata.metadata_cache import BrokerEndpoint, BrokerInfo, PartitionState
@@ -16,12 +18,21 @@ from odradek.protocol.messages.replica_control import AlterPartitionRequest
 from odradek.protocol.topic_partition import TopicPartition
 from tests.broker.controller.harness import BROKER_ID, ControllerHarness
 from tests.patience import until
+from tests.soak import rounds
 from tests.zookeeper.model import ZooKeeperModel
 from tests.zookeeper.stores import new_chroot, store_at
 
-PARTITIONS, MORE = 8_000, 10_000
+PARTITIONS, MORE = rounds(2_400, in_soak=8_000), rounds(3_000, in_soak=10_000)
+TOPIC = "t" * 249
+"""Any change of all its partitions at once is above ZooKeeper's limit of a megabyte."""
 OTHER_ID = BROKER_ID + 1
 TIMEOUT_MS = 120_000
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_when_served() -> None:
+    """The many lines of level debug are not formatted."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.INFO))
 
 
 @pytest.fixture(params=["model", pytest.param("ZooKeeper", marks=pytest.mark.programs)])
@@ -53,18 +64,20 @@ class Room:
         await until(lambda: self.harness.controller.tenure.numbers().active_brokers == 2)
 
     async def create(self) -> None:
-        (created,) = await self.harness.controller.topics.create([NewTopic("t", PARTITIONS, 2)], timeout_ms=TIMEOUT_MS)
+        (created,) = await self.harness.controller.topics.create(
+            [NewTopic(TOPIC, PARTITIONS, 2)], timeout_ms=TIMEOUT_MS
+        )
         assert isinstance(created, PlannedTopic), created
-        assert self.harness.topics == {"t": PARTITIONS}
+        assert self.harness.topics == {TOPIC: PARTITIONS}
 
     async def states(self) -> list[PartitionState]:
         """What is stored about the partitions of the topic."""
-        topic = await self.store.get(znodes.topic_path("t"))
-        replicas = znodes.parse_topic("t", topic.data).replicas
-        assert len(await self.store.children(znodes.partitions_path("t"))) == len(replicas)
-        entries = await self.store.entries([znodes.state_path("t", number) for number in replicas])
+        topic = await self.store.get(znodes.topic_path(TOPIC))
+        replicas = znodes.parse_topic(TOPIC, topic.data).replicas
+        assert len(await self.store.children(znodes.partitions_path(TOPIC))) == len(replicas)
+        entries = await self.store.entries([znodes.state_path(TOPIC, number) for number in replicas])
         return [
-            znodes.parse_state("t", number, replicas[number], entry.data, entry.version)
+            znodes.parse_state(TOPIC, number, replicas[number], entry.data, entry.version)
             for number, entry in enumerate(entries)
             if entry is not None
         ]
@@ -74,6 +87,7 @@ class Room:
         await self.harness.stop()
 
 
+@pytest.mark.soak("10,000 partitions are created, reassigned and deleted over ZooKeeper", minutes=1)
 async def test_a_topic_of_thousands_of_partitions_is_created_extended_reassigned_and_deleted(
     store: ZooKeeperStore,
 ) -> None:
@@ -81,11 +95,11 @@ async def test_a_topic_of_thousands_of_partitions_is_created_extended_reassigned
     controller = room.harness.controller
     await room.create()
     assert len(await room.states()) == PARTITIONS
-    assert await controller.topics.add_partitions([NewPartitions("t", MORE)], timeout_ms=TIMEOUT_MS) == [None]
-    assert room.harness.topics == {"t": MORE}
+    assert await controller.topics.add_partitions([NewPartitions(TOPIC, MORE)], timeout_ms=TIMEOUT_MS) == [None]
+    assert room.harness.topics == {TOPIC: MORE}
     assert len(await room.states()) == MORE
 
-    keys = [TopicPartition("t", number) for number in range(MORE)]
+    keys = [TopicPartition(TOPIC, number) for number in range(MORE)]
     assert await controller.replicas.reassign({key: [BROKER_ID] for key in keys}) == dict.fromkeys(keys)
     await until(lambda: not controller.replicas.reassignments(None))
 
@@ -94,12 +108,13 @@ async def test_a_topic_of_thousands_of_partitions_is_created_extended_reassigned
 
     await until(are_stored)
 
-    assert await controller.topics.delete(["t"], timeout_ms=TIMEOUT_MS) == [None]
+    assert await controller.topics.delete([TOPIC], timeout_ms=TIMEOUT_MS) == [None]
     for parent in (znodes.TOPICS, znodes.TOPIC_CONFIGS, znodes.DELETE_TOPICS):
         assert await store.children(parent) == []
     await room.stop()
 
 
+@pytest.mark.soak("leaders of 8,000 partitions over ZooKeeper", minutes=1)
 async def test_thousands_of_leaders_and_in_sync_replicas_change_together(store: ZooKeeperStore) -> None:
     room = await Room(store).start()
     await room.create()
@@ -108,7 +123,7 @@ async def test_thousands_of_leaders_and_in_sync_replicas_change_together(store: 
     await room.other_starts()
     before = await room.states()
     assert {(state.leader, state.isr) for state in before} == {(BROKER_ID, (BROKER_ID,))}
-    topic = AlterPartitionRequest.TopicData(topic_name="t", partitions=[proposal(state) for state in before])
+    topic = AlterPartitionRequest.TopicData(topic_name=TOPIC, partitions=[proposal(state) for state in before])
     epoch = room.harness.broker.broker_epoch
     request = AlterPartitionRequest(broker_id=BROKER_ID, broker_epoch=epoch, topics=[topic])
     response = await room.harness.controller.answer(request)
