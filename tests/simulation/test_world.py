@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import io
 import logging
+import math
 import os
 import re
 import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from itertools import count
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import structlog
@@ -37,60 +39,123 @@ from tests.simulation.workload import BALANCES, BALANCES_PARTITIONS
 from tests.simulation.world import Result, Scale, World
 
 SMALL = Scale(faults=6, seconds=15.0)
-CLUSTER = Scale(brokers=3, faults=9, seconds=15.0)
+CLUSTER = Scale(brokers=3, faults=6, seconds=10.0)
 SECURED = next(seed for seed in count(1) if (found := security_of(seed)) and found.mechanism != PLAIN)
 """The first seed with logins by SCRAM."""
-CLUSTER_ARGUMENTS = ["--brokers", "3", "--faults", "6", "--seconds", "10"]
+SEEDS = pytest.mark.parametrize("seed", [1, SECURED], ids=["without security", "with logins by SCRAM"])
+FIRST_AIMED = ("join unheard", "lose an answer of the store", "delay requests of the controller")
+AIMED_AT_REPLICAS = (
+    "lose all but who joins",
+    "lose two coordinators, with",
+    "lose the disk of",
+    "miss that the store loses",
+)
+AT_REPLICAS_S = 12.0
+AIMED = [
+    *(Fault(3.0 + 3.0 * number, kind, 1, 0.2, "broker-2", 0.5) for number, kind in enumerate(FIRST_AIMED)),
+    *(
+        Fault(AT_REPLICAS_S + 4.0 * number, kind, 1 + number % 3, 0.2, "broker-2", 0.4)
+        for number, kind in enumerate(AIMED_AT_REPLICAS)
+    ),
+]
 
 
-@pytest.fixture(autouse=True)
+class Told(NamedTuple):
+    """What came of a world, and the lines of its trace."""
+
+    result: Result
+    lines: list[str]
+
+    def moments(self, from_s: float, until_s: float = math.inf) -> int:
+        """How many faults have hit their moments in a time."""
+        came = (float(line.split()[0]) for line in self.lines if " moment came " in line)
+        return sum(from_s <= at_s < until_s for at_s in came)
+
+
+@pytest.fixture(scope="module", autouse=True)
 def quiet() -> Iterator[None]:
     quieten(logging.CRITICAL)
     yield
     structlog.reset_defaults()
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.fixture(scope="module")
+def run() -> Callable[[int, Scale], Result]:
+    """Runs each world once."""
+
+    def run_without_threads(seed: int, scale: Scale) -> Result:
+        threads = threading.active_count()
+        result = run_one(seed, scale)
+        assert threading.active_count() == threads, "the simulation has no threads"
+        return result
+
+    return cache(run_without_threads)
+
+
+@pytest.fixture(scope="module")
+def told() -> Told:
+    """Three brokers with security under all aimed faults."""
+    lines = io.StringIO()
+    result = World(SECURED, scale=Scale(brokers=3, seconds=34.0), faults=AIMED, lines=lines).run()
+    return Told(result, lines.getvalue().splitlines())
+
+
+@SEEDS
 @pytest.mark.parametrize("scale", [SMALL, CLUSTER], ids=["one broker", "three brokers"])
-def test_brokers_under_faults_keep_their_promises(scale: Scale, seed: int) -> None:
-    threads = threading.active_count()
-    result = run_one(seed, scale)
-    assert threading.active_count() == threads, "the simulation has no threads"
+def test_brokers_under_faults_keep_their_promises(run: Callable[[int, Scale], Result], scale: Scale, seed: int) -> None:
+    result = run(seed, scale)
     assert result.violations == []
     assert result.failures == []
     assert result.acknowledged_records > 800
     assert result.produce_requests > 200
     assert result.transactions > 10
     assert result.hits >= 5
+    assert any(attempt.outcome is Outcome.FAILED for attempt in result.history.of(Attempt)) is (seed == SECURED)
 
 
-def test_aimed_faults_hit_their_moments() -> None:
-    kinds = ["join unheard", "lose an answer of the store", "delay requests of the controller"]
-    faults = [Fault(3.0 + 3.0 * number, kind, 1, 0.2, "broker-2", 0.5) for number, kind in enumerate(kinds)]
-    lines = io.StringIO()
-    result = World(1, scale=CLUSTER, faults=faults, lines=lines).run()
-    assert result.violations == []
-    moments = [line.split()[1:4] for line in lines.getvalue().splitlines() if " moment " in line]
-    assert moments.count(["moment", "came", "0"]) >= len(kinds)
+@pytest.fixture(scope="module")
+def digests_elsewhere() -> dict[int, str]:
+    """Of both seeds, in a process with other hashes."""
+    replay = f"""
+import tests.conftest
+from tests.simulation.run import main
+for seed in {[1, SECURED]}:
+    main(["--replay", str(seed), "--brokers", "3", "--faults", "{CLUSTER.faults}", "--seconds", "{CLUSTER.seconds}"])
+"""
+    found = subprocess.run(
+        [sys.executable, "-c", replay],
+        env={**os.environ, "PYTHONHASHSEED": "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    lines = re.findall(r"^seed (\d+): passed.* (\w+)$", found.stdout, re.MULTILINE)
+    return {int(seed): digest for seed, digest in lines}
 
 
-def test_faults_aimed_at_replicas_hit_their_moments() -> None:
-    kinds = ["lose all but who joins", "lose two coordinators, with", "lose the disk of", "miss that the store loses"]
-    faults = [
-        Fault(5.0 + 4.0 * number, kind, 1 + number % 3, 0.2, "broker-2", 0.4) for number, kind in enumerate(kinds)
-    ]
-    lines = io.StringIO()
-    result = World(1, scale=replace(CLUSTER, seconds=30.0), faults=faults, lines=lines).run()
-    assert result.violations == []
-    trace = lines.getvalue()
-    assert trace.count(" moment came ") >= 2
-    assert trace.count(" empty disk ") == 1
-    assert " connection to the store breaks broker-" in trace
+@SEEDS
+def test_the_same_seed_gives_the_same_trace_whatever_the_hashes_are(
+    run: Callable[[int, Scale], Result], digests_elsewhere: dict[int, str], seed: int
+) -> None:
+    assert run(seed, CLUSTER).digest == digests_elsewhere[seed]
 
 
-def test_every_client_does_its_work() -> None:
+def test_aimed_faults_hit_their_moments(told: Told) -> None:
+    assert told.result.violations == []
+    assert told.result.failures == []
+    assert told.moments(0.0, AT_REPLICAS_S) >= len(FIRST_AIMED)
+
+
+def test_faults_aimed_at_replicas_hit_their_moments(told: Told) -> None:
+    assert told.result.violations == []
+    assert told.moments(AT_REPLICAS_S) >= 2
+    assert sum(" empty disk " in line for line in told.lines) == 1
+    assert any(" connection to the store breaks broker-" in line for line in told.lines)
+
+
+def test_every_client_does_its_work(told: Told) -> None:
     """Invariants about what nobody does would always hold."""
-    result = World(2, scale=Scale(brokers=3, faults=12, seconds=40.0)).run()
+    result = told.result
     assert result.violations == []
     history = result.history
     rivals = {each.process for each in history.of(Initialised) if each.transactional_id == RIVALS}
@@ -107,10 +172,9 @@ def test_every_client_does_its_work() -> None:
         assert len(result.final.logs[partition].records) < sent / 2, "it was compacted"
 
 
-def test_clients_log_in_again_and_intruders_are_refused_in_all_their_ways() -> None:
-    result = World(SECURED, scale=Scale(brokers=3, faults=12, seconds=40.0)).run()
-    assert result.violations == []
-    history = result.history
+def test_clients_log_in_again_and_intruders_are_refused_in_all_their_ways(told: Told) -> None:
+    assert told.result.violations == []
+    history = told.result.history
     logins = [login for login in history.of(LoggedIn) if login.outcome is Outcome.OK]
     assert {login.user for login in logins} == {BROKERS, ADMINISTRATORS, CLIENTS, STRANGERS}
     assert sum(login.is_renewal for login in logins) > 20
@@ -119,31 +183,6 @@ def test_clients_log_in_again_and_intruders_are_refused_in_all_their_ways() -> N
     assert min(refused.values()) > 5
     for what in ("write", "read", "follow", "commit", "fence", "delete", "give", "ask after", "keep its session"):
         assert any(attempt.what.startswith(what) for attempt in history.of(Attempt)), what
-
-
-def test_one_broker_runs_with_security_too() -> None:
-    result = run_one(SECURED, SMALL)
-    assert result.violations == []
-    assert result.failures == []
-    assert result.acknowledged_records > 800
-    assert any(attempt.outcome is Outcome.FAILED for attempt in result.history.of(Attempt))
-
-
-def digest_in_another_process(seed: int, hash_seed: str) -> str:
-    found = subprocess.run(
-        [sys.executable, "-m", "tests.simulation", "--replay", str(seed), *CLUSTER_ARGUMENTS],
-        env={**os.environ, "PYTHONHASHSEED": hash_seed},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return found.stdout.splitlines()[0].split()[-1]
-
-
-@pytest.mark.parametrize("seed", [3, SECURED], ids=["without security", "with logins by SCRAM"])
-def test_the_same_seed_gives_the_same_trace_whatever_the_hashes_are(seed: int) -> None:
-    digests = [digest_in_another_process(seed, hash_seed) for hash_seed in ("1", "2")]
-    assert digests[0] == digests[1]
 
 
 def test_another_seed_gives_another_trace() -> None:
