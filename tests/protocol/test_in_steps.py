@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import tracemalloc
 from collections.abc import Generator
+from functools import cache
 from typing import Any
 from uuid import UUID
 
@@ -26,6 +27,8 @@ from tests.protocol.vector_files import MESSAGE_FILES, cut_points, message_vecto
 MANY = 3 * ELEMENTS_PER_STEP + 10
 MEMORY = 1 << 30
 
+compiled_reader, compiled_writer = cache(reader_in_steps), cache(writer_in_steps)
+
 
 def run(steps: Generator[None, None, Any]) -> tuple[Any, int]:
     """Returns the value, and the number of steps before the last."""
@@ -40,7 +43,7 @@ def run(steps: Generator[None, None, Any]) -> tuple[Any, int]:
 
 def write(value: Message, version: int) -> tuple[bytes, int]:
     parts: list[Any] = []
-    _, steps = run(writer_in_steps(type(value), version)(value, parts))
+    _, steps = run(compiled_writer(type(value), version)(value, parts))
     return b"".join(parts), steps
 
 
@@ -55,7 +58,7 @@ def test_every_vector_is_read_and_written_the_same_in_steps_except_unknown_tags(
     cls = message_class(name)
     for vector in message_vectors(name):
         version, data = vector["version"], bytes.fromhex(vector["hex"])
-        (value, position), _ = run(reader_in_steps(cls, version)(data, 0, MEMORY))
+        (value, position), _ = run(compiled_reader(cls, version)(data, 0, MEMORY))
         whole = decode(cls, version, data)
         assert position == len(data)
         assert to_document(value, version) == without_unknown_tags(to_document(whole, version))
@@ -68,7 +71,7 @@ def test_truncated_bytes_raise_in_steps_too(name: str) -> None:
     cls = message_class(name)
     for vector in message_vectors(name):
         data = bytes.fromhex(vector["hex"])
-        reader = reader_in_steps(cls, vector["version"])
+        reader = compiled_reader(cls, vector["version"])
         for size in cut_points(data):
             with pytest.raises(MalformedMessage):
                 run(reader(data[:size], 0, MEMORY))
