@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 
 import cramjam
 import lz4.frame
@@ -67,6 +68,7 @@ def compressed(codec: int, pieces: Iterable[bytes]) -> bytes:
     return bytes(cramjam.snappy.compress_raw(b"".join(pieces)))
 
 
+@cache
 def bomb(codec: int, size: int) -> bytes:
     """A valid batch of one record that inflates to a little more than `size` bytes."""
     return batch_of(compressed(codec, zeros_record(size)), codec=codec)

@@ -39,13 +39,14 @@ class RawClient:
         return self._exactly(length)
 
     def _exactly(self, count: int) -> bytes:
-        data = b""
-        while len(data) < count:
-            more = self.socket.recv(count - len(data))
-            if not more:
-                raise ConnectionError(f"closed after {len(data)} of {count} bytes")
-            data += more
-        return data
+        data = bytearray(count)
+        left = memoryview(data)
+        while left:
+            received = self.socket.recv_into(left)
+            if not received:
+                raise ConnectionError(f"closed after {count - len(left)} of {count} bytes")
+            left = left[received:]
+        return bytes(data)
 
     def call(self, payload: bytes) -> bytes:
         self.send(payload)

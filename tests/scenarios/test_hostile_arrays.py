@@ -13,10 +13,11 @@ from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.protocol.messages.offsets import OffsetFetchRequest
 from tests.scenarios.sweep import Bounds
 from tests.scenarios.watched_broker import WatchedBroker, watched_broker
+from tests.soak import rounds
 
 pytestmark = pytest.mark.soak("hostile arrays", minutes=1)
 BOUNDS = Bounds()
-MANY_PARTITIONS = 600_000
+MANY_PARTITIONS = rounds(75_000, in_soak=600_000)
 SETTINGS = {"auto.create.topics.enable": False}
 
 

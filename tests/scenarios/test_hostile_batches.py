@@ -9,6 +9,7 @@ import time
 import tracemalloc
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ from tests.scenarios.hostile_batches import (
 )
 from tests.scenarios.raw_client import RawClient, request_payload
 from tests.scenarios.turns_of_a_loop import longest_turn
+from tests.soak import rounds
 from tests.spawned_broker import SpawnedBroker, spawned_broker
 
 pytestmark = pytest.mark.soak("hostile batches", minutes=1)
@@ -47,9 +49,14 @@ TOPIC = "attacked"
 LATEST, LARGEST_TIMESTAMP = -1, -3
 LATE_MS = 5
 BOMBS = [Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD]
-MILLIONS = 50_000 if record_walk.__file__.endswith(".py") else 1_000_000
+MILLIONS = 50_000 if record_walk.__file__.endswith(".py") else rounds(200_000, in_soak=1_000_000)
 """Plain Python takes twenty times as long for each record, so a few also take many turns."""
+RENUMBERED = rounds(100_000, in_soak=300_000)
+"""So many would make several times as many calls as a turn may, if one turn did them all."""
 PARTS_IN_MEMORY = 8 * MEBIBYTE
+INFLATED = rounds(48, in_soak=127) * MEBIBYTE
+"""Several times what may be in memory."""
+LARGEST = rounds(32, in_soak=128) * MEBIBYTE
 LZ4_DECODERS = 2 * 4 * MEBIBYTE
 """Each holds a block of its format. Whether the one of the first batch has gone when the second batch begins depends on
 the machine."""
@@ -113,11 +120,17 @@ def small_batch(count: int = 1, **options: Any) -> bytes:
 
 
 @pytest.mark.parametrize("codec", BOMBS)
-def test_batches_that_inflate_to_a_multiple_block_no_client(broker: BrokerThread, codec: Compression) -> None:
+def test_batches_that_inflate_to_a_multiple_block_no_client(codec: Compression) -> None:
     """Their budget allows for two of them."""
-    bombs = [bomb(codec, 127 * MEBIBYTE)] * 4
-    with client_of(broker) as client, longest_turn(broker) as turn:
-        answer = produce(client, bombs)
+    limits = {
+        "odradek.max.decompressed.batch.bytes": str(LARGEST),
+        "odradek.max.decompressed.request.bytes": str(2 * LARGEST),
+    }
+    bombs = [bomb(codec, LARGEST - MEBIBYTE)] * 4
+    with BrokerThread(SETTINGS | limits) as broker, client_of(broker) as client:
+        create(client)
+        with longest_turn(broker) as turn:
+            answer = produce(client, bombs)
     assert [error for error, _ in answer] == [ErrorCode.NONE] * 2 + [ErrorCode.MESSAGE_TOO_LARGE] * 2
     assert turn.are_short()
 
@@ -144,7 +157,7 @@ def test_many_small_batches_are_spread_over_turns(broker: BrokerThread) -> None:
 def test_only_a_part_of_an_inflated_batch_is_in_memory(tmp_path: Path, codec: Compression, stored: str) -> None:
     """Also while the batch is recompressed. The request's bytes are in the frame, in the batch and on their way."""
     settings = {"message.max.bytes": "104857600", "compression.type": stored}
-    batch = bomb(codec, 127 * MEBIBYTE)
+    batch = bomb(codec, INFLATED)
     decoders = LZ4_DECODERS if codec is Compression.LZ4 else 0
     with spawned_broker(tmp_path, settings) as broker, RawClient(broker.bootstrap, timeout=60) as client:
         create(client)
@@ -162,7 +175,7 @@ def test_records_without_keys_are_named_without_holding_an_inflated_batch(tmp_pa
         assert produce(client, [bomb(Compression.ZSTD, 3 * MEBIBYTE)]) == [(ErrorCode.INVALID_RECORD, -1)]
         before = resident_bytes(broker)
         forget_peak(broker)
-        assert produce(client, [bomb(Compression.ZSTD, 127 * MEBIBYTE)]) == [(ErrorCode.INVALID_RECORD, -1)]
+        assert produce(client, [bomb(Compression.ZSTD, INFLATED)]) == [(ErrorCode.INVALID_RECORD, -1)]
         assert peak_bytes(broker) - before < PARTS_IN_MEMORY
 
 
@@ -197,11 +210,16 @@ def test_millions_of_records_or_headers_block_no_client(broker: BrokerThread, co
     assert turn.are_short()
 
 
+@cache
+def records_of_which_the_last_is_late(count: int) -> bytes:
+    return b"".join([record_of_time(0, offset) for offset in range(count - 1)]) + record_of_time(LATE_MS, count - 1)
+
+
 @pytest.mark.parametrize("codec", Compression)
 def test_a_search_by_time_among_very_many_records_blocks_no_client(broker: BrokerThread, codec: Compression) -> None:
     """Only the last record is as late as the requested time."""
     count = 100_000
-    body = b"".join([record_of_time(0, offset) for offset in range(count - 1)]) + record_of_time(LATE_MS, count - 1)
+    body = records_of_which_the_last_is_late(count)
     batch = batch_of(body if codec is Compression.NONE else compressed(codec, [body]), count, codec)
     with client_of(broker) as client:
         assert produce(client, [batch]) == [(ErrorCode.NONE, 0)]
@@ -238,11 +256,11 @@ def test_a_batch_of_fifty_megabytes_blocks_no_client(broker: BrokerThread) -> No
 def test_renumbered_and_recompressed_records_block_no_client() -> None:
     with BrokerThread(SETTINGS) as broker, client_of(broker) as client:
         create(client, **{"compression.type": "zstd"})
-        batch = batch_of(TINY_RECORD * 300_000, 300_000)
+        batch = batch_of(TINY_RECORD * RENUMBERED, RENUMBERED)
         with longest_turn(broker) as turn:
             assert produce(client, [batch]) == [(ErrorCode.NONE, 0)]
         assert turn.are_short()
-        assert end_offset(client) == 300_000
+        assert end_offset(client) == RENUMBERED
 
 
 def test_requests_after_a_large_batch_are_appended_and_answered_after_it(broker: BrokerThread) -> None:
