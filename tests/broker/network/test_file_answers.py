@@ -6,6 +6,7 @@ import socket
 import struct
 import threading
 from collections.abc import Awaitable, Callable, Iterator
+from functools import cache
 from pathlib import Path
 from random import Random
 
@@ -20,13 +21,17 @@ from tests.broker.network.echo_server import BIG, CLOSE, ECHO, FILE, PARK, Bench
 SIZE = 30_000_000
 
 
+@cache
+def random_bytes() -> bytes:
+    return Random(1).randbytes(SIZE)
+
+
 @pytest.fixture
 def content(bench: Bench, tmp_path: Path) -> Iterator[bytes]:
     """The content of the file from which FILE responds."""
-    content = Random(1).randbytes(SIZE)
-    (tmp_path / "file").write_bytes(content)
+    (tmp_path / "file").write_bytes(random_bytes())
     bench.echo.file = OsFiles().open(str(tmp_path / "file"))
-    yield content
+    yield random_bytes()
     bench.echo.file.close()
 
 
@@ -108,7 +113,7 @@ async def test_a_file_response_waits_for_the_transports_buffer(bench: Bench, con
         await loop.sock_sendall(client, wanted(2, (0, 5_000_000)) + request(ECHO, 3))
         await bench.until(lambda: 2 in bench.echo.handled)
         assert connection._outbox.unwritten_bytes() > 5_000_000
-        received = b""
+        received = bytearray()
         expected = 8 + 150_000 + 8 + 5_000_004 + 8
         while len(received) < expected:
             received += await loop.sock_recv(client, expected)

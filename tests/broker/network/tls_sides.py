@@ -97,13 +97,13 @@ class RecordClient:
 
     async def read(self, count: int) -> bytes:
         """Returns exactly so many bytes."""
-        received = b""
+        received = bytearray()
         while len(received) < count:
             try:
                 received += self.session.read(count - len(received))
             except ssl.SSLWantReadError:
                 await self.receive_record()
-        return received
+        return bytes(received)
 
     def close(self) -> None:
         self.writer.close()
