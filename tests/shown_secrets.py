@@ -17,7 +17,7 @@ import pytest
 import structlog.testing
 
 MARKER = "-secret"
-SECRET = re.compile(rf"\w+{MARKER}\b|BEGIN [A-Z ]*PRIVATE KEY|(?:stored|server)_key=\w")
+SECRET = re.compile(rf"\b\w+{MARKER}\b|BEGIN [A-Z ]*PRIVATE KEY|(?:stored|server)_key=\w")
 AROUND = 60
 """How many characters before a secret are shown with its place."""
 MARK = "shows_secrets"
