@@ -11,6 +11,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextvars import copy_context
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from odradek.broker.background.background import Background
@@ -42,6 +43,8 @@ from tests.simulation.loop import Node, simulated_loop
 T = TypeVar("T")
 SESSION_TIMEOUT_MS = 6000
 LONGEST_SCENE_S = 300
+parsed_topic = lru_cache(maxsize=8)(znodes.parse_topic)
+"""The states of all partitions are looked at one after the other."""
 
 
 class FleetNode:
@@ -89,7 +92,7 @@ class FleetNode:
             channel_to=lambda broker: Way(self, broker),
             on_active_controller=self._note_controller,
         )
-        self.background.every(100, self.timer.advance_clock, "timer")
+        self.background.every(500, self.timer.advance_clock, "timer")
         await self.register()
         await self.controller.tenure.start(self.broker)
 
@@ -204,7 +207,7 @@ class Fleet:
     async def state(self, key: TopicPartition) -> PartitionState:
         """The partition's state in the store."""
         entry = await self.observer.get(znodes.state_path(*key))
-        topic = znodes.parse_topic(key.topic, (await self.observer.get(znodes.topic_path(key.topic))).data)
+        topic = parsed_topic(key.topic, (await self.observer.get(znodes.topic_path(key.topic))).data)
         state = znodes.parse_state(key.topic, key.partition, topic.replicas[key.partition], entry.data, entry.version)
         adding, removing = topic.adding.get(key.partition, ()), topic.removing.get(key.partition, ())
         return state._replace(adding=adding, removing=removing)
