@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 import urllib.request
 from collections.abc import Callable
@@ -22,9 +23,15 @@ from tests.clients.workload import (
     stored_codecs,
     text_records,
 )
+from tests.soak import rounds
 
 NewTopicName = Callable[[int], str]
 pytestmark = pytest.mark.timeout(600)
+
+
+def few_records() -> int:
+    """`record_count()` for a client in Python, which spends most time on each: 4,000, or all in `make soak`."""
+    return int(os.environ.get("ODRADEK_CLIENT_RECORDS", rounds(4000, in_soak=20_000)))
 
 
 def assert_stored_with(broker: ClientBroker, topic: str, codec: str) -> None:
@@ -37,11 +44,12 @@ def assert_stored_with(broker: ClientBroker, topic: str, codec: str) -> None:
     assert codecs[codec] > 0.9 * codecs.total()
 
 
+@pytest.mark.soak("20,000 records through kafka-python and each codec", minutes=0.3)
 @pytest.mark.parametrize("codec", CODECS)
 def test_kafka_python_reads_back_what_it_wrote(
     client_broker: ClientBroker, new_topic: NewTopicName, codec: str
 ) -> None:
-    topic, count = new_topic(PARTITIONS), record_count()
+    topic, count = new_topic(PARTITIONS), few_records()
     python_clients.kafka_python_produce(
         client_broker.bootstrap, topic, binary_records(count, null_headers=False), codec
     )
@@ -50,10 +58,11 @@ def test_kafka_python_reads_back_what_it_wrote(
     assert_same(read, binary_records(count, null_headers=False))
 
 
+@pytest.mark.soak("20,000 records through kafka-python as a 2.0 client and lz4", minutes=0.1)
 def test_kafka_python_as_a_2_0_client_uses_produce_v6_and_fetch_v8(
     client_broker: ClientBroker, new_topic: NewTopicName
 ) -> None:
-    topic, count = new_topic(PARTITIONS), record_count()
+    topic, count = new_topic(PARTITIONS), few_records()
     before = _requests_by_version(client_broker)
     python_clients.kafka_python_produce(
         client_broker.bootstrap, topic, binary_records(count, null_headers=False), "lz4", (2, 0)
@@ -80,19 +89,21 @@ def _requests_by_version(broker: ClientBroker) -> dict[tuple[str, int], float]:
     return found
 
 
+@pytest.mark.soak("20,000 records through aiokafka and each codec", minutes=0.2)
 @pytest.mark.parametrize("codec", CODECS)
 def test_aiokafka_reads_back_what_it_wrote(client_broker: ClientBroker, new_topic: NewTopicName, codec: str) -> None:
-    topic, count = new_topic(PARTITIONS), record_count()
+    topic, count = new_topic(PARTITIONS), few_records()
     python_clients.aiokafka_produce(client_broker.bootstrap, topic, binary_records(count), codec)
     assert_stored_with(client_broker, topic, codec)
     assert_same(python_clients.aiokafka_consume(client_broker.bootstrap, topic, count), binary_records(count))
 
 
+@pytest.mark.soak("20,000 records through confluent-kafka and each codec", minutes=0.2)
 @pytest.mark.parametrize("codec", CODECS)
 def test_confluent_kafka_reads_back_what_it_wrote(
     client_broker: ClientBroker, new_topic: NewTopicName, codec: str
 ) -> None:
-    topic, count = new_topic(PARTITIONS), record_count()
+    topic, count = new_topic(PARTITIONS), few_records()
     python_clients.confluent_produce(client_broker.bootstrap, topic, binary_records(count), codec)
     assert_stored_with(client_broker, topic, codec)
     assert_same(python_clients.confluent_consume(client_broker.bootstrap, topic, count), binary_records(count))
