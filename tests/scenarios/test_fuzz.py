@@ -16,7 +16,7 @@ from tests.scenarios.fuzzer import TOPIC, Mutator, Outcomes, seed_frames
 from tests.soak import rounds
 from tests.spawned_broker import spawned_broker
 
-FRAMES = int(os.environ.get("ODRADEK_FUZZ_FRAMES", rounds(6_000, in_soak=200_000)))
+FRAMES = int(os.environ.get("ODRADEK_FUZZ_FRAMES", rounds(3_000, in_soak=200_000)))
 SEED = int(os.environ.get("ODRADEK_FUZZ_SEED", "20"))
 VECTORS = Path(__file__).parent.parent / "vectors"
 SETTINGS = {

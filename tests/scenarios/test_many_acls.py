@@ -22,9 +22,10 @@ from tests.soak import rounds
 from tests.zookeeper.stores import spawn
 
 VERSION = 3
-PER_REQUEST = 5000
+PER_REQUEST = rounds(2500, in_soak=5000)
 REQUESTS = rounds(1, in_soak=20)
 ACLS = PER_REQUEST * REQUESTS
+LOADED = rounds(5000, in_soak=100_000)
 ENTRIES = 5000
 """Those of one resource: nearly what an entry of the metadata store can hold."""
 EXEMPT_BYTES = 8 << 20
@@ -77,7 +78,9 @@ async def test_no_turn_is_long_while_a_broker_loads_acls() -> None:
     entry = AccessControlEntry("User:a", "*", AclOperation.READ, AclPermissionType.ALLOW)
     first = StoredAcls(store, AclAuthorizer(), clock=ManualClock(), spawn=spawn)
     await first.load()
-    patterns = [ResourcePattern(AclResourceType.GROUP, AclPatternType.LITERAL, f"g{number}") for number in range(ACLS)]
+    patterns = [
+        ResourcePattern(AclResourceType.GROUP, AclPatternType.LITERAL, f"g{number}") for number in range(LOADED)
+    ]
     async for _, altered in first.alter((pattern, lambda before: before | {entry}) for pattern in patterns):
         assert altered.error is None
     second = StoredAcls(store, AclAuthorizer(), clock=ManualClock(), spawn=spawn)
@@ -86,7 +89,7 @@ async def test_no_turn_is_long_while_a_broker_loads_acls() -> None:
         await turn.begin()
         await second.load()
         await turn.ended()
-    assert len(second.authorizer.acls) == ACLS
+    assert len(second.authorizer.acls) == LOADED
     assert turn.are_short()
     await asyncio.sleep(0)
     await store.close()

@@ -13,7 +13,7 @@ from tests.memory_files import ForgetfulFiles
 from tests.scenarios.numbered_producer import NumberedProducer, read_all
 from tests.soak import rounds
 
-ROUNDS = rounds(4, in_soak=25)
+ROUNDS = rounds(2, in_soak=25)
 SETTINGS = {"log.segment.bytes": "60000", "num.partitions": "1", "log.flush.offset.checkpoint.interval.ms": "50"}
 
 

@@ -30,7 +30,7 @@ from tests.scenarios.turns_of_a_loop import PROMISED_MS, collector_as_when_serve
 from tests.soak import SOAK, rounds
 from tests.zookeeper.certificates import Authority
 
-ROUNDS = rounds(2000, in_soak=200_000)
+ROUNDS = rounds(800, in_soak=200_000)
 AT_ONCE = 20
 WITNESS, TRUSTED, STRANGER = 1, 2, 3
 """Who sends a request, as its correlation id."""
