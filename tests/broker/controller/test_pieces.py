@@ -228,7 +228,7 @@ async def test_an_assignment_that_is_too_long_is_refused_by_name_before_anything
     await with_many_brokers(harness)
     factor = len(LARGE_IDS)
     topics = harness.controller.topics
-    assert await create(harness, NewTopic("half", 5_000, factor), NewTopic("part", 2_500, factor)) == [
+    assert await create(harness, NewTopic("half", 5_000, factor), NewTopic("part", 100, factor)) == [
         ErrorCode.NONE,
         ErrorCode.NONE,
     ]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Iterable
+from functools import lru_cache
 
 import pytest
 
@@ -29,10 +30,12 @@ from odradek.broker.metadata_store.interface import (
 )
 from odradek.broker.metadata_store.shared.shared_store import SharedStore
 from tests.broker.controller.virtual_time import run_in_virtual_time
+from tests.soak import rounds
 
 NAMES = ("1", "2", "3", "4")
 KEYS = [f"/keys/{number}" for number in range(5)]
 ROUNDS = 60
+SEEDS = rounds(12, in_soak=300)
 TIMEOUT_S = 2.0
 
 
@@ -180,9 +183,13 @@ def ran(seed: int) -> Run:
     return run
 
 
-@pytest.mark.parametrize("seed", range(25))
+ran_once = lru_cache(maxsize=5)(ran)
+
+
+@pytest.mark.soak("300 random histories of a shared store", minutes=1)
+@pytest.mark.parametrize("seed", range(SEEDS))
 def test_answers_and_entries_are_those_of_the_model(seed: int) -> None:
-    run, model = ran(seed), Model()
+    run, model = ran_once(seed), Model()
     assert len(set(run.history)) == len(run.history), "no change is applied twice"
     for name in NAMES:
         own = [marker for marker in run.history if marker.startswith(name.encode())]
@@ -208,7 +215,7 @@ def test_the_seeds_meet_everything() -> None:
     states: dict[SessionState, int] = {}
     applied_without_answer = 0
     for seed in range(5):
-        run = ran(seed)
+        run = ran_once(seed)
         for outcome in run.outcomes.values():
             kinds[type(outcome).__name__] = kinds.get(type(outcome).__name__, 0) + 1
         for _, state in run.states:

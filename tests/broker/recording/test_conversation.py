@@ -29,8 +29,9 @@ def test_responses_answer_requests_in_their_order() -> None:
 
 def test_requests_that_want_no_answer_are_passed_over() -> None:
     conversation = Conversation()
+    frame = request_frame(ProduceRequest(acks=0), 9, 0)
     for correlation_id in range(MOST_UNANSWERED + 3):
-        conversation.asked(request_frame(ProduceRequest(acks=0), 9, correlation_id))
+        conversation.asked(frame[:4] + correlation_id.to_bytes(4, "big") + frame[8:])
     conversation.asked(request_frame(MetadataRequest(), 9, 7_000_000))
     found = conversation.answered(response(7_000_000))
     assert found is not None

@@ -19,9 +19,11 @@ from odradek.broker.testing.node_loop import NodeLoop, node_loop
 from odradek.broker.testing.virtual_time.advance import LOOK_US, Advance
 from odradek.broker.testing.virtual_time.virtual_time import VirtualTime
 from tests.patience import until
+from tests.soak import rounds
 
 HOUR_S = 3600
 WEEK_S = 7 * 24 * HOUR_S
+SEEDS = rounds(15, in_soak=1000)
 
 
 @pytest.fixture
@@ -94,9 +96,10 @@ async def test_work_that_does_not_say_when_it_is_idle_always_runs(node: NodeLoop
     assert len(runs) == 360
 
 
+@pytest.mark.soak("1,000 seeds of random periodic work", minutes=1)
 async def test_what_happens_is_the_same_in_the_same_order_as_if_no_run_were_left_out() -> None:
     """Random work, which gives other work something to do."""
-    for seed in range(40):
+    for seed in range(SEEDS):
         assert await _events(seed, leaves_out=True) == await _events(seed, leaves_out=False), seed
 
 
