@@ -1,12 +1,12 @@
 """Responses from files on real sockets (echo_server.py)."""
 
 import asyncio
+import functools
 import os
 import socket
 import struct
 import threading
 from collections.abc import Awaitable, Callable, Iterator
-from functools import cache
 from pathlib import Path
 from random import Random
 
@@ -21,7 +21,7 @@ from tests.broker.network.echo_server import BIG, CLOSE, ECHO, FILE, PARK, Bench
 SIZE = 30_000_000
 
 
-@cache
+@functools.cache
 def random_bytes() -> bytes:
     return Random(1).randbytes(SIZE)
 
