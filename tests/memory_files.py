@@ -10,6 +10,9 @@ from typing import Any, Self, TypeVar, cast
 
 from odradek.storage.files import Buffer
 
+parent = functools.lru_cache(maxsize=1 << 14)(os.path.dirname)
+"""Tests ask for the parents of few paths, and very often."""
+
 
 class Inode:
     __slots__ = ("changed_from", "data", "modified_ms", "synced")
@@ -42,11 +45,11 @@ class Names(dict[str, Inode | None]):
     def __setitem__(self, path: str, inode: Inode | None) -> None:
         super().__setitem__(path, inode)
         if path != "/":
-            self._inside.setdefault(os.path.dirname(path), {})[path] = None
+            self._inside.setdefault(parent(path), {})[path] = None
 
     def __delitem__(self, path: str) -> None:
         super().__delitem__(path)
-        self._inside[os.path.dirname(path)].pop(path, None)
+        self._inside[parent(path)].pop(path, None)
 
     def remove(self, path: str) -> None:
         """Removes a path that may not be there."""
@@ -61,6 +64,11 @@ class Names(dict[str, Inode | None]):
     def inside(self, directory: str) -> list[str]:
         """The paths directly in a directory."""
         return list(self._inside.get(directory, ()))
+
+    def tree(self, path: str) -> list[str]:
+        """The path, if it is there, and what is below it."""
+        below = [each for name in self._inside.get(path, ()) for each in self.tree(name)]
+        return [path, *below] if path in self else below
 
 
 class MemoryFile:
@@ -273,11 +281,11 @@ class ForgetfulFiles:
         if self.room == 0:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
         inode = Inode()
-        self._change(os.path.dirname(path), {path: inode}, [])
+        self._change(parent(path), {path: inode}, [])
         return inode
 
     def _check_directory_of(self, path: str) -> None:
-        if os.path.dirname(path) not in self.names:
+        if parent(path) not in self.names:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
 
     def read_file(self, path: str) -> bytes:
@@ -297,9 +305,9 @@ class ForgetfulFiles:
         old = self.names.get(path)
         if old is not None:
             self.give_back(len(old.data))
-        self._change(os.path.dirname(path), {path: inode}, [])
+        self._change(parent(path), {path: inode}, [])
         if sync:
-            self.sync_directory(os.path.dirname(path))
+            self.sync_directory(parent(path))
 
     def exists(self, path: str) -> bool:
         return path in self.names
@@ -328,8 +336,8 @@ class ForgetfulFiles:
 
     def make_directories(self, path: str) -> None:
         if path not in self.names:
-            self.make_directories(os.path.dirname(path))
-            self._change(os.path.dirname(path), {path: None}, [])
+            self.make_directories(parent(path))
+            self._change(parent(path), {path: None}, [])
 
     def make_private(self, path: str) -> bool:
         """There are no other users."""
@@ -339,10 +347,10 @@ class ForgetfulFiles:
     def rename(self, source: str, target: str) -> None:
         if source not in self.names:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), source)
-        moved = [path for path in self.names if path == source or path.startswith(source + "/")]
+        moved = self.names.tree(source)
         if self.names[source] is None:
             self._renamed.append((source, target))
-        self._change(os.path.dirname(source), {target + path[len(source) :]: self.names[path] for path in moved}, moved)
+        self._change(parent(source), {target + path[len(source) :]: self.names[path] for path in moved}, moved)
 
     def link(self, source: str, target: str) -> bool:
         """Files in memory have one name."""
@@ -354,13 +362,13 @@ class ForgetfulFiles:
 
     def remove(self, path: str) -> None:
         inode = self.names.get(path)
-        self._change(os.path.dirname(path), {}, [path])
+        self._change(parent(path), {}, [path])
         if inode is not None:
             self.give_back(len(inode.data))
 
     @_alone
     def remove_tree(self, path: str) -> None:
-        for name in [name for name in self.names if name == path or name.startswith(path + "/")]:
+        for name in self.names.tree(path):
             self.remove(name)
 
     def sync_file(self, path: str) -> None:
@@ -369,13 +377,13 @@ class ForgetfulFiles:
 
     @_alone
     def sync_directory(self, path: str) -> None:
-        for source, target in [renamed for renamed in self._renamed if os.path.dirname(renamed[1]) == path]:
+        for source, target in [renamed for renamed in self._renamed if parent(renamed[1]) == path]:
             self._renamed.remove((source, target))
-            for below in [below for below in self.durable_names if below.startswith(source + "/")]:
+            for below in [each for each in self.durable_names.tree(source) if each != source]:
                 self.durable_names[target + below[len(source) :]] = self.durable_names[below]
                 del self.durable_names[below]
         for name in [name for name in self.durable_names.inside(path) if name not in self.names]:
-            for below in [below for below in self.durable_names if below == name or below.startswith(name + "/")]:
+            for below in self.durable_names.tree(name):
                 del self.durable_names[below]
         for name in self.names.inside(path):
             self.durable_names[name] = self.names[name]
@@ -393,7 +401,7 @@ class ForgetfulFiles:
 
 def _has_parents(path: str, names: dict[str, Inode | None]) -> bool:
     while path != "/":
-        path = os.path.dirname(path)
+        path = parent(path)
         if path not in names:
             return False
     return True
