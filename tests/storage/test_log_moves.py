@@ -5,6 +5,7 @@ import itertools
 import random
 import uuid
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
 import pytest
@@ -355,8 +356,11 @@ class FailingPower(ForgetfulFiles):
         super().count_sync(path)
 
 
+@cache
 def moved_until(ends_at: int | None) -> tuple[FailingPower, bytes, int]:
-    """Moves a log until the power fails. Returns the disk, its durable records, and the number of changes made."""
+    """Moves a log until the power fails. Returns the disk, its durable records, and the number of changes made. Nobody
+    changes the disk any more.
+    """
     disk = FailingPower()
     manager = started(disk)
     log = filled(manager)

@@ -33,7 +33,7 @@ from tests.storage.followed_logs import (
 )
 from tests.storage.small_logs import NOW, PARTITION, append, batch, headers_of, open_small, truncate, truncate_in
 
-SEEDS = range(rounds(15, in_soak=600))
+SEEDS = range(rounds(8, in_soak=600))
 DELETED = LogConfig({"segment.bytes": 900, "index.interval.bytes": 150, "retention.ms": -1})
 COMPACTED = LogConfig({"segment.bytes": 900, "index.interval.bytes": 150, "cleanup.policy": "compact"})
 

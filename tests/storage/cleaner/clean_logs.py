@@ -1,6 +1,7 @@
 """Cleaning a log in a test: runs all steps at once, including the swaps, like the broker's cleaner."""
 
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 
 from odradek.protocol.control_records import ControlType
 from odradek.protocol.record_validation import AppendOrigin
@@ -79,9 +80,13 @@ def seal(log: Log) -> None:
 def batches(log: Log) -> Iterator[tuple[BatchHeader, list[Record]]]:
     """Returns all batches of all segments, including those before the log's start."""
     for segment in log.segments:
-        data = bytes(log.segments.use(segment).file.read(0, segment.size))
-        for position, header in iter_batches(data):
-            yield header, read_records(data, position, header)
+        yield from _batches_of(bytes(log.segments.use(segment).file.read(0, segment.size)))
+
+
+@lru_cache(maxsize=64)
+def _batches_of(data: bytes) -> list[tuple[BatchHeader, list[Record]]]:
+    """Tests look at every segment after each step, and few of them have changed."""
+    return [(header, read_records(data, position, header)) for position, header in iter_batches(data)]
 
 
 def contents(log: Log) -> list[tuple[int, bytes | None, bytes | None]]:

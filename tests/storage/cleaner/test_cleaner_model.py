@@ -18,8 +18,8 @@ from tests.soak import rounds
 from tests.storage.cleaner.clean_logs import batches, clean, contents, end_transaction, put, seal
 from tests.storage.small_logs import NOW, open_small
 
-SEEDS = range(rounds(16, in_soak=600))
-CRASH_SEEDS = range(rounds(4, in_soak=120))
+SEEDS = range(rounds(12, in_soak=600))
+CRASH_SEEDS = range(rounds(2, in_soak=120))
 RETENTION_MS = 1000
 SETTINGS: dict[str, Any] = {
     "cleanup_policy": "compact",
