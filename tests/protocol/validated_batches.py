@@ -11,22 +11,27 @@ from unittest.mock import patch
 
 from odradek.protocol import codecs
 from odradek.protocol.append_allowance import AppendAllowance
-from odradek.protocol.batch_contents import inflated_pieces
+from odradek.protocol.batch_contents import MAX_DECOMPRESSED_BYTES, inflated_pieces
 from odradek.protocol.batch_header import BATCH_OVERHEAD, COMPRESSION_MASK, read_batch_header
 from odradek.protocol.errors import ProtocolError
 from odradek.protocol.records import BatchValidation, ValidatedBatch
 
 LEAST_PART_BYTES = 5
 MOST_PARTS = 2000
+MANY_BYTES = 1 << 20
+"""What inflates to more, inflates beyond the limit."""
+BYTES_PER_ITEM = 32
 
 
 def validate_for_append(
     records: bytes, *, offset: int, partition_leader_epoch: int, items: int = 4, **settings: Any
 ) -> ValidatedBatch:
-    """Returns the placed batch. Raises ProtocolError. All results must be equal; `items` is the work of a turn."""
+    """Returns the placed batch. Raises ProtocolError. All results must be equal; `items` is the work of a turn,
+    more for a batch that inflates to megabytes."""
     settings["partition_leader_epoch"] = partition_leader_epoch
-    whole = _result(partial(validate_step_by_step, records, items, settings), offset, partition_leader_epoch)
     part_bytes = _part_bytes(records)
+    items = max(items, part_bytes // BYTES_PER_ITEM)
+    whole = _result(partial(validate_step_by_step, records, items, settings), offset, partition_leader_epoch)
     with patch.multiple(codecs, CHUNK=part_bytes, _SNAPPY_FEED=part_bytes):
         in_parts = _result(
             partial(validate_step_by_step, records, items, settings, part_bytes), offset, partition_leader_epoch
@@ -43,7 +48,12 @@ def _part_bytes(records: bytes) -> int:
     try:
         header = read_batch_header(records)
         pieces = inflated_pieces(memoryview(records)[BATCH_OVERHEAD:], header.attributes & COMPRESSION_MASK)
-        return max(LEAST_PART_BYTES, sum(map(len, pieces)) // MOST_PARTS)
+        size = 0
+        for piece in pieces:
+            size += len(piece)
+            if size > MANY_BYTES:
+                return MAX_DECOMPRESSED_BYTES // MOST_PARTS
+        return max(LEAST_PART_BYTES, size // MOST_PARTS)
     except ProtocolError:
         return LEAST_PART_BYTES
 
