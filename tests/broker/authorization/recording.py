@@ -6,6 +6,7 @@ ODRADEK_RECORD=1 pytest --kinds=quick,programs tests/broker/authorization -k giv
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 from tests.broker.authorization.case import Line
@@ -17,6 +18,7 @@ EVERYONE = VECTORS / "everyone.jsonl"
 SCRIPTED = VECTORS / "scripts.jsonl"
 
 
+@cache
 def recorded_requests(*, everyone: bool) -> dict[str, Line]:
     """The recorded answers to requests, by `Line.key`."""
     path = EVERYONE if everyone else REQUESTS
@@ -24,6 +26,7 @@ def recorded_requests(*, everyone: bool) -> dict[str, Line]:
     return {line.key: line for line in lines}
 
 
+@cache
 def recorded_scripts() -> dict[str, ScriptLine]:
     """What scripts have noted, by `ScriptLine.key`."""
     lines = (ScriptLine.from_json(text) for text in SCRIPTED.read_text().splitlines())
