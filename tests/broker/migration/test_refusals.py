@@ -76,12 +76,12 @@ async def test_everything_but_ephemeral_entries_and_notices_is_copied(migrations
 async def test_thousands_of_partitions_are_copied_in_pieces_that_zookeeper_takes(migrations: Migrations) -> None:
     """The model ends a connection whose frames are too long; all of it in one would be."""
     files = disk()
-    many = topic_entries("a-topic-with-a-name-that-is-rather-long", 8_000)
+    many = topic_entries("long-name" * 27, 2_500)
     assert sum(map(size_of, many)) > 2 * LONGEST_CHANGE
     await stopped_node(files, *many)
     await migrations.migrate(files)
     assert migrations.data() == await data_of(files, is_copied)
-    assert re.fullmatch(r"copied: \d+ entries in 1\d pieces", migrations.lines[2]), migrations.lines
+    assert re.fullmatch(r"copied: \d+ entries in [6-9] pieces", migrations.lines[2]), migrations.lines
 
 
 async def test_ids_of_brokers_go_on_where_the_node_was(migrations: Migrations) -> None:
