@@ -212,4 +212,4 @@ def test_taking_a_key_takes_constant_time(new_harness: Callable[..., PurgatoryHa
             gc.enable()
 
     few = min(seconds_for(2_000) for _ in range(5))
-    assert min(seconds_for(100_000) for _ in range(2)) < 500 * few
+    assert any(seconds_for(100_000) < 500 * few for _ in range(2))
