@@ -16,7 +16,11 @@ from tests.broker.handlers.api_client import Api, api_of_a_broker
 from tests.broker.handlers.test_offsets_api import coordinated, loaded
 from tests.patience import until
 
-SETTINGS: dict[str, object] = {"offsets.topic.num.partitions": 2, "group.initial.rebalance.delay.ms": 0}
+SETTINGS: dict[str, object] = {
+    "offsets.topic.num.partitions": 2,
+    "transaction.state.log.num.partitions": 1,
+    "group.initial.rebalance.delay.ms": 0,
+}
 JOIN_WITH_KNOWN_ID = 4
 _Protocol = JoinGroupRequest.JoinGroupRequestProtocol
 SAYS_SOMETHING_NEW = [_Protocol(name="range", metadata=b"new")]

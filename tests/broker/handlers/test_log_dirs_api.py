@@ -56,8 +56,8 @@ async def places(api: Api) -> dict[str, tuple[int, int, bool]]:
     }
 
 
-async def produce(api: Api, number: int, index: int = 0) -> int:
-    records = build_batch([Record(0, 1_700_000_000_000, b"%d" % number, b"x" * 4000)])
+async def produce(api: Api, number: int, index: int = 0, size: int = 4000) -> int:
+    records = build_batch([Record(0, 1_700_000_000_000, b"%d" % number, b"x" * size)])
     partition = ProduceRequest.PartitionProduceData(index=index, records=records)
     topic = ProduceRequest.TopicProduceData(name="t", partition_data=[partition])
     response = await api(ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[topic]), 8)
@@ -252,8 +252,8 @@ async def test_at_most_the_configured_number_of_replicas_moves_at_a_time(
         await throttle(api, "1000")
         logs = api.broker.log_manager
         for partition in range(4):
-            for number in range(300):
-                await produce(api, number, partition)
+            for number in range(12):
+                await produce(api, number, partition, size=100_000)
             here = logs.directory_of(logs.logs[TopicPartition("t", partition)])
             assert await move(api, next(path for path in dirs if path != here), partition) is ErrorCode.NONE
         while sum(entry[0] > 0 for entry in await copies(api)) < moving:

@@ -106,7 +106,8 @@ async def test_only_releases_since_2_4_answer_too_new_an_api_versions_with_their
 
 @pytest.mark.parametrize(("release", "text"), [("2.2", None), ("2.3", "NONE"), (OWN, "NONE")])
 async def test_only_releases_since_2_3_have_a_text_for_no_error(release: str, text: str | None) -> None:
-    async with in_process_broker(settings_of(release)) as broker:
+    few = {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1"}
+    async with in_process_broker(settings_of(release) | few) as broker:
         await coordinators_serve(broker.bootstrap)
         answer = await ask(broker.bootstrap, FindCoordinatorRequest(key="any"), 1)
     assert (answer.error_code, answer.error_message) == (ErrorCode.NONE, text)

@@ -23,6 +23,7 @@ from tests.broker.network.tls_sides import both_sides
 
 HERE, ELSEWHERE = "127.0.0.1", "127.0.0.2"
 RESET = struct.pack("ii", 1, 0)
+HELLO = client_hello()
 
 
 @asynccontextmanager
@@ -83,7 +84,7 @@ def count_sessions(tls: ListenerTls, monkeypatch: pytest.MonkeyPatch) -> list[ob
 
 
 @pytest.mark.parametrize("how", ["closed", "reset"])
-@pytest.mark.parametrize("data", [b"", client_hello(), b"garbage"])
+@pytest.mark.parametrize("data", [b"", HELLO, b"garbage"])
 async def test_clients_that_have_gone_cost_no_connection_and_no_tls(
     data: bytes, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -173,7 +174,7 @@ async def test_a_client_that_goes_before_its_first_step_costs_no_tls(monkeypatch
         for number in range(1, 21):
             peer = connected(bench, ELSEWHERE)
             await bench.until(lambda number=number: bench.server.counters.accepted == number)  # type: ignore[misc]
-            peer.sendall(client_hello())
+            peer.sendall(HELLO)
             peer.close()  # the loop has not run since the hello
         await bench.until(lambda: bench.server.counters.closed == 20)
         assert made == []
