@@ -29,16 +29,17 @@ from tests.broker.testing.test_snapshots import commit, committed
 from tests.patience import until
 
 THREADS_OF_A_BROKER = 4
+FEW: dict[str, Any] = {"offsets_topic_num_partitions": 2, "transaction_state_log_num_partitions": 2}
 
 
 @pytest.mark.parametrize("starts", ["empty", "from a snapshot"])
 async def test_everything_is_as_at_the_start_but_the_address(starts: str) -> None:
-    async with in_process_broker() as first:
+    async with in_process_broker(**FEW) as first:
         await first.seed({"original": [b"kept"]})
         await commit(first.bootstrap, "group", "original", 1)
         snapshot = await first.snapshot() if starts == "from a snapshot" else None
     topics = ["__consumer_offsets", "original"] if snapshot else []
-    async with in_process_broker(snapshot=snapshot) as broker:
+    async with in_process_broker(snapshot=snapshot, **FEW) as broker:
         address, cluster_id, broker_id = broker.bootstrap, broker.metadata.cluster_id, broker.broker_id
         for _ in range(2):
             await broker.seed({"orders": [b"value"], "original": [b"more"]})

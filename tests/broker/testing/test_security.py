@@ -92,14 +92,15 @@ def principals(broker: Broker) -> set[str]:
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_all_clients_connect_with_the_settings_they_are_given(protocol: str, tmp_path: Path) -> None:
-    with BrokerThread(security=protocol) as broker:
+    with BrokerThread(security=protocol, offsets_topic_num_partitions=1) as broker:
         assert broker.broker.endpoints[0].security_protocol == protocol
         use_all(broker, None, tmp_path)
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_users_log_in_with_their_passwords(mechanism: str) -> None:
-    with BrokerThread(security=Security("SASL_PLAINTEXT", mechanism=mechanism, users=USERS)) as broker:
+    security = Security("SASL_PLAINTEXT", mechanism=mechanism, users=USERS)
+    with BrokerThread(security=security, offsets_topic_num_partitions=1) as broker:
         for user in USERS:
             use_kafka_python(broker.client_settings("kafka-python", user))
             use_confluent_kafka(broker.client_settings("confluent-kafka", user))
@@ -326,7 +327,7 @@ def test_an_idempotent_producer_without_write_is_denied_the_cluster_and_another_
     security = Security(
         "SASL_PLAINTEXT", users={"alice": "alice-secret"}, acls=[allow("alice", "DESCRIBE", topic="orders")]
     )
-    with BrokerThread(security=security) as broker:
+    with BrokerThread(security=security, offsets_topic_num_partitions=1) as broker:
         broker.seed({"orders": [b"an order"]})
         for is_idempotent, error in (
             (True, "ClusterAuthorizationFailedError"),

@@ -38,6 +38,7 @@ from tests.broker.testing.records import produce, values
 from tests.patience import until
 
 SMALL_SEGMENTS: dict[str, Any] = {"log_segment_bytes": 20_000, "log_segment_delete_delay_ms": 0}
+FEW: dict[str, Any] = {"offsets_topic_num_partitions": 2, "transaction_state_log_num_partitions": 2}
 KIB = bytes(1024)
 
 
@@ -95,7 +96,7 @@ async def commit(bootstrap: str, group: str, topic: str, offset: int) -> None:
 
 
 async def test_a_fork_has_records_groups_offsets_transactions_and_settings() -> None:
-    async with in_process_broker() as broker, administered(broker) as admin:
+    async with in_process_broker(**FEW) as broker, administered(broker) as admin:
         await broker.seed({"orders": [b"a", (b"key", None), Record(b"b", headers=[("h", b"1")], timestamp_ms=77)]})
         await commit(broker.bootstrap, "readers", "orders", 2)
         producer = aiokafka.AIOKafkaProducer(bootstrap_servers=broker.bootstrap, transactional_id="tx")
@@ -115,7 +116,7 @@ async def test_a_fork_has_records_groups_offsets_transactions_and_settings() -> 
             await broker.seed({"orders": [b"late"]})
             await commit(broker.bootstrap, "readers", "orders", 4)
             await admin.delete_topic("orders")
-            async with in_process_broker(snapshot=snapshot) as fork, administered(fork) as fork_admin:
+            async with in_process_broker(snapshot=snapshot, **FEW) as fork, administered(fork) as fork_admin:
                 assert await consumed(fork.bootstrap, "orders") == [b"a", None, b"b"]
                 assert await committed(fork.bootstrap, "readers", "orders") == 2
                 assert await consumed(fork.bootstrap, "paid", "read_uncommitted") == [b"committed", b"still open"]

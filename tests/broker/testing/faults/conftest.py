@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,8 @@ from tests.broker.testing.faults.asking import Client
 @pytest.fixture
 def broker() -> Iterator[BrokerThread]:
     """A broker with the topics `orders`, of three partitions, and `other`."""
-    with BrokerThread(num_partitions=1) as running:
+    few: dict[str, Any] = {"offsets_topic_num_partitions": 1, "transaction_state_log_num_partitions": 1}
+    with BrokerThread(num_partitions=1, **few) as running:
         with Client(running.bootstrap, "admin") as client:
             client.create("orders", 3)
             client.create("other")
