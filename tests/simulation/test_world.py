@@ -50,9 +50,9 @@ AIMED_AT_REPLICAS = (
     "lose the disk of",
     "miss that the store loses",
 )
-AT_REPLICAS_S = 12.0
+AT_REPLICAS_S = 13.0
 AIMED = [
-    *(Fault(3.0 + 3.0 * number, kind, 1, 0.2, "broker-2", 0.5) for number, kind in enumerate(FIRST_AIMED)),
+    *(Fault(4.0 + 3.0 * number, kind, 1, 0.2, "broker-2", 0.5) for number, kind in enumerate(FIRST_AIMED)),
     *(
         Fault(AT_REPLICAS_S + 4.0 * number, kind, 1 + number % 3, 0.2, "broker-2", 0.4)
         for number, kind in enumerate(AIMED_AT_REPLICAS)
