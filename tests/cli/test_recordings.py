@@ -18,7 +18,7 @@ from odradek.broker.testing import BrokerThread, recorded
 from tests.cli.conftest import Odradek
 from tests.shown_secrets import look_into
 
-SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
+SETTINGS = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "1"}
 
 
 def work(bootstrap: str) -> None:
