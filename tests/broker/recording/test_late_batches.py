@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from odradek.broker.recording.streams import CLIENT_ID
 from odradek.broker.testing import in_process_broker
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.messages.fetch import FetchRequest
-from tests.broker.recording.proxied import entries_of
+from tests.broker.recording.proxied import bootstrap, entries_of, proxied
 from tests.broker.recording.workloads import (
     SETTINGS,
     Workload,
@@ -27,6 +28,7 @@ from tests.broker.recording.workloads import (
     replay_entries,
     transactions,
 )
+from tests.patience import until
 from tests.soak import rounds
 
 SOAK_ROUNDS = 20
@@ -48,7 +50,19 @@ def _at_once(entry: Entry) -> Entry:
 
 
 async def test_a_fetch_that_a_target_answers_too_early_hides_no_batch(tmp_path: Path) -> None:
-    entries = that_do_not_wait(entries_of(await recording_of(readers_beside_writers, tmp_path / "file")))
+    file = tmp_path / "file"
+    async with in_process_broker(SETTINGS, journal=True) as upstream, proxied(upstream.bootstrap, file) as proxy:
+        servers = bootstrap(proxy)
+        await create(servers, "orders", 1)
+        async with (
+            AIOKafkaProducer(bootstrap_servers=servers) as producer,
+            AIOKafkaConsumer("orders", bootstrap_servers=servers, auto_offset_reset="earliest") as consumer,
+        ):
+            reading = asyncio.ensure_future(consumer.getone())
+            await until(lambda: [request for request in upstream.requests if request.api == "Fetch"])
+            await producer.send_and_wait("orders", b"an order")
+            await reading
+    entries = that_do_not_wait(entries_of(file))
     async with in_process_broker(SETTINGS, journal=True) as target:
         differences, _ = await replay_entries(lambda: entries, target.bootstrap)
         late = [request for request in target.requests if request.client_id == CLIENT_ID and request.api == "Fetch"]
