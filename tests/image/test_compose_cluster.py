@@ -19,7 +19,8 @@ CLIENT: dict[str, str | int | float | bool] = {
     "bootstrap.servers": "localhost:9092,localhost:9093,localhost:9094",
     "log_level": 0,  # Refused connections are expected while the cluster starts.
 }
-PATIENCE_S = 30
+PATIENCE_S = 60
+"""A consumer of librdkafka may get nothing for 30 seconds after its coordinator has moved."""
 ZOOKEEPER_UID, ODRADEK_UID = 1002, 1001
 
 Services = dict[str, Service]
@@ -59,13 +60,15 @@ def produce(topic: str, values: range) -> None:
     assert producer.flush(2 * PATIENCE_S) == 0
 
 
-def consumed(topic: str, count: int) -> set[int]:
+def consumed(topic: str, count: int, services: Services) -> set[int]:
     consumer = Consumer({**CLIENT, "group.id": "readers", "auto.offset.reset": "earliest"})
     consumer.subscribe([topic])
     values: set[int] = set()
     while len(values) < count:
         message = consumer.poll(PATIENCE_S)
-        assert message is not None, f"{len(values)} of {count} came"
+        assert message is not None, "\n\n".join(
+            [f"{len(values)} of {count} came", *(f"{name}:\n{services[name].log()}" for name in services)]
+        )
         values.add(int(message.value() or b""))
     consumer.close()
     return values
@@ -91,4 +94,4 @@ def test_the_cluster_of_the_compose_file_survives_a_broker_and_a_restart(service
     for service in services.values():
         service.start()
     block_until(lambda: len(described_brokers()) == len(BROKERS))
-    assert consumed("kept", 1000) == set(range(1000))
+    assert consumed("kept", 1000, services) == set(range(1000))
