@@ -44,6 +44,7 @@ SETTINGS = {
     "replica.lag.time.max.ms": "3000",
     "controlled.shutdown.max.retries": "1",
     "group.initial.rebalance.delay.ms": "0",
+    "zookeeper.connection.timeout.ms": "60000",
 }
 
 
