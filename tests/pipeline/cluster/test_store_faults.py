@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -33,6 +32,8 @@ from tests.pipeline.cluster.object_store import ObjectStore
 from tests.pipeline.lake import send
 
 pytestmark = pytest.mark.timeout(900)
+MANY_ATTEMPTS = 30
+"""Of all tasks together; one task makes nine."""
 
 RESTARTS = 3
 
@@ -123,15 +124,14 @@ def test_lost_responses_of_the_store_lose_and_duplicate_nothing(work: Work, faul
 
 
 @pytest.mark.parametrize("below", ["/", "part-", "/_orders/batches/"])
-def test_permanent_errors_end_the_job_in_bounded_time_with_one_line(
+def test_permanent_errors_end_the_job_after_few_attempts_with_one_line(
     work: Work, faulty: FaultyStore, below: str
 ) -> None:
     settings = in_store(replace(work.settings, shadow_group=f"of-{abs(hash(below))}"), faulty.store)
     faulty.rule = always(SERVER_ERROR, method="" if below == "/" else "PUT", below=below)
-    began = time.monotonic()
     with pytest.raises(PipelineError, match=r"the ingest failed: the object store fails: [A-Z]+ http.* 500 ") as caught:
         ingest.run(settings)
-    assert time.monotonic() - began < 30
+    assert len(faulty.injected) < MANY_ATTEMPTS
     assert "check the store" in caught.value.remedy
     assert "\n" not in str(caught.value)
     assert "\x1b" not in str(caught.value)
