@@ -7,6 +7,7 @@ ODRADEK_PURE=1        loads the .py of every compiled module although its .so is
 ODRADEK_NO_SKIP=1     makes a skipped test a failed one
 """
 
+import logging
 import os
 import sys
 from collections.abc import Generator, Iterator, Sequence
@@ -64,6 +65,12 @@ def _structlog_as_before() -> Iterator[None]:
     yield
     if not was_configured:
         structlog.reset_defaults()
+
+
+@pytest.fixture
+def logging_as_when_served(_structlog_as_before: None) -> None:
+    """The many lines of level debug are not formatted."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.INFO))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

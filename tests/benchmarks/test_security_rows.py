@@ -31,12 +31,8 @@ def started(broker: Odradek) -> Odradek:
 
 
 @pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL"])
-def test_connections_are_counted_and_the_brokers_time_for_them(
-    started: Odradek, protocol: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    row = Handshakes(1, protocol, "handshakes")
-    monkeypatch.setattr(row, "seconds", 0.3)
-    (reading,) = row.measure(started).values()
+def test_connections_are_counted_and_the_brokers_time_for_them(started: Odradek, protocol: str) -> None:
+    (reading,) = Handshakes(1, protocol, "handshakes").measure(started).values()
     assert reading.operations > 0
     assert reading.value == pytest.approx(reading.operations / reading.seconds)
     assert reading.cpu_seconds > 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import re
 import urllib.request
 from collections.abc import Callable
@@ -31,7 +30,7 @@ pytestmark = pytest.mark.timeout(600)
 
 def few_records() -> int:
     """`record_count()` for a client in Python, which spends most time on each: 4,000, or all in `make soak`."""
-    return int(os.environ.get("ODRADEK_CLIENT_RECORDS", rounds(4000, in_soak=20_000)))
+    return record_count(rounds(4000, in_soak=20_000))
 
 
 def assert_stored_with(broker: ClientBroker, topic: str, codec: str) -> None:

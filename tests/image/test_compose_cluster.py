@@ -19,7 +19,8 @@ CLIENT: dict[str, str | int | float | bool] = {
     "bootstrap.servers": "localhost:9092,localhost:9093,localhost:9094",
     "log_level": 0,  # Refused connections are expected while the cluster starts.
 }
-PATIENCE_S = 60
+PATIENCE_S = 30
+AFTER_A_MOVE_S = 60
 """A consumer of librdkafka may get nothing for 30 seconds after its coordinator has moved."""
 ZOOKEEPER_UID, ODRADEK_UID = 1002, 1001
 
@@ -65,7 +66,7 @@ def consumed(topic: str, count: int, services: Services) -> set[int]:
     consumer.subscribe([topic])
     values: set[int] = set()
     while len(values) < count:
-        message = consumer.poll(PATIENCE_S)
+        message = consumer.poll(AFTER_A_MOVE_S)
         assert message is not None, "\n\n".join(
             [f"{len(values)} of {count} came", *(f"{name}:\n{services[name].log()}" for name in services)]
         )

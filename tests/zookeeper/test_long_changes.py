@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncIterator
 
 import pytest
-import structlog
 
 from odradek.broker.controller.topic_planner import NewPartitions, NewTopic, PlannedTopic
 from odradek.broker.metadata.metadata_cache import BrokerEndpoint, BrokerInfo, PartitionState
@@ -22,17 +20,12 @@ from tests.soak import rounds
 from tests.zookeeper.model import ZooKeeperModel
 from tests.zookeeper.stores import new_chroot, store_at
 
+pytestmark = pytest.mark.usefixtures("logging_as_when_served")
 PARTITIONS, MORE = rounds(2_400, in_soak=8_000), rounds(3_000, in_soak=10_000)
 TOPIC = "t" * 249
 """Any change of all its partitions at once is above ZooKeeper's limit of a megabyte."""
 OTHER_ID = BROKER_ID + 1
 TIMEOUT_MS = 120_000
-
-
-@pytest.fixture(autouse=True)
-def _logging_as_when_served() -> None:
-    """The many lines of level debug are not formatted."""
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.INFO))
 
 
 @pytest.fixture(params=["model", pytest.param("ZooKeeper", marks=pytest.mark.programs)])

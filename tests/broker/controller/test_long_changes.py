@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import logging
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
 import pytest
-import structlog
 
 from odradek.broker.controller.elections import ElectionType
 from odradek.broker.controller.topic_planner import NewPartitions, NewTopic
@@ -29,19 +27,12 @@ from tests.scenarios import turns_of_a_loop
 from tests.scenarios.turns_of_a_loop import MOST_CALLS
 from tests.soak import SOAK, rounds
 
+pytestmark = pytest.mark.usefixtures("logging_as_when_served")
 MANY = 300
 LEAST_TURNS = 8
 PROMISED = 10_000
 """With so many partitions, too, turns are short."""
 PARTITIONS = rounds(3_000, in_soak=PROMISED)
-
-
-@pytest.fixture(autouse=True)
-def _logging_as_when_served() -> Iterator[None]:
-    """The many lines of level debug are not formatted."""
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.INFO))
-    yield
-    structlog.reset_defaults()
 
 
 @pytest.fixture

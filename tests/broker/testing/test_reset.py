@@ -25,11 +25,10 @@ from odradek.protocol.messages.fetch import FetchRequest
 from odradek.protocol.wire_codes import ConfigOperation, ConfigResourceType
 from tests.broker.testing.leftovers import left_behind
 from tests.broker.testing.records import FETCH_VERSION, connect, produce_on, values
-from tests.broker.testing.test_snapshots import commit, committed
+from tests.broker.testing.test_snapshots import FEW, commit, committed
 from tests.patience import until
 
 THREADS_OF_A_BROKER = 4
-FEW: dict[str, Any] = {"offsets_topic_num_partitions": 2, "transaction_state_log_num_partitions": 2}
 
 
 @pytest.mark.parametrize("starts", ["empty", "from a snapshot"])
