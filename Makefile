@@ -16,7 +16,9 @@ JOBS ?= auto
 SEEDS ?= 1-10
 WAITING_JOBS ?= $(shell expr 2 \* $$(nproc))
 SPARK_JOBS ?= $(shell expr 3 \* $$(nproc) / 2)
-PYTEST := $(BIN)/python -m pytest --numprocesses=$(JOBS)
+# What every run of tests gets besides; .ci/run gives a test that fails a second attempt.
+PYTEST_OPTIONS :=
+PYTEST := $(BIN)/python -m pytest $(PYTEST_OPTIONS)
 BY_FILE := --dist=loadfile --no-loadscope-reorder
 SOME_ROWS := --rows=3
 # Each Python that starts would compile the same modules again, and pytest rewrite the assertions of a thousand of them.
@@ -50,7 +52,7 @@ run: setup
 # Each behaviour once, on uvloop, compiled where set-up found a compiler; tests/kinds.py says what is left out.
 # Brokers, their clients and the tests wait for each other half of the time, so there are two workers for each processor.
 test: setup
-	$(BIN)/python -m pytest --numprocesses=$(WAITING_JOBS) --dist=worksteal $(TESTS)
+	$(PYTEST) --numprocesses=$(WAITING_JOBS) --dist=worksteal $(TESTS)
 
 # What `make test` leaves out.
 test-all: test-programs test-simulation test-second-loop test-plain test-pipeline
@@ -58,36 +60,36 @@ test-all: test-programs test-simulation test-second-loop test-plain test-pipelin
 # Other people's programs and long loops. A file's tests share a Kafka, so one worker runs them. Half of the time they
 # wait for each other, so there are two workers for each processor. Those of the broker run on the second event loop.
 test-programs: setup
-	$(BIN)/python -m pytest --numprocesses=$(WAITING_JOBS) $(BY_FILE) --kinds=programs,second_loop,long \
+	$(PYTEST) --numprocesses=$(WAITING_JOBS) $(BY_FILE) --kinds=programs,second_loop,long \
 		-m 'programs or long' --ignore=tests/simulation
 
 # The long loops of the simulation, each on any processor.
 test-simulation: setup
-	$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal --kinds=long tests/simulation
+	$(PYTEST) --numprocesses=auto --dist=worksteal --kinds=long tests/simulation
 
 # Every other test of the broker on the second event loop, with a few of its rows (tests/rows.py).
 test-second-loop: setup
-	$(BIN)/python -m pytest --numprocesses=$(WAITING_JOBS) --dist=worksteal --kinds=second_loop $(SOME_ROWS)
+	$(PYTEST) --numprocesses=$(WAITING_JOBS) --dist=worksteal --kinds=second_loop $(SOME_ROWS)
 
 # The compiled modules as plain Python.
 test-plain: setup
-	ODRADEK_PURE=1 $(PYTEST) --dist=worksteal --of-compiled
+	ODRADEK_PURE=1 $(PYTEST) --numprocesses=$(JOBS) --dist=worksteal --of-compiled
 
 test-pipeline: test-pipeline-all test-pipeline-plain
 
 # Spark jobs wait for their JVMs and for each other, so there are three workers for two processors.
 test-pipeline-all: setup-spark $(SPARK_CLASSES)
-	$(BIN)/python -m pytest --numprocesses=$(SPARK_JOBS) $(BY_FILE) --kinds=spark,programs,long tests/pipeline
+	$(PYTEST) --numprocesses=$(SPARK_JOBS) $(BY_FILE) --kinds=spark,programs,long tests/pipeline
 
 # The compiled modules that the pipeline uses, as plain Python.
 test-pipeline-plain: setup-spark $(SPARK_CLASSES)
-	ODRADEK_PURE=1 $(BIN)/python -m pytest --kinds=spark --of-compiled tests/pipeline
+	ODRADEK_PURE=1 $(PYTEST) --kinds=spark --of-compiled tests/pipeline
 
 # Spark's API as the pipeline uses it, by the lowest supported PySpark: everything but jobs, clusters and other programs;
 # every test with a few of its rows.
 OLD_SPARK_TESTS := $(addprefix tests/pipeline/, kafka parse segments sinks spark jobs/test_ingest.py jobs/test_backfill.py)
 test-old-spark: $(OLD_SPARK_STAMP)
-	$(OLD_SPARK)/bin/python -m pytest --numprocesses=$(SPARK_JOBS) $(BY_FILE) --kinds=spark $(SOME_ROWS) $(OLD_SPARK_TESTS)
+	$(OLD_SPARK)/bin/python -m pytest $(PYTEST_OPTIONS) --numprocesses=$(SPARK_JOBS) $(BY_FILE) --kinds=spark $(SOME_ROWS) $(OLD_SPARK_TESTS)
 
 # An environment that has only this PySpark, and everything else from $(VENV).
 $(OLD_SPARK_STAMP): $(SPARK_STAMP)
@@ -111,7 +113,7 @@ test-pythons: setup
 # Odradek as older releases beside running brokers of these releases, which Maven downloads at the first run. With
 # ODRADEK_RECORD=1 what they say is recorded into tests/vectors/releases.
 test-releases: setup
-	$(BIN)/python -m pytest --kinds=quick,releases tests/broker/releases
+	$(PYTEST) --kinds=quick,releases tests/broker/releases
 
 # Simulated brokers, clients and faults: one line for each of the seeds A-B. `python -m tests.simulation --help` says more.
 simulate: setup
@@ -160,8 +162,8 @@ bench-pipeline: setup-spark
 # run with a few: by the second loop, by the lowest PySpark, and by all Pythons, also by those between.
 soak: setup-spark
 	ODRADEK_SOAK=1 $(BIN)/python -m pytest -qq --kinds=all --plan
-	ODRADEK_SOAK=1 $(PYTEST) --dist=worksteal --kinds=all
-	$(PYTEST) --dist=worksteal --kinds=second_loop
+	ODRADEK_SOAK=1 $(PYTEST) --numprocesses=$(JOBS) --dist=worksteal --kinds=all
+	$(PYTEST) --numprocesses=$(JOBS) --dist=worksteal --kinds=second_loop
 	$(MAKE) SOME_ROWS= test-old-spark test-pythons
 	$(BIN)/python -m tests.pythons --others
 
@@ -173,7 +175,7 @@ audit: $(STAMP)
 	$(VENV)-audit/bin/pip-audit --strict --skip-editable --path $(wildcard $(VENV)/lib/python*/site-packages)
 
 image-test: setup
-	tests/image/image-test
+	tests/image/image-test $(PYTEST_OPTIONS)
 
 # Two wheels and the source distribution in ./dist: one wheel with compiled modules, for this Python and Linux, one for all.
 dist: $(DIST_STAMP)
@@ -191,7 +193,7 @@ $(DIST_STAMP): pyproject.toml
 
 # Both wheels in fresh environments, in a project whose folders are called as ours.
 dist-test: setup dist
-	ODRADEK_WHEELS=$(CURDIR)/dist $(BIN)/python -m pytest tests/installed
+	ODRADEK_WHEELS=$(CURDIR)/dist $(PYTEST) tests/installed
 
 # Everything that the other targets have made, but no data and no tables.
 clean:

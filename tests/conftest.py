@@ -5,6 +5,7 @@ Which tests run: tests/kinds.py, tests/rows.py.
 ODRADEK_PURE=1        loads the .py of every compiled module although its .so is there
 --of-compiled         collects only the folders that mirror a folder with compiled modules, or its top-level package
 ODRADEK_NO_SKIP=1     makes a skipped test a failed one
+ODRADEK_RERUNS=FILE   adds to FILE the names of the tests that got a second attempt (--reruns)
 """
 
 import logging
@@ -112,3 +113,10 @@ def pytest_runtest_makereport(
         report.outcome = "failed"
         report.longrepr = f"skipped, which this run does not allow: {report.longrepr}"
     return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    reports = terminalreporter.getreports("rerun")
+    if reports and (path := os.environ.get("ODRADEK_RERUNS")):
+        with open(path, "a") as file:
+            file.writelines(f"{report.nodeid}\n" for report in reports)

@@ -117,10 +117,9 @@ async def test_bytes_missing_from_the_page_cache_are_detected(path: Path) -> Non
         def is_forgotten() -> bool:
             """Retried, because the kernel may keep pages that are on another processor's list."""
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-            return not part.is_cached(0, 1 << 20)
+            return not part.is_cached(0, 1 << 20) and not part.is_cached(699_999, 1 << 20)
 
         await until(is_forgotten)
-    assert not part.is_cached(699_999, 1 << 20)
 
 
 def test_a_large_read_returns_a_slice_and_a_small_one_bytes(
