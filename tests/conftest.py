@@ -50,7 +50,9 @@ def _module(file: Path) -> ModuleType:
 SETUP = _module(ROOT / "setup.py")
 FILES = {path.removesuffix(".py").replace("/", "."): ROOT / path for path in SETUP.COMPILED}
 PURE = os.environ.get("ODRADEK_PURE") == "1"
-pytest_plugins = [f"tests.{name}" for name in ("collector", "shown_secrets", "programs", "kinds", "rows", "soak")]
+pytest_plugins = [
+    f"tests.{name}" for name in ("collector", "shown_secrets", "programs", "kinds", "rows", "soak", "hangs")
+]
 if PURE:  # at once: the conftest of a package imports the package
     sys.meta_path.insert(0, Sources(FILES))
 

@@ -129,13 +129,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     longest_s: Counter[Path] = Counter()
     for item in items:
         if any(mark.name in SLOW for mark in item.iter_markers()):
-            longest_s[item.path] += _timeout_s(item)
+            longest_s[item.path] += timeout_s(item)
     items.sort(key=lambda item: -longest_s[item.path])
 
 
-def _timeout_s(item: pytest.Item) -> int:
+def timeout_s(item: pytest.Item) -> int:
+    """Its time limit, 0 for none."""
     own = item.get_closest_marker("timeout")
-    return int(own.args[0] if own else item.config.getini("timeout"))
+    return int(own.args[0] if own else item.config.getini("timeout") or 0)
 
 
 def kinds_of(item: pytest.Item) -> frozenset[str]:

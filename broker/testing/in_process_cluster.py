@@ -18,7 +18,7 @@ from odradek.broker.testing.failures import explained_by
 from odradek.broker.testing.faults import Faults
 from odradek.broker.testing.opening import opened_with_async
 from odradek.broker.testing.security import PLAINTEXT, Security, as_security
-from odradek.broker.testing.setting_texts import setting_texts
+from odradek.broker.testing.setting_texts import FEW_PARTITIONS, setting_texts
 from odradek.broker.testing.snapshots.of_clusters import folder_of, tree_of
 from odradek.broker.testing.snapshots.origin import has_data
 from odradek.broker.testing.snapshots.snapshot import Snapshot, as_snapshot
@@ -37,8 +37,7 @@ DEFAULTS: Mapping[str, object] = {
     "replica.fetch.backoff.ms": 50,
     "replica.socket.timeout.ms": 2000,
     "controlled.shutdown.retry.backoff.ms": 100,
-    "offsets.topic.num.partitions": 5,
-    "transaction.state.log.num.partitions": 5,
+    **FEW_PARTITIONS,
 }
 """A failure is noticed, and repaired, within a second or two. Nothing expires only because the machine is slow: the
 sessions of the store in memory need no heartbeats."""

@@ -7,10 +7,10 @@
         producer = AIOKafkaProducer(**broker.client_settings("aiokafka"))
 
 Settings are Kafka's and override the single-node server.properties: `in_process_broker(log_segment_bytes=10_000)` or
-`in_process_broker({"log.segment.bytes": "10000"})`. `BrokerThread` runs the broker in a thread of its own, for blocking
-clients; the pytest fixture `odradek_broker` uses it. With `time="virtual"` a test advances the broker's time
-(virtual_time/). If the program has not configured structlog, only warnings and
-errors are logged, to stderr (quiet_logs.py).
+`in_process_broker({"log.segment.bytes": "10000"})`. The internal topics have five partitions instead of 50.
+`BrokerThread` runs it in a thread of its own, for blocking clients; the pytest fixture `odradek_broker` uses that.
+With `time="virtual"` a test advances the broker's time (virtual_time/). If the program has not configured structlog,
+only warnings and errors are logged, to stderr (quiet_logs.py).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from odradek.broker.testing.opening import ANOTHER_LOOP, Blocking, opened_with_a
 from odradek.broker.testing.right_calls import NamesTheRightCall
 from odradek.broker.testing.security import PLAINTEXT, Security, add_acls, as_security, set_passwords
 from odradek.broker.testing.seeding import Seed, seed
-from odradek.broker.testing.setting_texts import setting_texts
+from odradek.broker.testing.setting_texts import FEW_PARTITIONS, setting_texts
 from odradek.broker.testing.snapshots.origin import Origin
 from odradek.broker.testing.snapshots.snapshot import Snapshot
 from odradek.broker.testing.snapshots.taking import take_snapshot
@@ -201,7 +201,7 @@ async def in_process_broker(
     async with own_loop(virtual) as loop, contextlib.AsyncExitStack() as stack:
         temporary = await stack.enter_async_context(temporary_directory())
         given = setting_texts(settings or {}, more_settings)
-        texts = {**secured.settings(_address(port, secured, given), temporary), **given}
+        texts = {**FEW_PARTITIONS, **secured.settings(_address(port, secured, given), temporary), **given}
         is_temporary = data_dir is None and not texts.keys() & {"log.dir", "log.dirs"}
         if is_temporary:
             data_dir = temporary / "data"

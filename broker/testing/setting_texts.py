@@ -28,6 +28,8 @@ ARGUMENTS = (
     "settings_of",
 )
 """What brokers and clusters are given beside settings."""
+FEW_PARTITIONS: Mapping[str, str] = {"offsets.topic.num.partitions": "5", "transaction.state.log.num.partitions": "5"}
+"""A first group or transaction of a test need not wait for 50."""
 
 
 def setting_texts(settings: Mapping[str, object], more_settings: Mapping[str, object]) -> dict[str, str]:

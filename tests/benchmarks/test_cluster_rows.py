@@ -26,6 +26,7 @@ def broker(tmp_path: Path) -> Iterator[Odradek]:
     broker.remove()
 
 
+@pytest.mark.long
 def test_a_cluster_survives_the_kills_of_its_row(broker: Odradek, monkeypatch: pytest.MonkeyPatch) -> None:
     """A session ends a time-out after its last ping, which was up to a third of it before the kill."""
     monkeypatch.setattr("benchmarks.cluster_rows.SETTLE_S", 0)
@@ -41,6 +42,7 @@ def test_a_cluster_survives_the_kills_of_its_row(broker: Odradek, monkeypatch: p
     assert led < served
 
 
+@pytest.mark.long
 def test_the_processor_time_of_all_three_brokers_counts(broker: Odradek) -> None:
     row = ReplicatedProduce(2000, 100, warm_s=0.1)
     readings = row.measure(broker)

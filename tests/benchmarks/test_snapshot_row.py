@@ -12,6 +12,7 @@ from benchmarks.measurement import TakesNoPart
 from benchmarks.snapshot_row import Snapshots
 
 
+@pytest.mark.long
 def test_it_has_a_reading_of_each_metric(tmp_path: Path) -> None:
     row = Snapshots(0.01)
     readings = row.measure(Odradek(tmp_path))

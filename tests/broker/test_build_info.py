@@ -93,6 +93,7 @@ def built(tree: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=tree, env=variables, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("form", "level", "flto"), [("where possible", "-O1", False), ("compiled", "-O3", True)])
 def test_only_a_build_for_others_is_optimized_across_files(tree: Path, form: str, level: str, flto: bool) -> None:
     """Nobody should wait minutes for 3 % of the broker's time."""
@@ -108,6 +109,7 @@ def test_only_a_build_for_others_is_optimized_across_files(tree: Path, form: str
     assert options.count("-flto=auto") == flto
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("compiler", ["/bin/false", "no-such-compiler"])
 def test_a_build_without_a_compiler_leaves_plain_python_and_records_the_reason(tree: Path, compiler: str) -> None:
     half_built = tree / "odradek" / "native__mypyc.cpython-311-x86_64-linux-gnu.so"

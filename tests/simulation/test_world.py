@@ -42,7 +42,10 @@ SMALL = Scale(faults=6, seconds=15.0)
 CLUSTER = Scale(brokers=3, faults=6, seconds=10.0)
 SECURED = next(seed for seed in count(1) if (found := security_of(seed)) and found.mechanism != PLAIN)
 """The first seed with logins by SCRAM."""
-SEEDS = pytest.mark.parametrize("seed", [1, SECURED], ids=["without security", "with logins by SCRAM"])
+SEEDS = pytest.mark.parametrize(
+    "seed",
+    [pytest.param(1, id="without security", marks=pytest.mark.long), pytest.param(SECURED, id="with logins by SCRAM")],
+)
 FIRST_AIMED = ("join unheard", "lose an answer of the store", "delay requests of the controller")
 AIMED_AT_REPLICAS = (
     "lose all but who joins",
@@ -113,14 +116,12 @@ def test_brokers_under_faults_keep_their_promises(run: Callable[[int, Scale], Re
     assert any(attempt.outcome is Outcome.FAILED for attempt in result.history.of(Attempt)) is (seed == SECURED)
 
 
-@pytest.fixture(scope="module")
-def digests_elsewhere() -> dict[int, str]:
-    """Of both seeds, in a process with other hashes."""
+def digest_elsewhere(seed: int) -> str:
+    """In a process with other hashes."""
     replay = f"""
 import tests.conftest
 from tests.simulation.run import main
-for seed in {[1, SECURED]}:
-    main(["--replay", str(seed), "--brokers", "3", "--faults", "{CLUSTER.faults}", "--seconds", "{CLUSTER.seconds}"])
+main(["--replay", "{seed}", "--brokers", "3", "--faults", "{CLUSTER.faults}", "--seconds", "{CLUSTER.seconds}"])
 """
     found = subprocess.run(
         [sys.executable, "-c", replay],
@@ -129,23 +130,26 @@ for seed in {[1, SECURED]}:
         text=True,
         check=True,
     )
-    lines = re.findall(r"^seed (\d+): passed.* (\w+)$", found.stdout, re.MULTILINE)
-    return {int(seed): digest for seed, digest in lines}
+    line = re.search(r"^seed \d+: passed.* (\w+)$", found.stdout, re.MULTILINE)
+    assert line is not None, found.stdout
+    return line[1]
 
 
 @SEEDS
 def test_the_same_seed_gives_the_same_trace_whatever_the_hashes_are(
-    run: Callable[[int, Scale], Result], digests_elsewhere: dict[int, str], seed: int
+    run: Callable[[int, Scale], Result], seed: int
 ) -> None:
-    assert run(seed, CLUSTER).digest == digests_elsewhere[seed]
+    assert run(seed, CLUSTER).digest == digest_elsewhere(seed)
 
 
+@pytest.mark.long
 def test_aimed_faults_hit_their_moments(told: Told) -> None:
     assert told.result.violations == []
     assert told.result.failures == []
     assert told.moments(0.0, AT_REPLICAS_S) >= len(FIRST_AIMED)
 
 
+@pytest.mark.long
 def test_faults_aimed_at_replicas_hit_their_moments(told: Told) -> None:
     assert told.result.violations == []
     assert told.moments(AT_REPLICAS_S) >= 2
@@ -153,6 +157,7 @@ def test_faults_aimed_at_replicas_hit_their_moments(told: Told) -> None:
     assert any(" connection to the store breaks broker-" in line for line in told.lines)
 
 
+@pytest.mark.long
 def test_every_client_does_its_work(told: Told) -> None:
     """Invariants about what nobody does would always hold."""
     result = told.result
@@ -172,6 +177,7 @@ def test_every_client_does_its_work(told: Told) -> None:
         assert len(result.final.logs[partition].records) < sent / 2, "it was compacted"
 
 
+@pytest.mark.long
 def test_clients_log_in_again_and_intruders_are_refused_in_all_their_ways(told: Told) -> None:
     assert told.result.violations == []
     history = told.result.history
