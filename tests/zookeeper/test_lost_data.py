@@ -13,6 +13,7 @@ from structlog.typing import EventDict
 from odradek.broker.metadata_store import znodes
 from odradek.broker.metadata_store.start_up import make_persistent_entries
 from odradek.broker.metadata_store.zookeeper.zookeeper_store import ZooKeeperStore
+from odradek.broker.replica.partition.partition import Partition
 from odradek.broker.server import Broker
 from odradek.broker.start_error import StartError
 from odradek.protocol.errors import ErrorCode
@@ -45,8 +46,12 @@ async def keep_for_ever(brokers: Brokers) -> None:
     await until(lambda: all(retention(broker) == -1 for broker in brokers.all))
 
 
+def partition_of(broker: Broker) -> Partition:
+    return broker.replica_manager.partition(TopicPartition(TOPIC, 0))
+
+
 def retention(broker: Broker) -> int:
-    log = broker.replica_manager.partition(TopicPartition(TOPIC, 0)).log
+    log = partition_of(broker).log
     assert log is not None
     return log.config.retention_ms
 
@@ -87,12 +92,17 @@ async def test_brokers_go_on_without_a_zookeeper_that_lost_its_data_until_it_is_
         epochs = [broker.metadata_store.session_epoch for broker in brokers.all]
         assert epochs == ([1, 1] if sessions == "are restored" else [2, 2])
 
+        leaders: list[Broker] = []
+
         async def is_written() -> bool:
-            return await produce(brokers.all[0].bootstrap, TOPIC, b"after") is ErrorCode.NONE
+            """To the second broker, if its session has begun anew before the first one's."""
+            leaders[:] = [broker for broker in brokers.all if partition_of(broker).is_leader]
+            written = [await produce(leader.bootstrap, TOPIC, b"after") for leader in leaders]
+            return ErrorCode.NONE in written
 
         await until(is_written)
         await brokers.create("new", 2, 1)
-        assert await values(brokers.all[0].bootstrap, TOPIC) == [b"before", b"meanwhile", b"still", b"after"]
+        assert await values(leaders[0].bootstrap, TOPIC) == [b"before", b"meanwhile", b"still", b"after"]
         assert [retention(broker) for broker in brokers.all] == [-1, -1]
 
 

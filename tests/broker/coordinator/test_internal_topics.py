@@ -78,6 +78,7 @@ async def test_the_topics_are_created_as_kafka_creates_them() -> None:
         "offsets.topic.segment.bytes": 2_000_000,
         "transaction.state.log.segment.bytes": 3_000_000,
         "transaction.state.log.min.isr": 4,
+        "transaction.state.log.num.partitions": 50,
     }
     async with api_of_a_broker(settings) as api:
         await found(api)

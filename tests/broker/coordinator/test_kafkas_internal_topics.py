@@ -27,7 +27,8 @@ LOGS = Path(__file__).parents[2] / "vectors" / "logs"
 KNOWN = json.loads((LOGS / "clean" / "coordinators.json").read_text(encoding="utf-8"))
 WRITTEN_MS = 1795231531000 + 60_000
 """The approximate time at which that broker ran. Offsets expire and open transactions are aborted by it."""
-
+FIFTY = {"offsets.topic.num.partitions": 50, "transaction.state.log.num.partitions": 50}
+"""That broker had Kafka's defaults."""
 WHEN_KILLED = ("Stable", "consumer", "range")
 """State, type and protocol of `group-static` at the kill. The recorded answers are from after its session expired."""
 
@@ -42,7 +43,7 @@ class Then(SystemClock):
 @asynccontextmanager
 async def broker_of(name: str, data_dir: Path) -> AsyncIterator[Api]:
     """Yields a broker that has loaded the internal topics of that set of logs."""
-    async with in_process_broker(data_dir=data_dir) as broker:
+    async with in_process_broker(FIFTY, data_dir=data_dir) as broker:
         for topic in (GROUP_TOPIC, TRANSACTION_TOPIC):
             await broker.coordinators.internal_topics.ensure(topic)
     for folder in (LOGS / name).glob("__*"):

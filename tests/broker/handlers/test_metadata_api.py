@@ -96,7 +96,7 @@ async def test_requested_internal_topics_are_created_with_their_coordinators_set
     assert response.topics[0].is_internal
     response = await ask(api, ["__consumer_offsets"])
     assert codes(response) == [("__consumer_offsets", ErrorCode.NONE)]
-    assert len(response.topics[0].partitions) == 50
+    assert len(response.topics[0].partitions) == api.broker.config.offsets_topic_num_partitions
     assert api.broker.metadata.topic_config("__consumer_offsets")["cleanup.policy"] == "compact"
 
 
