@@ -383,7 +383,7 @@ class NodeLoop(asyncio.AbstractEventLoop):
         def deliver(inner: asyncio.Future[T]) -> None:
             if not outer.done() and not self.has_ended:
                 _settle(outer, inner)
-            elif not inner.cancelled() and inner.exception() is None and undo is not None:
+            elif undo is not None and not _has_failed(inner):
                 undo(inner.result())
 
         def is_given_up(outer: asyncio.Future[T]) -> None:
@@ -414,11 +414,8 @@ class NodeLoop(asyncio.AbstractEventLoop):
         """See asyncio. Waits while the network does not let the node connect to that address."""
         await self.network.way_to(self, (host, port))
         purpose = self.network.purpose.get()
-        connecting = self._below.create_connection(
-            lambda: Gate(self, protocol_factory(), purpose=purpose, is_outgoing=True), host, port, **options
-        )
-        _, gate = await self.below(connecting, undo=lambda connected: connected[1].abort())
-        return gate.transport, gate.protocol
+        gate = Gate(self, protocol_factory(), purpose=purpose, is_outgoing=True)
+        return await self._connected(gate, self._below.create_connection(lambda: gate, host, port, **options))
 
     async def getaddrinfo(self, *args: Any, **options: Any) -> Any:
         """See asyncio."""
@@ -428,8 +425,16 @@ class NodeLoop(asyncio.AbstractEventLoop):
         self, protocol_factory: Callable[[], asyncio.BaseProtocol], sock: socket.socket
     ) -> tuple[Any, Any]:
         """See asyncio."""
-        connecting = self._below.connect_accepted_socket(lambda: Gate(self, protocol_factory()), sock)
-        _, gate = await self.below(connecting, undo=lambda connected: connected[1].abort())
+        gate = Gate(self, protocol_factory())
+        return await self._connected(gate, self._below.connect_accepted_socket(lambda: gate, sock))
+
+    async def _connected(self, gate: Gate, connecting: Coroutine[Any, Any, tuple[Any, Any]]) -> tuple[Any, Any]:
+        """Connects the gate. uvloop forgets a connection that is given up right after it was made: its protocol never
+        hears that it is lost.
+        """
+        inner = self._below.create_task(connecting)
+        inner.add_done_callback(lambda done: self.connection_closed(gate) if _has_failed(done) else None)
+        await self.below(inner, undo=lambda _: gate.abort())
         return gate.transport, gate.protocol
 
     def add_reader(self, fd: Any, callback: Callable[[*Ts], object], *args: *Ts) -> None:
@@ -503,6 +508,11 @@ def _close(coroutine: Coroutine[Any, Any, Any]) -> None:
     coroutine.close()
     for each in awaited:
         each.close()
+
+
+def _has_failed(done: asyncio.Future[Any]) -> bool:
+    """Whether it has no result."""
+    return done.cancelled() or done.exception() is not None
 
 
 def _settle(waiting: asyncio.Future[T], done: asyncio.Future[T]) -> None:

@@ -569,6 +569,24 @@ async def test_a_connection_that_is_established_after_the_end_is_closed(node: No
     await server.wait_closed()
 
 
+async def test_a_connection_that_is_given_up_right_after_it_was_made_is_not_waited_for(node: NodeLoop) -> None:
+    with socket.create_server((HOST, 0)) as listening:
+
+        class GivesUp(asyncio.Protocol):
+            def connection_made(self, transport: asyncio.BaseTransport) -> None:
+                connecting.cancel()
+
+        async def connect() -> None:
+            await asyncio.get_running_loop().create_connection(GivesUp, *listening.getsockname())
+
+        connecting = on(node, node.create_task, connect())
+        await until(connecting.done)
+        assert connecting.cancelled()
+        node.end()
+        async with asyncio.timeout(30):
+            await node.all_gone()
+
+
 async def test_child_processes_end_with_the_node(node: NodeLoop) -> None:
     async def start() -> int:
         process = await asyncio.create_subprocess_exec(sys.executable, "-c", "import time; time.sleep(60)", stdin=PIPE)
