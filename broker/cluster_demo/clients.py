@@ -21,6 +21,7 @@ from odradek.protocol.messages.fetch import FetchRequest
 from odradek.protocol.messages.produce import ProduceRequest
 from odradek.protocol.messages.producers import InitProducerIdRequest
 from odradek.protocol.records import Record, build_batch, iter_batches, read_records
+from odradek.timer import Clock, SystemClock
 
 PRODUCE_VERSION, FETCH_VERSION, INIT_PRODUCER_ID_VERSION = 8, 11, 1
 MOST_IN_FLIGHT = 5
@@ -33,14 +34,17 @@ ACKNOWLEDGED = (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
 
 
 class Waiting:
-    """A record that is not acknowledged."""
+    """A record that is not acknowledged. `timestamp_ms`: since 1970; a broker that starts again forgets a producer that
+    has written nothing for long (producer.id.expiration.ms).
+    """
 
-    __slots__ = ("offered_s", "sequence", "value")
+    __slots__ = ("offered_s", "sequence", "timestamp_ms", "value")
 
-    def __init__(self, sequence: int, value: bytes, offered_s: float) -> None:
+    def __init__(self, sequence: int, value: bytes, offered_s: float, timestamp_ms: int) -> None:
         self.sequence = sequence
         self.value = value
         self.offered_s = offered_s
+        self.timestamp_ms = timestamp_ms
 
 
 class Client:
@@ -87,8 +91,11 @@ class Client:
 class Producer(Client):
     """`acknowledged(record)` is called for each record once."""
 
-    def __init__(self, bootstrap: str, topic: str, acknowledged: Callable[[Waiting], object]) -> None:
+    def __init__(
+        self, bootstrap: str, topic: str, acknowledged: Callable[[Waiting], object], clock: Clock | None = None
+    ) -> None:
         super().__init__(bootstrap, topic)
+        self._clock = clock or SystemClock()
         self.waiting: deque[Waiting] = deque()
         """The records that are not acknowledged, in order."""
         self._acknowledged = acknowledged
@@ -98,7 +105,8 @@ class Producer(Client):
 
     def offer(self, value: bytes) -> None:
         """Sends a record as soon as possible."""
-        self.waiting.append(Waiting(self._offered, value, asyncio.get_running_loop().time()))
+        now_s = asyncio.get_running_loop().time()
+        self.waiting.append(Waiting(self._offered, value, now_s, self._clock.wall_ms()))
         self._offered += 1
         self._news.set()
 
@@ -148,7 +156,7 @@ class Producer(Client):
 
     async def _send(self, leader: NetworkClient, record: Waiting) -> int:
         batch = build_batch(
-            [Record(0, 0, None, record.value)],
+            [Record(0, record.timestamp_ms, None, record.value)],
             producer_id=self._producer_id,
             producer_epoch=0,
             base_sequence=record.sequence,

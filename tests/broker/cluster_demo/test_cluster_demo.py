@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import time
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -63,6 +64,7 @@ async def test_records_that_were_lost_or_misplaced_would_be_noticed() -> None:
 async def test_a_producer_repeats_what_may_have_been_lost_and_the_partition_stores_it_once() -> None:
     async with in_process_cluster() as cluster:
         await cluster.create_topic("t")
+        began_ms = time.time() * 1000 - 1
         acknowledged: list[Waiting] = []
         producer = Producer(cluster.bootstrap, "t", acknowledged.append)
         consumer = Consumer(cluster.bootstrap, "t", lambda consumer: len(consumer.values) >= 20)
@@ -85,6 +87,11 @@ async def test_a_producer_repeats_what_may_have_been_lost_and_the_partition_stor
         await asyncio.gather(*running)
         assert [record.value for record in acknowledged] == consumer.values == [b"%d" % n for n in range(20)]
         assert producer.is_idle
+        for broker_id in set(cluster.ids) - {leader}:
+            replica = cluster.replica(broker_id, "t", 0)
+            assert replica is not None
+            (known,) = replica.log.producers.state.producers.values()
+            assert known.last_timestamp > began_ms, "a producer that was last heard of in 1970 is forgotten at a start"
 
 
 def a_sample(at_s: float, leader: int | None, isr: tuple[int, ...], waiting: int = 0) -> Sample:
