@@ -242,6 +242,8 @@ class Broker:
             await self._undo_all()
             cause = None if self.config.provided.names else error
             raise StartError(self.config.provided.hidden(self._reason(error))) from cause
+        except GeneratorExit:  # the event loop has ended: see kill
+            raise
         except BaseException:
             await self._undo_all()
             raise

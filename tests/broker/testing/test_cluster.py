@@ -290,6 +290,20 @@ async def test_a_kill_ends_a_start_and_a_stop_that_are_under_way(cluster: Cluste
     await cluster.wait_until_stable()
 
 
+@pytest.mark.parametrize("turns", [1, 10])
+async def test_a_start_that_is_killed_undoes_nothing(cluster: Cluster, turns: int) -> None:
+    await cluster.stop(1)
+    with structlog.testing.capture_logs() as lines:
+        starting = asyncio.create_task(cluster.start(1))
+        await until(lambda: cluster.status(1) is BrokerStatus.STARTING)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        cluster.kill(1)
+        with pytest.raises(NodeEnded):
+            await starting
+    assert [line for line in lines if line["log_level"] == "error"] == []
+
+
 async def test_a_broker_that_cannot_start_is_stopped_and_can_start_later(cluster: Cluster) -> None:
     await cluster.stop(1)
     identity = cluster.data_dir(1) / "meta.properties"
