@@ -112,6 +112,8 @@ class NodeLoop(asyncio.AbstractEventLoop):
         self._last_closed: asyncio.Future[None] | None = None
         self.pending: dict[asyncio.Future[Any], bool] = {}
         """What the node awaits of the loop below, and whether that ends without the node or the passage of time."""
+        self._undelivered: dict[Callable[[], None], None] = {}
+        """What delivers the results of the loop below that the node has not heard of yet."""
 
     # --- for those who control the node -------------------------------------------------------------------------
 
@@ -187,6 +189,8 @@ class NodeLoop(asyncio.AbstractEventLoop):
         self.has_ended = True
         tasks = sorted(asyncio.all_tasks(self), key=asyncio.Task.get_name)
         self._ready.clear()  # it may have had the only references to some of them
+        for deliver in list(self._undelivered):
+            deliver()
         for timer in self._timers:
             timer.timer.cancel()
         self._timers.clear()
@@ -376,11 +380,13 @@ class NodeLoop(asyncio.AbstractEventLoop):
             self.pending.pop(inner, None)
             self._may_have_sent()
             if self.has_ended:
-                deliver(inner)
+                deliver()
             else:
-                self._add(asyncio.Handle(deliver, (inner,), self, context))
+                self._undelivered[deliver] = None
+                self._add(asyncio.Handle(deliver, (), self, context))
 
-        def deliver(inner: asyncio.Future[T]) -> None:
+        def deliver() -> None:
+            self._undelivered.pop(deliver, None)
             if not outer.done() and not self.has_ended:
                 _settle(outer, inner)
             elif undo is not None and not _has_failed(inner):

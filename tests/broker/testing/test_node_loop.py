@@ -587,6 +587,22 @@ async def test_a_connection_that_is_given_up_right_after_it_was_made_is_not_wait
             await node.all_gone()
 
 
+async def test_a_server_that_the_node_has_not_heard_of_yet_is_closed_at_the_end(node: NodeLoop) -> None:
+    async def serve() -> None:
+        await asyncio.get_running_loop().create_server(asyncio.Protocol, HOST, port)
+
+    with socket.create_server((HOST, 0)) as free:
+        port = free.getsockname()[1]
+    on(node, node.create_task, serve())
+    while not node.pending:
+        await asyncio.sleep(0)
+    node.pause()  # the result is held
+    await until(lambda: not node.pending)
+    node.end()
+    await turns()
+    socket.create_server((HOST, port)).close()
+
+
 async def test_child_processes_end_with_the_node(node: NodeLoop) -> None:
     async def start() -> int:
         process = await asyncio.create_subprocess_exec(sys.executable, "-c", "import time; time.sleep(60)", stdin=PIPE)
