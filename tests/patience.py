@@ -13,6 +13,7 @@ from inspect import isawaitable
 
 PATIENCE_S = 60
 PAUSE_S = 0.01
+TURNS = 10_000
 
 
 async def until(condition: Callable[[], object] | Callable[[], Awaitable[object]]) -> None:
@@ -28,6 +29,15 @@ async def until(condition: Callable[[], object] | Callable[[], Awaitable[object]
                 await asyncio.sleep(PAUSE_S)
     except TimeoutError as error:
         raise TimeoutError(_gave_up(condition, found)) from error
+
+
+async def soon(condition: Callable[[], object]) -> None:
+    """As `until`, but looks in each turn of the event loop: for what may last for a few turns only."""
+    for _ in range(TURNS):
+        if condition():
+            return
+        await asyncio.sleep(0)
+    raise TimeoutError(_gave_up(condition, False, f"in {TURNS} turns"))
 
 
 def block_until(condition: Callable[[], object]) -> None:
@@ -50,9 +60,9 @@ async def within(condition: Callable[[], object], pauses: int) -> bool:
     return bool(condition())
 
 
-def _gave_up(condition: Callable[[], object], found: object) -> str:
+def _gave_up(condition: Callable[[], object], found: object, when: str = "") -> str:
     try:
         source = " ".join(inspect.getsource(condition).split())
     except (OSError, TypeError):
         source = repr(condition)
-    return f"not within {PATIENCE_S} s: {source}; the last value was {found!r}"
+    return f"not {when or f'within {PATIENCE_S} s'}: {source}; the last value was {found!r}"

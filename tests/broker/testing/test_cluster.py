@@ -30,7 +30,7 @@ from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.protocol.topic_partition import TopicPartition
 from tests.broker.testing.leftovers import left_behind
 from tests.broker.testing.records import connect, produce, produce_on, values
-from tests.patience import until
+from tests.patience import soon, until
 from tests.soak import SOAK, rounds
 
 OK = ErrorCode.NONE
@@ -273,12 +273,6 @@ async def test_the_controller_can_be_killed(cluster: Cluster) -> None:
     assert cluster.brokers[first].metadata.topic_names() == ["after", "t"]
 
 
-async def is_starting(cluster: Cluster, broker_id: int) -> None:
-    """Waits for it; it does not last for long."""
-    while cluster.status(broker_id) is not BrokerStatus.STARTING:
-        await asyncio.sleep(0)
-
-
 async def test_a_kill_ends_a_start_and_a_stop_that_are_under_way(cluster: Cluster) -> None:
     stopping = asyncio.create_task(cluster.stop(1))
     await asyncio.sleep(0)
@@ -288,7 +282,7 @@ async def test_a_kill_ends_a_start_and_a_stop_that_are_under_way(cluster: Cluste
         await stopping
     assert cluster.status(1) is BrokerStatus.KILLED
     starting = asyncio.create_task(cluster.start(1))
-    await is_starting(cluster, 1)
+    await soon(lambda: cluster.status(1) is BrokerStatus.STARTING)
     cluster.kill(1)
     with pytest.raises(NodeEnded):
         await starting
@@ -301,7 +295,7 @@ async def test_a_start_that_is_killed_undoes_nothing(cluster: Cluster, turns: in
     await cluster.stop(1)
     with structlog.testing.capture_logs() as lines:
         starting = asyncio.create_task(cluster.start(1))
-        await is_starting(cluster, 1)
+        await soon(lambda: cluster.status(1) is BrokerStatus.STARTING)
         for _ in range(turns):
             await asyncio.sleep(0)
         cluster.kill(1)

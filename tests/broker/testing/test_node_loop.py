@@ -20,7 +20,7 @@ import pytest
 
 from odradek.broker.testing.network import Network
 from odradek.broker.testing.node_loop import NodeEnded, NodeLoop, node_loop
-from tests.patience import until
+from tests.patience import soon, until
 
 HOST = "127.0.0.1"
 
@@ -594,8 +594,7 @@ async def test_a_server_that_the_node_has_not_heard_of_yet_is_closed_at_the_end(
     with socket.create_server((HOST, 0)) as free:
         port = free.getsockname()[1]
     on(node, node.create_task, serve())
-    while not node.pending:
-        await asyncio.sleep(0)
+    await soon(lambda: node.pending)
     node.pause()  # the result is held
     await until(lambda: not node.pending)
     node.end()
