@@ -94,14 +94,15 @@ class TimeControls:
         async with self._advancing() as time:
             until_us, moves = time.now_us + span_us, self._moves(keep_members)
             while True:
+                is_last = time.now_us >= until_us  # while the condition is awaited, time flows
                 holds = condition()
                 is_awaited = isinstance(holds, Awaitable)
                 if await holds if isinstance(holds, Awaitable) else holds:
                     return
-                if time.now_us >= until_us:
+                if is_last:
                     raise self._not_reached(what or name_of(condition), span_us / 1e6)
                 is_over = partial(_has_moved, time, time.now_us) if is_awaited else partial(_holds, condition)
-                await Advance(time, until_us, is_over=is_over, moves=moves).run()
+                await Advance(time, max(until_us, time.now_us), is_over=is_over, moves=moves).run()
 
     @contextlib.asynccontextmanager
     async def _advancing(self) -> AsyncIterator[VirtualTime]:

@@ -179,6 +179,18 @@ async def test_coroutines_of_the_broker_run_on_its_loop() -> None:
             await broker.run(broker.periodic_work.apply_retention())
 
 
+async def test_a_condition_that_takes_until_the_last_moment_is_asked_again_then() -> None:
+    async with in_process_broker(time="virtual") as broker:
+        last_ms = broker.clock.now_ms() + 20
+
+        async def is_last_moment() -> bool:
+            holds = broker.clock.now_ms() >= last_ms
+            await asyncio.sleep(0.05)  # time flows beyond it
+            return holds
+
+        await broker.advance_until(is_last_moment, within=0.02)
+
+
 def test_a_broker_in_a_thread_is_advanced_by_its_methods() -> None:
     with BrokerThread(time="virtual") as running:
         begun = running.broker.clock.now_ms()
