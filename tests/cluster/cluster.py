@@ -44,8 +44,9 @@ SETTINGS = {
     "replica.lag.time.max.ms": "3000",
     "controlled.shutdown.max.retries": "1",
     "group.initial.rebalance.delay.ms": "0",
-    "zookeeper.connection.timeout.ms": "60000",
 }
+PATIENT_SETTINGS = {**SETTINGS, "zookeeper.connection.timeout.ms": "60000"}
+"""For brokers whose ZooKeeper may have only just begun to listen."""
 
 
 @dataclass(frozen=True, slots=True)

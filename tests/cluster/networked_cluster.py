@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from tests.cluster.cluster import SETTINGS, Node
+from tests.cluster.cluster import PATIENT_SETTINGS, Node
 from tests.cluster.process_cluster import ProcessCluster
 from tests.cluster.zookeeper_process import ZooKeeperProcess
 from tests.pipeline.cluster import nodes
@@ -81,7 +81,7 @@ def networked_cluster(
         zookeeper.start()
         machines = [network.add_node() for _ in range(brokers)]
         login = {"odradek.security.auth.login.config": str(zookeeper.login)}
-        cluster = NetworkedCluster(directory, {**SETTINGS, **login, **(settings or {})}, machines, zookeeper)
+        cluster = NetworkedCluster(directory, {**PATIENT_SETTINGS, **login, **(settings or {})}, machines, zookeeper)
         stack.callback(cluster.print_logs)
         stack.callback(cluster.close)
         cluster.start()

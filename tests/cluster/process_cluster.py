@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-from tests.cluster.cluster import SETTINGS, Cluster, Node
+from tests.cluster.cluster import PATIENT_SETTINGS, Cluster, Node
 from tests.spawned_broker import free_port
 
 ROOT = Path(__file__).parents[2]
@@ -173,7 +173,7 @@ def process_cluster(
     """A running cluster, on the ZooKeeper at `zookeeper` or else on the model. Prints the brokers' logs in the end:
     pytest shows them if the test has failed.
     """
-    cluster = ProcessCluster(directory, {**SETTINGS, **(settings or {})}, brokers, zookeeper)
+    cluster = ProcessCluster(directory, {**PATIENT_SETTINGS, **(settings or {})}, brokers, zookeeper)
     try:
         cluster.start()
         yield cluster

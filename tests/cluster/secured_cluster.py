@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from tests.cluster.cluster import SETTINGS, Node
+from tests.cluster.cluster import PATIENT_SETTINGS, Node
 from tests.cluster.process_cluster import ProcessCluster
 from tests.spawned_broker import free_port
 from tests.tls_files import NAMES, TlsFiles
@@ -81,7 +81,7 @@ def secured_cluster(
     directory: Path, zookeeper: str, settings: Mapping[str, str] | None = None
 ) -> Iterator[SecuredCluster]:
     """Three running brokers on the ZooKeeper at `zookeeper`. Prints their logs in the end."""
-    cluster = SecuredCluster(directory, {**SETTINGS, **(settings or {})}, zookeeper)
+    cluster = SecuredCluster(directory, {**PATIENT_SETTINGS, **(settings or {})}, zookeeper)
     try:
         cluster.start()
         yield cluster

@@ -16,7 +16,7 @@ import pytest
 
 from odradek.broker.metadata_store import znodes
 from odradek.protocol.messages.log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
-from tests.cluster.cluster import SETTINGS, Cluster, Node
+from tests.cluster.cluster import PATIENT_SETTINGS, Cluster, Node
 from tests.cluster.process_cluster import ProcessCluster
 from tests.cluster.writer import Writer
 from tests.cluster.zookeeper_client import zookeeper_client
@@ -83,7 +83,7 @@ def why_out(cluster: Cluster) -> list[tuple[int, str, int]]:
 
 def test_a_broker_goes_on_with_its_other_directory(quick_zookeeper: str, namespaces: None, tmp_path: Path) -> None:
     zookeeper = quick_zookeeper + new_chroot()
-    cluster = ClusterOnTwoDisks(tmp_path, SETTINGS, 3, zookeeper)
+    cluster = ClusterOnTwoDisks(tmp_path, PATIENT_SETTINGS, 3, zookeeper)
     full = second_of(cluster.nodes[VICTIM])
     with (
         small_disk(full),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.cluster import SETTINGS
+from tests.cluster.cluster import PATIENT_SETTINGS
 from tests.cluster.process_cluster import ProcessCluster
 from tests.zookeeper.stores import new_chroot
 
@@ -37,7 +37,7 @@ class PatientCluster(ProcessCluster):
 def test_a_broker_ends_cleanly_although_the_controller_hangs_and_keeps_its_session(
     zookeeper: str, tmp_path: Path
 ) -> None:
-    cluster = PatientCluster(tmp_path, SETTINGS, 3, zookeeper + new_chroot())
+    cluster = PatientCluster(tmp_path, PATIENT_SETTINGS, 3, zookeeper + new_chroot())
     with contextlib.closing(cluster), contextlib.ExitStack() as at_the_end:
         at_the_end.callback(cluster.print_logs)
         cluster.start()
