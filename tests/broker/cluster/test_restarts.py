@@ -72,7 +72,7 @@ async def test_a_broker_with_the_disk_of_another_cluster_does_not_start(cluster:
     with pytest.raises(StartError, match="has cluster id not-"):
         await cluster.start(BACK)
     assert cluster.status(BACK) is BrokerStatus.STOPPED
-    assert sorted(cluster.brokers[1].metadata.brokers) == [1, 3]
+    await until(lambda: sorted(cluster.brokers[1].metadata.brokers) == [1, 3])
     assert folders(cluster, "t") == ["t-0"]
     identity.write_text(text)
     await cluster.start(BACK)
