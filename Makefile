@@ -17,7 +17,7 @@ SEEDS ?= 1-10
 WAITING_JOBS ?= $(shell expr 2 \* $$(nproc))
 SPARK_JOBS ?= $(shell expr 3 \* $$(nproc) / 2)
 # What every run of tests gets besides; .ci/run gives a test that fails a second attempt.
-PYTEST_OPTIONS :=
+PYTEST_OPTIONS ?=
 PYTEST := $(BIN)/python -m pytest $(PYTEST_OPTIONS)
 BY_FILE := --dist=loadfile --no-loadscope-reorder
 SOME_ROWS := --rows=3

@@ -118,6 +118,8 @@ def pytest_runtest_makereport(
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if hasattr(terminalreporter.config, "workerinput"):
+        return  # the process that started the workers of pytest-xdist has all reports
     reports = terminalreporter.getreports("rerun")
     if reports and (path := os.environ.get("ODRADEK_RERUNS")):
         with open(path, "a") as file:

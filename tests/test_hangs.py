@@ -23,7 +23,7 @@ import sys
 import pytest
 from tests import hangs
 hangs.GRACE_S = 1
-sys.exit(pytest.main(["-p", "tests.kinds", "-p", "tests.hangs", "--numprocesses=0", "--timeout=5", *sys.argv[1:]]))
+sys.exit(pytest.main(["-p", "tests.kinds", "-p", "tests.hangs", "--numprocesses=0", *sys.argv[1:]]))
 """
 
 

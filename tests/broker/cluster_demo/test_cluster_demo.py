@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import io
-import time
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -26,6 +25,7 @@ from odradek.broker.cluster_demo.samples import (
     seconds_without_leader,
 )
 from odradek.broker.testing import in_process_cluster
+from odradek.timer import ManualClock
 from tests.patience import until
 
 PACE = 0.2
@@ -64,9 +64,9 @@ async def test_records_that_were_lost_or_misplaced_would_be_noticed() -> None:
 async def test_a_producer_repeats_what_may_have_been_lost_and_the_partition_stores_it_once() -> None:
     async with in_process_cluster() as cluster:
         await cluster.create_topic("t")
-        began_ms = time.time() * 1000 - 1
+        clock = ManualClock()
         acknowledged: list[Waiting] = []
-        producer = Producer(cluster.bootstrap, "t", acknowledged.append)
+        producer = Producer(cluster.bootstrap, "t", acknowledged.append, clock)
         consumer = Consumer(cluster.bootstrap, "t", lambda consumer: len(consumer.values) >= 20)
         running = [asyncio.create_task(client.run()) for client in (producer, consumer)]
         leader = await cluster.wait_for_leader("t", 0)
@@ -91,7 +91,7 @@ async def test_a_producer_repeats_what_may_have_been_lost_and_the_partition_stor
             replica = cluster.replica(broker_id, "t", 0)
             assert replica is not None
             (known,) = replica.log.producers.state.producers.values()
-            assert known.last_timestamp > began_ms, "a producer that was last heard of in 1970 is forgotten at a start"
+            assert known.last_timestamp == clock.wall_ms(), "a broker that starts forgets a producer of 1970"
 
 
 def a_sample(at_s: float, leader: int | None, isr: tuple[int, ...], waiting: int = 0) -> Sample:
