@@ -26,6 +26,7 @@ def collected(*arguments: str) -> list[str]:
     return [line for line in done.stdout.splitlines() if "::" in line]
 
 
+@pytest.mark.long
 def test_programs_second_loops_and_long_loops_have_a_separate_run() -> None:
     quick, rest = collected(*FILES), collected("--kinds=programs,second_loop,long", *FILES)
     names = {line.partition("::")[2].partition("[")[0] for line in quick}

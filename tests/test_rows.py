@@ -40,6 +40,7 @@ def rows_of_tests(*arguments: str, folder: str = FOLDER) -> dict[str, list[str]]
     return found
 
 
+@pytest.mark.long
 def test_every_test_stays_with_some_of_its_rows() -> None:
     everything = rows_of_tests()
     assert max(map(len, everything.values())) > 3
@@ -52,6 +53,7 @@ def test_no_rows_at_all_are_a_usage_error() -> None:
     assert "--rows=0: a test has at least one row" in done.stderr
 
 
+@pytest.mark.long
 def test_what_no_other_run_repeats_keeps_its_rows() -> None:
     everything = rows_of_tests("--kinds=second_loop,long", folder=DEADLINES)
     some = rows_of_tests("--kinds=second_loop,long", "--rows=1", folder=DEADLINES)

@@ -43,6 +43,7 @@ def test_an_error_response_fails_the_measurement() -> None:
     expect_success(set(), "commits")
 
 
+@pytest.mark.long
 def test_a_restart_after_a_kill_serves_the_appended_records(broker: Odradek, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda _: None)
     monkeypatch.setattr("os.sync", lambda: None)
@@ -54,6 +55,7 @@ def test_a_restart_after_a_kill_serves_the_appended_records(broker: Odradek, mon
     assert first.operations == again.operations == 10
 
 
+@pytest.mark.long
 def test_a_restart_serves_the_committed_offsets(broker: Odradek, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda _: None)
     monkeypatch.setattr("os.sync", lambda: None)

@@ -30,7 +30,8 @@ def started(broker: Odradek) -> Odradek:
     return broker
 
 
-@pytest.mark.parametrize("protocol", [pytest.param("SSL", marks=pytest.mark.long), "SASL_SSL"])
+@pytest.mark.long
+@pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL"])
 def test_connections_are_counted_and_the_brokers_time_for_them(started: Odradek, protocol: str) -> None:
     (reading,) = Handshakes(1, protocol, "handshakes").measure(started).values()
     assert reading.operations > 0

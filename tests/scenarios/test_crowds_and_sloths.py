@@ -70,6 +70,7 @@ def make_topic(broker: SpawnedBroker, name: str) -> None:
     admin.close()
 
 
+@pytest.mark.long
 def test_ten_thousand_idle_connections_cost_little_and_delay_no_client(broker: SpawnedBroker) -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     count = min(IDLE_CONNECTIONS, hard // 4 * 3 - 100)  # the rest is for the logs

@@ -27,6 +27,7 @@ SETTINGS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.soak("200,000 mutated frames", minutes=3)
 @pytest.mark.timeout(1800)
 def test_mutated_frames_cause_no_hang_no_traceback_and_no_memory_growth(tmp_path: Path) -> None:

@@ -63,6 +63,7 @@ def test_names_whose_responses_would_take_too_much_memory_are_refused(broker: Wa
         broker.ask(request, 5)
 
 
+@pytest.mark.long
 def test_the_largest_accepted_number_of_short_names_stays_within_the_bound(broker: WatchedBroker) -> None:
     """Or a half of them within a half of it."""
     request = DescribeGroupsRequest(groups=short_names(SHORT_NAMES))

@@ -152,7 +152,7 @@ def test_many_small_batches_are_spread_over_turns(broker: BrokerThread) -> None:
     assert turn.are_short()
 
 
-@pytest.mark.parametrize("stored", ["producer", "gzip"])
+@pytest.mark.parametrize("stored", ["producer", pytest.param("gzip", marks=pytest.mark.long)])
 @pytest.mark.parametrize("codec", BOMBS)
 def test_only_a_part_of_an_inflated_batch_is_in_memory(tmp_path: Path, codec: Compression, stored: str) -> None:
     """Also while the batch is recompressed. The request's bytes are in the frame, in the batch and on their way."""

@@ -36,6 +36,7 @@ def in_proportion(memory: Memory) -> bool:
     return memory.beyond_frame_and_answer <= EXEMPT_BYTES + BYTES_PER_BYTE * memory.request
 
 
+@pytest.mark.long
 @pytest.mark.soak("100,000 ACLs", minutes=1)
 @pytest.mark.timeout(300)
 def test_no_turn_is_long_while_acls_are_created_described_and_deleted() -> None:

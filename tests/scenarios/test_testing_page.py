@@ -21,6 +21,7 @@ PROGRAMS = {
 """The programs, run as tests, that have the examples in other languages."""
 
 
+@pytest.mark.long
 def test_the_examples_of_all_pages_pass(tmp_path: Path) -> None:
     """Most in one session: a start of Python with all clients takes as long as several of them."""
     blocks = {

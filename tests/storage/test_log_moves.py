@@ -393,7 +393,7 @@ def crashes() -> Iterator[int]:
     yield from range(moved_until(None)[2] + 1)
 
 
-@pytest.mark.parametrize("seed", [None, 1, 2, 3])
+@pytest.mark.parametrize("seed", [None, 1, *(pytest.param(seed, marks=pytest.mark.long) for seed in (2, 3))])
 def test_a_power_failure_at_any_step_leaves_the_log_in_exactly_one_directory(seed: int | None) -> None:
     places = set()
     for ends_at in crashes():

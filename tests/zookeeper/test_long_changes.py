@@ -80,6 +80,7 @@ class Room:
         await self.harness.stop()
 
 
+@pytest.mark.long
 @pytest.mark.soak("10,000 partitions are created, reassigned and deleted over ZooKeeper", minutes=1)
 async def test_a_topic_of_thousands_of_partitions_is_created_extended_reassigned_and_deleted(
     store: ZooKeeperStore,

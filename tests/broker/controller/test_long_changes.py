@@ -185,6 +185,7 @@ def proposal_of_everything(broker_epoch: int) -> AlterPartitionRequest:
     return AlterPartitionRequest(broker_id=BROKER_ID, broker_epoch=broker_epoch, topics=topics)
 
 
+@pytest.mark.long
 @pytest.mark.soak("a controller of 10,000 partitions", minutes=1)
 async def test_a_controller_of_very_many_partitions_lets_others_run() -> None:
     harness, broker = measured_harness()
@@ -205,6 +206,7 @@ async def test_a_controller_of_very_many_partitions_lets_others_run() -> None:
     await harness.stop()
 
 
+@pytest.mark.long
 @pytest.mark.soak("10,000 partitions are created and deleted", minutes=1)
 async def test_a_topic_of_very_many_partitions_is_created_extended_and_deleted_in_steps() -> None:
     """Each of these is several transactions."""
@@ -282,6 +284,7 @@ async def test_leaders_of_very_many_partitions_are_elected_in_steps() -> None:
     await cluster.harness.stop()
 
 
+@pytest.mark.long
 @pytest.mark.soak("10,000 partitions are reassigned", minutes=1)
 async def test_very_many_partitions_are_reassigned_in_steps_and_their_topic_is_deleted_in_steps() -> None:
     cluster = TwoBrokers()

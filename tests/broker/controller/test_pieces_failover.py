@@ -115,7 +115,9 @@ async def check(fleet: Fleet) -> None:
     await fleet.check_agreement()
 
 
-@pytest.mark.parametrize("fault", [killed, cut_off], ids=lambda fault: fault.__name__)
+@pytest.mark.parametrize(
+    "fault", [killed, pytest.param(cut_off, marks=pytest.mark.long)], ids=lambda fault: fault.__name__
+)
 def test_a_controller_that_is_hit_after_any_piece_is_replaced_by_one_that_completes_its_changes(
     fault: Callable[[Fleet], Awaitable[None]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,6 +28,7 @@ def read(cluster: ClusterThread, count: int) -> list[bytes]:
     return values
 
 
+@pytest.mark.long
 def test_a_blocking_producer_survives_what_is_done_to_the_brokers() -> None:
     with ClusterThread(data_dir=None, num_partitions=1) as cluster:
         assert cluster.ids == cluster.running == [1, 2, 3]

@@ -20,6 +20,7 @@ PER_TOPIC = 20
 TOPICS = rounds(15, in_soak=100)
 
 
+@pytest.mark.long
 @pytest.mark.soak("a fork of 2,000 logs starts, is reset and stops", minutes=2)
 @pytest.mark.timeout(180)
 async def test_no_turn_is_long_while_a_fork_starts_is_reset_and_stops() -> None:
