@@ -18,6 +18,8 @@ COPY timer /source/timer
 COPY purgatory /source/purgatory
 COPY storage /source/storage
 COPY broker /source/broker
+COPY clients /source/clients
+COPY testing /source/testing
 COPY cli /source/cli
 COPY pipeline /source/pipeline
 COPY pyspark_odradek /source/pyspark_odradek

@@ -10,7 +10,7 @@ OLD_SPARK := $(VENV)-old-spark
 OLD_SPARK_STAMP := $(OLD_SPARK)/.installed
 DIST_STAMP := $(VENV)-dist/.installed
 DIST_BIN := $(VENV)-dist/bin
-PACKAGES := broker cli pipeline protocol purgatory storage timer
+PACKAGES := broker cli clients pipeline protocol purgatory storage testing timer
 COMPILED := $(shell grep '\.py$$' compiled_modules.txt)
 JOBS ?= auto
 SEEDS ?= 1-10
@@ -121,11 +121,11 @@ simulate: setup
 
 # A ZooKeeper and three brokers in the foreground, below ./cluster-data; Ctrl-C ends them.
 cluster: setup
-	@exec $(BIN)/python -m odradek.broker.local_cluster
+	@exec $(BIN)/python -m odradek.cli.local_cluster
 
 # Three brokers that fail under a producer with acks=all, in the terminal and in ./cluster-demo.svg; 20 seconds.
 cluster-demo: setup
-	$(BIN)/python -m odradek.broker.cluster_demo
+	$(BIN)/python -m odradek.testing.cluster_demo
 
 # The pictures of the console in docs/pictures, taken by Chromium of a small cluster under load; half a minute.
 console-pictures: setup
@@ -145,11 +145,11 @@ check: setup-spark
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive $(PACKAGES) odradek pyspark_odradek
-	$(BIN)/python -m odradek.broker.docs --check
+	$(BIN)/python -m odradek.cli.docs --check
 	$(BIN)/python -m odradek.pipeline.docs --check
 
 docs: setup-spark
-	$(BIN)/python -m odradek.broker.docs
+	$(BIN)/python -m odradek.cli.docs
 	$(BIN)/python -m odradek.pipeline.docs
 
 bench: setup

@@ -20,7 +20,6 @@ import time
 
 from benchmarks import wire
 from odradek.broker.security.sasl.client import ClientCredentials, tokens
-from odradek.broker.testing.security import DEFAULT_MECHANISM, DEFAULT_PASSWORD, DEFAULT_USER
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.protocol.messages.sasl import (
     SaslAuthenticateRequest,
@@ -28,6 +27,7 @@ from odradek.protocol.messages.sasl import (
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
+from odradek.testing.security import DEFAULT_MECHANISM, DEFAULT_PASSWORD, DEFAULT_USER
 
 THREADS = 4
 WARM_UP_S = 1.0

@@ -17,13 +17,13 @@ import sys
 from benchmarks import wire
 from benchmarks.healthy_client import PRODUCE, PRODUCE_VERSION, OneConnection, expect_success, produce_of, serve
 from odradek.broker.security.sasl.client import ClientCredentials, tokens
-from odradek.broker.testing.security import DEFAULT_MECHANISM, DEFAULT_PASSWORD, DEFAULT_USER
 from odradek.protocol.messages.sasl import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
+from odradek.testing.security import DEFAULT_MECHANISM, DEFAULT_PASSWORD, DEFAULT_USER
 
 INTERVAL_S = 0.1
 SIZES = (100, 60_000, 900_000)

@@ -27,7 +27,6 @@ import structlog
 from benchmarks import wire
 from benchmarks.processes import resident_bytes
 from odradek.broker.handlers.api_table import api_table
-from odradek.broker.testing import BrokerThread
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.groups import JoinGroupResponse, LeaveGroupResponse, SyncGroupResponse
@@ -43,6 +42,7 @@ from odradek.protocol.messages.transactions import (
     EndTxnResponse,
     TxnOffsetCommitResponse,
 )
+from odradek.testing import BrokerThread
 from tests.base_requests import Known
 from tests.large_requests import small_request
 from tests.scenarios import coordinator_requests as requests

@@ -18,12 +18,12 @@ from benchmarks.measurement import ACLS, TakesNoPart
 from benchmarks.processes import free_port
 from odradek.broker.security.sasl.scram import MECHANISMS
 from odradek.broker.settings.listeners import PROTOCOLS
-from odradek.broker.testing.certificates import certificate_of_brokers, trusted
-from odradek.broker.testing.client_settings import client_settings, property_text
-from odradek.broker.testing.security import DEFAULT_MECHANISM, DEFAULT_PASSWORD, DEFAULT_USER, Security
 from odradek.protocol.messages.acls import CreateAclsRequest, CreateAclsResponse
 from odradek.protocol.messages.scram import AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse
 from odradek.protocol.wire_codes import AclOperation, AclPatternType, AclPermissionType, AclResourceType
+from odradek.testing.certificates import certificate_of_brokers, trusted
+from odradek.testing.client_settings import client_settings, property_text
+from odradek.testing.security import DEFAULT_MECHANISM, DEFAULT_PASSWORD, DEFAULT_USER, Security
 
 PLAINTEXT = PROTOCOLS[0]
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"

@@ -19,8 +19,8 @@ from benchmarks.fan_out import Producer
 from benchmarks.wire import connected
 from odradek.broker.replica.partition.partition import Partition
 from odradek.broker.server import Broker
-from odradek.broker.testing import ClusterThread
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.testing import ClusterThread
 
 TOPIC = "visited"
 PATIENCE_S = 120

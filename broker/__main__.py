@@ -2,7 +2,7 @@
 
 import sys
 
-from odradek.broker.serve import main
+from odradek.cli.serve import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -19,7 +19,7 @@
 
 Loops over all logs yield to other work after each log; disk access runs in threads.
 
-Frequent work says until when it has nothing to do, for tests that advance time (broker/testing/virtual_time).
+Frequent work says until when it has nothing to do, for tests that advance time (testing/virtual_time).
 """
 
 from __future__ import annotations

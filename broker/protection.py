@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from odradek.broker.network.certificates import Certificates
     from odradek.broker.network.rounds import Dispatch
     from odradek.broker.network.socket_server import Admit
-    from odradek.broker.peers.peer import Connect
     from odradek.broker.security.authentication_counts import AuthenticationCounts
     from odradek.broker.security.authorizer.acl_authorizer import AclAuthorizer
     from odradek.broker.security.sasl.authentication import SaslListener
     from odradek.broker.security.sasl.client import ClientCredentials
+    from odradek.clients.network_client import Connect
 
 log = structlog.get_logger("broker")
 
@@ -78,16 +78,16 @@ class Protection:
         credentials = self._credentials()
         if credentials is None:
             return connect
-        from odradek.broker.peers.logins import logged_in
-        from odradek.broker.peers.network_client import NetworkClient
         from odradek.broker.security.sasl.scram import new_nonce
+        from odradek.clients.logins import logged_in
+        from odradek.clients.network_client import NetworkClient
 
         return logged_in(connect or NetworkClient.connect, credentials, lambda: new_nonce(self._random))
 
     def _connect_by_tls(self) -> Connect | None:
         if self.certificates is None:
             return self._connect
-        from odradek.broker.peers.network_client import NetworkClient
+        from odradek.clients.network_client import NetworkClient
 
         connect, certificates = self._connect or NetworkClient.connect, self.certificates
 

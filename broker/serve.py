@@ -1,10 +1,6 @@
-"""The serve command: runs a broker as a process.
+"""A broker as a process: cli/serve.py runs it.
 
-    odradek serve [--config FILE] [--port N] [--data-dir DIR] [--metrics-port N]
-                  [--metrics-host HOST] [--as-version RELEASE] [--test-control PORT]
-                  [--set NAME=VALUE]...
-
-When clients are served, one line `ready HOST:PORT` is printed on stdout. With --test-control, a line
+When clients are served, one line `ready HOST:PORT` is printed on stdout. If tests control the broker, a line
 `test-control http://HOST:PORT TOKEN` comes before it. The log goes to stderr. The broker also runs
 if nobody reads either. SIGTERM, SIGINT and SIGHUP stop it in order (except SIGHUP under nohup); a second signal ends it
 at once. If the broker cannot start, it prints one line on stderr and exits with status 1. It does the same if a log
@@ -24,7 +20,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import odradek.broker.quick_imports  # noqa: F401 - before all others
 from odradek.broker.logging.structured_logging import configure_logging
@@ -36,7 +32,7 @@ from odradek.broker.start_error import StartError
 from odradek.timer import SystemClock
 
 if TYPE_CHECKING:
-    from odradek.broker.testing.control import Control
+    from random import Random
 
 GC_THRESHOLDS = (50_000, 2, 10_000)
 """With Python's defaults, a million parked requests block the broker for 200 ms at a time. The second generation is
@@ -50,6 +46,23 @@ MALLOC_OPTIONS = {M_MMAP_THRESHOLD: 32 << 20, M_TRIM_THRESHOLD: 128 << 20}
 fetches of 16 MB that takes half of all processor time. So up to 128 MB of freed memory are kept."""
 
 
+class TestControl(Protocol):
+    """Faults of a broker under test, and the server that controls them (testing/control)."""
+
+    def broker_options(self) -> dict[str, Any]:
+        """Returns arguments for the `Broker`."""
+
+    async def start(self, source: Random) -> str:
+        """Starts the server. Returns the line that tells its address and token. Raises StartError."""
+
+    async def stop(self) -> None:
+        """Stops the server."""
+
+
+NewTestControl = Callable[[BrokerConfig], TestControl]
+"""Raises ConfigError."""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `odradek serve`."""
     parser.add_argument(
@@ -57,10 +70,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="a server.properties; without it, the single-node settings that come with Odradek",
     )
-    parser.add_argument("--port", type=_port, metavar="N", help="port of the first listener; 0 selects a free one")
+    parser.add_argument(
+        "--port", type=port_number, metavar="N", help="port of the first listener; 0 selects a free one"
+    )
     parser.add_argument("--data-dir", metavar="DIR", help="directory of the logs: log.dirs")
     parser.add_argument(
-        "--metrics-port", type=_port, metavar="N", help="serve /metrics, /health and the console on this port"
+        "--metrics-port", type=port_number, metavar="N", help="serve /metrics, /health and the console on this port"
     )
     parser.add_argument("--metrics-host", metavar="HOST", help="address of the metrics port (default: 127.0.0.1)")
     parser.add_argument(
@@ -70,18 +85,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"serve clients the APIs of an older release of Kafka, {RELEASES[0]} to {RELEASES[-1]}",
     )
     parser.add_argument(
-        "--test-control",
-        type=_port,
-        metavar="PORT",
-        help="for tests: faults and requests over HTTP on this port of 127.0.0.1 (docs/testing/faults.md); prints the "
-        "token that its clients need",
-    )
-    parser.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", dest="settings", help="one setting; may be repeated"
     )
 
 
-def run(arguments: argparse.Namespace, new_metadata_store: NewMetadataStore = metadata_store_of) -> int:
+def run(
+    arguments: argparse.Namespace,
+    new_metadata_store: NewMetadataStore = metadata_store_of,
+    new_test_control: NewTestControl | None = None,
+) -> int:
     """Serves until a signal. Returns the exit status: 0, or 1 if the broker could not start or stop cleanly."""
     gc.disable()
     _fill_standard_streams()
@@ -103,7 +115,7 @@ def run(arguments: argparse.Namespace, new_metadata_store: NewMetadataStore = me
             environment=os.environ,
         )
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            unclean = runner.run(serve(config, open_files, new_metadata_store, arguments.test_control))
+            unclean = runner.run(serve(config, open_files, new_metadata_store, new_test_control))
     except (ConfigError, StartError) as error:
         print(f"odradek: {error}", file=sys.stderr)
         return 1
@@ -119,10 +131,10 @@ async def serve(
     config: BrokerConfig,
     open_files: int,
     new_metadata_store: NewMetadataStore = metadata_store_of,
-    test_control: int | None = None,
+    new_test_control: NewTestControl | None = None,
 ) -> dict[str, str]:
     """Starts a broker, prints the ready line, and stops the broker at the first signal. `open_files` is how many files
-    it may have open. With `test_control`, the broker has faults, which that port controls. Returns its
+    it may have open. With `new_test_control`, the broker has faults, which tests control. Returns its
     `unclean_directories`.
 
     Raises StartError, ConfigError."""
@@ -132,7 +144,7 @@ async def serve(
     stop_requested = asyncio.Event()
     limit = _StopLimit(math.inf if config.zookeeper_connect is None else STOP_S, config.log_dirs)
     _on_signals(stop_requested, limit.begin)
-    control = None if test_control is None else _test_control(config, test_control)
+    control = None if new_test_control is None else new_test_control(config)
     options = {} if control is None else control.broker_options()
     broker = Broker(config, open_files=open_files, new_metadata_store=new_metadata_store, **options)
     if not await _started_before(stop_requested, broker.start()):
@@ -156,19 +168,6 @@ async def serve(
         limit.cancel()
     log.info("broker stopped", broker_id=broker.broker_id)
     return broker.unclean_directories
-
-
-def _test_control(config: BrokerConfig, port: int) -> Control:
-    """Only a broker under test imports it. Raises ConfigError."""
-    from odradek.broker.testing.control import Control
-
-    return Control(config, port)
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m odradek.broker", description="A Kafka-compatible message broker.")
-    add_arguments(parser)
-    return run(parser.parse_args(argv))
 
 
 def _keep_freed_memory() -> None:
@@ -287,7 +286,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-def _port(text: str) -> int:
+def port_number(text: str) -> int:
     port = int(text)
     if not 0 <= port <= 65535:
         raise argparse.ArgumentTypeError(f"{text} is not a port number")

@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from odradek.broker.metrics.pages import Pages
     from odradek.broker.metrics.server import MetricsServer
     from odradek.broker.metrics.sources import BrokerStatus, MetricSources
-    from odradek.broker.peers.peer import Connect
+    from odradek.clients.network_client import Connect
 
 STEP_PATIENCE_S = 5.0
 """How long a stopping broker waits for the end of one of its parts. What waits for the disk has no limit here."""
@@ -140,7 +140,7 @@ class Broker:
         """Acquires nothing yet. `random` generates ids; a seeded one makes a run reproducible. `new_metadata_store`
         makes the metadata store. `connect` connects to other nodes, by default as the inter-broker listener asks for.
         `open_files` is how many files the process may have open; connections leave some of them to the logs.
-        `wrap_dispatch`: for tests, whose requests may fail (broker/testing/faults)."""
+        `wrap_dispatch`: for tests, whose requests may fail (testing/faults)."""
         self.clock: Clock = clock or SystemClock()
         self.random: Random = random or SystemRandom()
         self.files: Files = files or OsFiles()

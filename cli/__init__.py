@@ -15,6 +15,9 @@
     dump_log.py                                                          prints log files
     certificates.py                                                      makes certificates for development
     pipeline.py                                                          runs a job of the pipeline
+    migration/         copies the metadata of a single node to ZooKeeper: `odradek cluster migrate`
+    local_cluster/     a ZooKeeper and several brokers on this machine: `make cluster`
+    docs.py            writes the generated pages of docs/: `make docs`
     help_format.py, tables.py, errors.py, extras.py
 
 It is thin: over the broker's admin client and security, and the pipeline for its own commands.

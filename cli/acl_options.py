@@ -16,8 +16,8 @@ import argparse
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from odradek.broker.admin.acls import Acl, AclFilter
 from odradek.cli.errors import CommandError
+from odradek.clients.admin.acls import Acl, AclFilter
 from odradek.protocol.wire_codes import AclOperation, AclPatternType, AclPermissionType, AclResourceType
 
 CLUSTER_NAME = "kafka-cluster"

@@ -22,7 +22,7 @@ from odradek.cli.tables import print_table
 from odradek.protocol.wire_codes import AclPatternType
 
 if TYPE_CHECKING:
-    from odradek.broker.admin.acls import Acl, AclAdmin
+    from odradek.clients.admin.acls import Acl, AclAdmin
 
 T = TypeVar("T")
 
@@ -51,7 +51,7 @@ def _help(arguments: argparse.Namespace) -> int:
 
 
 def _with_acls(arguments: argparse.Namespace, work: Callable[[AclAdmin], Awaitable[T]]) -> T:
-    from odradek.broker.admin.acls import AclAdmin
+    from odradek.clients.admin.acls import AclAdmin
 
     return with_admin(arguments, lambda admin: work(AclAdmin(admin)))
 

@@ -16,9 +16,9 @@ from odradek.cli.errors import CommandError
 from odradek.cli.options import add_bootstrap_server, command, positive, with_admin
 
 if TYPE_CHECKING:
-    from odradek.broker.admin.client import AdminClient
-    from odradek.broker.admin.missing_replicas import Reasons
-    from odradek.broker.admin.overview import ClusterOverview, PartitionOverview
+    from odradek.clients.admin.client import AdminClient
+    from odradek.clients.admin.missing_replicas import Reasons
+    from odradek.clients.admin.overview import ClusterOverview, PartitionOverview
 
 EXAMPLES = """  odradek cluster describe
   odradek cluster describe --problems
@@ -81,8 +81,8 @@ def describe(arguments: argparse.Namespace) -> None:
 
 
 async def _described(admin: AdminClient) -> tuple[ClusterOverview, Reasons]:
-    from odradek.broker.admin.missing_replicas import why_out_of_sync
-    from odradek.broker.admin.overview import overview
+    from odradek.clients.admin.missing_replicas import why_out_of_sync
+    from odradek.clients.admin.overview import overview
 
     found = await overview(admin, patience_s=PATIENCE_S)
     return found, await why_out_of_sync(admin, found, patience_s=PATIENCE_S)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from odradek.cli.tables import table_lines
 
 if TYPE_CHECKING:
-    from odradek.broker.admin.missing_replicas import Reasons
-    from odradek.broker.admin.overview import BrokerOverview, ClusterOverview, PartitionOverview
+    from odradek.clients.admin.missing_replicas import Reasons
+    from odradek.clients.admin.overview import BrokerOverview, ClusterOverview, PartitionOverview
     from odradek.protocol.topic_partition import TopicPartition
 
 BROKER_COLUMNS = ("BROKER", "ADDRESS", "RACK", "LEADS", "REPLICAS", "IN-SYNC", "ROLE")

@@ -42,8 +42,8 @@ def migrate(arguments: argparse.Namespace) -> None:
     from random import SystemRandom
 
     from odradek.broker.logging.quiet_logs import QUIET_LOGS
-    from odradek.broker.migration import migrate as migration
     from odradek.broker.settings.config import load_config
+    from odradek.cli.migration import migrate as migration
     from odradek.storage.files import OsFiles
     from odradek.timer import SystemClock
 

@@ -13,7 +13,7 @@ from odradek.cli.errors import CommandError
 from odradek.cli.options import add_bootstrap_server, command, positive, with_admin
 
 if TYPE_CHECKING:
-    from odradek.broker.admin.client import AdminClient
+    from odradek.clients.admin.client import AdminClient
     from odradek.protocol.messages.metadata import MetadataResponse
     from odradek.protocol.topic_partition import TopicPartition
 

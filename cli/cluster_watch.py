@@ -11,11 +11,11 @@ import time
 from collections import deque
 from typing import Protocol, TextIO
 
-from odradek.broker.admin.client import AdminClient
-from odradek.broker.admin.overview import ClusterOverview, changes, overview
 from odradek.broker.logging.printable import printable
-from odradek.broker.peers.network_errors import LoginRefused, NetworkError
 from odradek.cli.cluster_lines import cluster_lines
+from odradek.clients.admin.client import AdminClient
+from odradek.clients.admin.overview import ClusterOverview, changes, overview
+from odradek.clients.network_errors import LoginRefused, NetworkError
 from odradek.protocol.errors import ProtocolError
 
 HOME_AND_CLEAR = "\x1b[H\x1b[J"

@@ -11,7 +11,7 @@ from odradek.cli.errors import CommandError
 from odradek.cli.options import add_bootstrap_server, assignments, command, not_negative, with_admin
 
 if TYPE_CHECKING:
-    from odradek.broker.admin.client import ConfigChange
+    from odradek.clients.admin.client import ConfigChange
     from odradek.protocol.wire_codes import ConfigResourceType
 
 EXAMPLES = """  odradek configs describe --topic orders

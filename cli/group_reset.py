@@ -13,7 +13,7 @@ from odradek.cli.errors import CommandError
 from odradek.cli.options import not_negative
 
 if TYPE_CHECKING:
-    from odradek.broker.admin.groups import GroupAdmin
+    from odradek.clients.admin.groups import GroupAdmin
     from odradek.protocol.topic_partition import TopicPartition
 
 _DURATION = re.compile(r"P(?=.)(?:(\d+)D)?(?:T(?=.)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d{1,3})?)S)?)?", re.ASCII)
@@ -63,7 +63,7 @@ def add_reset_options(parser: argparse.ArgumentParser) -> None:
 
 def reset_of(arguments: argparse.Namespace) -> ResetTo:
     """Returns the target that the options select."""
-    from odradek.broker.admin.groups import EARLIEST, LATEST
+    from odradek.clients.admin.groups import EARLIEST, LATEST
 
     if arguments.to_earliest:
         return ResetTo(time_ms=EARLIEST)
@@ -125,7 +125,7 @@ async def _from_current(
     admin: GroupAdmin, group_id: str, partitions: list[TopicPartition], shift_by: int | None
 ) -> dict[TopicPartition, int]:
     """Returns committed offsets plus `shift_by`; with None, the committed offsets, or the log end where none exists."""
-    from odradek.broker.admin.groups import LATEST
+    from odradek.clients.admin.groups import LATEST
 
     committed = await admin.committed(group_id)
     missing = [key for key in partitions if key not in committed]
@@ -139,7 +139,7 @@ async def _from_current(
 
 async def _within(admin: GroupAdmin, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
     """Limits offsets to their logs, from the start offset to the end offset."""
-    from odradek.broker.admin.groups import EARLIEST, LATEST
+    from odradek.clients.admin.groups import EARLIEST, LATEST
 
     starts, ends = await admin.offsets_at(wanted, EARLIEST), await admin.offsets_at(wanted, LATEST)
     return {

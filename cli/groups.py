@@ -14,7 +14,7 @@ from odradek.cli.options import add_bootstrap_server, command, delete_each, with
 from odradek.cli.tables import NOTHING, print_table
 
 if TYPE_CHECKING:
-    from odradek.broker.admin.groups import DescribedGroup, GroupAdmin
+    from odradek.clients.admin.groups import DescribedGroup, GroupAdmin
     from odradek.protocol.topic_partition import TopicPartition
 
 T = TypeVar("T")
@@ -55,7 +55,7 @@ def _help(arguments: argparse.Namespace) -> int:
 
 
 def _with_groups(arguments: argparse.Namespace, work: Callable[[GroupAdmin], Awaitable[T]]) -> T:
-    from odradek.broker.admin.groups import GroupAdmin
+    from odradek.clients.admin.groups import GroupAdmin
 
     return with_admin(arguments, lambda admin: work(GroupAdmin(admin)))
 
@@ -122,7 +122,7 @@ async def _describe(admin: GroupAdmin, names: list[str]) -> list[dict[str, Any]]
 
 
 async def _describe_one(admin: GroupAdmin, name: str) -> dict[str, Any]:
-    from odradek.broker.admin.groups import LATEST
+    from odradek.clients.admin.groups import LATEST
 
     group = await admin.describe(name)
     if group.state == DEAD:

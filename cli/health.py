@@ -41,7 +41,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(arguments: argparse.Namespace) -> None:
     """Prints what answered. Raises CommandError if the broker does not serve clients."""
-    from odradek.broker.admin.client import parse_addresses
+    from odradek.clients.admin.client import parse_addresses
 
     asked = arguments.bootstrap_server
     status = None if asked else _status_of_metrics(arguments.metrics_port, arguments.timeout_ms / 1000)
@@ -75,8 +75,8 @@ def _status_of_metrics(port: int, timeout_s: float) -> str | None:
 
 async def _ask_listener(host: str, port: int, timeout_ms: int) -> None:
     """Returns if the listener answers (B). Raises NetworkError, CommandError."""
-    from odradek.broker.peers.network_client import NetworkClient
-    from odradek.broker.peers.network_errors import Disconnected
+    from odradek.clients.network_client import NetworkClient
+    from odradek.clients.network_errors import Disconnected
 
     try:
         async with await NetworkClient.connect(host, port, timeout_ms=timeout_ms):

@@ -12,8 +12,8 @@ from odradek.cli.errors import CommandError
 from odradek.cli.help_format import HelpFormat
 
 if TYPE_CHECKING:
-    from odradek.broker.admin.client import AdminClient
-    from odradek.broker.admin.client_properties import ClientSecurity
+    from odradek.clients.admin.client import AdminClient
+    from odradek.clients.admin.client_properties import ClientSecurity
     from odradek.protocol.errors import ErrorCode
 
 T = TypeVar("T")
@@ -52,9 +52,9 @@ def with_admin(arguments: argparse.Namespace, work: Callable[[AdminClient], Awai
     """Runs `work` with an admin client of the selected broker."""
     from random import SystemRandom
 
-    from odradek.broker.admin.client import AdminClient
-    from odradek.broker.peers.network_client import NetworkClient
-    from odradek.broker.peers.network_errors import Disconnected
+    from odradek.clients.admin.client import AdminClient
+    from odradek.clients.network_client import NetworkClient
+    from odradek.clients.network_errors import Disconnected
 
     security = security_of(arguments)
     connect = NetworkClient.connect if security is None else security.connect(SystemRandom())
@@ -88,7 +88,7 @@ def security_of(arguments: argparse.Namespace) -> ClientSecurity | None:
     """Returns what --command-config says about connections, None without it."""
     if arguments.command_config is None:
         return None
-    from odradek.broker.admin.client_properties import security_of_file
+    from odradek.clients.admin.client_properties import security_of_file
     from odradek.storage.files import OsFiles
 
     return security_of_file(arguments.command_config, OsFiles(), os.environ)

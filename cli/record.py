@@ -13,9 +13,9 @@ from odradek.cli.errors import CommandError
 from odradek.cli.options import add_command_config, command, security_of
 
 if TYPE_CHECKING:
-    from odradek.broker.recording.addresses import Address
-    from odradek.broker.recording.proxy import Proxy
-    from odradek.broker.recording.streams import Dial
+    from odradek.clients.recording.addresses import Address
+    from odradek.clients.recording.proxy import Proxy
+    from odradek.clients.recording.streams import Dial
 
 DESCRIPTION = """Record what clients and brokers say to each other, as a proxy between them, until it is interrupted.
 
@@ -51,8 +51,8 @@ def run(arguments: argparse.Namespace) -> None:
 
 async def _record(arguments: argparse.Namespace) -> None:
     from odradek.broker.logging.quiet_logs import QUIET_LOGS
-    from odradek.broker.recording.addresses import text_of
-    from odradek.broker.recording.proxy import recording_proxy
+    from odradek.clients.recording.addresses import text_of
+    from odradek.clients.recording.proxy import recording_proxy
     from odradek.storage.files import OsFiles
     from odradek.timer import SystemClock
 
@@ -91,7 +91,7 @@ async def _until_signal(proxy: Proxy) -> None:
 
 def addresses(option: str, text: str) -> list[Address]:
     """Parses HOST:PORT,HOST:PORT... of an option."""
-    from odradek.broker.admin.client import parse_addresses
+    from odradek.clients.admin.client import parse_addresses
 
     try:
         return parse_addresses(text)
@@ -111,7 +111,7 @@ def dial_of(arguments: argparse.Namespace) -> Dial:
     """Returns how --command-config says to connect."""
     from random import SystemRandom
 
-    from odradek.broker.recording.streams import Dial
+    from odradek.clients.recording.streams import Dial
 
     security = security_of(arguments)
     return Dial() if security is None else Dial.secured(security.tls, security.login, SystemRandom())

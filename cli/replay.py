@@ -14,7 +14,7 @@ from odradek.cli.options import add_command_config, command, positive
 from odradek.cli.record import addresses, dial_of
 
 if TYPE_CHECKING:
-    from odradek.broker.recording.replay import Difference, Summary
+    from odradek.clients.recording.replay import Difference, Summary
 
 DESCRIPTION = """Send the requests of a recording to a cluster, and print where its answers differ from those recorded.
 
@@ -84,9 +84,9 @@ def run_against(arguments: argparse.Namespace, sides: dict[str, str | None]) -> 
 
 
 async def _replay(arguments: argparse.Namespace, sides: dict[str, str | None], stream: BinaryIO) -> tuple[Summary, int]:
-    from odradek.broker.recording.recording_file import Recording
-    from odradek.broker.recording.replay import Replay
-    from odradek.broker.recording.target import Target
+    from odradek.clients.recording.recording_file import Recording
+    from odradek.clients.recording.replay import Replay
+    from odradek.clients.recording.target import Target
     from odradek.timer import SystemClock
 
     known = [_pattern(text) for text in arguments.ignore]

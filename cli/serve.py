@@ -1,11 +1,19 @@
-"""`odradek serve`, the same program as `python -m odradek.broker`; all of it is in `odradek.broker.serve`."""
+"""`odradek serve`, the same program as `python -m odradek.broker`; broker/serve.py is the process."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
 
-from odradek.broker.serve import add_arguments, run
+import odradek.broker.quick_imports  # noqa: F401 - before all others
+from odradek.broker import serve
 from odradek.cli.options import command
+
+if TYPE_CHECKING:
+    from odradek.broker.settings.config import BrokerConfig
+    from odradek.testing.control import Control
 
 DESCRIPTION = """Run a broker until it is stopped (SIGTERM or Ctrl-C).
 
@@ -23,3 +31,33 @@ EXAMPLES = """  odradek serve
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds `serve`."""
     add_arguments(command(subparsers, "serve", "run a broker", run, description=DESCRIPTION, examples=EXAMPLES))
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `odradek serve`."""
+    serve.add_arguments(parser)
+    parser.add_argument(
+        "--test-control",
+        type=serve.port_number,
+        metavar="PORT",
+        help="for tests: faults and requests over HTTP on this port of 127.0.0.1 (docs/testing/faults.md); prints the "
+        "token that its clients need",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    port: int | None = arguments.test_control
+    return serve.run(arguments, new_test_control=None if port is None else partial(_test_control, port=port))
+
+
+def _test_control(config: BrokerConfig, port: int) -> Control:
+    """Only a broker under test imports it. Raises ConfigError."""
+    from odradek.testing.control import Control
+
+    return Control(config, port)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m odradek.broker", description="A Kafka-compatible message broker.")
+    add_arguments(parser)
+    return run(parser.parse_args(argv))

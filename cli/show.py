@@ -32,8 +32,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def run(arguments: argparse.Namespace) -> None:
     """Prints what the filters let pass. What the end of the file lacks is on stderr."""
     from odradek.broker.logging.printable import printable
-    from odradek.broker.recording.recording_file import Recording
-    from odradek.broker.recording.show import Filters, as_document, as_lines, frames
+    from odradek.clients.recording.recording_file import Recording
+    from odradek.clients.recording.show import Filters, as_document, as_lines, frames
 
     filters = Filters(_apis(arguments.api), arguments.client, arguments.topic)
     with open(arguments.file, "rb") as stream:

@@ -11,7 +11,7 @@ from odradek.cli.errors import CommandError
 from odradek.cli.options import add_bootstrap_server, assignments, command, delete_each, positive, with_admin
 
 if TYPE_CHECKING:
-    from odradek.broker.admin.client import AdminClient
+    from odradek.clients.admin.client import AdminClient
 
 EXAMPLES = """  odradek topics create orders --partitions 3 --config retention.ms=86400000
   odradek topics list
@@ -57,7 +57,7 @@ def _add_create(actions: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def create(arguments: argparse.Namespace) -> None:
     """Creates a topic."""
-    from odradek.broker.controller.topic_planner import UNSET, NewTopic
+    from odradek.broker.metadata.new_topic import UNSET, NewTopic
     from odradek.protocol.errors import ErrorCode, ProtocolError
 
     topic = NewTopic(
@@ -168,7 +168,7 @@ def _add_alter(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
 
 def alter(arguments: argparse.Namespace) -> None:
     """Raises a topic's number of partitions."""
-    from odradek.broker.controller.topic_planner import NewPartitions
+    from odradek.broker.metadata.new_topic import NewPartitions
 
     new_partitions = NewPartitions(arguments.topic, arguments.partitions)
     with_admin(arguments, lambda admin: admin.create_partitions(new_partitions))

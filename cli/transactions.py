@@ -13,7 +13,7 @@ from odradek.cli.errors import CommandError
 from odradek.cli.options import add_bootstrap_server, command, not_negative, positive, with_admin
 
 if TYPE_CHECKING:
-    from odradek.broker.admin.transactions import DescribedTransaction, OpenTransaction, TransactionAdmin
+    from odradek.clients.admin.transactions import DescribedTransaction, OpenTransaction, TransactionAdmin
 
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ def _help(arguments: argparse.Namespace) -> int:
 
 
 def _with_transactions(arguments: argparse.Namespace, work: Callable[[TransactionAdmin], Awaitable[T]]) -> T:
-    from odradek.broker.admin.transactions import TransactionAdmin
+    from odradek.clients.admin.transactions import TransactionAdmin
 
     return with_admin(arguments, lambda admin: work(TransactionAdmin(admin)))
 

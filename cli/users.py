@@ -15,7 +15,7 @@ from odradek.cli.options import add_bootstrap_server, command, positive, with_ad
 from odradek.cli.tables import print_table
 
 if TYPE_CHECKING:
-    from odradek.broker.admin.users import UserAdmin
+    from odradek.clients.admin.users import UserAdmin
 
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ def _help(arguments: argparse.Namespace) -> int:
 def _with_users(arguments: argparse.Namespace, work: Callable[[UserAdmin], Awaitable[T]]) -> T:
     from random import SystemRandom
 
-    from odradek.broker.admin.users import UserAdmin
+    from odradek.clients.admin.users import UserAdmin
 
     return with_admin(arguments, lambda admin: work(UserAdmin(admin, SystemRandom())))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("broker", "storage", "protocol", "purgatory", "timer", "pipeline")
+PACKAGES = ("broker", "storage", "protocol", "purgatory", "timer", "clients", "testing", "pipeline")
 LEVELS = {"debug", "info", "warning", "error", "exception", "critical"}
 STYLE = re.compile(r"(?!(?i:a|an|the|this|these|it) )[A-Za-z0-9][^\n]*[^.!?:\s]")
 LONGEST = 60

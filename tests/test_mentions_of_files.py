@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-FOLDERS = ("broker", "storage", "protocol", "purgatory", "timer", "cli", "pipeline", "benchmarks")
+FOLDERS = ("broker", "storage", "protocol", "purgatory", "timer", "cli", "clients", "testing", "pipeline", "benchmarks")
 MENTION = re.compile(r"(?<![\w./*-])(?:[a-z_]+/)*[a-z_]+\.py\b")
 
 

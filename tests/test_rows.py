@@ -12,7 +12,7 @@ from tests.rows import spread
 
 ROOT = Path(__file__).parent.parent
 FOLDER = "tests/timer"
-DEADLINES = "tests/broker/testing/virtual_time/test_deadlines.py"
+DEADLINES = "tests/testing/virtual_time/test_deadlines.py"
 """Some of its rows are `long`."""
 
 

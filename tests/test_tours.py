@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("broker", "storage", "protocol", "purgatory", "timer", "cli")
+PACKAGES = ("broker", "storage", "protocol", "purgatory", "timer", "cli", "clients", "testing")
 NAME = re.compile(r"\b\w+\.py\b")
 
 

@@ -5,7 +5,7 @@
 (b) `spawn`: a task. An exception that it raises is always logged; cancellation is silent.
 (c) `every`: periodic work, timed by the running loop. The next run is due one interval after the last one ended, so
     slow work never piles up. A failed run is logged and does not end the series. A loop whose time can jump may leave
-    out the runs that would do nothing (broker/testing/virtual_time).
+    out the runs that would do nothing (testing/virtual_time).
 (d) `turns`: long work on the loop, one step per turn (stepwise.py); the task that needs it is one of (b).
 
 `stop()` ends (c), cancels (b) and waits for it, then waits for running threads. `run_all_in_threads` and

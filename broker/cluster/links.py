@@ -26,7 +26,7 @@ from odradek.purgatory import CompletionQueue, DelayedOperationPurgatory
 from odradek.timer import Clock, SystemTimer
 
 if TYPE_CHECKING:
-    from odradek.broker.peers.peer import Connect
+    from odradek.clients.network_client import Connect
 
 
 class ClusterLinks:

@@ -15,10 +15,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from odradek.broker.controller.controller import Controller
-from odradek.broker.controller.topic_planner import NewTopic
 from odradek.broker.metadata.metadata_cache import MetadataCache
-from odradek.broker.peers.network_errors import NetworkError
+from odradek.broker.metadata.new_topic import NewTopic
 from odradek.broker.peers.peers import Peers
+from odradek.clients.network_errors import NetworkError
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.producers import AllocateProducerIdsRequest
 from odradek.protocol.messages.replica_control import (

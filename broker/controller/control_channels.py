@@ -23,7 +23,7 @@ import structlog
 from odradek.broker.background.tasks import Spawn
 from odradek.broker.controller.control_requests import Addressed, ControlRequest
 from odradek.broker.metadata.metadata_cache import BrokerInfo
-from odradek.broker.peers.network_errors import NetworkError
+from odradek.clients.network_errors import NetworkError
 
 RETRY_DELAY_S = 0.1
 

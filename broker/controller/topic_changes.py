@@ -25,9 +25,10 @@ from odradek.broker.controller.partition_states import PartitionPhase, first_sta
 from odradek.broker.controller.pieces import write
 from odradek.broker.controller.replica_states import ReplicaPhase
 from odradek.broker.controller.topic_operations import partition_addition, topic_creation
-from odradek.broker.controller.topic_planner import PARTITIONS_AT_A_TIME, NewPartitions, NewTopic, PlannedTopic, Planner
+from odradek.broker.controller.topic_planner import PARTITIONS_AT_A_TIME, PlannedTopic, Planner
 from odradek.broker.metadata.kafka_uuid import random_uuid, uuid_text
 from odradek.broker.metadata.metadata_cache import PartitionState, TopicMetadata
+from odradek.broker.metadata.new_topic import NewPartitions, NewTopic
 from odradek.broker.metadata.topic_names import unified_name
 from odradek.broker.metadata_store import znodes
 from odradek.broker.metadata_store.interface import EntryExists

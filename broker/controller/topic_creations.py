@@ -14,8 +14,9 @@ from collections.abc import Iterable
 
 from odradek.broker.background.stepwise import Pace, Steps, each_in_steps
 from odradek.broker.background.turns import Turns
-from odradek.broker.controller.topic_planner import NOTHING, NewTopic, PlannedTopic
+from odradek.broker.controller.topic_planner import PlannedTopic
 from odradek.broker.controller.topic_requests import TopicRequests
+from odradek.broker.metadata.new_topic import NOTHING, NewTopic
 from odradek.broker.settings.config import BrokerConfig
 from odradek.broker.settings.config_description import ConfigDescription, InheritedDescriptions, TopicDescriptions
 from odradek.protocol.errors import ErrorCode, ProtocolError

@@ -15,44 +15,19 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 from odradek.broker.controller.assignment import assign_replicas
 from odradek.broker.controller.topic_operations import check_assignment, encoded_config
 from odradek.broker.metadata.metadata_cache import MetadataCache, PartitionState, TopicMetadata
+from odradek.broker.metadata.new_topic import NOTHING, UNSET, NewPartitions, NewTopic
 from odradek.broker.metadata.topic_names import topic_name_fault, unified_name
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.schema import ZERO_UUID
 
-UNSET = -1
-NOTHING: Mapping[Any, Any] = MappingProxyType({})
-"""Shared by the many new topics that have no assignment and no settings of their own."""
 PARTITIONS_AT_A_TIME = 100
 """The number of new partitions after which another change may run."""
-
-
-class NewTopic(NamedTuple):
-    """A topic to be created. UNSET counts stand for the broker's defaults; `assignments` (replicas by partition)
-    excludes both counts.
-    """
-
-    name: str
-    num_partitions: int = UNSET
-    replication_factor: int = UNSET
-    assignments: Mapping[int, Sequence[int]] = NOTHING
-    configs: Mapping[str, str | None] = NOTHING
-
-
-class NewPartitions(NamedTuple):
-    """The total number of partitions that a topic is to have; `assignments`, if given, has the replicas of each
-    additional partition.
-    """
-
-    topic: str
-    total_count: int
-    assignments: Sequence[Sequence[int]] | None = None
 
 
 class PlannedTopic(NamedTuple):

@@ -22,7 +22,8 @@ from odradek.broker.background.tasks import Spawn
 from odradek.broker.controller.office import Office
 from odradek.broker.controller.request_waits import RequestWaits
 from odradek.broker.controller.tenure import Tenure, not_controller
-from odradek.broker.controller.topic_planner import NewPartitions, NewTopic, PlannedTopic, pieces
+from odradek.broker.controller.topic_planner import PlannedTopic, pieces
+from odradek.broker.metadata.new_topic import NewPartitions, NewTopic
 from odradek.protocol.errors import ErrorCode, ProtocolError
 
 

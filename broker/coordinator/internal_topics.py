@@ -17,8 +17,8 @@ import structlog
 
 from odradek.broker.background.tasks import Spawn
 from odradek.broker.controller.active_controller import NoController
-from odradek.broker.controller.topic_planner import NewTopic
 from odradek.broker.metadata.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC, MetadataCache
+from odradek.broker.metadata.new_topic import NewTopic
 from odradek.broker.settings.config import BrokerConfig
 from odradek.protocol.errors import ErrorCode, ProtocolError
 

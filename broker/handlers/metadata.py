@@ -32,7 +32,6 @@ from odradek.broker.background.stepwise import Pace, Steps
 from odradek.broker.background.tasks import Spawn
 from odradek.broker.background.turns import Turns
 from odradek.broker.controller.active_controller import ActiveController, NoController
-from odradek.broker.controller.topic_planner import NewTopic
 from odradek.broker.coordinator.internal_topics import InternalTopics
 from odradek.broker.handlers.access import EVERYTHING, ITEMS_PER_DECISION, Access
 from odradek.broker.handlers.authorized_operations import NOT_ASKED, ON_RESOURCE
@@ -44,6 +43,7 @@ from odradek.broker.metadata.metadata_cache import (
     PartitionState,
     TopicMetadata,
 )
+from odradek.broker.metadata.new_topic import NewTopic
 from odradek.broker.metadata.topic_names import topic_name_fault
 from odradek.broker.requests.answered_later import answered_later
 from odradek.broker.requests.request_bound import MAX_PARTITIONS_PER_REQUEST

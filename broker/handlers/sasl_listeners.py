@@ -15,7 +15,7 @@ import random
 from collections.abc import Callable, Mapping
 
 from odradek.broker.security.authentication_counts import AuthenticationCounts
-from odradek.broker.security.jaas import JaasError, LoginModule, parse_jaas, parse_login_module
+from odradek.broker.security.jaas import JaasError, LoginModule, login_module_class, parse_jaas, parse_login_module
 from odradek.broker.security.sasl.authentication import SaslListener
 from odradek.broker.security.sasl.client import ClientCredentials
 from odradek.broker.security.sasl.mechanism import Mechanism
@@ -27,8 +27,6 @@ from odradek.broker.settings.sasl_listeners import BETWEEN_BROKERS, LOGIN, Mecha
 from odradek.storage.files import Files
 
 SECTION = "KafkaServer"
-PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
-SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 USER_OPTION = "user_"
 SECRET_BYTES = 32
 
@@ -92,11 +90,6 @@ def login_between_brokers(config: BrokerConfig, files: Files) -> ClientCredentia
     raise ConfigError(
         settings.jaas_name, f"{settings.jaas_name} lacks the options username and password, which brokers log in with"
     )
-
-
-def login_module_class(mechanism: str) -> str:
-    """Returns the class of a mechanism's login module."""
-    return PLAIN_MODULE if mechanism == PLAIN else SCRAM_MODULE
 
 
 def _scram_server(

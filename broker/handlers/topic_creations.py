@@ -19,8 +19,8 @@ from odradek.broker.background.turns import Turns
 from odradek.broker.controller.controller import Controller
 from odradek.broker.controller.tenure import not_controller
 from odradek.broker.controller.topic_creations import RESERVED_TOPIC, repeated_in
-from odradek.broker.controller.topic_planner import UNSET
 from odradek.broker.handlers.access import EVERYTHING, Access
+from odradek.broker.metadata.new_topic import UNSET
 from odradek.broker.requests.request_context import RequestContext
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.topics import CreateTopicsRequest, CreateTopicsResponse

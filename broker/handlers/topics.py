@@ -22,9 +22,9 @@ from odradek.broker.background.stepwise import Pace, Steps, each_in_steps, other
 from odradek.broker.background.turns import Turns
 from odradek.broker.controller.controller import Controller
 from odradek.broker.controller.topic_creations import repeated_in, repetition_of
-from odradek.broker.controller.topic_planner import NewPartitions
 from odradek.broker.handlers.access import Access
 from odradek.broker.metadata.metadata_cache import MetadataCache
+from odradek.broker.metadata.new_topic import NewPartitions
 from odradek.broker.requests.request_context import RequestContext
 from odradek.broker.settings.config import BrokerConfig
 from odradek.protocol.errors import ErrorCode, ProtocolError

@@ -18,17 +18,16 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import structlog
 
 from odradek.broker.background.tasks import Spawn
 from odradek.broker.metadata.metadata_cache import BrokerInfo
 from odradek.broker.peers.inter_broker_protocol import BROKER_SOFTWARE, INTER_BROKER_VERSIONS, not_served
-from odradek.broker.peers.network_client import DEFAULT_TIMEOUT_MS, NetworkClient, api_key_of
-from odradek.broker.peers.network_errors import Disconnected, NetworkError, NodeUnreachable, UnsupportedVersion
+from odradek.clients.network_client import DEFAULT_TIMEOUT_MS, Connect, NetworkClient, api_key_of
+from odradek.clients.network_errors import Disconnected, NetworkError, NodeUnreachable, UnsupportedVersion
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.schema import Message
 
@@ -36,21 +35,6 @@ FIRST_DELAY_MS = 50
 LONGEST_DELAY_MS = 1000
 
 log = structlog.get_logger("broker.peers")
-
-
-class Connect(Protocol):
-    """`NetworkClient.connect`; a test may pass something that refuses some addresses."""
-
-    async def __call__(
-        self,
-        host: str,
-        port: int,
-        *,
-        client_id: str = ...,
-        software_name: str = ...,
-        timeout_ms: int = ...,
-        tls: ssl.SSLContext | None = ...,
-    ) -> NetworkClient: ...
 
 
 class _Registration(NamedTuple):

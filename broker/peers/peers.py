@@ -15,7 +15,8 @@ from odradek.broker.peers.inter_broker_protocol import INTER_BROKER_VERSIONS
 from odradek.protocol.api_keys import ApiKey
 
 if TYPE_CHECKING:
-    from odradek.broker.peers.peer import Connect, Peer
+    from odradek.broker.peers.peer import Peer
+    from odradek.clients.network_client import Connect
 
 
 class Peers:
@@ -66,8 +67,8 @@ class Peers:
         key = (broker_id, purpose)
         if key not in self._peers:
             # A lone broker has no connections, and so does not import the client.
-            from odradek.broker.peers.network_client import NetworkClient
             from odradek.broker.peers.peer import Peer
+            from odradek.clients.network_client import NetworkClient
 
             self._peers[key] = Peer(
                 broker_id,

@@ -25,6 +25,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from odradek.broker.security.sasl.plain import PLAIN
+
+PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
+SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 FLAGS = ("required", "requisite", "sufficient", "optional")
 
 _TOKEN = re.compile(
@@ -37,6 +41,11 @@ _TOKEN = re.compile(
 )
 _ESCAPE = re.compile(r"\\([0-3]?[0-7]{1,2}|.)", re.DOTALL)
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "b": "\b", "a": "\a", "v": "\v"}
+
+
+def login_module_class(mechanism: str) -> str:
+    """Returns the class of a SASL mechanism's login module."""
+    return PLAIN_MODULE if mechanism == PLAIN else SCRAM_MODULE
 
 
 class JaasError(ValueError):

@@ -11,8 +11,8 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from odradek.broker.admin.client_properties import ClientSecurity, security_of_properties
-from odradek.broker.admin.login_check import refused_login
+from odradek.clients.admin.client_properties import ClientSecurity, security_of_properties
+from odradek.clients.admin.login_check import refused_login
 from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.settings import Settings
 from odradek.storage.files import OsFiles

@@ -28,12 +28,12 @@ from benchmarks.healthy_client import Measured, Records
 from benchmarks.healthy_user import SIZES, User
 from benchmarks.unfinished import hold, unfinished_login, unfinished_produce
 from benchmarks.wire import call, create_topic, decoded, delete_topic, errors_in, receive
-from odradek.broker.testing import BrokerThread
-from odradek.broker.testing.certificates import trusted
 from odradek.protocol.compiler import read
 from odradek.protocol.headers import RequestHeader, request_header_version
 from odradek.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResponse
 from odradek.protocol.messages.registry import request_class
+from odradek.testing import BrokerThread
+from odradek.testing.certificates import trusted
 
 
 @pytest.fixture

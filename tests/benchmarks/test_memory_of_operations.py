@@ -9,7 +9,7 @@ import pytest
 from benchmarks import memory_of_operations
 from benchmarks.memory_of_operations import LEFT_OUT, Kept, Operation, Operations, notes, soak, table
 from odradek.broker.handlers.api_table import api_table
-from odradek.broker.testing import BrokerThread
+from odradek.testing import BrokerThread
 from tests.scenarios.known_world import SETTINGS
 
 AGAIN = ("Fetch", "a topic created and deleted", "a member joins, syncs and leaves", "a transaction with offsets")

@@ -1,35 +1,12 @@
-"""Every asynchronous test of the broker runs on uvloop, as a broker does.
-
-With `second_loop` each test runs again, on asyncio in debug mode.
-"""
-
-import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator
 
 import pytest
-import uvloop
 
 from odradek.broker.network.connection_limits import ConnectionLimits
+from tests.both_loops import pytest_asyncio_loop_factories, pytest_itemcollected
 from tests.broker.network.echo_server import Bench, running
-from tests.kinds import is_chosen
 
-
-def debugging_loop() -> asyncio.AbstractEventLoop:
-    loop = asyncio.new_event_loop()
-    loop.set_debug(True)
-    return loop
-
-
-def pytest_asyncio_loop_factories(
-    config: pytest.Config, item: pytest.Item
-) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    loops = {"quick": ("uvloop", uvloop.new_event_loop), "second_loop": ("asyncio", debugging_loop)}
-    return dict(loop for kind, loop in loops.items() if is_chosen(config, kind))
-
-
-def pytest_itemcollected(item: pytest.Function) -> None:
-    if hasattr(item, "callspec") and debugging_loop in item.callspec.params.values():
-        item.add_marker("second_loop")
+__all__ = ["pytest_asyncio_loop_factories", "pytest_itemcollected"]
 
 
 @pytest.fixture

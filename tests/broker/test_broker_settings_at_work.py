@@ -22,7 +22,6 @@ import pytest
 from odradek.broker.background.background import Background
 from odradek.broker.server import Broker
 from odradek.broker.settings import BROKER, TOPIC
-from odradek.broker.testing import in_process_broker
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.fetch import FetchRequest
 from odradek.protocol.messages.log_dirs import DescribeLogDirsRequest
@@ -33,6 +32,7 @@ from odradek.protocol.records import Compression
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.checkpoint import HIGH_WATERMARK, LOG_START_OFFSET, RECOVERY_POINT, read_offsets
 from odradek.storage.segment.tail import ENTRY_BYTES
+from odradek.testing import in_process_broker
 from tests.broker.handlers.api_client import Api, api_of_a_broker
 from tests.broker.test_topic_settings_at_work import log_of, now_ms, produce, produced, topic_with
 from tests.patience import until
@@ -54,8 +54,7 @@ ELSEWHERE = {
         "broker/metadata_store/test_factory.py::test_as_many_requests_are_in_flight_as_the_settings_say"
     ),
     "zookeeper.session.timeout.ms": (
-        "broker/testing/test_cluster.py"
-        "::test_a_broker_that_starts_at_once_after_a_kill_waits_for_the_end_of_its_old_session"
+        "testing/test_cluster.py::test_a_broker_that_starts_at_once_after_a_kill_waits_for_the_end_of_its_old_session"
     ),
     **dict.fromkeys(
         ("odradek.security.auth.login.config", "zookeeper.set.acl"),

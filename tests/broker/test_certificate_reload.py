@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 import structlog.testing
 
-from odradek.broker.admin.client_properties import security_of_properties
-from odradek.broker.peers.network_client import NetworkClient
-from odradek.broker.peers.network_errors import NetworkError, NodeUnreachable
 from odradek.broker.server import Broker
 from odradek.broker.start_error import StartError
-from odradek.broker.testing import in_process_broker
+from odradek.clients.admin.client_properties import security_of_properties
+from odradek.clients.network_client import NetworkClient
+from odradek.clients.network_errors import NetworkError, NodeUnreachable
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.protocol.messages.configs import AlterConfigsRequest, IncrementalAlterConfigsRequest
 from odradek.protocol.wire_codes import ConfigOperation, ConfigResourceType
 from odradek.storage.files import OsFiles
+from odradek.testing import in_process_broker
 from tests.broker.metrics.test_metrics import ask, samples_of, value
 from tests.patience import until
 from tests.tls_files import NAMES, TlsFiles

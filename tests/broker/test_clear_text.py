@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.admin.client_properties import security_of_properties
-from odradek.broker.controller.topic_planner import NewTopic
+from odradek.broker.metadata.new_topic import NewTopic
 from odradek.broker.network.file_reading import FileReading
 from odradek.broker.network.file_sending import FileSending
-from odradek.broker.peers.network_client import NetworkClient
-from odradek.broker.testing import in_process_broker
+from odradek.clients.admin.client_properties import security_of_properties
+from odradek.clients.network_client import NetworkClient
 from odradek.protocol.errors import ErrorCode
 from odradek.storage.file_slice import FileSlice
 from odradek.storage.files import OsFiles
-from tests.broker.testing.records import produce_on, values_on
+from odradek.testing import in_process_broker
 from tests.patience import until
 from tests.spawned_broker import free_port
+from tests.testing.records import produce_on, values_on
 from tests.tls_files import TlsFiles
 from tests.zookeeper.brokers import brokers_on_zookeeper
 

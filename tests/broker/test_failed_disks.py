@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from odradek.broker.metadata_store import znodes
-from odradek.broker.testing import Cluster, in_process_cluster
 from odradek.protocol.errors import ErrorCode
 from odradek.storage.files import Buffer, OsFile
-from tests.broker.testing.records import produce, values
+from odradek.testing import Cluster, in_process_cluster
+from tests.testing.records import produce, values
 
 LOST, KEPT = "lost", "kept"
 

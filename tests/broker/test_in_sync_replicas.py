@@ -8,14 +8,14 @@ import pytest
 
 from odradek.broker.background.background import Background
 from odradek.broker.controller.active_controller import ActiveController
-from odradek.broker.controller.topic_planner import NewTopic
 from odradek.broker.metadata.metadata_cache import BrokerInfo
+from odradek.broker.metadata.new_topic import NewTopic
 from odradek.broker.metrics.families import FAMILIES
 from odradek.broker.server import Broker
-from odradek.broker.testing import in_process_broker
 from odradek.protocol.messages.replica_control import AlterPartitionRequest, AlterPartitionResponse
 from odradek.protocol.records import Record, build_batch
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.testing import in_process_broker
 from odradek.timer import ManualClock
 from tests.broker.replica.harness import later
 from tests.patience import until

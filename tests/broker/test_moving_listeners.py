@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from odradek.broker.peers.network_client import NetworkClient
 from odradek.broker.server import Broker
 from odradek.broker.settings.config import BrokerConfig, ConfigError
+from odradek.clients.network_client import NetworkClient
 from odradek.protocol.errors import ErrorCode
 from tests.broker.handlers.sasl_broker import PLAIN_MODULE
-from tests.broker.testing.records import produce_on
 from tests.patience import until
+from tests.testing.records import produce_on
 from tests.tls_files import TlsFiles
 from tests.zookeeper.brokers import Brokers, brokers_on_zookeeper
 

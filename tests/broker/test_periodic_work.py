@@ -6,12 +6,12 @@ from pathlib import Path
 
 import structlog.testing
 
-from odradek.broker.controller.topic_planner import NewTopic
+from odradek.broker.metadata.new_topic import NewTopic
 from odradek.broker.server import Broker
-from odradek.broker.testing import in_process_broker
 from odradek.protocol.records import Record, build_batch
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.checkpoint import HIGH_WATERMARK, RECOVERY_POINT, read_offsets
+from odradek.testing import in_process_broker
 
 T0 = TopicPartition("t", 0)
 NOTHING: Mapping[str, str] = {}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from odradek.broker.testing.security import as_security
+from odradek.testing.security import as_security
 
 PROGRAM = """
 import asyncio, json, sys

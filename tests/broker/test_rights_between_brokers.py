@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from odradek.broker.peers.network_client import NetworkClient
 from odradek.broker.protection import Protection
-from odradek.broker.testing import in_process_cluster
+from odradek.clients.network_client import NetworkClient
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.produce import ProduceRequest
 from odradek.protocol.messages.topics import CreateTopicsRequest
 from odradek.protocol.wire_codes import AclOperation as Op
 from odradek.protocol.wire_codes import AclResourceType as On
+from odradek.testing import in_process_cluster
 from tests.base_requests import small_batch
 from tests.broker.handlers.scripted_authorizer import ScriptedAuthorizer, only
 from tests.patience import until

@@ -212,9 +212,7 @@ def test_settings_without_effect_and_unknown_names_are_one_warning_each(
 
 
 def test_the_broker_serves_on_asyncios_loop_without_uvloop(tmp_path: Path) -> None:
-    code = (
-        "import sys; sys.modules['uvloop'] = None; from odradek.broker.serve import main; sys.exit(main(sys.argv[1:]))"
-    )
+    code = "import sys; sys.modules['uvloop'] = None; from odradek.cli.serve import main; sys.exit(main(sys.argv[1:]))"
     process = subprocess.Popen(
         [sys.executable, "-c", code, "--port", "0", "--data-dir", str(tmp_path / "data")],
         stdout=subprocess.PIPE,

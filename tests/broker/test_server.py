@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 import structlog.testing
 
-from odradek.broker.controller.topic_planner import NewTopic
+from odradek.broker.metadata.new_topic import NewTopic
 from odradek.broker.network.connection_limits import ConnectionLimits
 from odradek.broker.server import Broker
 from odradek.broker.settings.config import BrokerConfig, ConfigError
 from odradek.broker.start_error import StartError
-from odradek.broker.testing import BrokerThread, in_process_broker
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.compiler import decode, encode
 from odradek.protocol.headers import response_header_version
@@ -27,6 +26,7 @@ from odradek.protocol.records import Record, build_batch
 from odradek.protocol.schema import Message
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.files import DirectoryLock, OsFiles
+from odradek.testing import BrokerThread, in_process_broker
 from odradek.timer import ManualClock
 from tests.broker.network.echo_server import close
 

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from odradek.broker.admin.client import AdminClient
 from odradek.broker.metrics.families import FAMILIES
 from odradek.broker.replica.quota.replication_quota import UNLIMITED
-from odradek.broker.testing import Cluster, in_process_broker, in_process_cluster
+from odradek.clients.admin.client import AdminClient
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.protocol.wire_codes import ConfigOperation, ConfigResourceType
-from tests.broker.testing.records import connect, produce_on
+from odradek.testing import Cluster, in_process_broker, in_process_cluster
+from tests.testing.records import connect, produce_on
 
 BATCH = 20_000
 LIMIT = 400_000

@@ -10,19 +10,19 @@ import pytest
 import structlog.testing
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from odradek.broker.admin.client_properties import ClientSecurity, security_of_properties
-from odradek.broker.controller.topic_planner import NewTopic
-from odradek.broker.peers.network_client import NetworkClient
-from odradek.broker.peers.network_errors import NetworkError, NodeUnreachable
+from odradek.broker.metadata.new_topic import NewTopic
 from odradek.broker.server import Broker
 from odradek.broker.settings.config import ConfigError
 from odradek.broker.start_error import StartError
-from odradek.broker.testing import in_process_broker
+from odradek.clients.admin.client_properties import ClientSecurity, security_of_properties
+from odradek.clients.network_client import NetworkClient
+from odradek.clients.network_errors import NetworkError, NodeUnreachable
 from odradek.protocol.errors import ErrorCode
 from odradek.storage.files import OsFiles
+from odradek.testing import in_process_broker
 from tests.broker.handlers.sasl_broker import PLAIN_MODULE, sasl_broker
-from tests.broker.testing.records import produce_on
 from tests.patience import until
+from tests.testing.records import produce_on
 from tests.tls_files import NAMES, TlsFiles
 from tests.zookeeper.brokers import brokers_on_zookeeper
 from tests.zookeeper.certificates import PASSWORD, Authority

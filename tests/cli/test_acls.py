@@ -8,13 +8,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from odradek.broker.admin.acls import Acl, AclFilter
-from odradek.broker.testing import BrokerThread
 from odradek.cli.__main__ import build_parser
 from odradek.cli.acl_options import filters_to_list, filters_to_remove, new_acls
 from odradek.cli.acls import COLUMNS
 from odradek.cli.errors import CommandError
+from odradek.clients.admin.acls import Acl, AclFilter
 from odradek.protocol.wire_codes import AclOperation, AclPatternType, AclPermissionType, AclResourceType
+from odradek.testing import BrokerThread
 from tests.cli.conftest import Odradek
 
 ALICE = ("--allow-principal", "User:alice")

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from odradek.broker.admin.overview import BrokerOverview, ClusterOverview, PartitionOverview
-from odradek.broker.testing import ClusterThread
 from odradek.cli.cluster_watch import HOME_AND_CLEAR, Lines, Screen
+from odradek.clients.admin.overview import BrokerOverview, ClusterOverview, PartitionOverview
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.testing import ClusterThread
 from tests.cli.conftest import Odradek
 
 T0 = TopicPartition("t", 0)

@@ -10,7 +10,7 @@ import pytest
 
 from odradek.cli.__main__ import main
 from odradek.storage.files import OsFiles
-from tests.broker.migration.nodes import BROKER_ID, stopped_node
+from tests.cli.migration.nodes import BROKER_ID, stopped_node
 from tests.zookeeper.model import ZooKeeperModel
 from tests.zookeeper.wire import Acl
 

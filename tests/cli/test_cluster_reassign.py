@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import kafka
 import pytest
 
-from odradek.broker.testing import ClusterThread
 from odradek.cli.__main__ import main
+from odradek.testing import ClusterThread
 from tests.cli.conftest import Odradek
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from odradek.broker.testing import BrokerThread, Security
+from odradek.testing import BrokerThread, Security
 from tests.cli.conftest import Odradek
 from tests.spawned_broker import spawned_broker
 from tests.tls_files import TlsFiles

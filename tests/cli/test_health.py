@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from odradek.broker.testing import BrokerThread
+from odradek.testing import BrokerThread
 from tests.broker.handlers.sasl_broker import PLAIN_MODULE
 from tests.cli.conftest import Odradek
 from tests.spawned_broker import free_port

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from kafka import KafkaConsumer, KafkaProducer
 
-from odradek.broker.testing import BrokerThread, recorded
+from odradek.testing import BrokerThread, recorded
 from tests.cli.conftest import Odradek
 from tests.shown_secrets import look_into
 

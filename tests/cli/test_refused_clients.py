@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from odradek.broker.testing import BrokerThread
+from odradek.testing import BrokerThread
 from tests.broker.handlers.sasl_broker import PLAIN_MODULE
 from tests.cli.conftest import Odradek
 from tests.tls_files import TlsFiles

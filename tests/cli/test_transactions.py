@@ -10,8 +10,8 @@ from typing import Any
 import confluent_kafka
 import pytest
 
-from odradek.broker.admin.client import AdminClient
 from odradek.cli.__main__ import main
+from odradek.clients.admin.client import AdminClient
 from odradek.protocol.messages.list_offsets import ListOffsetsRequest
 from odradek.protocol.messages.produce import ProduceRequest
 from odradek.protocol.records import Record, build_batch

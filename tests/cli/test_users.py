@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from odradek.broker.testing import BrokerThread
+from odradek.testing import BrokerThread
 from tests.cli.conftest import Odradek
 from tests.cli.test_refused_clients import SCRAM_MODULE
 

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.broker.testing.faults.failed_answers import CODE, CORRELATION_ID, failed_answers
 from tests.clients.program_clients import run
+from tests.testing.faults.failed_answers import CODE, CORRELATION_ID, failed_answers
 
 
 class Control(NamedTuple):

@@ -17,13 +17,13 @@ from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from kafka import KafkaConsumer
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 
-from odradek.broker.peers.network_client import NetworkClient
 from odradek.broker.server import Broker
-from odradek.broker.testing import in_process_broker
+from odradek.clients.network_client import NetworkClient
 from odradek.protocol.compiler import encode_versioned
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 from odradek.protocol.messages.groups import JoinGroupRequest, SyncGroupRequest
+from odradek.testing import in_process_broker
 from tests.patience import until
 
 GROUP, TOPIC, PARTITIONS = "triggers", "orders", 4

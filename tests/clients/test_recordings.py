@@ -2,7 +2,7 @@
 
 tests/vectors/recordings has a recording of each client, with its topics, groups and transactions, and of each
 application of tests/clients/applications: on Spring Kafka, Kafka Streams and FastStream.
-tests/broker/recording/test_recorded_clients.py sends them without the programs. They are recorded by
+tests/clients/recording/test_recorded_clients.py sends them without the programs. They are recorded by
 
 ODRADEK_RECORD=1 pytest --kinds=quick,programs tests/clients/test_recordings.py    # with $KAFKA_CONTROL, $KAFKA_TOOLS
 """
@@ -17,11 +17,11 @@ from pathlib import Path
 
 import pytest
 
-from odradek.broker.testing import recorded, replayed
-from tests.broker.recording.known import unexplained
-from tests.broker.recording.recorded_clients import RECORDINGS, SETTINGS
+from odradek.testing import recorded, replayed
 from tests.clients import program_clients, recorded_workloads
 from tests.clients.members.watch import until_coordinators
+from tests.clients.recording.known import unexplained
+from tests.clients.recording.recorded_clients import RECORDINGS, SETTINGS
 from tests.spawned_broker import free_port_beside_another, spawned_broker
 
 IS_RECORDING = os.environ.get("ODRADEK_RECORD") == "1"

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import kafka
 import pytest
 
-from odradek.broker.testing import ClusterThread
+from odradek.testing import ClusterThread
 
 TOOL = "org.apache.kafka.tools.ReplicaVerificationTool"
 pytestmark = pytest.mark.timeout(120)

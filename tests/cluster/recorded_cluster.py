@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 from odradek.broker.metadata_store.interface import Entry
 from odradek.broker.metadata_store.shared.shared_store import SharedStore
 from odradek.broker.peers.inter_broker_protocol import BROKER_SOFTWARE, INTER_BROKER_VERSIONS
-from odradek.broker.peers.network_client import NetworkClient, api_key_of
 from odradek.broker.server import Broker
 from odradek.broker.settings.config import BrokerConfig
+from odradek.clients.network_client import NetworkClient, api_key_of
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.schema import Message
 from tests.patience import until

@@ -21,7 +21,7 @@ import pytest
 from tests import pythons
 
 WHEELS = Path(os.environ["ODRADEK_WHEELS"])
-PACKAGES = ("broker", "cli", "pipeline", "protocol", "purgatory", "storage", "timer")
+PACKAGES = ("broker", "cli", "clients", "pipeline", "protocol", "purgatory", "storage", "testing", "timer")
 COMPILED, PURE = "*-cp3*-manylinux*.whl", "*-py3-none-any.whl"
 
 THEIR_TESTS = """

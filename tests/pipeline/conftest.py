@@ -12,10 +12,10 @@ import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
-from odradek.broker.testing import BrokerThread
 from odradek.pipeline.settings import Settings, make_settings
 from odradek.pipeline.spark.jars import find_jars
 from odradek.pipeline.spark.session import open_session
+from odradek.testing import BrokerThread
 
 QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
 SPARK_CLASSES = Path(sys.prefix) / "spark-classes.jsa"

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, Transaction, write_deltalake
 
-from odradek.broker.testing import BrokerThread
 from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.jobs.history import refuse_unfinished
 from odradek.pipeline.jobs.position import Position, position_of
@@ -22,6 +21,7 @@ from odradek.pipeline.settings import Settings
 from odradek.pipeline.state.batch_id import BatchId
 from odradek.pipeline.state.places import Places
 from odradek.pipeline.state.plan import Plan, Plans, judging_settings
+from odradek.testing import BrokerThread
 from tests.pipeline.lake import order, send
 from tests.pipeline.ledger_rows import batch, enter
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 from pyspark import SparkContext
 
-from odradek.broker.testing import BrokerThread
 from odradek.pipeline.jobs import ingest
 from odradek.pipeline.settings import make_settings
 from odradek.pipeline.spark.session import open_session
+from odradek.testing import BrokerThread
 from tests.pipeline.conftest import QUICK_JAVA, QUICK_SESSION, SPARK_CLASSES
 from tests.pipeline.lake import check_tables, order, send
 

@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from odradek.broker.testing import BrokerThread
 from odradek.protocol.api_keys import ApiKey
+from odradek.testing import BrokerThread
 from tests.large_requests import INFLATED_BYTES, LargeRequest
 from tests.patience import until
 from tests.scenarios.turns_of_a_loop import EachTurn, Turns, collector_as_when_served

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from odradek.broker.serve import add_arguments
 from odradek.broker.settings.config import load_config
 from odradek.cli.__main__ import main
+from odradek.cli.serve import add_arguments
 from tests.secure_composition import NAME, REPOSITORY, USER_PASSWORD, composed_in
 from tests.spawned_broker import free_port, spawned_broker
 

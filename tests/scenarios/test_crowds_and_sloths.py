@@ -17,10 +17,10 @@ from kafka.admin import KafkaAdminClient, NewTopic
 from odradek.broker.controller.topic_planner import NewTopic as StoredTopic
 from odradek.broker.network.socket_server import SocketServer
 from odradek.broker.periodic_work import SWEEP_INTERVAL_MS
-from odradek.broker.testing import in_process_broker
 from odradek.protocol.messages.fetch import FetchRequest
 from odradek.protocol.messages.produce import ProduceRequest
 from odradek.protocol.records import Record, build_batch
+from odradek.testing import in_process_broker
 from tests.patience import until
 from tests.scenarios.raw_client import RawClient, request_payload
 from tests.spawned_broker import SpawnedBroker, spawned_broker

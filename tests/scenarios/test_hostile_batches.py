@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.testing import BrokerThread
 from odradek.protocol import record_walk
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.batch_header import Compression
@@ -26,6 +25,7 @@ from odradek.protocol.messages.list_offsets import ListOffsetsRequest, ListOffse
 from odradek.protocol.messages.produce import ProduceResponse
 from odradek.protocol.messages.topics import CreateTopicsRequest, DeleteTopicsRequest
 from odradek.protocol.records import Record, build_batch
+from odradek.testing import BrokerThread
 from tests.scenarios.hostile_batches import (
     MEBIBYTE,
     TINY_RECORD,

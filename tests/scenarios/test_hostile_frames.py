@@ -16,9 +16,8 @@ from pathlib import Path
 import pytest
 import structlog.testing
 
-from odradek.broker.controller.topic_planner import NewTopic
+from odradek.broker.metadata.new_topic import NewTopic
 from odradek.broker.server import Broker
-from odradek.broker.testing import in_process_broker
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.compiler import decode
 from odradek.protocol.errors import ErrorCode
@@ -26,6 +25,7 @@ from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.protocol.messages.produce import ProduceRequest, ProduceResponse
 from odradek.protocol.primitives import unsigned_varint
 from odradek.protocol.records import Record, build_batch
+from odradek.testing import in_process_broker
 from tests.patience import block_until, until
 from tests.scenarios.raw_client import RawClient, request_payload
 from tests.scenarios.turns_of_a_loop import EachTurn, collector_as_when_served

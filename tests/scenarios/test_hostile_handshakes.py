@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from odradek.broker.testing import BrokerThread
+from odradek.testing import BrokerThread
 from tests.patience import block_until
 from tests.scenarios.raw_client import API_VERSIONS_V0, RawClient
 from tests.scenarios.turns_of_a_loop import longest_turn

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from odradek.broker.testing import in_process_broker
 from odradek.protocol.messages.topics import CreateTopicsRequest
+from odradek.testing import in_process_broker
 from tests.broker.handlers.api_client import api_of_a_broker
 from tests.broker.test_topic_settings_at_work import produced
 

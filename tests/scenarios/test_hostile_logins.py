@@ -11,15 +11,15 @@ from collections.abc import AsyncIterator, Mapping
 import pytest
 import structlog.testing
 
-from odradek.broker.controller.topic_planner import NewTopic
+from odradek.broker.metadata.new_topic import NewTopic
 from odradek.broker.network.socket_server import SocketServer
 from odradek.broker.server import Broker
-from odradek.broker.testing import InProcessBroker, in_process_broker
-from odradek.broker.testing.security import Security
 from odradek.protocol.compiler import decode
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.produce import ProduceResponse
 from odradek.protocol.messages.sasl import SaslAuthenticateRequest
+from odradek.testing import InProcessBroker, in_process_broker
+from odradek.testing.security import Security
 from tests.broker.handlers.raw_client import RawClient, framed, raw_client, request_bytes
 from tests.broker.handlers.sasl_broker import ALICE, SETTINGS
 from tests.patience import until

@@ -10,7 +10,7 @@ import pytest
 
 from odradek.broker.metrics import server
 from odradek.broker.metrics.server import MAX_CONNECTIONS
-from odradek.broker.testing import in_process_broker
+from odradek.testing import in_process_broker
 from tests.broker.metrics.test_metrics import ask, broker_with_metrics
 
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]

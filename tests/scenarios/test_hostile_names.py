@@ -12,8 +12,8 @@ import structlog
 
 from odradek.broker.logging.printable import printable, printable_lines
 from odradek.broker.logging.structured_logging import configure_logging
-from odradek.broker.testing import BrokerThread
 from odradek.cli.__main__ import describe, main
+from odradek.testing import BrokerThread
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\r\nforged\u202e"
 """Sets the title, clears the screen, sets colors, begins a line, reverses the text direction."""

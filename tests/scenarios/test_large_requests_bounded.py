@@ -18,7 +18,7 @@ import structlog
 
 from odradek.broker.handlers.api_row import ApiRow
 from odradek.broker.handlers.api_table import api_table
-from odradek.broker.testing import BrokerThread
+from odradek.testing import BrokerThread
 from tests.base_requests import Known
 from tests.large_requests import LargeRequest, large_requests
 from tests.scenarios.known_world import SETTINGS, KnownWorld

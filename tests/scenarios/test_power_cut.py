@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from odradek.broker.testing import BrokerThread
+from odradek.testing import BrokerThread
 from tests.memory_files import ForgetfulFiles
 from tests.scenarios.numbered_producer import NumberedProducer, read_all
 from tests.soak import rounds

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from odradek.broker.testing import BrokerThread
+from odradek.testing import BrokerThread
 
 README = Path(__file__).parent.parent.parent / "README.md"
 

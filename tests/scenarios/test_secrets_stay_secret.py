@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from odradek.broker.admin.client import AdminClient
-from odradek.broker.admin.client_properties import ClientSecurity, security_of_properties
-from odradek.broker.admin.users import UserAdmin
-from odradek.broker.peers.network_client import NetworkClient
-from odradek.broker.peers.network_errors import NetworkError
 from odradek.broker.server import Broker
 from odradek.broker.settings.config import ConfigError, load_config
 from odradek.broker.start_error import StartError
+from odradek.clients.admin.client import AdminClient
+from odradek.clients.admin.client_properties import ClientSecurity, security_of_properties
+from odradek.clients.admin.users import UserAdmin
+from odradek.clients.network_client import NetworkClient
+from odradek.clients.network_errors import NetworkError
 from odradek.protocol.errors import ProtocolError
 from odradek.protocol.messages.configs import AlterConfigsRequest, DescribeConfigsRequest
 from odradek.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest

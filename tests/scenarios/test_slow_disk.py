@@ -12,10 +12,10 @@ from random import Random
 
 import pytest
 
-from odradek.broker.controller.topic_planner import NewTopic
+from odradek.broker.metadata.new_topic import NewTopic
 from odradek.broker.server import Broker
-from odradek.broker.testing import in_process_broker
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.testing import in_process_broker
 from tests.memory_files import ForgetfulFiles
 from tests.storage.small_logs import idempotent
 

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from odradek.broker.serve import GC_THRESHOLDS
-from odradek.broker.testing import BrokerThread
+from odradek.testing import BrokerThread
 from tests.soak import SOAK
 
 PROMISED_MS = 100

@@ -14,12 +14,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from odradek.broker.testing import BrokerThread
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.compiler import decode
 from odradek.protocol.headers import response_header_version
 from odradek.protocol.messages.registry import response_class
 from odradek.protocol.schema import Message
+from odradek.testing import BrokerThread
 from tests.scenarios.raw_client import API_VERSIONS_V0, RawClient, request_payload
 from tests.scenarios.turns_of_a_loop import EachTurn, Turns, collector_as_when_served
 

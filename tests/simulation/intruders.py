@@ -14,12 +14,11 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from random import Random
 from typing import Any, NamedTuple
 
-from odradek.broker.peers.logins import RENEWED_AT, log_in
-from odradek.broker.peers.network_errors import LoginRefused
 from odradek.broker.security.sasl.client import ClientCredentials
 from odradek.broker.security.sasl.plain import PLAIN
 from odradek.broker.security.sasl.scram import new_nonce
-from odradek.broker.testing.acls import allow
+from odradek.clients.logins import RENEWED_AT, log_in
+from odradek.clients.network_errors import LoginRefused
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.protocol.messages.offsets import OffsetCommitRequest
@@ -29,6 +28,7 @@ from odradek.protocol.messages.topics import DeleteTopicsRequest
 from odradek.protocol.records import Record, build_batch
 from odradek.protocol.schema import Message
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.testing.acls import allow
 from tests.simulation.client.acls import create_acls_request
 from tests.simulation.client.cluster import Address
 from tests.simulation.client.login import Login

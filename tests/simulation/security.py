@@ -12,12 +12,12 @@ from collections.abc import Iterable
 from random import Random
 from typing import NamedTuple
 
-from odradek.broker.handlers.sasl_listeners import USER_OPTION, login_module_class
-from odradek.broker.security.jaas import login_module
+from odradek.broker.handlers.sasl_listeners import USER_OPTION
+from odradek.broker.security.jaas import login_module, login_module_class
 from odradek.broker.security.sasl.client import ClientCredentials
 from odradek.broker.settings.authorizers import CLASSES
 from odradek.broker.settings.sasl_listeners import SCRAM
-from odradek.broker.testing.acls import Acls, allow, principal_of
+from odradek.testing.acls import Acls, allow, principal_of
 
 SHARE = 1 / 3
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")

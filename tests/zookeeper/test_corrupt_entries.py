@@ -18,10 +18,10 @@ from aiokafka import AIOKafkaProducer
 from odradek.broker.metadata_store import znodes
 from odradek.broker.metadata_store.interface import MetadataStoreError
 from odradek.broker.metadata_store.zookeeper.zookeeper_store import ZooKeeperStore
-from odradek.broker.peers.network_client import NetworkClient
 from odradek.broker.server import Broker
-from odradek.broker.testing import in_process_broker
+from odradek.clients.network_client import NetworkClient
 from odradek.protocol.messages.topics import CreateTopicsRequest
+from odradek.testing import in_process_broker
 from tests.patience import until
 from tests.zookeeper.model import ZooKeeperModel
 from tests.zookeeper.stores import store_at

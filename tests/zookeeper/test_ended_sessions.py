@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from odradek.broker.controller.topic_planner import NewTopic
+from odradek.broker.metadata.new_topic import NewTopic
 from odradek.broker.metadata_store import znodes
 from odradek.broker.metadata_store.interface import Create
-from odradek.broker.peers.network_client import NetworkClient
 from odradek.broker.server import Broker
+from odradek.clients.network_client import NetworkClient
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.fetch import FetchRequest
 from odradek.protocol.messages.list_offsets import ListOffsetsRequest
 from odradek.protocol.messages.offsets import OffsetCommitRequest
 from odradek.protocol.topic_partition import TopicPartition
-from tests.broker.testing.records import connect, produce_on, values
 from tests.patience import until
+from tests.testing.records import connect, produce_on, values
 from tests.zookeeper.brokers import Brokers, brokers_on_zookeeper
 from tests.zookeeper.stores import store_at
 

@@ -17,14 +17,14 @@ from typing import Any, NamedTuple
 import pytest
 
 from odradek.broker.metadata_store import znodes
-from odradek.broker.peers.network_client import NetworkClient
 from odradek.broker.server import Broker
-from odradek.broker.testing import in_process_broker
 from odradek.cli.__main__ import main
+from odradek.clients.network_client import NetworkClient
 from odradek.protocol.messages.configs import IncrementalAlterConfigsRequest
 from odradek.protocol.messages.producers import InitProducerIdRequest
 from odradek.protocol.messages.topics import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
 from odradek.protocol.schema import Message
+from odradek.testing import in_process_broker
 from tests.zookeeper.model import ZooKeeperModel
 from tests.zookeeper.stores import store_at
 

@@ -6,8 +6,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from odradek.broker.controller.topic_planner import NewPartitions, NewTopic, PlannedTopic
+from odradek.broker.controller.topic_planner import PlannedTopic
 from odradek.broker.metadata.metadata_cache import BrokerEndpoint, BrokerInfo, PartitionState
+from odradek.broker.metadata.new_topic import NewPartitions, NewTopic
 from odradek.broker.metadata_store import znodes
 from odradek.broker.metadata_store.interface import SessionState
 from odradek.broker.metadata_store.zookeeper.zookeeper_store import ZooKeeperStore

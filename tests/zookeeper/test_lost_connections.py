@@ -8,19 +8,19 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from odradek.broker.controller.topic_planner import NewTopic
+from odradek.broker.metadata.new_topic import NewTopic
 from odradek.broker.metadata_store import znodes
 from odradek.broker.metadata_store.interface import Create
-from odradek.broker.peers.network_client import NetworkClient
-from odradek.broker.peers.network_errors import NodeUnreachable
 from odradek.broker.server import Broker
+from odradek.clients.network_client import NetworkClient
+from odradek.clients.network_errors import NodeUnreachable
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.configs import IncrementalAlterConfigsRequest
 from odradek.protocol.messages.offsets import OffsetCommitRequest, OffsetFetchRequest
 from odradek.protocol.wire_codes import ConfigOperation, ConfigResourceType
 from odradek.storage.checkpoint import CLEAN_SHUTDOWN
-from tests.broker.testing.records import connect, produce
 from tests.patience import until
+from tests.testing.records import connect, produce
 from tests.zookeeper.brokers import Brokers, brokers_on_zookeeper
 from tests.zookeeper.stores import store_at
 

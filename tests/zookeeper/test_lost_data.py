@@ -21,8 +21,8 @@ from odradek.protocol.messages.configs import IncrementalAlterConfigsRequest
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.protocol.wire_codes import ConfigOperation, ConfigResourceType
 from odradek.storage.checkpoint import CLEAN_SHUTDOWN
-from tests.broker.testing.records import connect, produce, values
 from tests.patience import until
+from tests.testing.records import connect, produce, values
 from tests.zookeeper.brokers import Brokers, brokers_on_zookeeper
 from tests.zookeeper.stores import store_at
 

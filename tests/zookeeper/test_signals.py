@@ -15,9 +15,9 @@ import pytest
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.topics import CreateTopicsRequest
 from odradek.storage.checkpoint import CLEAN_SHUTDOWN
-from tests.broker.testing.records import connect, produce
 from tests.patience import until
 from tests.spawned_broker import SpawnedBroker, start_broker
+from tests.testing.records import connect, produce
 from tests.zookeeper import real_zookeeper
 from tests.zookeeper.model import ZooKeeperModel
 from tests.zookeeper.stores import new_chroot

@@ -17,7 +17,7 @@ import structlog
 from odradek.broker.background.tasks import Spawn
 from odradek.broker.coordinator.transaction.marker_writing import Marker, OnWritten
 from odradek.broker.coordinator.transaction.peer_queue import PARTITIONS_PER_REQUEST, PeerQueue
-from odradek.broker.peers.network_errors import NetworkError
+from odradek.clients.network_errors import NetworkError
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.transactions import WriteTxnMarkersRequest
 from odradek.protocol.schema import Message

@@ -19,8 +19,8 @@ import structlog
 from odradek.broker.background.tasks import Spawn
 from odradek.broker.coordinator.transaction.coordinator import PRODUCE_CODES
 from odradek.broker.coordinator.transaction.peer_queue import PeerQueue
-from odradek.broker.peers.network_errors import NetworkError, UnsupportedVersion
 from odradek.broker.replica.leader.verification import Question
+from odradek.clients.network_errors import NetworkError, UnsupportedVersion
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.transactions import AddPartitionsToTxnRequest
 from odradek.protocol.schema import Message

@@ -4,5 +4,5 @@
     session.py        a broker's session: a MetadataStore over a connection that can break
     connection.py     the requests and answers between the two
 
-Callers: `broker/testing`, tests.
+Callers: `testing`, tests.
 """

@@ -14,9 +14,9 @@ import structlog
 
 from odradek.broker.background.stepwise import in_steps
 from odradek.broker.background.tasks import Threads
-from odradek.broker.peers.network_errors import NetworkError
 from odradek.broker.replica.follower.fetcher import Fetcher
 from odradek.broker.replica.follower.fetcher_actions import Fetch, FlushLogs, ListOffsets, TruncateLogs, Wait
+from odradek.clients.network_errors import NetworkError
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.schema import Message
 from odradek.protocol.topic_partition import TopicPartition

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
-from odradek.broker.recording.comparison import differences
+from odradek.clients.recording.comparison import differences
 
 
 class Known(NamedTuple):

@@ -12,8 +12,8 @@ import re
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
-from odradek.broker.recording.comparison import ZERO_ID, comparable
 from odradek.broker.security.sasl.scram import MECHANISMS
+from odradek.clients.recording.comparison import ZERO_ID, comparable
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.documents import to_document
 from odradek.protocol.messages.registry import request_class

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from odradek.broker.handlers.api_table import api_table
-from odradek.broker.testing import in_process_broker
 from odradek.protocol.api_keys import ApiKey
+from odradek.testing import in_process_broker
 from tests.broker.authorization.case import Case, Line, lines_of
 from tests.broker.authorization.known import KNOWN, Comparison
 from tests.broker.authorization.recording import (

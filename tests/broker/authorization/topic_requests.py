@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from odradek.broker.recording.comparison import ZERO_ID
+from odradek.clients.recording.comparison import ZERO_ID
 from odradek.protocol.api_keys import ApiKey
 from tests.broker.authorization.acl_states import Names
 from tests.broker.authorization.case import Cases, always

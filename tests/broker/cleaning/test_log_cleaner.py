@@ -15,16 +15,16 @@ import structlog
 
 from odradek.broker.cleaning import cleaner_process, log_cleaner
 from odradek.broker.cleaning.cleaner_process import CleanerProcess
-from odradek.broker.controller.topic_planner import NewTopic
+from odradek.broker.metadata.new_topic import NewTopic
 from odradek.broker.metrics.families import FAMILIES
 from odradek.broker.server import Broker
-from odradek.broker.testing import in_process_broker
 from odradek.protocol.records import Record, build_batch, iter_batches, read_records
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.checkpoint import CLEANER_OFFSET, read_offsets
 from odradek.storage.cleaner.cleaned_segment import CleanedSegment
 from odradek.storage.log.log import Log
 from odradek.storage.log.truncation import Truncate
+from odradek.testing import in_process_broker
 from tests.patience import until
 from tests.storage.small_logs import bytes_of, truncate_in
 

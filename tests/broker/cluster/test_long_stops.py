@@ -9,7 +9,7 @@ import structlog.testing
 
 from odradek.broker.cluster.member import LEAVE_PATIENCE_S
 from odradek.broker.server import STEP_PATIENCE_S
-from odradek.broker.testing import Cluster, in_process_cluster
+from odradek.testing import Cluster, in_process_cluster
 
 BOUND_S = 45
 SETTINGS: dict[str, Any] = {

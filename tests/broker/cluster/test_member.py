@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.controller.topic_planner import NewTopic
+from odradek.broker.metadata.new_topic import NewTopic
 from odradek.broker.metadata_store.shared.shared_store import SharedStore
-from odradek.broker.peers.network_client import NetworkClient
 from odradek.broker.server import Broker
 from odradek.broker.settings.config import BrokerConfig
+from odradek.clients.network_client import NetworkClient
 from odradek.protocol.messages.fetch import FetchRequest
 from odradek.protocol.topic_partition import TopicPartition
 from tests.patience import until

@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 import structlog.testing
 
-from odradek.broker.admin.client import AdminClient
-from odradek.broker.admin.missing_replicas import Reasons, why_out_of_sync
-from odradek.broker.admin.overview import overview
 from odradek.broker.cluster.offline_replicas import MOST_DELAY_MS, OfflineReplicas
 from odradek.broker.replica.partition.offline_replica import OfflineReplica
-from odradek.broker.testing import Cluster, in_process_cluster
+from odradek.clients.admin.client import AdminClient
+from odradek.clients.admin.missing_replicas import Reasons, why_out_of_sync
+from odradek.clients.admin.overview import overview
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.testing import Cluster, in_process_cluster
 from tests.broker.replica.harness import T0, ReplicaHarness
-from tests.broker.testing.records import produce, values
 from tests.patience import until
+from tests.testing.records import produce, values
 
 KEY = TopicPartition("t", 0)
 THREE = {1, 2, 3}

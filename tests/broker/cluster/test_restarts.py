@@ -9,11 +9,11 @@ from collections.abc import AsyncIterator
 import pytest
 
 from odradek.broker.start_error import StartError
-from odradek.broker.testing import BrokerStatus, Cluster, in_process_cluster
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.topics import DeleteTopicsRequest
-from tests.broker.testing.records import connect, produce, values
+from odradek.testing import BrokerStatus, Cluster, in_process_cluster
 from tests.patience import until
+from tests.testing.records import connect, produce, values
 
 BACK = 2
 

@@ -11,12 +11,12 @@ import pytest
 
 from odradek.broker.console.queries import MOST_ROWS
 from odradek.broker.server import Broker
-from odradek.broker.testing import in_process_broker
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.groups import SyncGroupRequest
 from odradek.protocol.messages.offsets import OffsetCommitRequest
 from odradek.protocol.messages.producers import InitProducerIdRequest
 from odradek.protocol.messages.transactions import AddPartitionsToTxnRequest
+from odradek.testing import in_process_broker
 from tests.broker.console.waiters import EVIL, fetch_of, join_of
 from tests.broker.metrics.test_metrics import ask
 from tests.broker.metrics.test_waiting_is_counted import delete_records

@@ -12,8 +12,8 @@ import pytest
 from kafka import KafkaProducer
 from kafka.admin import KafkaAdminClient, NewTopic
 
-from odradek.broker.testing import BrokerThread
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
+from odradek.testing import BrokerThread
 from tests.broker.console.test_bounds import add_topics
 from tests.broker.console.waiters import EVIL, fetch_of, join_of, waiting_clients
 from tests.chromium import Chromium, Page

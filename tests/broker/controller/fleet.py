@@ -19,14 +19,15 @@ from odradek.broker.background.turns import Turns
 from odradek.broker.cluster.registration import BrokerRegistration
 from odradek.broker.controller.controller import Controller
 from odradek.broker.controller.request_waits import RequestWaits
-from odradek.broker.controller.topic_planner import NewTopic, PlannedTopic
+from odradek.broker.controller.topic_planner import PlannedTopic
 from odradek.broker.metadata.metadata_cache import BrokerEndpoint, BrokerInfo, PartitionState
+from odradek.broker.metadata.new_topic import NewTopic
 from odradek.broker.metadata_store import znodes
 from odradek.broker.metadata_store.shared.session import SharedSession
 from odradek.broker.metadata_store.shared.shared_store import SharedStore
 from odradek.broker.metadata_store.start_up import open_store
-from odradek.broker.peers.network_errors import NodeUnreachable
 from odradek.broker.settings.config import BrokerConfig
+from odradek.clients.network_errors import NodeUnreachable
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.replica_control import (
     AlterPartitionRequest,

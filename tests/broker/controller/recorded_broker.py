@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from odradek.broker.peers.network_errors import NodeUnreachable
+from odradek.clients.network_errors import NodeUnreachable
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.replica_control import (
     LeaderAndIsrRequest,

@@ -9,7 +9,7 @@ import pytest
 
 from odradek.broker.controller.active_controller import ActiveController, NoController
 from odradek.broker.metadata.metadata_cache import MetadataCache
-from odradek.broker.peers.network_errors import NodeUnreachable
+from odradek.clients.network_errors import NodeUnreachable
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.producers import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from odradek.protocol.messages.replica_control import AlterPartitionRequest, AlterPartitionResponse

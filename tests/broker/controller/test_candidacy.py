@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.controller.topic_planner import NewTopic
+from odradek.broker.metadata.new_topic import NewTopic
 from odradek.broker.metadata_store import znodes
 from odradek.broker.metadata_store.interface import Create, Delete, Set
 from odradek.protocol.errors import ErrorCode, ProtocolError

@@ -13,7 +13,7 @@ from odradek.broker.controller.control_requests import Addressed
 from odradek.broker.controller.events import Events
 from odradek.broker.controller.responses import deletion_errors, leadership_errors
 from odradek.broker.metadata.metadata_cache import BrokerInfo
-from odradek.broker.peers.network_errors import Disconnected
+from odradek.clients.network_errors import Disconnected
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.replica_control import (
     LeaderAndIsrRequest,

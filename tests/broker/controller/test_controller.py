@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from odradek.broker.controller.topic_planner import NewPartitions, NewTopic
 from odradek.broker.metadata.metadata_cache import NO_LEADER
+from odradek.broker.metadata.new_topic import NewPartitions, NewTopic
 from odradek.broker.metadata_store import znodes
 from odradek.broker.metadata_store.interface import ConnectionLost, Create, StoreUnavailable
 from odradek.broker.metadata_store.start_up import ClusterIdMismatch, open_store

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from odradek.broker.controller.elections import ElectionType
-from odradek.broker.controller.topic_planner import NewPartitions
+from odradek.broker.metadata.new_topic import NewPartitions
 from odradek.broker.metadata_store import znodes
 from odradek.broker.metadata_store.interface import MetadataStore, Operation, Outcome
 from odradek.protocol.topic_partition import TopicPartition

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from odradek.broker.controller.elections import ElectionType
-from odradek.broker.controller.topic_planner import NewPartitions, NewTopic
 from odradek.broker.metadata.metadata_cache import BrokerEndpoint, BrokerInfo, PartitionState
+from odradek.broker.metadata.new_topic import NewPartitions, NewTopic
 from odradek.broker.metadata_store import znodes
 from odradek.broker.metadata_store.interface import Create
 from odradek.protocol.messages.replica_control import (

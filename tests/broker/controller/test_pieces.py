@@ -13,8 +13,8 @@ import pytest
 
 from odradek.broker.controller import pieces
 from odradek.broker.controller.pieces import pieces_of
-from odradek.broker.controller.topic_planner import NewPartitions, NewTopic
 from odradek.broker.metadata.metadata_cache import BrokerEndpoint, BrokerInfo
+from odradek.broker.metadata.new_topic import NewPartitions, NewTopic
 from odradek.broker.metadata_store import znodes
 from odradek.broker.metadata_store.interface import LONGEST_CHANGE, Create, Delete, Operation, size_of
 from odradek.broker.metadata_store.journal import JOURNAL_NAME

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from odradek.broker.controller import pieces
-from odradek.broker.controller.topic_planner import NewPartitions, NewTopic
+from odradek.broker.metadata.new_topic import NewPartitions, NewTopic
 from odradek.broker.metadata_store import znodes
 from odradek.broker.metadata_store.interface import ConnectionLost, MetadataStore, Operation, Outcome
 from odradek.protocol.topic_partition import TopicPartition

@@ -7,8 +7,9 @@ import uuid
 
 import pytest
 
-from odradek.broker.controller.topic_planner import NewPartitions, NewTopic, Planner
+from odradek.broker.controller.topic_planner import Planner
 from odradek.broker.metadata.metadata_cache import BrokerInfo, MetadataCache, PartitionState
+from odradek.broker.metadata.new_topic import NewPartitions, NewTopic
 from odradek.protocol.errors import ErrorCode, ProtocolError
 
 RACKS = {1: "a", 2: "a", 3: "b", 4: "b"}

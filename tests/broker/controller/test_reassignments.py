@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from odradek.broker.controller.topic_planner import NewPartitions, NewTopic
+from odradek.broker.metadata.new_topic import NewPartitions, NewTopic
 from odradek.broker.metadata_store import znodes
 from odradek.broker.metadata_store.interface import Create
 from odradek.protocol.errors import ErrorCode, ProtocolError

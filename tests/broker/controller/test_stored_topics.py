@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from odradek.broker.controller.topic_planner import NewPartitions, NewTopic
+from odradek.broker.metadata.new_topic import NewPartitions, NewTopic
 from odradek.broker.metadata_store import znodes
 from odradek.broker.metadata_store.interface import Create, Delete, Operation
 from odradek.protocol.errors import ErrorCode

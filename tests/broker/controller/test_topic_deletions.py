@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 from odradek.broker.controller.responses import deleted_partitions
-from odradek.broker.controller.topic_planner import NewTopic
 from odradek.broker.metadata.metadata_cache import PartitionState
+from odradek.broker.metadata.new_topic import NewTopic
 from odradek.broker.metadata_store import znodes
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.replica_control import StopReplicaRequest, UpdateMetadataRequest

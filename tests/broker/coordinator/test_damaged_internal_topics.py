@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from odradek.broker.controller.topic_planner import NewTopic
 from odradek.broker.coordinator.record import CoordinatorRecord
 from odradek.broker.coordinator.shard import Decision
 from odradek.broker.metadata.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC
+from odradek.broker.metadata.new_topic import NewTopic
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.offsets import OffsetCommitRequest, OffsetFetchRequest
 from odradek.protocol.messages.producers import InitProducerIdRequest

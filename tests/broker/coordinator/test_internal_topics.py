@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from odradek.broker.controller.topic_planner import NewPartitions
 from odradek.broker.coordinator.java_hash import partition_for
 from odradek.broker.coordinator.runtime import RuntimeSettings
 from odradek.broker.metadata.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC
+from odradek.broker.metadata.new_topic import NewPartitions
 from odradek.broker.settings.config import BrokerConfig
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest

@@ -14,12 +14,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from odradek.broker.metadata.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC
-from odradek.broker.testing import in_process_broker
 from odradek.protocol.documents import to_document
 from odradek.protocol.messages.group_admin import DescribeGroupsRequest, ListGroupsRequest
 from odradek.protocol.messages.offsets import OffsetFetchRequest
 from odradek.protocol.messages.transactions import DescribeTransactionsRequest, ListTransactionsRequest
 from odradek.protocol.schema import Message
+from odradek.testing import in_process_broker
 from odradek.timer import SystemClock
 from tests.broker.handlers.api_client import Api, api_of_a_broker
 

@@ -11,9 +11,9 @@ from typing import Any
 from odradek.broker.coordinator.java_hash import partition_for
 from odradek.broker.metadata.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC
 from odradek.broker.metadata_store.shared.shared_store import SharedStore
-from odradek.broker.peers.network_client import NetworkClient
 from odradek.broker.server import Broker
 from odradek.broker.settings.config import BrokerConfig
+from odradek.clients.network_client import NetworkClient
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.topics import CreateTopicsRequest

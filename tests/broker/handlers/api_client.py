@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from odradek.broker.peers.network_client import NetworkClient
 from odradek.broker.server import Broker
-from odradek.broker.testing import in_process_broker
+from odradek.clients.network_client import NetworkClient
 from odradek.protocol.schema import Message
+from odradek.testing import in_process_broker
 
 
 class Api:

@@ -7,7 +7,7 @@ from itertools import product
 from typing import Any
 
 from odradek.broker.metadata_store.interface import MetadataStore
-from odradek.broker.peers.network_client import NetworkClient
+from odradek.clients.network_client import NetworkClient
 from odradek.protocol.documents import to_document
 from odradek.protocol.messages.client_quotas import AlterClientQuotasRequest, DescribeClientQuotasRequest
 from odradek.protocol.messages.scram import AlterUserScramCredentialsRequest

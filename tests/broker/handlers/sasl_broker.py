@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 from odradek.broker.server import Broker
-from odradek.broker.testing import in_process_broker
+from odradek.testing import in_process_broker
 from tests.broker.handlers.raw_client import RawClient, raw_client
 
 PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"

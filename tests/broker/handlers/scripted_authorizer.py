@@ -8,14 +8,14 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from typing import NamedTuple
 
 from odradek.broker.network.open_files import open_files_limit
-from odradek.broker.peers.network_client import NetworkClient
 from odradek.broker.protection import Protection
 from odradek.broker.security.authorizer.acl_authorizer import AclAuthorizer
 from odradek.broker.server import Broker
 from odradek.broker.settings.config import BrokerConfig
-from odradek.broker.testing.one_broker import ANY_PORT
-from odradek.broker.testing.setting_texts import setting_texts
+from odradek.clients.network_client import NetworkClient
 from odradek.protocol.wire_codes import AclOperation, AclResourceType
+from odradek.testing.one_broker import ANY_PORT
+from odradek.testing.setting_texts import setting_texts
 from tests.broker.handlers.api_client import Api
 
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.testing import in_process_broker
 from odradek.protocol.errors import ErrorCode
+from odradek.testing import in_process_broker
 from tests.broker.handlers.acl_scenarios import ERROR_TEXTS, SETTINGS, STEPS, answers_of
 from tests.spawned_broker import free_port
 

@@ -18,7 +18,6 @@ from odradek.broker.security.sasl.authentication import Login, SaslListener
 from odradek.broker.security.sasl.plain import WRONG
 from odradek.broker.security.sasl.scram import MECHANISMS
 from odradek.broker.server import Broker
-from odradek.broker.testing import in_process_broker
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
@@ -27,6 +26,7 @@ from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.protocol.messages.registry import codec_versions, request_class
 from odradek.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from odradek.protocol.messages.topics import CreateTopicsRequest
+from odradek.testing import in_process_broker
 from tests.broker.handlers.raw_client import RawClient, framed, raw_client, request_bytes
 from tests.broker.handlers.sasl_broker import ALICE, PREFIX, sasl_broker, stranger_of
 from tests.broker.security.scram_client import ScramClient

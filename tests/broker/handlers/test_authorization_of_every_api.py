@@ -15,13 +15,13 @@ from odradek.broker.handlers.api_row import ApiRow, api_row
 from odradek.broker.handlers.api_table import api_table
 from odradek.broker.handlers.authorized_operations import ON_RESOURCE
 from odradek.broker.server import Broker
-from odradek.broker.testing.loop_thread import LoopThread
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.compiler import decode
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.headers import response_header_version
 from odradek.protocol.schema import NEVER, Message
 from odradek.protocol.wire_codes import AclOperation, AclResourceType
+from odradek.testing.loop_thread import LoopThread
 from tests.base_requests import Known
 from tests.broker.handlers.scripted_authorizer import ScriptedAuthorizer, broker_with, everything, nothing, only
 from tests.large_requests import LargeRequest, small_request

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from odradek.broker.peers.network_client import NetworkClient
+from odradek.clients.network_client import NetworkClient
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.fetch import FetchRequest
 from odradek.protocol.messages.produce import ProduceRequest

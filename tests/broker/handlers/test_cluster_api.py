@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from kafka import KafkaAdminClient
 
-from odradek.broker.controller.topic_planner import NewTopic
-from odradek.broker.testing import BrokerThread
+from odradek.broker.metadata.new_topic import NewTopic
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.cluster import DescribeClusterRequest
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.log_dirs import DescribeLogDirsRequest
 from odradek.protocol.messages.producers import InitProducerIdRequest
 from odradek.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+from odradek.testing import BrokerThread
 from tests.broker.handlers.api_client import Api, api_of_a_broker
 
 

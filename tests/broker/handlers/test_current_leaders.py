@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.peers.network_client import NetworkClient
-from odradek.broker.testing import Cluster, in_process_broker, in_process_cluster
+from odradek.clients.network_client import NetworkClient
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.fetch import FetchRequest
 from odradek.protocol.messages.metadata import MetadataRequest
@@ -16,8 +15,9 @@ from odradek.protocol.messages.produce import ProduceRequest
 from odradek.protocol.messages.topics import CreateTopicsRequest
 from odradek.protocol.records import Record, build_batch
 from odradek.protocol.topic_partition import TopicPartition
-from tests.broker.testing.records import connect
+from odradek.testing import Cluster, in_process_broker, in_process_cluster
 from tests.patience import until
+from tests.testing.records import connect
 
 NOT_LEADER, FENCED = ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH
 RACKS = {broker_id: {"broker.rack": f"rack-{broker_id}"} for broker_id in (1, 2, 3)}

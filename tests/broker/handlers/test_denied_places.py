@@ -11,7 +11,6 @@ import pytest
 from odradek.broker.handlers.authorized_operations import ON_RESOURCE, bit_field
 from odradek.broker.security.authorizer.authorizer import CLUSTER_NAME
 from odradek.broker.server import Broker
-from odradek.broker.testing.loop_thread import LoopThread
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.acls import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
 from odradek.protocol.messages.client_quotas import DescribeClientQuotasRequest
@@ -57,6 +56,7 @@ from odradek.protocol.records import Record, build_batch
 from odradek.protocol.schema import Message
 from odradek.protocol.wire_codes import AclOperation as Op
 from odradek.protocol.wire_codes import AclResourceType as On
+from odradek.testing.loop_thread import LoopThread
 from tests.base_requests import small_batch
 from tests.broker.handlers.raw_client import response_of
 from tests.broker.handlers.scripted_authorizer import (

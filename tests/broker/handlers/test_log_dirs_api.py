@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.controller.topic_planner import NewTopic
+from odradek.broker.metadata.new_topic import NewTopic
 from odradek.broker.server import Broker
-from odradek.broker.testing import in_process_broker
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.configs import IncrementalAlterConfigsRequest
 from odradek.protocol.messages.fetch import FetchRequest
@@ -17,6 +16,7 @@ from odradek.protocol.messages.log_dirs import AlterReplicaLogDirsRequest, Descr
 from odradek.protocol.messages.produce import ProduceRequest
 from odradek.protocol.records import Record, build_batch, iter_batches
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.testing import in_process_broker
 from tests.broker.controller.harness import at_once
 from tests.broker.handlers.api_client import Api, api_of_a_broker
 from tests.patience import until

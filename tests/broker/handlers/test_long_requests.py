@@ -18,8 +18,8 @@ from odradek.broker.coordinator.group.offset_removal import remove_offsets_of_to
 from odradek.broker.coordinator.group.shard import GroupShard
 from odradek.broker.handlers.api_row import ApiTable
 from odradek.broker.handlers.api_table import api_table
-from odradek.broker.peers.network_client import NetworkClient
 from odradek.broker.requests.request_bound import MAX_PARTITIONS_PER_REQUEST
+from odradek.clients.network_client import NetworkClient
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.api_versions import ApiVersionsRequest

@@ -5,8 +5,8 @@ from uuid import UUID
 
 import pytest
 
-from odradek.broker.controller.topic_planner import NewTopic
 from odradek.broker.metadata.metadata_cache import BrokerEndpoint, BrokerInfo
+from odradek.broker.metadata.new_topic import NewTopic
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.broker.handlers.api_client import Api, api_of_a_broker
@@ -102,7 +102,7 @@ async def test_requested_internal_topics_are_created_with_their_coordinators_set
 
 async def test_concurrent_requests_for_a_new_topic_all_get_it(api: Api) -> None:
     host, port = api.broker.bootstrap.split(":")
-    from odradek.broker.peers.network_client import NetworkClient
+    from odradek.clients.network_client import NetworkClient
 
     async with await NetworkClient.connect(host, int(port)) as other:
         import asyncio

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.peers.network_client import NetworkClient
+from odradek.clients.network_client import NetworkClient
 from tests.broker.handlers.api_client import api_of_a_broker
 from tests.broker.handlers.quota_scenarios import (
     IMPOSSIBLE,

@@ -9,15 +9,14 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaProducer
 
-from odradek.broker.controller.topic_planner import NewTopic
 from odradek.broker.handlers.api_table import api_table
 from odradek.broker.handlers.releases import highest_in, table_of
-from odradek.broker.peers.network_client import NetworkClient
-from odradek.broker.peers.network_errors import NetworkError
+from odradek.broker.metadata.new_topic import NewTopic
 from odradek.broker.settings.config import ConfigError
 from odradek.broker.settings.odradek import RELEASES
-from odradek.broker.testing import in_process_broker, in_process_cluster
 from odradek.cli.__main__ import main
+from odradek.clients.network_client import NetworkClient
+from odradek.clients.network_errors import NetworkError
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
@@ -28,8 +27,9 @@ from odradek.protocol.messages.produce import ProduceRequest
 from odradek.protocol.messages.topics import CreateTopicsRequest
 from odradek.protocol.records import Compression
 from odradek.protocol.schema import Message
+from odradek.testing import in_process_broker, in_process_cluster
 from tests.broker.handlers.raw_client import raw_client, request_bytes, response_of
-from tests.broker.recording.test_recorded_clients import coordinators_serve
+from tests.clients.recording.test_recorded_clients import coordinators_serve
 from tests.scenarios.same_as_kafka.peer import batch
 
 VECTOR = Path(__file__).parent.parent.parent / "vectors" / "api_versions_of_releases.json"

@@ -8,22 +8,22 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from odradek.broker.controller.topic_planner import NewTopic
+from odradek.broker.metadata.new_topic import NewTopic
 from odradek.broker.metadata_store.shared.shared_store import SharedStore
 from odradek.broker.peers.inter_broker_protocol import BROKER_SOFTWARE
-from odradek.broker.peers.network_client import NetworkClient
-from odradek.broker.peers.network_errors import Disconnected
 from odradek.broker.requests.endpoint import Endpoint
 from odradek.broker.requests.request_bound import MAX_PARTITIONS_PER_REQUEST
 from odradek.broker.server import Broker
 from odradek.broker.settings.config import BrokerConfig
-from odradek.broker.testing import in_process_broker
+from odradek.clients.network_client import NetworkClient
+from odradek.clients.network_errors import Disconnected
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.fetch import FetchRequest
 from odradek.protocol.messages.producers import AllocateProducerIdsRequest
 from odradek.protocol.messages.replica_control import StopReplicaRequest, UpdateMetadataRequest
 from odradek.protocol.schema import Versions
+from odradek.testing import in_process_broker
 from tests.broker.handlers.test_transactions_api import SMALL
 from tests.patience import until
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from odradek.broker.security.sasl.plain import WRONG
-from odradek.broker.testing import in_process_broker
+from odradek.testing import in_process_broker
 from tests.broker.handlers.sasl_scenarios import SETTINGS, outcomes_of
 from tests.spawned_broker import free_port
 

@@ -11,7 +11,6 @@ from structlog.testing import capture_logs
 
 from odradek.broker.replica.leader.verification import Question
 from odradek.broker.server import Broker
-from odradek.broker.testing import in_process_broker
 from odradek.protocol.append_allowance import TURN_BYTES
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -20,6 +19,7 @@ from odradek.protocol.messages.offsets import OffsetFetchRequest
 from odradek.protocol.messages.produce import ProduceRequest
 from odradek.protocol.messages.transactions import TxnOffsetCommitRequest, WriteTxnMarkersRequest
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.testing import in_process_broker
 from tests.broker.replica.test_over_sockets import Client, batch, client_of, create
 from tests.patience import until
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import structlog.testing
 
-from odradek.broker.controller.topic_planner import NewTopic
 from odradek.broker.handlers.item_faults import LONGEST_ITEM, MOST_ITEMS, ORDINARY, item_faults
+from odradek.broker.metadata.new_topic import NewTopic
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.fetch import FetchRequest

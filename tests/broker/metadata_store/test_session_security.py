@@ -15,9 +15,9 @@ from odradek.broker.metadata_store.zookeeper.zookeeper_store import ZooKeeperSto
 from odradek.broker.security.digest_md5 import Credentials
 from odradek.broker.settings.config import BrokerConfig, ConfigError
 from odradek.broker.start_error import StartError
-from odradek.broker.testing import in_process_broker
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.topics import CreateTopicsRequest
+from odradek.testing import in_process_broker
 from tests.broker.handlers.api_client import api_of_a_broker
 from tests.memory_files import ForgetfulFiles
 from tests.zookeeper.model import ZooKeeperModel

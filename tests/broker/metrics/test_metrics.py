@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from odradek.broker.controller.topic_planner import NewTopic
+from odradek.broker.metadata.new_topic import NewTopic
 from odradek.broker.metadata_store.interface import Operation, Outcome
 from odradek.broker.metadata_store.session_metrics import STATES
 from odradek.broker.metrics.exposition import SAMPLES_PER_CHUNK, Exposition, RecentTimes, quantile_ms, request_times
@@ -25,12 +25,12 @@ from odradek.broker.requests.request_metrics import (
 )
 from odradek.broker.server import Broker
 from odradek.broker.start_error import StartError
-from odradek.broker.testing import in_process_broker
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.fetch import FetchResponse
 from odradek.protocol.messages.metadata import MetadataResponse
 from odradek.protocol.messages.produce import ProduceResponse
+from odradek.testing import in_process_broker
 from odradek.timer import ManualClock
 from tests.patience import until
 from tests.zookeeper.model import ZooKeeperModel

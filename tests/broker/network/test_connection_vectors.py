@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.controller.topic_planner import NewTopic
 from odradek.broker.metadata.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC
-from odradek.broker.testing import in_process_broker
+from odradek.broker.metadata.new_topic import NewTopic
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.compiler import decode
 from odradek.protocol.headers import response_header_version
 from odradek.protocol.messages.registry import response_class
 from odradek.protocol.schema import Message
+from odradek.testing import in_process_broker
 
 VECTORS = [
     json.loads(line) for line in (Path(__file__).parents[2] / "vectors" / "connections.jsonl").read_text().splitlines()

@@ -16,8 +16,8 @@ from odradek.broker.security.authentication_counts import AuthenticationCounts
 from odradek.broker.security.certificate_authority import Validity
 from odradek.broker.security.validity import dated
 from odradek.broker.settings.config import BrokerConfig
-from odradek.broker.testing import in_process_broker
 from odradek.storage.files import OsFiles
+from odradek.testing import in_process_broker
 from tests.broker.metrics.test_metrics import ask, samples_of, value
 from tests.patience import until
 from tests.tls_files import NAMES, TlsFiles

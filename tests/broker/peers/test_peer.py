@@ -9,10 +9,9 @@ from structlog.testing import capture_logs
 from odradek.broker.background.background import Background
 from odradek.broker.metadata.metadata_cache import BrokerEndpoint, BrokerInfo
 from odradek.broker.peers import peer as peer_module
-from odradek.broker.peers.network_client import NetworkClient
-from odradek.broker.peers.network_errors import Disconnected, NodeUnreachable, UnsupportedVersion
-from odradek.broker.peers.peer import Connect
 from odradek.broker.peers.peers import Peers
+from odradek.clients.network_client import Connect, NetworkClient
+from odradek.clients.network_errors import Disconnected, NodeUnreachable, UnsupportedVersion
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.headers import RequestHeader
 from odradek.protocol.messages.list_offsets import ListOffsetsRequest

@@ -9,8 +9,8 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.broker.recording.recorded_clients import SETTINGS
 from tests.broker.releases.first_words import VECTORS
+from tests.clients.recording.recorded_clients import SETTINGS
 
 CLIENTS = ("kafka-python", "librdkafka", "java")
 REFUSALS = "refusals"

@@ -8,12 +8,10 @@ from typing import Any
 import pytest
 
 from odradek.broker.handlers.releases import highest_in
-from odradek.broker.testing import in_process_broker, replayed
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.documents import to_document
 from odradek.protocol.errors import ErrorCode
-from tests.broker.recording.proxied import frames_of
-from tests.broker.recording.test_recorded_clients import coordinators_serve
+from odradek.testing import in_process_broker, replayed
 from tests.broker.releases.first_words import Word, answer_of, frames_for, recorded_words, spoken
 from tests.broker.releases.recorded_releases import (
     CLIENTS,
@@ -25,6 +23,8 @@ from tests.broker.releases.recorded_releases import (
     unexplained,
 )
 from tests.broker.releases.released_broker import VERSIONS
+from tests.clients.recording.proxied import frames_of
+from tests.clients.recording.test_recorded_clients import coordinators_serve
 
 RUNS = [(release, client) for release in VERSIONS for client in CLIENTS]
 BETWEEN_BROKERS = {

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from odradek.broker.testing import recorded, replayed
+from odradek.testing import recorded, replayed
 from tests.broker.releases import workloads
 from tests.broker.releases.first_words import frames_for, record_words, recorded_words, spoken
 from tests.broker.releases.recorded_releases import REFUSALS, RELEASED_SETTINGS, recording_of, unexplained

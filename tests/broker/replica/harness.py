@@ -13,7 +13,6 @@ from typing import Any
 from odradek.broker.background.stepwise import finished
 from odradek.broker.background.turns import Turns
 from odradek.broker.metadata.metadata_cache import PartitionState
-from odradek.broker.peers.network_errors import NodeUnreachable
 from odradek.broker.replica.fetch.fetch_context import FetchContext
 from odradek.broker.replica.fetch.fetch_params import FetchParams
 from odradek.broker.replica.fetch.fetch_session import FetchResult, FetchTarget
@@ -29,6 +28,7 @@ from odradek.broker.replica.surroundings import ClusterAccess, LiveSettings
 from odradek.broker.requests.endpoint import Endpoint
 from odradek.broker.requests.pending_response import PendingResponse
 from odradek.broker.requests.request_context import ConnectionInfo, RequestContext
+from odradek.clients.network_errors import NodeUnreachable
 from odradek.protocol.messages.fetch import FetchResponse
 from odradek.protocol.messages.produce import ProduceRequest
 from odradek.protocol.messages.replica_control import AlterPartitionRequest, AlterPartitionResponse

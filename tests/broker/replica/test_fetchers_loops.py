@@ -13,13 +13,13 @@ from structlog.testing import capture_logs
 
 from odradek.broker.background.background import Background
 from odradek.broker.metadata.metadata_cache import PartitionState
-from odradek.broker.peers.network_errors import Disconnected
 from odradek.broker.replica.fetch.fetch_session import FetchTarget
 from odradek.broker.replica.follower.fetcher_manager import FetcherManager
 from odradek.broker.replica.follower.fetcher_settings import FetcherSettings
 from odradek.broker.replica.follower.fetcher_state import FetchFrom
 from odradek.broker.replica.partition.partition import Partition
 from odradek.broker.requests.pending_response import PendingResponse
+from odradek.clients.network_errors import Disconnected
 from odradek.protocol.messages.fetch import FetchRequest, FetchResponse
 from odradek.protocol.messages.list_offsets import ListOffsetsRequest
 from odradek.protocol.schema import Message

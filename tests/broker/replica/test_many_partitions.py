@@ -6,7 +6,7 @@ import pytest
 
 from odradek.broker.handlers import api_row
 from odradek.broker.requests import request_bound
-from odradek.broker.testing import in_process_cluster
+from odradek.testing import in_process_cluster
 
 BOUND = 5
 TOPICS = ("t", "u", "v")

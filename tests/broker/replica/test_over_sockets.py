@@ -14,7 +14,6 @@ import pytest
 
 from odradek.broker.metadata.metadata_cache import BrokerInfo
 from odradek.broker.server import Broker
-from odradek.broker.testing import in_process_broker
 from odradek.protocol.compiler import decode, encode
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.headers import RequestHeader, request_header_version, response_header_version
@@ -29,6 +28,7 @@ from odradek.protocol.messages.topics import CreateTopicsRequest
 from odradek.protocol.records import Record, build_batch, iter_batches
 from odradek.protocol.schema import Message
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.testing import in_process_broker
 from tests.broker.replica.harness import UnsyncedFiles, later
 from tests.patience import until
 

@@ -12,8 +12,8 @@ from odradek.broker.settings.authorizers import CLASSES, AuthorizerValues
 from odradek.broker.settings.config import BrokerConfig, ConfigError, load_config
 from odradek.broker.settings.setting import MEDIUM, STRING, Setting, SettingValues
 from odradek.broker.start_error import StartError
-from odradek.broker.testing import in_process_broker
 from odradek.protocol.errors import ErrorCode
+from odradek.testing import in_process_broker
 from tests.broker.controller.harness import BROKER_ID
 from tests.broker.handlers.test_configs_handler import BROKER as BROKER_RESOURCE
 from tests.broker.handlers.test_configs_handler import SET, client

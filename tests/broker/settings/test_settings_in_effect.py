@@ -10,12 +10,12 @@ import socket
 
 import pytest
 
-from odradek.broker.controller.topic_planner import NewTopic
+from odradek.broker.metadata.new_topic import NewTopic
 from odradek.broker.network.connection_limits import ConnectionLimits
-from odradek.broker.peers.network_client import NetworkClient
 from odradek.broker.settings import BROKER, TOPIC
 from odradek.broker.settings.config import BrokerConfig
-from odradek.broker.testing import in_process_broker
+from odradek.clients.network_client import NetworkClient
+from odradek.testing import in_process_broker
 from tests.broker.controller.harness import at_once
 
 

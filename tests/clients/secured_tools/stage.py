@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from odradek.broker.testing import BrokerThread
+from odradek.testing import BrokerThread
 from tests.broker.authorization.stage import PLAIN_MODULE, SCRAM_MODULE, SETTINGS
 from tests.cluster.kafka_tools.java_tools import JavaTools
 from tests.cluster.kafka_tools.stage import NOT_PRINTED_BY_THE_TOOL, REPLACEMENTS, Step

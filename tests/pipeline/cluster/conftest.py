@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from odradek.broker.testing import BrokerThread
+from odradek.testing import BrokerThread
 from tests.pipeline.cluster.namespaced_cluster import NamespacedCluster, namespaced_cluster
 from tests.pipeline.cluster.object_store import ObjectStore, s3_server
 

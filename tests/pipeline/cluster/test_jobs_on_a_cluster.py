@@ -17,11 +17,11 @@ import pytest
 from kafka.admin import KafkaAdminClient
 from pyspark.sql import SparkSession
 
-from odradek.broker.testing import BrokerThread
 from odradek.pipeline.jobs import backfill
 from odradek.pipeline.settings import Settings
 from odradek.pipeline.state.ledger import Ledger
 from odradek.pipeline.state.places import Places
+from odradek.testing import BrokerThread
 from tests.pipeline.cluster.lake_tables import check_same, every_kind, in_store, ingested_twin, varied
 from tests.pipeline.cluster.namespaced_cluster import SESSION_OPTIONS, NamespacedCluster, Worker
 from tests.pipeline.cluster.nodes import kill

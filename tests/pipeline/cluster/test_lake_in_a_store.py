@@ -12,7 +12,6 @@ from dataclasses import replace
 import pytest
 from pyspark.sql import SparkSession
 
-from odradek.broker.testing import BrokerThread
 from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.jobs import backfill, compact, doctor, ingest, report
 from odradek.pipeline.report.findings import OK
@@ -20,6 +19,7 @@ from odradek.pipeline.settings import Settings
 from odradek.pipeline.state import lock
 from odradek.pipeline.state.lock import alone, is_held
 from odradek.pipeline.state.places import Places
+from odradek.testing import BrokerThread
 from tests.pipeline.cluster.lake_tables import check_same, every_kind, in_store, tables_of, varied
 from tests.pipeline.cluster.object_store import ObjectStore
 from tests.pipeline.lake import check_tables, order, send

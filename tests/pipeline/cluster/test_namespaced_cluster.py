@@ -14,7 +14,7 @@ import pytest
 from kafka import KafkaProducer
 from obstore.store import S3Store
 
-from odradek.broker.testing import BrokerThread
+from odradek.testing import BrokerThread
 from tests.patience import until
 from tests.pipeline.cluster.namespaced_cluster import ROOT, NamespacedCluster
 from tests.pipeline.cluster.nodes import kill

@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 import pytest
 from pyspark.sql import SparkSession
 
-from odradek.broker.testing import BrokerThread
 from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.jobs import compact, doctor, ingest, report
 from odradek.pipeline.report.findings import PROBLEM
 from odradek.pipeline.settings import Settings
 from odradek.pipeline.state.places import Places
+from odradek.testing import BrokerThread
 from tests.pipeline.cluster.faulty_store import (
     CUT,
     SERVER_ERROR,

@@ -20,13 +20,13 @@ from kafka.admin import KafkaAdminClient, NewTopic
 from kafka.structs import TopicPartition
 from pyspark.sql import SparkSession
 
-from odradek.broker.testing import BrokerThread
 from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.jobs import backfill, ingest
 from odradek.pipeline.jobs.history import NAME
 from odradek.pipeline.settings import Settings
 from odradek.pipeline.state.ledger import Ledger, LedgerRow
 from odradek.pipeline.state.places import Places
+from odradek.testing import BrokerThread
 from tests.pipeline.jobs.test_kills import finish, lively, one_after_the_other, settings_of
 from tests.pipeline.lake import check_tables, order, read_by_arrow, same_rows, send, send_transaction
 from tests.soak import SOAK

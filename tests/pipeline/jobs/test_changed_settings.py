@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.testing import BrokerThread
 from odradek.pipeline.jobs import ingest
 from odradek.pipeline.settings import Settings
 from odradek.pipeline.state.places import Places
+from odradek.testing import BrokerThread
 from tests.pipeline.lake import check_ledger, order, read_by_arrow, send
 from tests.soak import rounds
 

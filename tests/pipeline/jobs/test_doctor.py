@@ -9,11 +9,11 @@ import pyspark
 import pytest
 from kafka.admin import KafkaAdminClient, NewTopic
 
-from odradek.broker.testing import BrokerThread
 from odradek.cli.__main__ import main
 from odradek.pipeline.jobs.doctor import examine, run
 from odradek.pipeline.report.findings import OK, PROBLEM, WARNING
 from odradek.pipeline.settings import Settings
+from odradek.testing import BrokerThread
 
 
 def findings(settings: Settings, **environ: str) -> dict[str, tuple[str, str, str]]:

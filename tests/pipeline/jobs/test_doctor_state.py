@@ -15,7 +15,6 @@ from kafka.admin import KafkaAdminClient, NewTopic
 from kafka.structs import TopicPartition
 from pyspark.sql import SparkSession
 
-from odradek.broker.testing import BrokerThread
 from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.jobs import ingest
 from odradek.pipeline.jobs.doctor import examine
@@ -25,6 +24,7 @@ from odradek.pipeline.report.findings import OK, PROBLEM, WARNING
 from odradek.pipeline.settings import Settings
 from odradek.pipeline.state.lock import alone, is_held
 from odradek.pipeline.state.places import Places
+from odradek.testing import BrokerThread
 from tests.pipeline.ingest_state import (
     Mishap,
     findings_of,

@@ -11,7 +11,6 @@ import pyarrow.dataset
 import pytest
 from pyspark.sql import SparkSession
 
-from odradek.broker.testing import BrokerThread
 from odradek.pipeline.errors import PipelineError, Stopped
 from odradek.pipeline.jobs import backfill, ingest
 from odradek.pipeline.jobs.one_job import pause
@@ -19,6 +18,7 @@ from odradek.pipeline.kafka.topics import look
 from odradek.pipeline.settings import Settings
 from odradek.pipeline.state.ledger import Ledger
 from odradek.pipeline.state.places import Places
+from odradek.testing import BrokerThread
 from tests.pipeline.lake import (
     IngestThread,
     check_ledger,

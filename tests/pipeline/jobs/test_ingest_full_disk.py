@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from odradek.broker.testing import BrokerThread
 from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.jobs import ingest
 from odradek.pipeline.settings import Settings
+from odradek.testing import BrokerThread
 from tests.pipeline.lake import check_tables, order, send
 
 MEBIBYTE = 1024 * 1024

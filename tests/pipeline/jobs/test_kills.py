@@ -21,11 +21,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from odradek.broker.testing import BrokerThread
 from odradek.pipeline.jobs import ingest
 from odradek.pipeline.settings import Settings
 from odradek.pipeline.state.ledger import Ledger
 from odradek.pipeline.state.places import Places
+from odradek.testing import BrokerThread
 from tests.pipeline.conftest import QUICK_SESSION
 from tests.pipeline.lake import IngestThread, check_tables, order, send
 from tests.soak import SOAK, rounds

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from odradek.broker.testing import BrokerThread
 from odradek.pipeline.jobs import backfill, ingest
 from odradek.pipeline.settings import Settings
 from odradek.pipeline.state.places import Places
+from odradek.testing import BrokerThread
 from tests.pipeline.lake import BASE, check_ledger, order, read_by_arrow, send
 
 

@@ -8,9 +8,9 @@ import pytest
 from kafka.admin import KafkaAdminClient
 from kafka.structs import TopicPartition
 
-from odradek.broker.testing import BrokerThread
 from odradek.pipeline.jobs import ingest
 from odradek.pipeline.settings import Settings
+from odradek.testing import BrokerThread
 from tests.pipeline.lake import check_ledger, order, send
 
 

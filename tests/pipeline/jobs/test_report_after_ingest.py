@@ -16,12 +16,12 @@ from deltalake import DeltaTable
 from kafka import KafkaConsumer
 from pyspark.sql import SparkSession
 
-from odradek.broker.testing import BrokerThread
 from odradek.pipeline.jobs import batch as batch_job
 from odradek.pipeline.jobs import compact, ingest, report
 from odradek.pipeline.settings import Settings
 from odradek.pipeline.state.lock import alone
 from odradek.pipeline.state.places import COMPACT_LOCK, Places
+from odradek.testing import BrokerThread
 from tests.pipeline.kafka.test_lag import kafkas_lags
 from tests.pipeline.lake import BASE, check_ledger, check_tables, order, send, send_transaction
 

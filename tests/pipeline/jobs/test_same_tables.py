@@ -18,11 +18,11 @@ from kafka import KafkaProducer
 from kafka.admin import KafkaAdminClient, NewTopic
 from pyspark.sql import SparkSession
 
-from odradek.broker.testing import BrokerThread
 from odradek.pipeline.demo.shop import SCHEMA, orders
 from odradek.pipeline.jobs import ingest
 from odradek.pipeline.settings import Settings, make_settings
 from odradek.pipeline.state.places import Places
+from odradek.testing import BrokerThread
 from tests.pipeline.conftest import QUICK_SESSION, QUICK_SPARK
 from tests.pipeline.standalone_cluster import standalone_cluster
 from tests.spawned_broker import free_port_beside_another

@@ -10,11 +10,11 @@ from kafka import KafkaProducer, TopicPartition
 from kafka.admin import NewTopic
 from kafka.errors import KafkaError
 
-from odradek.broker.testing import BrokerThread
 from odradek.pipeline.kafka import shadow_group
 from odradek.pipeline.kafka.admin import admin_client
 from odradek.pipeline.kafka.lag import PartitionLag, partition_lags
 from odradek.pipeline.settings import Settings
+from odradek.testing import BrokerThread
 
 
 @pytest.fixture

@@ -15,13 +15,13 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.testing import assertDataFrameEqual
 
-from odradek.broker.testing import BrokerThread
 from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.kafka.history import records_of
 from odradek.pipeline.kafka.offsets import Offsets
 from odradek.pipeline.kafka.topics import look
 from odradek.pipeline.segments.source import SegmentSource
 from odradek.pipeline.settings import Settings, make_settings
+from odradek.testing import BrokerThread
 from tests.pipeline.parse.parsing_records import COLUMNS
 
 

@@ -10,7 +10,6 @@ import pytest
 from kafka.structs import TopicPartition
 from pyspark.sql import SparkSession
 
-from odradek.broker.testing import BrokerThread, Security
 from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.jobs import ingest
 from odradek.pipeline.kafka.admin import admin_client, committed_offsets
@@ -18,6 +17,7 @@ from odradek.pipeline.kafka.lag import partition_lags
 from odradek.pipeline.kafka.security import connection_options
 from odradek.pipeline.kafka.topics import look
 from odradek.pipeline.settings import Settings
+from odradek.testing import BrokerThread, Security
 from tests.pipeline.lake import check_tables, order, send
 
 USERS = {"ann": 'ann\'s "secret"', "bob": "bob-secret"}

@@ -13,10 +13,10 @@ import pytest
 import structlog
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
-from odradek.broker.testing import BrokerThread
 from odradek.pipeline.kafka import shadow_group
 from odradek.pipeline.kafka.admin import admin_client
 from odradek.pipeline.settings import Settings
+from odradek.testing import BrokerThread
 
 
 @pytest.fixture

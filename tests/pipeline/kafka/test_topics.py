@@ -14,7 +14,6 @@ from kafka.admin import NewTopic
 from kafka.structs import TopicPartition
 from pyspark.sql import SparkSession
 
-from odradek.broker.testing import BrokerThread
 from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.jobs import ingest
 from odradek.pipeline.jobs.runner import Runner
@@ -34,6 +33,7 @@ from odradek.pipeline.kafka.topics import (
 from odradek.pipeline.settings import Settings
 from odradek.pipeline.state.ledger import Ledger, LedgerRow
 from odradek.pipeline.state.places import Places
+from odradek.testing import BrokerThread
 from tests.pipeline.lake import IngestThread, check_ledger, order, read_by_arrow, send
 
 ORDERS = Topic("id-1", {0: 10, 1: 0}, {0: 20, 1: 5})

@@ -12,9 +12,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.testing import assertSchemaEqual
 
-from odradek.broker.testing import BrokerThread
 from odradek.pipeline.segments.columns import arrow_schema
 from odradek.pipeline.sinks.arrow_types import arrow_schema as sinks_schema
+from odradek.testing import BrokerThread
 from pyspark_odradek import DefaultSource
 from tests.pipeline.segments.batch_builder import batch
 from tests.pipeline.segments.log_files import write_log

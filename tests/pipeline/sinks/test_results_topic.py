@@ -9,12 +9,12 @@ from dataclasses import replace
 import pytest
 from kafka import KafkaConsumer, TopicPartition
 
-from odradek.broker.testing import BrokerThread
 from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.jobs import ingest
 from odradek.pipeline.settings import Settings
 from odradek.pipeline.sinks.results_topic import ResultsTopic
 from odradek.pipeline.state.batch_id import BatchId
+from odradek.testing import BrokerThread
 from tests.pipeline.lake import check_ledger, order, send
 
 

@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 from kafka import KafkaProducer
 
 import odradek
-from odradek.broker.testing import BrokerThread
+from odradek.testing import BrokerThread
 from tests.pipeline.conftest import QUICK_SPARK
 from tests.pipeline.standalone_cluster import standalone_cluster
 

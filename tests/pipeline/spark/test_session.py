@@ -12,10 +12,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
-from odradek.broker.testing import BrokerThread
 from odradek.pipeline.errors import PipelineError
 from odradek.pipeline.settings import Settings
 from odradek.pipeline.spark.session import open_session
+from odradek.testing import BrokerThread
 
 
 def test_a_topic_is_read_by_sparks_own_connector(spark: SparkSession, broker: BrokerThread, topic: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from odradek.broker.recording.comparison import differences
+from odradek.clients.recording.comparison import differences
 from odradek.protocol.api_keys import ApiKey
 from tests.scenarios.same_as_kafka.known import KNOWN, Known, is_a_kinder_text
 from tests.scenarios.same_as_kafka.peer import Peer

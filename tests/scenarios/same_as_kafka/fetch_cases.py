@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import NAMESPACE_DNS, uuid5
 
-from odradek.broker.recording.comparison import ZERO_ID
+from odradek.clients.recording.comparison import ZERO_ID
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.records import Compression, Record, build_batch
 from tests.scenarios.same_as_kafka.case import Cases

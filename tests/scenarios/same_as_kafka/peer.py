@@ -10,7 +10,7 @@ import time
 from typing import Any
 from uuid import UUID
 
-from odradek.broker.recording.comparison import Rules, comparable, rules_at
+from odradek.clients.recording.comparison import Rules, comparable, rules_at
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.compiler import decode
 from odradek.protocol.documents import to_document

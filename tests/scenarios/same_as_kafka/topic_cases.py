@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from odradek.broker.recording.comparison import ZERO_ID
+from odradek.clients.recording.comparison import ZERO_ID
 from odradek.protocol.api_keys import ApiKey
 from tests.scenarios.same_as_kafka.case import Cases
 from tests.scenarios.same_as_kafka.peer import Peer

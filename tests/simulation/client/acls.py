@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from odradek.broker.admin.acls import Acl
+from odradek.clients.admin.acls import Acl
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.acls import CreateAclsRequest, DescribeAclsRequest
 from odradek.protocol.wire_codes import AclOperation, AclPatternType, AclPermissionType, AclResourceType

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from random import Random
 
-from odradek.broker.peers.logins import log_in
-from odradek.broker.peers.network_client import Exchange
-from odradek.broker.peers.network_errors import LoginRefused
 from odradek.broker.security.sasl.client import ClientCredentials
 from odradek.broker.security.sasl.scram import new_nonce
+from odradek.clients.logins import log_in
+from odradek.clients.network_client import Exchange
+from odradek.clients.network_errors import LoginRefused
 from tests.simulation.history import History, Outcome
 from tests.simulation.login_history import LoggedIn
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from odradek.broker.peers.logins import AUTHENTICATE_VERSION, HANDSHAKE_VERSION
+from odradek.clients.logins import AUTHENTICATE_VERSION, HANDSHAKE_VERSION
 from odradek.protocol.messages.acls import CreateAclsRequest, DescribeAclsRequest
 from odradek.protocol.messages.configs import IncrementalAlterConfigsRequest
 from odradek.protocol.messages.fetch import FetchRequest

@@ -11,7 +11,7 @@ import asyncio
 from collections import deque
 from typing import Any, NamedTuple, cast
 
-from odradek.broker.peers.network_errors import LoginRefused
+from odradek.clients.network_errors import LoginRefused
 from odradek.protocol.compiler import decode, encode_parts, read
 from odradek.protocol.framing import FrameSplitter, frame
 from odradek.protocol.headers import RequestHeader, ResponseHeader, request_header_version, response_header_version

@@ -9,7 +9,7 @@ from typing import Any
 from odradek.broker.coordinator.transaction.marker_writing import OUTCOMES, Marker, Outcome
 from odradek.broker.coordinator.transaction.peer_queue import PARTITIONS_PER_REQUEST
 from odradek.broker.coordinator.transaction.remote_markers import RemoteMarkerWriter
-from odradek.broker.peers.network_errors import Disconnected
+from odradek.clients.network_errors import Disconnected
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.transactions import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from odradek.protocol.schema import Message

@@ -11,8 +11,8 @@ from structlog.testing import capture_logs
 
 from odradek.broker.coordinator.transaction.peer_queue import PARTITIONS_PER_REQUEST
 from odradek.broker.coordinator.transaction.remote_verification import RemoteVerification
-from odradek.broker.peers.network_errors import Disconnected, UnsupportedVersion
 from odradek.broker.replica.leader.verification import Question
+from odradek.clients.network_errors import Disconnected, UnsupportedVersion
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.transactions import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from odradek.protocol.schema import Message

@@ -26,9 +26,9 @@ from odradek.broker.coordinator.transaction.transaction import ProducerIdAndEpoc
 from odradek.broker.handlers.access import Access
 from odradek.broker.handlers.transactions import TransactionHandlers
 from odradek.broker.metadata.metadata_cache import NO_LEADER, PartitionState
-from odradek.broker.peers.network_errors import Disconnected
 from odradek.broker.replica.partition.partition import Partition
 from odradek.broker.requests.request_context import PendingResponse
+from odradek.clients.network_errors import Disconnected
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.transactions import WriteTxnMarkersRequest
 from odradek.protocol.records import iter_batches

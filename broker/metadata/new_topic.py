@@ -1,0 +1,33 @@
+"""Topics and partitions that somebody wants to have: what CreateTopics and CreatePartitions ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+UNSET = -1
+NOTHING: Mapping[Any, Any] = MappingProxyType({})
+"""Shared by the many new topics that have no assignment and no settings of their own."""
+
+
+class NewTopic(NamedTuple):
+    """A topic to be created. UNSET counts stand for the broker's defaults; `assignments` (replicas by partition)
+    excludes both counts.
+    """
+
+    name: str
+    num_partitions: int = UNSET
+    replication_factor: int = UNSET
+    assignments: Mapping[int, Sequence[int]] = NOTHING
+    configs: Mapping[str, str | None] = NOTHING
+
+
+class NewPartitions(NamedTuple):
+    """The total number of partitions that a topic is to have; `assignments`, if given, has the replicas of each
+    additional partition.
+    """
+
+    topic: str
+    total_count: int
+    assignments: Sequence[Sequence[int]] | None = None

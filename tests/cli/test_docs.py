@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from odradek.broker.coordinator.group.group_state import TRANSITIONS, GroupState
+from odradek.broker.coordinator.transaction.transaction_state import MOVES, TransactionState
+from odradek.broker.handlers.api_table import api_table
+from odradek.broker.settings import AUTHORIZER, BROKER, TOPIC, value_text
+from odradek.cli.docs import PAGES, coordinators_page, main, settings_page, supported_apis_page
+from odradek.protocol.schema import NEVER
+
+DOCS = Path(__file__).parent.parent.parent / "docs"
+
+
+@pytest.mark.parametrize("name", list(PAGES))
+def test_the_generated_pages_in_docs_are_up_to_date(name: str) -> None:
+    assert (DOCS / name).read_text() == PAGES[name](), "run make docs"
+
+
+def test_every_setting_has_a_line_that_states_whether_it_takes_effect() -> None:
+    lines = settings_page().splitlines()
+    for setting in [*TOPIC.values(), *BROKER.values(), *AUTHORIZER.values()]:
+        mark = "**yes**" if setting.takes_effect else "*refused*" if setting.protects else "not yet"
+        name = f"`{setting.name}`" + (" (internal)" if setting.internal else "")
+        assert any(line.startswith(f"| {name} | {mark} | ") for line in lines), setting
+
+
+def test_every_table_has_as_many_cells_in_each_row() -> None:
+    for page in PAGES.values():
+        width = 0
+        for line in page().splitlines():
+            cells = line.replace("\\|", "").count("|")
+            assert not line.startswith("|") or width in (0, cells), line
+            width = cells if line.startswith("|") else 0
+
+
+def test_every_served_api_has_its_line() -> None:
+    page = supported_apis_page()
+    for row in api_table().rows():
+        for versions in (row.served, row.between_brokers):
+            if versions != NEVER:
+                assert f"| {int(row.key)} | {row.key.name} | {versions.lowest}–{versions.highest} |" in page
+
+
+def test_every_state_and_transition_of_the_coordinators_is_drawn_and_described() -> None:
+    lines = coordinators_page().splitlines()
+    states = [state.value for state in GroupState], [state.label for state in TransactionState]
+    moves = (
+        [(old.value, new.value, why) for (old, new), why in TRANSITIONS.items()],
+        [(old.label, new.label, why) for (old, new), why in MOVES.items()],
+    )
+    halves = lines[: lines.index("## A transactional id")], lines[lines.index("## A transactional id") :]
+    for half, names, known in zip(halves, states, moves, strict=True):
+        listed = [name for line in half if line.startswith("| ") for name in line.split("|")[1].strip().split(", ")]
+        assert [name for name in listed if name in names] == sorted(names, key=listed.index)
+        drawn = [line.strip().partition(":")[0] for line in half if " --> " in line and "[*]" not in line]
+        assert drawn == [f"{old} --> {new}" for old, new, _ in known]
+        for number, (old, new, why) in enumerate(known, 1):
+            assert f"| {number} | {old} | {new} | {why} |" in half
+
+
+def test_a_stale_page_fails_the_check_and_is_regenerated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--directory", str(tmp_path)]) == 0
+    assert main(["--directory", str(tmp_path), "--check"]) == 0
+    page = tmp_path / "settings.md"
+    page.write_text(page.read_text() + "by hand")
+    assert main(["--directory", str(tmp_path), "--check"]) == 1
+    assert "settings.md is stale" in capsys.readouterr().err
+    assert main(["--directory", str(tmp_path)]) == 0
+    assert page.read_text() == settings_page()
+
+
+def test_the_limits_that_the_security_page_names_are_the_settings_defaults() -> None:
+    table = (DOCS / "security.md").read_text().partition("## Limits")[2].partition("\n## ")[0]
+    limits = re.findall(r"^\| `([^`]+)` \| ([^|]+) \| \S", table, re.MULTILINE)
+    assert len(limits) >= 16
+    for name, default in limits:
+        assert BROKER[name].takes_effect, name
+        assert value_text(BROKER[name].default) == default, name

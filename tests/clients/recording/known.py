@@ -1,0 +1,47 @@
+"""Where Odradek answers recorded clients otherwise than Apache Kafka 3.9.1. docs/differences.md lists it for users."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from tests.clients.recording.recorded_clients import APPLICATIONS, CLIENTS
+
+
+class Known(NamedTuple):
+    """`line` is a pattern for the beginning of a difference: the place and the recorded value. `clients` meet it."""
+
+    clients: frozenset[str]
+    line: str
+    reason: str
+
+    def explains(self, difference: str) -> bool:
+        """A difference begins with a time and a connection."""
+        return re.match(self.line, difference.split(" ", 2)[2]) is not None
+
+
+ALL = frozenset({*CLIENTS, *APPLICATIONS})
+KNOWN = [
+    Known(ALL, r"ApiVersions \d+\.ApiKeys\.", "APIs that are not served, and APIs between brokers"),
+    Known(
+        frozenset({"spring", "streams"}),
+        r"DescribeTopicPartitions 0: recorded 'sent', .* 'not sent: it does not list this API'",
+        "it is an API of KRaft mode; admin clients of Java ask for Metadata where it is not listed",
+    ),
+    Known(ALL - {"faststream"}, r"ApiVersions \d+\.(Supported|Finalized)Features", "features are those of KRaft"),
+    Known(
+        frozenset({"kafka-python", "java"}),
+        r"DeleteTopics 6\.Responses\[orders\]\.TopicId: recorded 'ID'",
+        "the id of a topic that is deleted by its name is returned in KRaft mode",
+    ),
+    Known(
+        frozenset({"franz-go"}),
+        r"Metadata 12\.Topics\[orders\]\.(ErrorCode: recorded 3|TopicId: recorded '0000|Partitions: recorded \[\])",
+        "Kafka answers before the topic that a Metadata request creates is there",
+    ),
+]
+
+
+def unexplained(differences: list[str]) -> list[str]:
+    """The differences without a reason."""
+    return [difference for difference in differences if not any(known.explains(difference) for known in KNOWN)]
