@@ -191,6 +191,29 @@ class DelayedOperationPurgatory(KeyedOperations):
         """How many keys have a list. A list that becomes empty is removed."""
         return len(self._by_key)
 
+    def check(self) -> None:
+        """Asserts what holds between two calls: lists, counts and operations agree, and what is completed has left the
+        timer. Not to be called while an operation is tried.
+        """
+        assert len(self._by_key) == len(self._lists), "a key has several lists or none"
+        held: dict[DelayedOperation, int] = {}
+        entries = 0
+        for index, watchers in enumerate(self._lists):
+            assert watchers.index == index, f"the list of {watchers.key} has another index"
+            assert self._by_key.get(watchers.key) is watchers, f"{watchers.key} has another list"
+            assert watchers.operations, f"the list of {watchers.key} is empty"
+            entries += len(watchers.operations)
+            for operation in watchers.operations:
+                held[operation] = held.get(operation, 0) + 1
+        for operation, times in held.items():
+            assert operation.watched_by == times, f"{operation!r} is in {times} lists, not in {operation.watched_by}"
+            assert not (operation.is_completed and operation.is_scheduled), f"{operation!r} is completed and scheduled"
+        waiting = [one for one in held if not one.is_completed and not one.is_cancelled]
+        dead = [one for one in held if one.is_completed]
+        found = (self.watched, self.delayed, self.dead)
+        expected = (entries, len(waiting), len(dead))
+        assert found == expected, f"watched, delayed and dead are {found}, and the lists have {expected}"
+
     def shutdown(self) -> None:
         """Completes everything that waits; from now on nothing is parked."""
         self._closed = True

@@ -44,6 +44,12 @@ class BucketQueue:
         """Removes all buckets."""
         self._heap.clear()
 
+    def check(self, queued: int) -> None:
+        """Asserts that each bucket is queued once, with its expiration. `queued` is how many have one."""
+        assert len(self._heap) == queued, f"{len(self._heap)} buckets are queued, not {queued}"
+        for expiration_ms, _, bucket in self._heap:
+            assert expiration_ms == bucket.expiration_ms, "a bucket is queued at another time than its expiration"
+
     @property
     def next_expiration_ms(self) -> int | None:
         """When the earliest bucket expires; None if the queue is empty."""

@@ -69,6 +69,22 @@ class TimerTaskList:
             entry = entry.next
         return found
 
+    def check(self) -> int:
+        """Asserts that the links agree in both directions, and that every entry has this list's counter. Returns how
+        many tasks there are.
+        """
+        found: i64 = 0
+        root = entry = self.root
+        while True:
+            following = entry.next
+            assert following is not None, "the links of a bucket end"
+            assert following.previous is entry, "the links of a bucket disagree"
+            if following is root:
+                return found
+            assert following.counter is self.counter, "a task in a bucket counts elsewhere"
+            entry = following
+            found += 1
+
     def tasks(self) -> Iterator[TimerTask]:
         """The tasks, oldest first; a snapshot for inspection."""
         found: list[TimerTask] = []

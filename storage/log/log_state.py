@@ -44,6 +44,16 @@ class LogState:
         offsets = f"{self.log_start_offset}-{self.log_end_offset}, high_watermark={self.high_watermark}"
         return f"LogState({offsets}, recovery_point={self.recovery_point})"
 
+    def check(self) -> None:
+        """Asserts (A), (B), (E) and (F)."""
+        assert 0 <= self.log_start_offset <= self.high_watermark <= self.log_end_offset, self
+        assert self.recovery_point <= self.log_end_offset, self
+        assert not self.closed or self.recovery_point == self.log_end_offset, f"{self} is closed"
+        kept = self.truncating_to
+        if kept is not None:
+            assert max(self.log_start_offset, self.recovery_point) <= kept, f"{self} is being truncated to {kept}"
+            assert self.cleaned_offset is None or self.cleaned_offset <= kept, f"cleaned to {self.cleaned_offset}"
+
     # ---- opening and closing
 
     def opened(self, log_start_offset: int, log_end_offset: int, recovery_point: int) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from odradek.purgatory import WaitingOperation
+from odradek.purgatory import DelayedOperationPurgatory, WaitingOperation
 from tests.purgatory.harness import Operation, PurgatoryHarness
 
 
@@ -318,8 +318,8 @@ def test_operations_parked_and_completed_during_a_purge_are_not_lost(
             harness.clock.advance(1)
             harness.timer.advance_clock()
             harness.loop.turn()
-        assert harness.purgatory.dead >= 0
-        assert harness.purgatory.delayed >= 0
+        harness.purgatory.check()
+        harness.timer.check()
     harness.pass_time(1_000)
     assert harness.purgatory.delayed == 0
     assert harness.timer.size == 0
@@ -361,3 +361,29 @@ def test_a_purge_keeps_up_with_a_loop_that_parks_more_per_turn_than_its_budget(
             operation.force_complete()
         harness.loop.turn()
     assert harness.purgatory.watched < 4 * 100
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda purgatory, operation: setattr(purgatory, "watched", 4),
+        lambda purgatory, operation: setattr(purgatory, "delayed", 3),
+        lambda purgatory, operation: setattr(purgatory, "dead", 1),
+        lambda purgatory, operation: setattr(operation, "watched_by", 1),
+        lambda purgatory, operation: setattr(operation, "is_completed", True),
+        lambda purgatory, operation: purgatory.lists()[0].operations.append(operation),
+        lambda purgatory, operation: purgatory.lists()[0].operations.clear(),
+        lambda purgatory, operation: setattr(purgatory.lists()[0], "index", 1),
+        lambda purgatory, operation: setattr(purgatory.lists()[1], "key", "a"),
+    ],
+    ids=["watched", "delayed", "dead", "lists", "completed", "entries", "empty", "index", "key"],
+)
+def test_a_broken_invariant_is_found(
+    harness: PurgatoryHarness, damage: Callable[[DelayedOperationPurgatory, Operation], object]
+) -> None:
+    operation = harness.park("a", "b")
+    harness.park("b")
+    harness.purgatory.check()
+    damage(harness.purgatory, operation)
+    with pytest.raises(AssertionError):
+        harness.purgatory.check()

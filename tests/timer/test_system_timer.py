@@ -178,3 +178,29 @@ def test_the_tasks_of_a_bucket_are_counted_up_to_a_bound(harness: WheelHarness) 
     assert (bucket.count(10), bucket.count(3), bucket.count(2), bucket.count(0)) == (3, 3, 2, 0)
     harness.move_to(5)
     assert bucket.count(10) == 0
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda wheel, task: setattr(task, "expiration_ms", task.expiration_ms + 40),
+        lambda wheel, task: setattr(task.next, "previous", task.next),
+        lambda wheel, task: setattr(task, "counter", TaskCounter()),
+        lambda wheel, task: setattr(wheel.counter, "tasks", 3),
+        lambda wheel, task: setattr(wheel.buckets[5], "expiration_ms", -1),
+        lambda wheel, task: setattr(wheel.buckets[5], "expiration_ms", 25),
+        lambda wheel, task: wheel.buckets.insert(0, wheel.buckets.pop()),
+        lambda wheel, task: setattr(wheel, "current_time_ms", 6),
+        lambda wheel, task: setattr(wheel.next_wheel(), "current_time_ms", 20),
+        lambda wheel, task: wheel.queue.clear(),
+        lambda wheel, task: wheel.queue.offer(wheel.buckets[7]),
+    ],
+    ids=["time", "links", "task's counter", "count", "unqueued", "round", "place", "hand", "hands", "queue", "unused"],
+)
+def test_a_broken_invariant_is_found(harness: WheelHarness, damage: Callable[[TimingWheel, TimerTask], object]) -> None:
+    task = harness.add("first", 5)
+    harness.add("second", 350)
+    harness.timer.check()
+    damage(harness.timer.wheel, task)
+    with pytest.raises(AssertionError):
+        harness.timer.check()

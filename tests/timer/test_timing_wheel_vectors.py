@@ -68,6 +68,7 @@ def replay(script: dict[str, Any], by_bucket: bool) -> int:
     for number, step in enumerate(script["steps"]):
         at = f"{script['name']}, step {number}: {step['op']}"
         advanced = state.take(step)
+        state.harness.timer.check()
         ordered = ordered and not step.get("ties", False)
         ran = list(state.harness.ran)
         timer = state.harness.timer
