@@ -317,6 +317,19 @@ class FetchSession(Attended):
             or data.diverging_epoch is not None
         )
 
+    def check(self) -> None:
+        """Asserts what holds between two calls: a target that is not pending has nothing new, and its partition will
+        wake it. A change that forgets to do so would leave the client waiting.
+        """
+        for key, target in self.targets.items():
+            assert target.key == key, f"{key} has the target of {target.key}"
+            assert target.session is self, f"the target of {key} is of another session"
+            if target not in self.pending:
+                assert target.hosted is not None, f"{key} waits without a partition"
+                assert target in target.hosted.watchers, f"nothing wakes {key}"
+                assert target.has_nothing_new(self.isolation), f"{key} has news and is not pending"
+        assert self.pending.keys() <= set(self.targets.values()), "a target is pending that the session does not have"
+
     def close(self) -> None:
         """Removes the targets from the watchers of all partitions."""
         for target in self.targets.values():

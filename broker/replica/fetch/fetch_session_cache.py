@@ -104,6 +104,12 @@ class FetchSessionCache:
         self._sessions[session_id] = session
         return session
 
+    def check(self) -> None:
+        """Asserts that the sessions are kept by their ids, and see the check of a session."""
+        for session_id, session in self._sessions.items():
+            assert session.id == session_id, f"session {session.id} is kept as {session_id}"
+            session.check()
+
     def remove(self, session_id: int) -> None:
         session = self._sessions.pop(session_id, None)
         if session is not None:

@@ -114,3 +114,22 @@ class Isr:
         """
         if self.is_outdated and not self.is_overtaken:
             self.commit(self.committed)
+
+    def check(self) -> None:
+        """Asserts that the fields are those of one state of the table."""
+        proposal, committed, maximal = self.proposal, set(self.committed), set(self.maximal)
+        assert len(committed) == len(self.committed), f"a replica is in {self.committed} twice"
+        assert self.is_outdated or not self.is_overtaken, "a proposal is overtaken, but not outdated"
+        if proposal is None:
+            assert maximal == committed, (
+                f"{self.maximal} counts as in sync, and nothing but {self.committed} is proposed"
+            )
+            assert not self.is_outdated, "there is no proposal that could be outdated"
+        elif len(proposal.isr) > len(committed):
+            assert committed < set(proposal.isr) == maximal, (
+                f"{self.committed} expands to {proposal.isr}, not {maximal}"
+            )
+        else:
+            assert set(proposal.isr) < committed == maximal, (
+                f"{self.committed} shrinks to {proposal.isr}, not {maximal}"
+            )

@@ -106,6 +106,26 @@ class Partition:
         self._replication = replication
         self._require_flush()
 
+    def check(self) -> None:
+        """Asserts what holds between two calls: only a leader knows replicas and has an ISR, which contains itself; and
+        see the checks of the ISR and of the log's state.
+        """
+        self.log.state.check()
+        isr, local_id = self.isr, self._replication.broker_id
+        isr.check()
+        followers = set(self.remote_replicas)
+        if self.is_leader:
+            assert self.leader_id == local_id, f"{self.topic_partition} is led here and by {self.leader_id}"
+            assert not self.has_lapsed, f"the leadership of {self.topic_partition} has lapsed"
+            assert followers == set(self.replicas) - {local_id}, f"{followers} follow, not {self.replicas}"
+            assert self.epoch_start_offset <= self.log.state.log_end_offset, (
+                f"epoch starts at {self.epoch_start_offset}"
+            )
+            assert isr.proposal is None or isr.proposal.leader_epoch == self.leader_epoch, f"{isr.proposal} is old"
+        else:
+            assert not followers, f"{followers} follow, but another broker leads {self.topic_partition}"
+            assert not isr.committed, f"another broker leads {self.topic_partition}, not the one that knows its ISR"
+
     # Roles
 
     def is_outdated(self, state: PartitionState) -> bool:

@@ -237,6 +237,17 @@ class ReplicaHarness:
         """Runs one turn of the event loop."""
         while self.soon:
             self.soon.pop(0)()
+        self.check()
+
+    def check(self) -> None:
+        """Asserts the invariants of all that has a state."""
+        manager = self.manager
+        for partition in manager.partitions:
+            partition.check()
+        self.sessions.check()
+        for purgatory in (manager.produce_purgatory, manager.fetch_purgatory, manager.delete_records_purgatory):
+            purgatory.check()
+        self.timer.check()
 
     def advance(self, ms: int) -> None:
         """Advances the clock and stops at each millisecond at which a timer is due."""
