@@ -13,7 +13,7 @@
     offsets       a committed offset is never lost, and no offset appears that was not committed
     ended         in each partition a marker ends a transaction before its producer's next one: marker_invariants.py
     groups        every record below the committed offset of a group was read by one of its members
-    replicas, watermarks, in sync, coordinators, convergence
+    replicas, states, in sync, coordinators, convergence
                   what replicas, coordinators and the cluster have, at all times and in the end: cluster_invariants.py
     fenced        a producer that was replaced under its transactional id can do nothing more; neither can a
     generations   commit of an earlier generation: fencing_invariants.py
@@ -42,8 +42,8 @@ from odradek.protocol.topic_partition import TopicPartition
 from tests.simulation.cluster_invariants import (
     coordinators_know_what_is_committed,
     replicas_agree,
+    states_keep_their_invariants,
     the_cluster_converges,
-    watermarks_are_within_logs,
     who_joins_has_everything,
 )
 from tests.simulation.compaction_invariants import compacted_logs_keep_the_last_of_each_key
@@ -434,7 +434,7 @@ INVARIANTS: Mapping[str, Check] = {
     "admitted": who_has_rights_is_admitted,
     "denied": intruders_are_refused,
     "replicas": replicas_agree,
-    "watermarks": watermarks_are_within_logs,
+    "states": states_keep_their_invariants,
     "convergence": the_cluster_converges,
     "compacted": compacted_logs_keep_the_last_of_each_key,
     "settings": settings_are_in_force,

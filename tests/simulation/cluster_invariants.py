@@ -1,7 +1,7 @@
 """The invariants of replicas, coordinators and the whole cluster.
 
 replicas      the replicas of a partition have the same batches in the same epochs up to the high watermark
-watermarks    no high watermark is beyond the end of its log, at any time
+states        no object of a broker breaks an invariant that it states (its method `check`), at any time
 in sync       a replica that joins the in-sync replicas has everything below its leader's high watermark
 coordinators  a coordinator of transactions serves only when all that it has loaded is committed
 convergence   all brokers agree in the end, among them and with the metadata store; every partition has a leader,
@@ -16,7 +16,7 @@ from itertools import pairwise
 
 from odradek.protocol.topic_partition import TopicPartition
 from tests.simulation.final_state import FinalState, ReplicaLog
-from tests.simulation.history import History, JoinedBehind, Overrun, ServedEarly
+from tests.simulation.history import Broken, History, JoinedBehind, ServedEarly
 from tests.simulation.violation import Violation
 
 
@@ -59,10 +59,10 @@ def _differences(partition: TopicPartition, one: ReplicaLog, other: ReplicaLog) 
         return
 
 
-def watermarks_are_within_logs(history: History, final: FinalState) -> Iterator[Violation]:
-    """watermarks"""
-    for overrun in history.of(Overrun):
-        yield Violation("watermarks", f"{overrun.process} {overrun.describe()}", (overrun,))
+def states_keep_their_invariants(history: History, final: FinalState) -> Iterator[Violation]:
+    """states"""
+    for broken in history.of(Broken):
+        yield Violation("states", f"{broken.process} {broken.describe()}", (broken,))
 
 
 def who_joins_has_everything(history: History, final: FinalState) -> Iterator[Violation]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Protocol
 from uuid import UUID
 
 from odradek.broker.coordinator.runtime import CoordinatorRuntime
@@ -14,6 +15,7 @@ from odradek.protocol.batch_header import CorruptBatch
 from odradek.protocol.errors import ProtocolError
 from odradek.protocol.records import iter_batches
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.purgatory import DelayedOperationPurgatory
 from odradek.storage.checkpoint import PARTITION_METADATA, CorruptCheckpoint, read_partition_metadata
 from odradek.storage.file_names import parse_folder, parse_future_folder
 from odradek.storage.log.log import Log
@@ -28,7 +30,7 @@ from tests.simulation.final_state import (
     StoredBatch,
     Waiting,
 )
-from tests.simulation.history import JoinedBehind, Overrun, ServedEarly
+from tests.simulation.history import Broken, JoinedBehind, ServedEarly
 from tests.simulation.machine import DIRECTORIES, Machine
 from tests.simulation.upkeep_history import Setting
 
@@ -56,19 +58,31 @@ def examine(machines: Iterable[Machine], settings: Collection[Setting] = ()) -> 
     )
 
 
-def overruns(machines: Iterable[Machine]) -> Iterator[Overrun]:
-    """The replicas whose high watermark is beyond the end of their log."""
+class Checked(Protocol):
+    """What states its invariants."""
+
+    def check(self) -> None:
+        """Raises AssertionError if one of them is broken."""
+
+
+def broken(machines: Iterable[Machine]) -> Iterator[Broken]:
+    """The states in brokers that must not be."""
     for machine in machines:
         broker = machine.running
-        for partition in () if broker is None else broker.replica_manager.partitions:
-            log = partition.log
-            if log.state.high_watermark > log.state.log_end_offset:
-                yield Overrun(
-                    process=machine.name,
-                    partition=partition.topic_partition,
-                    high_watermark=log.state.high_watermark,
-                    log_end_offset=log.state.log_end_offset,
-                )
+        for what, checked in () if broker is None else _checked_in(broker):
+            try:
+                checked.check()
+            except AssertionError as error:
+                yield Broken(process=machine.name, what=what, reason=str(error))
+
+
+def _checked_in(broker: Broker) -> Iterator[tuple[str, Checked]]:
+    yield "the timer", broker.timer
+    yield "fetch sessions", broker.fetch_sessions
+    for purgatory in purgatories_of(broker):
+        yield f"the purgatory {purgatory.name}", purgatory
+    for partition in broker.replica_manager.partitions:
+        yield str(partition.topic_partition), partition
 
 
 def served_early(machines: Iterable[Machine]) -> Iterator[ServedEarly]:
@@ -234,10 +248,17 @@ def view_of(broker: Broker) -> BrokerView:
 
 def waiting_in(broker: Broker) -> Iterable[Waiting]:
     """The parked requests of a broker."""
+    now_ms = broker.clock.now_ms()
+    for purgatory in purgatories_of(broker):
+        for row in purgatory.waiting():
+            yield Waiting(broker.broker_id, f"{purgatory.name}: {row.operation!r}", now_ms - row.deadline_ms)
+
+
+def purgatories_of(broker: Broker) -> Iterable[DelayedOperationPurgatory]:
+    """Where requests of a broker wait."""
     manager = broker.replica_manager
     waits = broker.coordinators.groups.waits
-    now_ms = broker.clock.now_ms()
-    for purgatory in (
+    return (
         manager.produce_purgatory,
         manager.fetch_purgatory,
         manager.delete_records_purgatory,
@@ -245,6 +266,4 @@ def waiting_in(broker: Broker) -> Iterable[Waiting]:
         broker.links.waits.elections,
         waits.rebalance,
         waits.heartbeat,
-    ):
-        for row in purgatory.waiting():
-            yield Waiting(broker.broker_id, f"{purgatory.name}: {row.operation!r}", now_ms - row.deadline_ms)
+    )

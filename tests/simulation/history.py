@@ -152,16 +152,15 @@ class Truncated(Operation):
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Overrun(Operation):
-    """A broker's replica was seen with a high watermark beyond the end of its log."""
+class Broken(Operation):
+    """Something in a broker was seen in a state that it promises never to have (its method `check`)."""
 
-    partition: TopicPartition
-    high_watermark: int
-    log_end_offset: int
+    what: str
+    reason: str
 
     def describe(self) -> str:
         """See Operation."""
-        return f"has the high watermark {self.high_watermark} of {self.partition}, which ends at {self.log_end_offset}"
+        return f"has {self.what} with a broken invariant: {self.reason}"
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from odradek.broker.metadata_store.interface import Entry
 from odradek.protocol.topic_partition import TopicPartition
-from tests.simulation.examination import joined_behind, overruns, served_early
-from tests.simulation.history import Elected, History, Operation, Overrun, Registered, ServedEarly, Started
+from tests.simulation.examination import broken, joined_behind, served_early
+from tests.simulation.history import Broken, Elected, History, Operation, Registered, ServedEarly, Started
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.machine import Machine
 from tests.simulation.store_history import ClientEntries, Unheard
@@ -57,17 +57,18 @@ class Observer:
     # --- what is seen -------------------------------------------------------------------------------------------
 
     async def look(self, links: StoreLinks | None) -> None:
-        """Notes what must never be seen in a broker, once of each replica, until it is cancelled."""
-        seen: dict[tuple[type[Operation], str, TopicPartition], None] = {}
+        """Notes what must never be seen in a broker, once of each object, until it is cancelled."""
+        seen: dict[tuple[type[Operation], str, TopicPartition | str], None] = {}
         while True:
             await asyncio.sleep(LOOK_EVERY_S)
             machines = self._machines.values()
             if links is not None:
                 self._look_at_the_controller(links)
-            observed: list[Overrun | ServedEarly] = [*overruns(machines), *served_early(machines)]
+            observed: list[Broken | ServedEarly] = [*broken(machines), *served_early(machines)]
             for found in observed:
-                if (type(found), found.process, found.partition) not in seen:
-                    seen[type(found), found.process, found.partition] = None
+                key = (type(found), found.process, found.what if isinstance(found, Broken) else found.partition)
+                if key not in seen:
+                    seen[key] = None
                     self._history.note(found)
 
     def _look_at_the_controller(self, links: StoreLinks) -> None:

@@ -20,12 +20,12 @@ from tests.simulation.final_state import (
     Waiting,
 )
 from tests.simulation.history import (
+    Broken,
     Commit,
     Committed,
     History,
     JoinedBehind,
     Outcome,
-    Overrun,
     Read,
     ReadRecord,
     Request,
@@ -366,13 +366,13 @@ def test_epochs_that_go_back_in_a_log_are_found(scene: CheckedScene) -> None:
     assert scene.violated(replicas=[log("a:1", "a:2", epochs=[1, 0])]) == {"replicas"}
 
 
-# --- watermarks
+# --- states
 
 
-def test_a_high_watermark_beyond_the_end_of_its_log_is_found(scene: CheckedScene) -> None:
+def test_a_broken_invariant_of_an_object_is_found(scene: CheckedScene) -> None:
     assert scene.violated() == set()
-    scene.add(Overrun(process="broker-1", partition=P, high_watermark=5, log_end_offset=4))
-    assert scene.violated() == {"watermarks"}
+    scene.add(Broken(process="broker-1", what="orders-0", reason="it ends at 4"))
+    assert scene.violated() == {"states"}
 
 
 # --- in sync, coordinators
