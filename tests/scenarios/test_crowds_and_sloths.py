@@ -14,7 +14,7 @@ import kafka
 import pytest
 from kafka.admin import KafkaAdminClient, NewTopic
 
-from odradek.broker.controller.topic_planner import NewTopic as StoredTopic
+from odradek.broker.metadata.new_topic import NewTopic as StoredTopic
 from odradek.broker.network.socket_server import SocketServer
 from odradek.broker.periodic_work import SWEEP_INTERVAL_MS
 from odradek.protocol.messages.fetch import FetchRequest

@@ -11,7 +11,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 
-from odradek.broker.controller.topic_planner import NewTopic as PlannedTopic
+from odradek.broker.metadata.new_topic import NewTopic as PlannedTopic
 from odradek.broker.replica.partition.partition_offsets import EARLIEST, LATEST
 from odradek.clients.admin.client import AdminClient, parse_addresses
 from odradek.clients.network_errors import RequestTimedOut
