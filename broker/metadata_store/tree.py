@@ -95,6 +95,23 @@ class MetadataTree:
             path for path, entry in self._entries.items() if entry.ephemeral and (owner is None or entry.owner == owner)
         )
 
+    def check(self) -> None:
+        """Asserts what holds between two transactions: each entry has a parent, which knows it and is not ephemeral,
+        and none is newer than the tree.
+        """
+        assert self._children.keys() == self._entries.keys(), "an entry has no children's names, or names have no entry"
+        known = sum(map(len, self._children.values()))
+        assert known == len(self._entries) - 1, f"{known} names for {len(self._entries) - 1} entries below the root"
+        for path, entry in self._entries.items():
+            assert entry.created <= entry.modified <= self.number, f"{path} is newer than transaction {self.number}"
+            if path != "/":
+                parent_path = parent_of(path)
+                parent = self._entries.get(parent_path)
+                assert parent is not None, f"{path} has no parent"
+                assert not parent.ephemeral, f"{path} has an ephemeral parent"
+                name = path[path.rindex("/") + 1 :]
+                assert name in self._children[parent_path], f"{parent_path} does not know {name}"
+
     def stage(
         self, operations: Iterable[Operation], session_id: int, *, most_bytes: int = LONGEST_CHANGE
     ) -> Steps[Transaction]:

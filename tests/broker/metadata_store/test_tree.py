@@ -1,3 +1,5 @@
+from collections.abc import Callable
+
 import pytest
 
 from odradek.broker.background.stepwise import finished
@@ -23,6 +25,7 @@ SESSION = 11
 def run(tree: MetadataTree, *operations: Operation) -> list[str | int | None]:
     transaction = finished(tree.stage(operations, SESSION))
     tree.apply(transaction.number, transaction.entries)
+    tree.check()
     return transaction.results
 
 
@@ -105,3 +108,25 @@ def test_events_name_changed_entries_and_parents_with_changed_children() -> None
     ]
     assert WatchEvent(Change.CHILDREN, "/") in transaction.events
     assert WatchEvent(Change.CHILDREN, "/a") in transaction.events
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda tree: setattr(tree, "number", 0),
+        lambda tree: tree._children["/a"].clear(),
+        lambda tree: tree._children["/a"].update({"c": None}),
+        lambda tree: tree._children.pop("/a/b"),
+        lambda tree: tree._entries.pop("/a"),
+        lambda tree: tree._children["/a"].update({"c": tree._children["/a"].pop("b")}),
+        lambda tree: tree._entries.update({"/a": tree.get("/a")._replace(owner=SESSION)}),
+        lambda tree: tree._entries.update({"/a": tree.get("/a")._replace(created=3)}),
+    ],
+    ids=["number", "no names", "names", "no children", "parent", "another name", "ephemeral parent", "created"],
+)
+def test_a_broken_invariant_is_found(damage: Callable[[MetadataTree], object]) -> None:
+    tree = MetadataTree()
+    run(tree, Create("/a"), Create("/a/b"))
+    damage(tree)
+    with pytest.raises(AssertionError):
+        tree.check()
