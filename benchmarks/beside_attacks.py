@@ -43,6 +43,8 @@ CALM_S, CALM_MS, CALM_GIVE_UP_S = 0.5, 20, 20
 LARGE_MESSAGES = {"max.message.bytes": str(LARGEST_MESSAGE), "retention.bytes": "100000000"}
 SMALL_SEGMENTS = {"segment.bytes": "10000"}
 """About two new segments per second."""
+KAFKA_LACKS = {Ground.METRICS, Ground.FEW_FILES}
+"""It has no metrics port, and accepts no segments below a megabyte since 4.0."""
 ATTACKED_LISTENERS = {Ground.USER: "SASL_PLAINTEXT", Ground.TLS_NEWCOMERS: "SSL"}
 
 
@@ -221,7 +223,7 @@ def measure(kind: Kind, chosen: Sequence[Attack], seconds: float, workspace: Pat
     """Measures each ground at rest, then its attacks. None for a ground that this broker does not have."""
     rows: list[Felt | None] = []
     for ground, of_ground in groupby(chosen, lambda attack: attack.ground):
-        if ground is Ground.METRICS and kind.name == KAFKA:
+        if ground in KAFKA_LACKS and kind.name == KAFKA:
             rows += [None, *(None for _ in of_ground)]
             continue
         scene = Scene(kind, workspace, ground)
