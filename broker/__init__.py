@@ -3,8 +3,10 @@
 The process, from the outside in:
 
     serve.py            the process: signals, what it prints, exit codes
-    server.py           the broker as a whole: its parts, how they start and how they stop
+    server.py           the life of a broker: how its parts start and how they stop
+    assembly.py         its parts, each made from those before it
     protection.py       TLS, logins and the authorizer, and who the broker is to others
+    sasl_mechanisms.py  the mechanisms of logins, and who may log in, from the settings
     periodic_work.py    everything that runs at intervals, as one table
     start_error.py      why a broker cannot start
     build_info.py       which modules run compiled

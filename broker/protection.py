@@ -18,7 +18,6 @@ from odradek.protocol.wire_codes import AclOperation, AclResourceType
 from odradek.storage.files import Files
 
 if TYPE_CHECKING:
-    from odradek.broker.handlers.sasl_listeners import StoredCredential
     from odradek.broker.network.certificates import Certificates
     from odradek.broker.network.rounds import Dispatch
     from odradek.broker.network.socket_server import Admit
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from odradek.broker.security.authorizer.acl_authorizer import AclAuthorizer
     from odradek.broker.security.sasl.authentication import SaslListener
     from odradek.broker.security.sasl.client import ClientCredentials
+    from odradek.broker.security.sasl.scram_server import StoredCredential
     from odradek.clients.network_client import Connect
 
 log = structlog.get_logger("broker")
@@ -101,7 +101,7 @@ class Protection:
         if not self._config.sasl_listeners():
             return {}
         from odradek.broker.handlers.authenticating import Authenticating
-        from odradek.broker.handlers.sasl_listeners import sasl_listeners_of
+        from odradek.broker.sasl_mechanisms import sasl_listeners_of
 
         def admit(listener: SaslListener) -> Admit:
             return lambda info: Authenticating(listener, dispatch).begin(info)
@@ -143,6 +143,6 @@ class Protection:
         """
         if not self._config.sasl_listeners():
             return None
-        from odradek.broker.handlers.sasl_listeners import login_between_brokers
+        from odradek.broker.sasl_mechanisms import login_between_brokers
 
         return login_between_brokers(self._config, self._files)

@@ -1,4 +1,4 @@
-"""The broker as a whole: its components, the order in which they start, and the order in which they stop.
+"""The life of a broker: the order in which its parts (assembly.py) start, and the order in which they stop.
 
 Start: lock the log directories, open the metadata store, read the settings and which topics there are, bind the
 addresses, load the logs, register, and stand for election. The controller then sends the roles and the metadata. A
@@ -20,56 +20,34 @@ import asyncio
 import errno
 from collections.abc import Awaitable, Callable
 from enum import IntEnum
-from functools import cache
 from itertools import chain
 from random import Random, SystemRandom
 from typing import TYPE_CHECKING
 
 import structlog
 
-from odradek.broker.background.background import Background, run_all_in_threads, run_groups_in_threads
-from odradek.broker.cluster.links import ClusterLinks
-from odradek.broker.cluster.member import ClusterMember
-from odradek.broker.controller.controller import Controller
-from odradek.broker.coordinator.coordinators import Coordinators
-from odradek.broker.handlers.access import brokers_by
-from odradek.broker.handlers.api_row import ApiTable
-from odradek.broker.handlers.api_table import api_table
-from odradek.broker.handlers.dispatcher import Dispatcher
-from odradek.broker.handlers.handlers import Handlers
-from odradek.broker.logging.client_warnings import ClientWarnings
-from odradek.broker.metadata.metadata_cache import BrokerEndpoint, BrokerInfo, MetadataCache
+from odradek.broker.assembly import Assembly
+from odradek.broker.background.background import run_all_in_threads, run_groups_in_threads
+from odradek.broker.metadata.metadata_cache import BrokerEndpoint, BrokerInfo
 from odradek.broker.metadata_store.factory import NewMetadataStore, metadata_store_of
-from odradek.broker.metadata_store.interface import MetadataStore, MetadataStoreError
+from odradek.broker.metadata_store.interface import MetadataStoreError
 from odradek.broker.metadata_store.start_up import ClusterIdMismatch, next_broker_id, open_store
 from odradek.broker.network.connection_limits import ConnectionLimits
 from odradek.broker.network.open_files import NO_LIMIT
 from odradek.broker.network.rounds import Dispatch
-from odradek.broker.network.socket_server import NO_SOCKETS, BindError, BoundSockets, SocketServer
-from odradek.broker.periodic_work import PeriodicWork
+from odradek.broker.network.socket_server import NO_SOCKETS, BindError, BoundSockets
 from odradek.broker.protection import Protection
-from odradek.broker.replica.fetch.fetch_session_cache import FetchSessionCache
-from odradek.broker.replica.replica_manager import ReplicaManager, ReplicaSettings
-from odradek.broker.replica.surroundings import LiveSettings
-from odradek.broker.requests.endpoint import Endpoint, address_text
-from odradek.broker.requests.request_bound import RequestBound
-from odradek.broker.requests.request_metrics import BrokerMetrics
-from odradek.broker.security.authentication_counts import AuthenticationCounts
+from odradek.broker.requests.endpoint import address_text
 from odradek.broker.settings.config import BrokerConfig, ConfigError
-from odradek.broker.settings.config_changes import NoCertificates
 from odradek.broker.start_error import StartError
-from odradek.purgatory import CompletionQueue
 from odradek.storage.directories.log_directory import DirectoryLocked
-from odradek.storage.directories.log_manager import LogManager
 from odradek.storage.directories.meta_properties import MetaPropertiesError
 from odradek.storage.files import Files, OsFiles
-from odradek.timer import Clock, ExpirationReaper, SystemClock, SystemTimer
+from odradek.timer import Clock, SystemClock
 
 if TYPE_CHECKING:
-    from odradek.broker.cleaning.log_cleaner import LogCleaner
-    from odradek.broker.metrics.pages import Pages
-    from odradek.broker.metrics.server import MetricsServer
-    from odradek.broker.metrics.sources import BrokerStatus, MetricSources
+    from odradek.broker.http.server import HttpServer
+    from odradek.broker.metrics.sources import BrokerStatus
     from odradek.clients.network_client import Connect
 
 STEP_PATIENCE_S = 5.0
@@ -105,24 +83,9 @@ class BrokerState(IntEnum):
     SHUTTING_DOWN = 7
 
 
-class Broker:
-    """One node. It owns all components; nothing is global.
+class Broker(Assembly):
+    """One node, from its start to its end."""
 
-    Components that need the node's id exist after `start`: metadata, logs, replica manager, controller, listeners."""
-
-    log_manager: LogManager
-    metadata: MetadataCache
-    metadata_store: MetadataStore
-    protection: Protection
-    links: ClusterLinks
-    cluster: ClusterMember
-    replica_manager: ReplicaManager
-    controller: Controller
-    coordinators: Coordinators
-    periodic_work: PeriodicWork
-    fetch_sessions: FetchSessionCache
-    socket_server: SocketServer
-    completions: CompletionQueue
     _logs_are_loaded: bool
 
     def __init__(
@@ -141,11 +104,7 @@ class Broker:
         makes the metadata store. `connect` connects to other nodes, by default as the inter-broker listener asks for.
         `open_files` is how many files the process may have open; connections leave some of them to the logs.
         `wrap_dispatch`: for tests, whose requests may fail (testing/faults)."""
-        self.clock: Clock = clock or SystemClock()
-        self.random: Random = random or SystemRandom()
-        self.files: Files = files or OsFiles()
-        self.open_files = open_files
-        self.connect = connect
+        super().__init__(clock or SystemClock(), random or SystemRandom(), files or OsFiles(), connect, open_files)
         self._new_metadata_store = new_metadata_store
         self._wrap_dispatch = wrap_dispatch
         self._listening: BoundSockets = NO_SOCKETS
@@ -154,25 +113,18 @@ class Broker:
 
     def _begin_anew(self, config: BrokerConfig) -> None:
         """Makes what belongs to one start."""
-        self.config = config
-        self.broker_id = config.broker_id
-        self.api_table = _apis_of(config.odradek_as_version)
-        self.background = Background()
-        self.timer: SystemTimer = SystemTimer(self.clock, config.odradek_timer_tick_ms, config.odradek_timer_wheel_size)
-        self.client_warnings = ClientWarnings(self.clock)
-        self.metrics = BrokerMetrics()
-        self.endpoints: list[Endpoint] = []
-        self.authentications = {listener.name: AuthenticationCounts() for listener in config.listeners}
+        self.begin_with(config)
         self.state = BrokerState.NOT_RUNNING
-        self.metrics_server: MetricsServer | None = None
-        self.log_cleaner: LogCleaner | None = None
-        self.reaper: ExpirationReaper = ExpirationReaper(self.timer)
+        self.metrics_server: HttpServer | None = None
         self._keeps_data = True
         self._close_grace_ms = CLOSE_GRACE_MS
         self.unclean_directories: dict[str, str] = {}
         """After a stop: log directories not marked as cleanly shut down, and why; their logs will be recovered."""
         self._undo: list[Callable[[], Awaitable[None] | None]] = []
         """For everything that has been started, the function that stops it."""
+
+    def _wrapped(self, dispatch: Dispatch) -> Dispatch:
+        return dispatch if self._wrap_dispatch is None else self._wrap_dispatch(self, dispatch)
 
     @property
     def is_serving(self) -> bool:
@@ -184,32 +136,6 @@ class Broker:
         from odradek.broker.metrics.sources import BrokerStatus
 
         return BrokerStatus(self.state, self.broker_id, self.metric_sources() if self.is_serving else None)
-
-    def metric_sources(self) -> MetricSources:
-        """Returns the sources of the metrics, once the broker has started."""
-        from odradek.broker.metrics.sources import MetricSources
-
-        return MetricSources(
-            requests=self.metrics,
-            authentications=self.authentications,
-            certificates=self.protection.certificates,
-            endpoints=self.endpoints,
-            socket_server=self.socket_server,
-            metadata=self.metadata,
-            replica_manager=self.replica_manager,
-            fetch_sessions=self.fetch_sessions,
-            group_coordinator=self.coordinators.groups,
-            transaction_coordinator=self.coordinators.transactions,
-            topic_purgatory=self.links.waits.topics,
-            election_purgatory=self.links.waits.elections,
-            controller=self.controller,
-            store_session=self.metadata_store.session_metrics,
-            fetchers=self.cluster.fetchers,
-            timer=self.timer,
-            reaper=self.reaper,
-            log_cleaner=self.log_cleaner,
-            late_transactions_before_ms=lambda: self.clock.wall_ms() - self.coordinators.longest_transaction_ms(),
-        )
 
     @property
     def bootstrap(self) -> str:
@@ -227,11 +153,12 @@ class Broker:
         """Returns when clients are served. Raises StartError after releasing everything acquired."""
         self.state = BrokerState.STARTING
         try:
-            self.protection = self._new_protection()
+            self.protection = Protection(self.config, self.files, self.random, self.connect, self.authentications)
             await self._serve_metrics()
             self._take_directories()
             cluster_id = await self._open_store()
-            self._assemble(cluster_id)
+            self.assemble(cluster_id, self._wrapped)
+            self._undo.append(self.links.peers.close)
             await self._load_metadata()
             await self._listen()
             await self._load_logs()
@@ -301,45 +228,19 @@ class Broker:
 
     # --- starting -----------------------------------------------------------------------------------------------
 
-    def _new_protection(self) -> Protection:
-        return Protection(self.config, self.files, self.random, self.connect, self.authentications)
-
     async def _serve_metrics(self) -> None:
         """Comes first, so that the status is available while logs are recovered."""
         port = self.config.odradek_metrics_port
         if port >= 0:
-            from odradek.broker.metrics.exposition import Exposition
-            from odradek.broker.metrics.server import MetricsServer
+            from odradek.broker.metrics.routes import serve_metrics
 
-            host, allowed = self.config.odradek_metrics_host, self.config.odradek_metrics_allowed_hosts
-            exposition = Exposition(self.clock, self.metrics)
-            self.metrics_server = MetricsServer(self.status, exposition, host, port, allowed, self._pages())
-            await self.metrics_server.start()
+            host = self.config.odradek_metrics_host
+            self.metrics_server = await serve_metrics(self.new_metrics_routes(self.status), host, port)
             self._undo.append(self.metrics_server.stop)
 
-    def _pages(self) -> Pages:
-        """Returns what the metrics port serves besides the metrics: the console, if it is enabled."""
-        if self.config.odradek_console_enable:
-            from odradek.broker.console.console import Console
-
-            return Console(self.status, self.config, self.background.turns).answer
-        from odradek.broker.metrics.pages import no_pages
-
-        return no_pages
-
     def _take_directories(self) -> None:
-        config = self.config
-        config.warn()
-        self.log_manager = LogManager(
-            config.log_dirs,
-            self.files,
-            self.clock,
-            random_source=self.random,
-            default_config=config.log_config(),
-            producer_id_expiration_ms=config.producer_id_expiration_ms,
-            max_decompressed_bytes=config.odradek_max_decompressed_batch_bytes,
-            max_tail_bytes=config.odradek_log_tail_bytes,
-        )
+        self.config.warn()
+        self.log_manager = self.new_log_manager()
         self._logs_are_loaded = False
         self.log_manager.open()
         self._undo.append(self._leave_directories)
@@ -358,138 +259,6 @@ class Broker:
             self.broker_id = await next_broker_id(store, self.config.reserved_broker_max_id) if known is None else known
         self.log_manager.claim(self.broker_id, cluster_id)
         return cluster_id
-
-    def _assemble(self, cluster_id: str) -> None:
-        """Each part is made whole from those before it. The ways to the cluster come first, then the partitions, the
-        coordinators over them, and what the controller asks of this broker."""
-        self.completions = CompletionQueue(asyncio.get_running_loop().call_soon)
-        self.metadata = MetadataCache(cluster_id, self.broker_id)
-        self.links = self._new_links()
-        self.controller = self.links.controller
-        self.replica_manager = self._new_replica_manager()
-        self.coordinators = self._new_coordinators()
-        self.cluster = ClusterMember(
-            self.config,
-            self.links,
-            metadata=self.metadata,
-            replica_manager=self.replica_manager,
-            clock=self.clock,
-            background=self.background,
-            topic_deleted=self.coordinators.groups.topic_deleted,
-            authorizer=self.protection.authorizer,
-        )
-        self.fetch_sessions = FetchSessionCache(
-            self.config.max_incremental_fetch_session_cache_slots, self.clock, self.random
-        )
-        self.socket_server = self._new_socket_server()
-        self.periodic_work = self._new_periodic_work()
-        self._undo.append(self.links.peers.close)
-
-    def _new_links(self) -> ClusterLinks:
-        return ClusterLinks(
-            self.config,
-            self.metadata_store,
-            metadata=self.metadata,
-            clock=self.clock,
-            timer=self.timer,
-            random=self.random,
-            completions=self.completions,
-            background=self.background,
-            connect=self.protection.connect_to_brokers() if self.metadata_store.is_shared else self.connect,
-        )
-
-    def _new_replica_manager(self) -> ReplicaManager:
-        config = self.config
-        return ReplicaManager(
-            ReplicaSettings.from_config(config)._replace(broker_id=self.broker_id),
-            log_manager=self.log_manager,
-            clock=self.clock,
-            timer=self.timer,
-            completions=self.completions,
-            background=self.background,
-            cluster=self.links.for_replicas(),
-            live=LiveSettings(
-                verifies_transactions=lambda: config.transaction_partition_verification_enable,
-                move_bytes_per_second=lambda: config.dynamic_only.replica_alter_log_dirs_io_max_bytes_per_second,
-            ),
-        )
-
-    def _new_coordinators(self) -> Coordinators:
-        return Coordinators(
-            self.config,
-            clock=self.clock,
-            timer=self.timer,
-            random=self.random,
-            completions=self.completions,
-            background=self.background,
-            soon=asyncio.get_running_loop().call_soon,
-            metadata=self.metadata,
-            active_controller=self.links.active_controller,
-            replica_manager=self.replica_manager,
-            peers=self.links.peers,
-        )
-
-    def _new_socket_server(self) -> SocketServer:
-        dispatch: Dispatch = self._dispatcher().dispatch
-        if self._wrap_dispatch is not None:
-            dispatch = self._wrap_dispatch(self, dispatch)
-        return SocketServer(
-            clock=self.clock,
-            dispatch=dispatch,
-            drain_completions=self.completions.drain,
-            run_in_thread=self.background.run_in_thread,
-            limits=ConnectionLimits.from_config(self.config, self.open_files),
-            client_warnings=self.client_warnings,
-            tls={} if self.protection.certificates is None else self.protection.certificates.listeners,
-            admit=self.protection.authentication(self.cluster.configs.users.credential, dispatch),
-        )
-
-    def _new_periodic_work(self) -> PeriodicWork:
-        return PeriodicWork(
-            self.config,
-            self.clock,
-            self.background,
-            self.socket_server,
-            self.log_manager,
-            self.replica_manager,
-            self.coordinators,
-            self.cluster,
-            self.controller,
-            self.protection.certificates,
-        )
-
-    def _dispatcher(self) -> Dispatcher:
-        """If the metadata store is not shared, there are no other brokers, and nobody may send what they would."""
-        broker_listeners = self.config.broker_listeners if self.metadata_store.is_shared else frozenset()
-        is_broker = brokers_by(self.protection.authorizer, broker_listeners)
-        bound = RequestBound(is_broker, self.replica_manager.partitions.__len__)
-        handlers = Handlers(
-            self.api_table.rows(),
-            config=self.config,
-            clock=self.clock,
-            background=self.background,
-            metadata=self.metadata,
-            links=self.links,
-            cluster=self.cluster,
-            replica_manager=self.replica_manager,
-            fetch_sessions=self.fetch_sessions,
-            coordinators=self.coordinators,
-            certificates=self.protection.certificates or NoCertificates(),
-            broker_listeners=broker_listeners,
-            bound=bound,
-            authorizer=self.protection.authorizer,
-        )
-        return Dispatcher(
-            self.api_table,
-            handlers,
-            clock=self.clock,
-            background=self.background,
-            metrics=self.metrics,
-            client_warnings=self.client_warnings,
-            max_response_bytes=self.config.odradek_max_response_bytes,
-            broker_listeners=broker_listeners,
-            bound=bound,
-        )
 
     async def _load_metadata(self) -> None:
         await self.cluster.load()
@@ -616,13 +385,3 @@ class Broker:
 
 def _local_address(host: str, port: int) -> str:
     return address_text(LOCAL_HOSTS.get(host, host), port)
-
-
-@cache
-def _apis_of(release: str | None) -> ApiTable:
-    """All brokers of a process share the tables: they are not changed, and depend on the release alone."""
-    if release is None:
-        return api_table()
-    from odradek.broker.handlers.releases import table_of
-
-    return table_of(release, api_table())

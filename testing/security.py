@@ -26,8 +26,7 @@ from random import Random
 
 from odradek.broker.background.stepwise import Steps
 from odradek.broker.cluster.dynamic_configs import ConfigChange, DynamicConfigs
-from odradek.broker.handlers.sasl_listeners import USER_OPTION
-from odradek.broker.security.jaas import login_module, login_module_class
+from odradek.broker.security.jaas import USER_OPTION, login_module, login_module_class
 from odradek.broker.security.sasl.client import ClientCredentials
 from odradek.broker.security.sasl.scram import LEAST_ITERATIONS, new_salt
 from odradek.broker.security.sasl.scram import MECHANISMS as SCRAM_MECHANISMS

@@ -4,11 +4,11 @@
     registration.py      the ephemeral entry `/brokers/ids/N`, which lives as long as the broker
     member.py            what it carries out for the controller, made last; joining and leaving the cluster
     changes.py           the queue of what the controller sends: roles of replicas, and metadata
+    store_follower.py    follows what brokers change in the metadata store: settings and ACLs
     dynamic_configs.py   the settings of topics, brokers and users in the store
     user_credentials.py  users' credentials for SCRAM, among their settings
     stored_quotas.py     quotas of clients, among the same settings; nothing applies them
     stored_acls.py       the ACLs in the store, for the authorizer
-    change_notices.py    which notices of changes in the store are new
     first_credentials.py the credentials that a start adds
     known_topics.py      whose logs the broker loads when it starts
     disk_failures.py     replicas whose disk has failed are reported to the controller

@@ -1,18 +1,16 @@
 """The settings of topics, brokers and users in the metadata store: any broker changes them, every broker applies them.
 
 (A) A change reads the current settings from the store, passes them through the caller's function, and writes the result
-    if nothing else has changed the entry meanwhile; otherwise it starts over. In the same transaction it adds an entry
-    below `/config/changes`, which names what has changed, if other brokers share the store. While the connection is
-    lost, a change waits. If the answer to the write is lost, the entries tell whether it was applied.
-(B) Every broker watches `/config/changes`. It reads the settings that a new entry names, puts them into the metadata
-    cache and applies them. The broker that made the change does so before the change returns. Of users only their
-    credentials have an effect, if a listener has SCRAM (user_credentials.py). Settings of clients and ips, which have
-    none, are not read. An entry that cannot be read or applied is logged.
-(C) Entries of `/config/changes` are removed after a while (change_notices.py).
-(D) Settings of a topic are read before the topic is served (`load`, `ensure`). `load` waits while the connection is
-    lost; if the store is unavailable to `ensure`, they are read when it is back. After a lost session, changes may have
-    been missed: everything known is read again. Damaged settings are logged, and the defaults apply.
-(E) A log is opened with the settings that were known when its role came, and gets those that changed meanwhile once it
+    if nothing else has changed the entry meanwhile; otherwise it starts over. While the connection is lost, a change
+    waits. If the answer to the write is lost, the entries tell whether it was applied.
+(B) Every broker follows the notices below `/config/changes` (store_follower.py). It reads the settings that a new one
+    names, puts them into the metadata cache and applies them. Of users only their credentials have an effect, if a
+    listener has SCRAM (user_credentials.py). Settings of clients and ips, which have none, are not read. A notice that
+    cannot be read or applied is logged.
+(C) Settings of a topic are read before the topic is served (`load`, `ensure`). `load` waits while the connection is
+    lost; if the store is unavailable to `ensure`, they are read when it is back. After a lost session, everything known
+    is read again. Damaged settings are logged, and the defaults apply.
+(D) A log is opened with the settings that were known when its role came, and gets those that changed meanwhile once it
     is open.
 
 Source: Kafka's `DynamicConfigManager`, `ZkConfigManager`, `ZkNodeChangeNotificationListener`, `ZkAdminManager`.
@@ -20,15 +18,14 @@ Source: Kafka's `DynamicConfigManager`, `ZkConfigManager`, `ZkNodeChangeNotifica
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import structlog
 
 from odradek.broker.background.stepwise import Steps, in_steps, others_between
 from odradek.broker.background.tasks import Spawn
 from odradek.broker.background.turns import Turns
-from odradek.broker.cluster.change_notices import ChangeNotices
+from odradek.broker.cluster.store_follower import StoreFollower
 from odradek.broker.cluster.user_credentials import UserCredentials, user_path
 from odradek.broker.controller.topic_operations import encoded_config
 from odradek.broker.controller.topic_planner import check_config
@@ -46,7 +43,6 @@ from odradek.broker.metadata_store.interface import (
     MetadataStoreError,
     NoEntry,
     Operation,
-    SessionState,
     Set,
     StoreDamaged,
     StoreUnavailable,
@@ -86,7 +82,6 @@ class DynamicConfigs:
         self._cache = cache
         self._config = config
         self._apply_topic = apply_topic
-        self._spawn = spawn
         self._turns = turns
         self.store = store
         self.users = UserCredentials(store)
@@ -95,26 +90,29 @@ class DynamicConfigs:
         self._known_topics: dict[str, None] = {}
         self._unread_topics: dict[str, None] = {}
         """Those that are served with the defaults, because the store was unavailable."""
-        self._notices = ChangeNotices(store, znodes.CONFIG_CHANGES, clock)
-        self._applying = asyncio.Lock()
-        """Held by a change from before its write, whose event comes first, until it is noted: it is applied once."""
-        self._read_in_session = 0
-        """The session epoch in which everything was read; 0 before `load`."""
-        store.add_session_listener(self._session_changed)
+        self._follower = StoreFollower(
+            store,
+            "settings",
+            {znodes.CONFIG_CHANGES: self._apply_notices},
+            read_everything=self._read_everything,
+            read_missing=self._read_unread_topics,
+            clock=clock,
+            spawn=spawn,
+            log=log,
+        )
 
     # Reading
 
     async def load(self) -> None:
-        """Reads the settings of all topics and of this broker, in one session, and applies the broker's (D).
+        """Reads the settings of all topics and of this broker, in one session, and applies the broker's (C).
 
         Raises StoreDamaged, and StoreUnavailable if the store is closed.
         """
-        while self._read_in_session != self.store.session_epoch:
-            await retry_until_connected(self.store, self._read_all_topics)
+        await self._follower.load()
         await self._apply_broker_config()
 
     async def ensure(self, topics: Iterable[str]) -> None:
-        """Reads the settings of those topics that are not known yet, before they are served (D)."""
+        """Reads the settings of those topics that are not known yet, before they are served (C)."""
         unknown = [name for name in topics if name not in self._known_topics]
         try:
             await self._read_topics(unknown)
@@ -138,18 +136,19 @@ class DynamicConfigs:
             log.error("stored topic settings ignored", topic=topic, config=dict(config), reason=str(error))
             return self._config.log_config({})
 
-    async def _read_all_topics(self) -> None:
-        await self._read_everything(await self.store.children(znodes.TOPIC_CONFIGS))
-
-    async def _read_everything(self, topics: Iterable[str]) -> None:
-        session_epoch = self.store.session_epoch
-        await self._notices.skip(self._changed)
+    async def _read_everything(self) -> None:
+        """Reads all settings at the start; in a later session those of the topics that are known, and applies them."""
+        is_again = self._follower.has_loaded
+        known = self._known_topics | self._unread_topics
+        topics = list(known) if is_again else await self.store.children(znodes.TOPIC_CONFIGS)
+        await self._follower.watch()
         for broker_id in (None, self._cache.broker_id):
             await self._read_broker(broker_id)
         if self._config.has_scram:
             await self.users.read_all()
         await self._read_topics(topics)
-        self._read_in_session = session_epoch
+        if is_again:
+            await self._apply_everywhere()
 
     async def _read_topics(self, names: Iterable[str]) -> None:
         names = list(names)
@@ -179,7 +178,7 @@ class DynamicConfigs:
         Raises UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG, POLICY_VIOLATION, KAFKA_STORAGE_ERROR, and what `change`
         raises.
         """
-        async with self._applying:
+        async with self._follower.applying:
             if self._cache.topic(topic) is None:
                 raise _unknown(topic)
             path = znodes.topic_config_path(topic)
@@ -196,7 +195,7 @@ class DynamicConfigs:
 
         Then applies the settings to this broker and the resulting defaults to all logs.
         """
-        async with self._applying:
+        async with self._follower.applying:
             after = await self._alter(znodes.broker_config_path(broker_id), change, validate_only)
             if after is not None:
                 self._cache.put_broker_config(broker_id, after)
@@ -205,7 +204,7 @@ class DynamicConfigs:
 
     async def alter_user(self, user: str, change: ConfigChange) -> None:
         """Changes the credentials of a user (A), which hold on this broker when this returns."""
-        async with self._applying:
+        async with self._follower.applying:
             after = await self._alter(user_path(user), change, False)
             if after is not None:
                 self.users.put(user, after)
@@ -231,7 +230,7 @@ class DynamicConfigs:
                 if validate_only or after == before:
                     return after if may_be_written else None
                 write = Create(path, data) if entry is None else Set(path, data, entry.version)
-                notices = [_notice(path)] if self.store.is_shared else []
+                notices = self._follower.notice(_notice(path))
                 try:
                     results = await multi_or_read_back(self.store, [*conditions, write, *notices])
                 except (BadVersion, EntryExists):
@@ -239,8 +238,7 @@ class DynamicConfigs:
                 except ConnectionLost:  # the session has ended
                     may_be_written = True
                     continue
-                if isinstance(results[-1], str) and notices:
-                    self._notices.applied(results[-1])
+                self._follower.wrote(results)
                 return after
         except NoEntry as error:
             raise _unknown(path.rpartition("/")[2]) from error
@@ -252,41 +250,17 @@ class DynamicConfigs:
 
     # Following the changes of all brokers
 
-    def _changed(self, _event: object) -> None:
-        self._spawn(self._follow(), "changes of settings")
-
-    def _session_changed(self, state: SessionState) -> None:
-        if state is SessionState.CONNECTED and self._read_in_session:
-            self._spawn(self._follow(), "settings after a lost connection")
-
-    async def _follow(self) -> None:
-        """If the store is unavailable, the next connection tries again."""
-        async with self._applying:
-            try:
-                if self._read_in_session != self.store.session_epoch:
-                    await self._read_everything(list(self._known_topics | self._unread_topics))
-                    await self._apply_everywhere()
-                else:
-                    await self._read_unread_topics()
-                    await self._apply_new_changes()
-            except MetadataStoreError as error:
-                log.warning("changes of settings not read", reason=str(error))
-
     async def _read_unread_topics(self) -> None:
         unread = list(self._unread_topics)
         await self._read_topics(unread)
         for name in unread:
             self._apply_to(name)
 
-    async def _apply_new_changes(self) -> None:
-        """Applies the changes that this broker has not applied yet (B), and removes old entries (C)."""
-        for name in await self._notices.new(self._changed):
-            await self._apply_change(name)
-            self._notices.applied(name)
-        await self._notices.remove_expired()
+    async def _apply_notices(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            await self._apply_notice(path)
 
-    async def _apply_change(self, name: str) -> None:
-        path = f"{znodes.CONFIG_CHANGES}/{name}"
+    async def _apply_notice(self, path: str) -> None:
         entry = await self.store.exists(path)
         if entry is None:
             return
@@ -332,7 +306,7 @@ class DynamicConfigs:
         await self.apply_again(self._known_topics | dict.fromkeys(self._cache.topic_names()))
 
     async def apply_again(self, topics: Iterable[str]) -> None:
-        """Applies the settings of topics to their logs, of which some were opened while the settings changed (E)."""
+        """Applies the settings of topics to their logs, of which some were opened while the settings changed (D)."""
         async for topic in others_between(topics, COST):
             self._apply_topic(topic, self.log_config(topic))
 

@@ -4,10 +4,9 @@
     that cannot be parsed keep the broker from starting: a denial might be among them.
 (B) The ACLs of one resource pattern are one entry. A change reads the entry, passes its ACLs through the caller's
     function, and writes the result if nothing else has changed the entry meanwhile; otherwise it starts over, at most
-    MOST_TRIES times. In the same transaction it adds a notice, if other brokers share the store. The authorizer has the
-    new ACLs before the change returns.
-(C) Every broker watches the notices, and reads the ACLs that a new one names. ACLs that cannot be parsed then are
-    logged, and what was known before still holds. After a lost session, all ACLs are read again.
+    MOST_TRIES times. The authorizer has the new ACLs before the change returns.
+(C) Every broker follows the changes of all (store_follower.py), and reads the ACLs that a notice names. ACLs that
+    cannot be parsed then are logged, and what was known before still holds.
 (D) Patterns are read and written many at a time, in steps: there may be 100,000.
 
 Source: Kafka's `AclAuthorizer`.
@@ -17,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
@@ -24,7 +24,7 @@ import structlog
 
 from odradek.broker.background.stepwise import Steps, in_steps, others_between
 from odradek.broker.background.tasks import Spawn
-from odradek.broker.cluster.change_notices import ChangeNotices
+from odradek.broker.cluster.store_follower import StoreFollower
 from odradek.broker.metadata_store import acl_znodes
 from odradek.broker.metadata_store.acl_znodes import acl_change, acl_path, parse_acl_change, parse_acls
 from odradek.broker.metadata_store.interface import (
@@ -39,11 +39,9 @@ from odradek.broker.metadata_store.interface import (
     MetadataStoreError,
     NoEntry,
     Operation,
-    SessionState,
     Set,
     StoreDamaged,
     StoreUnavailable,
-    WatchEvent,
 )
 from odradek.broker.metadata_store.read_back import pipeline_or_read_back, retry_until_connected
 from odradek.broker.metadata_store.start_up import make_entries
@@ -88,32 +86,31 @@ class StoredAcls:
     def __init__(self, store: MetadataStore, authorizer: AclAuthorizer, *, clock: Clock, spawn: Spawn) -> None:
         self.authorizer = authorizer
         self._store = store
-        self._spawn = spawn
-        self._notices = {kind: ChangeNotices(store, path, clock) for kind, path in acl_znodes.CHANGES.items()}
-        self._applying = asyncio.Lock()
-        """Held by a change from before its write, whose event comes first, until it is noted: it is applied once."""
-        self._read_in_session = 0
-        """The session epoch in which everything was read; 0 before `load`."""
-        store.add_session_listener(self._session_changed)
+        self._follower = StoreFollower(
+            store,
+            "ACLs",
+            {path: partial(self._apply_notices, kind) for kind, path in acl_znodes.CHANGES.items()},
+            read_everything=self._read_everything,
+            at_once=PATTERNS_AT_ONCE,
+            clock=clock,
+            spawn=spawn,
+            log=log,
+        )
 
     # Reading
 
     async def load(self) -> None:
         """Reads all ACLs, in one session (A). Raises StoreDamaged, and StoreUnavailable if the store is closed."""
-        while self._read_in_session != self._store.session_epoch:
-            await retry_until_connected(self._store, self._read_everything)
+        await self._follower.load()
         log.info("ACLs loaded", resources=len(self.authorizer.acls))
 
     async def _read_everything(self) -> None:
-        session_epoch = self._store.session_epoch
         await make_entries(self._store, acl_znodes.PERSISTENT_PATHS)
-        for notices in self._notices.values():
-            await notices.skip(self._changed)
+        await self._follower.watch()
         known = self.authorizer.acls.keys()
         found = await self._stored_patterns()
         async for some in others_between(_chunks([*found, *(known - found.keys())]), PATTERNS_AT_ONCE):
             await self._read(some)
-        self._read_in_session = session_epoch
 
     async def _stored_patterns(self) -> dict[ResourcePattern, None]:
         found: dict[ResourcePattern, None] = {}
@@ -134,7 +131,7 @@ class StoredAcls:
             try:
                 acls = _parsed(pattern, entry)
             except StoreDamaged as error:
-                if not self._read_in_session:
+                if not self._follower.has_loaded:
                     raise
                 log.error("stored ACLs ignored", reason=str(error))
             else:
@@ -152,7 +149,7 @@ class StoredAcls:
         """
         for some in _chunks(changes):
             done: dict[ResourcePattern, Altered] = {}
-            async with self._applying:
+            async with self._follower.applying:
                 left = dict(some)
                 for _ in range(MOST_TRIES):
                     left = await self._alter(left, done)
@@ -189,7 +186,7 @@ class StoredAcls:
             if write is None:
                 self._complete(pattern, altered, done)
             else:
-                writes[pattern] = altered, [write, *([acl_change(pattern)] if self._store.is_shared else [])]
+                writes[pattern] = altered, [write, *self._follower.notice(acl_change(pattern))]
             if len(altered.after) > MANY_ACLS:
                 await asyncio.sleep(0)
         return {pattern: changes[pattern] for pattern in await self._write(writes, done)}
@@ -200,14 +197,14 @@ class StoredAcls:
         """Returns the patterns whose change must start over."""
         left = []
         outcomes = await pipeline_or_read_back(self._store, [operations for _, operations in writes.values()])
-        for (pattern, (altered, operations)), outcome in zip(writes.items(), outcomes, strict=True):
+        for (pattern, (altered, _)), outcome in zip(writes.items(), outcomes, strict=True):
             if isinstance(outcome, CONFLICTS):
                 left.append(pattern)
                 continue
             if isinstance(outcome, MetadataStoreError):
                 altered = altered._replace(error=ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, str(outcome)))
-            elif len(operations) > 1 and isinstance(outcome[-1], str):
-                self._notices[pattern.pattern_type].applied(outcome[-1])
+            else:
+                self._follower.wrote(outcome)
             self._complete(pattern, altered, done)
             if len(altered.after) > MANY_ACLS:
                 await asyncio.sleep(0)
@@ -220,35 +217,12 @@ class StoredAcls:
 
     # Following the changes of all brokers
 
-    def _changed(self, _event: WatchEvent) -> None:
-        self._spawn(self._follow(), "changes of ACLs")
+    async def _apply_notices(self, kind: AclPatternType, paths: Sequence[str]) -> None:
+        await self._read(await self._patterns_of(kind, paths))
 
-    def _session_changed(self, state: SessionState) -> None:
-        if state is SessionState.CONNECTED and self._read_in_session:
-            self._spawn(self._follow(), "ACLs after a lost connection")
-
-    async def _follow(self) -> None:
-        """If the store is unavailable, the next connection tries again."""
-        async with self._applying:
-            try:
-                if self._read_in_session != self._store.session_epoch:
-                    await self._read_everything()
-                    return
-                for kind, notices in self._notices.items():
-                    for names in _chunks(await notices.new(self._changed)):
-                        await self._read(await self._patterns_of(kind, notices, names))
-                        for name in names:
-                            notices.applied(name)
-                    await notices.remove_expired()
-            except MetadataStoreError as error:
-                log.warning("changes of ACLs not read", reason=str(error))
-
-    async def _patterns_of(
-        self, kind: AclPatternType, notices: ChangeNotices, names: Sequence[str]
-    ) -> list[ResourcePattern]:
+    async def _patterns_of(self, kind: AclPatternType, paths: Sequence[str]) -> list[ResourcePattern]:
         """The patterns that some notices name, each once."""
         found: dict[ResourcePattern, None] = {}
-        paths = [f"{notices.path}/{name}" for name in names]
         for path, entry in zip(paths, await self._store.entries(paths), strict=True):
             try:
                 if entry is not None:

@@ -16,5 +16,5 @@
 It reads what the broker holds when it is asked, in steps (background/stepwise.py), changes nothing, and keeps nothing
 between two requests: the page keeps the history that it draws.
 
-Callers: `server.py`, which gives `Console.answer` to the metrics server.
+Callers: `assembly.py`, which gives `Console.answer` to the routes of the metrics port.
 """

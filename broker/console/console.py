@@ -29,7 +29,7 @@ from odradek.broker.console.topics import partitions, topics
 from odradek.broker.console.transactions import transactions
 from odradek.broker.console.waiting import waiting
 from odradek.broker.console.wheel import wheel
-from odradek.broker.metrics.pages import Page
+from odradek.broker.http.server import Response
 from odradek.broker.metrics.sources import BrokerStatus, MetricSources
 from odradek.broker.settings.config import BrokerConfig
 
@@ -95,11 +95,11 @@ class Console:
             "wheel": (wheel, frozenset()),
         }
 
-    async def answer(self, path: str, query: str) -> Page | None:
+    async def answer(self, path: str, query: str) -> Response | None:
         """Returns the answer to a GET, or None if the path is not the console's."""
         if path in FILES:
             name, content_type = FILES[path]
-            return Page(HTTPStatus.OK, content_type, _file(name), HEADERS)
+            return Response(HTTPStatus.OK, content_type, _file(name), HEADERS)
         if not path.startswith(API):
             return None
         view = self._views.get(path.removeprefix(API))
@@ -130,12 +130,12 @@ def encoded(document: Row, pace: Pace) -> Steps[str]:
     return text
 
 
-def _json(status: HTTPStatus, document: Row) -> Page:
+def _json(status: HTTPStatus, document: Row) -> Response:
     return _page(status, json.dumps(document))
 
 
-def _page(status: HTTPStatus, text: str) -> Page:
-    return Page(status, "application/json", f"{text}\n".encode(), HEADERS)
+def _page(status: HTTPStatus, text: str) -> Response:
+    return Response(status, "application/json", f"{text}\n".encode(), HEADERS)
 
 
 def _file(name: str) -> bytes:

@@ -22,7 +22,7 @@ What it knows, and the decisions that have no side effects:
 What clients ask:
 
     topic_requests.py           to create, delete and extend topics, with their timeouts
-    topic_creations.py          CreateTopics, which brokers send, too
+    creation_requests.py        CreateTopics, which brokers send, too
     replica_requests.py         elections and reassignments
 
 What changes the cluster:

@@ -21,11 +21,11 @@ from typing import Any
 from odradek.broker.background.tasks import Spawn
 from odradek.broker.background.turns import Turns
 from odradek.broker.controller.control_channels import ControlTarget
+from odradek.broker.controller.creation_requests import TopicCreations
 from odradek.broker.controller.office import Office, Surroundings
 from odradek.broker.controller.replica_requests import ReplicaRequests
 from odradek.broker.controller.request_waits import RequestWaits
 from odradek.broker.controller.tenure import Tenure
-from odradek.broker.controller.topic_creations import TopicCreations
 from odradek.broker.controller.topic_requests import TopicRequests
 from odradek.broker.metadata.metadata_cache import BrokerInfo
 from odradek.broker.metadata_store.interface import MetadataStore

@@ -41,35 +41,52 @@ class TopicRequests:
         """Creates topics. Returns, per topic in order, what was (or would be) created, or the error: the codes of
         `Planner.topic`, REQUEST_TIMED_OUT, KAFKA_STORAGE_ERROR, NOT_CONTROLLER.
         """
-        if self._tenure.office is None:
-            return [not_controller() for _ in topics]
-        if timeout_ms <= 0 and not validate_only:
-            planned = await self._tenure.office.topics.plan(topics)
-            self._spawn(self._create(topics, False), "creation of topics")
-            return [plan if isinstance(plan, ProtocolError) else _begun() for plan in planned]
-        change = self._create(topics, validate_only)
-        return await self._within(timeout_ms, change, validate_only, [topic.name for topic in topics])
+        names = [topic.name for topic in topics]
+        change = partial(self._create, topics)
+        return await self._asked(
+            names, change, timeout_ms, validate_only=validate_only, plan=lambda office: office.topics.plan(topics)
+        )
 
     async def delete(self, names: Sequence[str], *, timeout_ms: int) -> list[ProtocolError | None]:
         """Deletes topics. Returns, per name in order, None, or UNKNOWN_TOPIC_OR_PARTITION, REQUEST_TIMED_OUT,
         KAFKA_STORAGE_ERROR, NOT_CONTROLLER. A topic with replicas on brokers that are dead is deleted later.
         """
-        if self._tenure.office is None:
-            return [not_controller() for _ in names]
-        return await self._within(timeout_ms, self._delete(names), False, names)
+        return await self._asked(names, lambda _: self._delete(names), timeout_ms)
 
     async def add_partitions(
         self, additions: Sequence[NewPartitions], *, timeout_ms: int, validate_only: bool = False
     ) -> list[ProtocolError | None]:
         """Adds partitions. Returns, per topic in order, None, or the reason why no partitions were added."""
-        if self._tenure.office is None:
-            return [not_controller() for _ in additions]
-        if timeout_ms <= 0 and not validate_only:
-            planned = await self._tenure.office.topics.plan_partitions(additions)
-            self._spawn(self._add_partitions(additions, False), "creation of partitions")
-            return [plan if isinstance(plan, ProtocolError) else _begun() for plan in planned]
-        change = self._add_partitions(additions, validate_only)
-        return await self._within(timeout_ms, change, validate_only, [addition.topic for addition in additions])
+        names = [addition.topic for addition in additions]
+        change = partial(self._add_partitions, additions)
+        return await self._asked(
+            names,
+            change,
+            timeout_ms,
+            validate_only=validate_only,
+            plan=lambda office: office.topics.plan_partitions(additions),
+        )
+
+    async def _asked(
+        self,
+        names: Sequence[str],
+        change: Callable[[bool], Coroutine[Any, Any, list[Any]]],
+        timeout_ms: int,
+        *,
+        validate_only: bool = False,
+        plan: Callable[[Office], Awaitable[list[Any]]] | None = None,
+    ) -> list[Any]:
+        """Starts a change if this broker is the controller, and waits for it (B). `plan` returns what is wrong with
+        each item, if nobody waits for the change.
+        """
+        office = self._tenure.office
+        if office is None:
+            return [not_controller() for _ in names]
+        if plan is not None and timeout_ms <= 0 and not validate_only:
+            planned = await plan(office)
+            self._spawn(change(False), "change of metadata")
+            return [each if isinstance(each, ProtocolError) else _begun() for each in planned]
+        return await self._within(timeout_ms, change(validate_only), validate_only, names)
 
     # The changes
 

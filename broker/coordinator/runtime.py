@@ -61,8 +61,8 @@ class RuntimeSettings(NamedTuple):
     """
 
     topic: str
-    load_buffer_bytes: int = 5_242_880
-    append_timeout_ms: int = 5000
+    load_buffer_bytes: int
+    append_timeout_ms: int
     required_acks: int = -1
     compression: int = Compression.NONE
     loads_replicated: bool = False

@@ -15,13 +15,13 @@ The APIs, one file for a group:
 
     records       produce.py, fetch.py, authorized_produce.py, authorized_fetch.py, current_leaders.py,
                   list_offsets.py, offset_for_leader_epoch.py, delete_records.py
-    cluster       api_versions.py, metadata.py, cluster.py, topics.py, topic_creations.py, elections.py,
+    cluster       api_versions.py, metadata.py, cluster.py, topics.py, create_topics.py, elections.py,
                   reassignments.py, log_dirs.py, authorized_operations.py
     settings      describe_configs.py, configs.py, config_resources.py, client_quotas.py
     groups        coordinators.py, groups.py, group_admin.py, offsets.py, offset_fetch.py,
                   offset_commit_response_builder.py, zookeeper_commits.py
     transactions  transactions.py, transaction_outcomes.py, add_partitions.py, producers.py
-    security      authenticating.py, sasl.py, sasl_listeners.py, scram.py, acls.py (no_acls.py without an authorizer)
+    security      authenticating.py, scram.py, acls.py; unprotected.py without logins or an authorizer
     brokers       cluster_changes.py, between brokers
 
 Callers: `network`, by `Dispatcher`; `docs.py` reads the table.

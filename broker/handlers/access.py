@@ -1,9 +1,9 @@
-"""What clients may do: handlers ask here, with the context of the request.
+"""What clients may do: handlers ask here, with the context of the request and a check of the API's row.
 
     (A) Without an authorizer everything is allowed, which is also the answer to clients that ask for the operations on
         a resource (KIP-430).
     (B) With one, every decision goes into the audit log (audit_log.py), except that a check which merely filters what a
-        client sees is no denial (`audited=False`).
+        client sees is no denial.
     (C) A decision holds for the request that asked: handlers ask once for each resource of a request.
 
 Source: Kafka's `AuthHelper`.
@@ -12,6 +12,7 @@ Source: Kafka's `AuthHelper`.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable
+from typing import NamedTuple
 
 from odradek.broker.background.stepwise import Pace, Steps, items_of
 from odradek.broker.handlers.audit_log import AuditLog
@@ -34,6 +35,34 @@ DENIALS = {
 """The error of a denial by the type of the resource."""
 
 
+ASKS_ON = "asks the next"
+"""What a denial leads to if another operation is enough."""
+LEFT_OUT = "left out"
+"""What becomes of what a client may not see."""
+
+
+class Check(NamedTuple):
+    """One thing that the authorizer is asked: a row of the API table lists all of its API, and handlers ask by them.
+
+    `names`: where the request has the resources' names, or when the check arises. `denied`: where the response has the
+    denial. `is_audited`: whether a denial is one, see (B).
+    """
+
+    operation: AclOperation
+    resource_type: AclResourceType
+    names: str = ""
+    denied: str = "the response"
+    is_audited: bool = True
+
+    @property
+    def as_filter(self) -> Check:
+        """The same, for a request that names nothing and so is denied nothing."""
+        return self._replace(is_audited=False)
+
+
+CLUSTER_OPERATIONS = Check(AclOperation.DESCRIBE, AclResourceType.CLUSTER, "for its operations", "0 operations")
+
+
 class AuthorizationDenied(ProtocolError):
     """The client may not do what the whole request asks for. The audit log has it already."""
 
@@ -51,50 +80,29 @@ class Access:
 
     decides = False
 
-    def allows(
-        self,
-        context: RequestContext,
-        operation: AclOperation,
-        resource_type: AclResourceType,
-        name: str,
-        *,
-        audited: bool = True,
-    ) -> bool:
+    def allows(self, context: RequestContext, check: Check, name: str = CLUSTER_NAME) -> bool:
         """Whether the client may perform the operation on one resource."""
         return True
 
-    def allows_on_cluster(self, context: RequestContext, operation: AclOperation, *, audited: bool = True) -> bool:
-        return self.allows(context, operation, AclResourceType.CLUSTER, CLUSTER_NAME, audited=audited)
-
-    def allows_some(self, context: RequestContext, operation: AclOperation, resource_type: AclResourceType) -> bool:
-        """Whether the client may perform the operation on at least one resource of this type."""
+    def allows_some(self, context: RequestContext, check: Check) -> bool:
+        """Whether the client may perform the operation on at least one resource of the type."""
         return True
 
-    def allowed(
-        self,
-        context: RequestContext,
-        operation: AclOperation,
-        resource_type: AclResourceType,
-        names: Iterable[str],
-        *,
-        audited: bool = True,
-    ) -> Steps[Container[str]]:
+    def allowed(self, context: RequestContext, check: Check, names: Iterable[str]) -> Steps[Container[str]]:
         """Returns the names of those resources on which the client may perform the operation."""
         yield from ()
         return EVERYTHING
 
-    def check(
-        self, context: RequestContext, operation: AclOperation, resource_type: AclResourceType, name: str
-    ) -> None:
+    def demand(self, context: RequestContext, check: Check, name: str) -> None:
         """Raises AuthorizationDenied if the client may not perform the operation on one resource."""
-        if not self.allows(context, operation, resource_type, name):
-            raise AuthorizationDenied(DENIALS[resource_type], DENIALS[resource_type].message)
+        if not self.allows(context, check, name):
+            raise AuthorizationDenied(DENIALS[check.resource_type], DENIALS[check.resource_type].message)
 
-    def check_on_cluster(self, context: RequestContext, operation: AclOperation) -> None:
+    def demand_on_cluster(self, context: RequestContext, check: Check) -> None:
         """Raises AuthorizationDenied, which names the client, as Kafka does for requests between brokers."""
-        if not self.allows_on_cluster(context, operation):
+        if not self.allows(context, check):
             code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-            raise AuthorizationDenied(code, denial_of(context, operation, code))
+            raise AuthorizationDenied(code, denial_of(context, check.operation, code))
 
     def operations(self, context: RequestContext, resource_type: AclResourceType, name: str) -> int:
         """Returns all operations that the client may perform on one resource, as a bit field (KIP-430)."""
@@ -102,7 +110,7 @@ class Access:
 
     def operations_on_cluster(self, context: RequestContext) -> int:
         """As `operations`, for the cluster: none for a client that may not describe it."""
-        if not self.allows_on_cluster(context, AclOperation.DESCRIBE):
+        if not self.allows(context, CLUSTER_OPERATIONS):
             return 0
         return self.operations(context, AclResourceType.CLUSTER, CLUSTER_NAME)
 
@@ -121,42 +129,26 @@ class DecidedAccess(Access):
         """Grows with every change of the ACLs."""
         return self._authorizer.changes
 
-    def allows(
-        self,
-        context: RequestContext,
-        operation: AclOperation,
-        resource_type: AclResourceType,
-        name: str,
-        *,
-        audited: bool = True,
-    ) -> bool:
-        host = java_host(context.client_host)
+    def allows(self, context: RequestContext, check: Check, name: str = CLUSTER_NAME) -> bool:
+        host, (operation, resource_type, _, _, audited) = java_host(context.client_host), check
         allowed = self._authorizer.allows(context.principal, host, operation, resource_type, name)
         self._audit_log.decided(context, host, operation, resource_type, name, allowed=allowed, audited=audited)
         return allowed
 
-    def allows_some(self, context: RequestContext, operation: AclOperation, resource_type: AclResourceType) -> bool:
-        host = java_host(context.client_host)
+    def allows_some(self, context: RequestContext, check: Check) -> bool:
+        host, (operation, resource_type, _, _, audited) = java_host(context.client_host), check
         allowed = self._authorizer.allows_some(context.principal, host, operation, resource_type)
-        self._audit_log.decided(context, host, operation, resource_type, "", allowed=allowed, audited=True)
+        self._audit_log.decided(context, host, operation, resource_type, "", allowed=allowed, audited=audited)
         return allowed
 
-    def allowed(
-        self,
-        context: RequestContext,
-        operation: AclOperation,
-        resource_type: AclResourceType,
-        names: Iterable[str],
-        *,
-        audited: bool = True,
-    ) -> Steps[Container[str]]:
+    def allowed(self, context: RequestContext, check: Check, names: Iterable[str]) -> Steps[Container[str]]:
         """Decides once for each distinct name."""
         allowed: dict[str, bool] = {}
         pace = Pace()
         for name in names:
             cost = 1
             if name not in allowed:
-                allowed[name] = self.allows(context, operation, resource_type, name, audited=audited)
+                allowed[name] = self.allows(context, check, name)
                 cost = ITEMS_PER_DECISION + items_of(name)
             if pace.step_ends(cost):
                 yield

@@ -1,6 +1,6 @@
 """DescribeAcls, CreateAcls and DeleteAcls (keys 29 to 31).
 
-(A) Without an authorizer, every request fails with SECURITY_DISABLED (no_acls.py).
+(A) Without an authorizer, every request fails with SECURITY_DISABLED (unprotected.py).
 (B) A request with a code 0 (UNKNOWN) cannot be read, as in Kafka: its connection ends. A filter with another unknown
     code selects nothing. A creation with a code that only filters have (ANY, MATCH) is UNKNOWN_SERVER_ERROR for all.
 (C) INVALID_REQUEST, for one creation: another name for the cluster than kafka-cluster, an empty name, one with a slash,

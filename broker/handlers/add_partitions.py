@@ -21,7 +21,7 @@ from typing import Any
 from odradek.broker.background.stepwise import Pace, Steps, each_when_written, items_of
 from odradek.broker.coordinator.transaction.coordinator import TransactionCoordinator
 from odradek.broker.coordinator.transaction.transaction import ProducerIdAndEpoch
-from odradek.broker.handlers.access import Access
+from odradek.broker.handlers.access import Access, Check
 from odradek.broker.handlers.transaction_outcomes import answered, code_for
 from odradek.broker.metadata.metadata_cache import INTERNAL_TOPICS, MetadataCache
 from odradek.broker.requests.request_context import PendingResponse, RequestContext
@@ -33,6 +33,11 @@ from odradek.protocol.wire_codes import AclOperation, AclResourceType
 
 FIRST_VERSION_OF_SEVERAL = 4
 ITEMS_PER_TRANSACTION = 10
+OF_BROKER = Check(AclOperation.CLUSTER_ACTION, AclResourceType.CLUSTER, "from version 4 on")
+WRITE_TRANSACTION = Check(
+    AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, "v3_and_below_transactional_id", "each partition"
+)
+WRITE_TOPIC = Check(AclOperation.WRITE, AclResourceType.TOPIC, "v3_and_below_topics.name", "each partition")
 """How many items of a step a change of a transaction counts as: it writes a batch."""
 
 Transaction = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
@@ -55,7 +60,7 @@ class AddPartitionsHandler:
     def add_partitions_to_txn(self, request: AddPartitionsToTxnRequest, context: RequestContext) -> Steps[Any]:
         """Responds when the new partitions of all transactions are in the transaction log."""
         if context.api_version >= FIRST_VERSION_OF_SEVERAL:
-            self._access.check_on_cluster(context, AclOperation.CLUSTER_ACTION)
+            self._access.demand_on_cluster(context, OF_BROKER)
             return (yield from self._several(request, context))
         one = Transaction(
             transactional_id=request.v3_and_below_transactional_id,
@@ -84,10 +89,10 @@ class AddPartitionsHandler:
     def _refusal(self, transaction: Transaction, context: RequestContext) -> Steps[CodeOf]:
         """Returns what the client may not do, as the error of each partition (C)."""
         access, name = self._access, transaction.transactional_id
-        if not access.allows(context, AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, name):
+        if not access.allows(context, WRITE_TRANSACTION, name):
             return lambda _: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         topics = [topic.name for topic in transaction.topics if topic.name not in INTERNAL_TOPICS]
-        writable = yield from access.allowed(context, AclOperation.WRITE, AclResourceType.TOPIC, topics)
+        writable = yield from access.allowed(context, WRITE_TOPIC, topics)
         denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
         def code_of(key: TopicPartition) -> ErrorCode:

@@ -13,12 +13,29 @@ from functools import cache
 from typing import Any
 
 from odradek.broker.background.stepwise import Steps
-from odradek.broker.handlers.add_partitions import add_partitions_error, partitions_to_add_or_verify
+from odradek.broker.handlers import (
+    add_partitions,
+    configs,
+    coordinators,
+    create_topics,
+    fetch,
+    group_admin,
+    groups,
+    log_dirs,
+    metadata,
+    offset_fetch,
+    producers,
+    topics,
+    transactions,
+)
+from odradek.broker.handlers.access import CLUSTER_OPERATIONS
 from odradek.broker.handlers.api_row import ApiTable, api_row
 from odradek.broker.handlers.authorization import (
-    ASKS_ON,
+    FETCH_AS_CONSUMER,
+    FETCH_AS_FOLLOWER,
     NOTHING_ASKED,
-    Check,
+    PRODUCE_IN_TRANSACTION,
+    PRODUCE_TO_TOPIC,
     before,
     in_handler,
     on_cluster,
@@ -35,21 +52,6 @@ from odradek.broker.handlers.error_responses import (
     per_item,
     per_partition,
     top_level,
-)
-from odradek.broker.handlers.fetch import fetch_error
-from odradek.broker.handlers.log_dirs import (
-    alter_replica_log_dirs_error,
-    replicas_to_move,
-)
-from odradek.broker.handlers.offset_fetch import offset_fetch_error
-from odradek.broker.handlers.offset_fetch import partitions_asked as offsets_to_fetch
-from odradek.broker.handlers.topics import (
-    partitions_to_add,
-    partitions_to_create,
-)
-from odradek.broker.handlers.transactions import (
-    partitions_of_markers,
-    write_txn_markers_error,
 )
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import ErrorCode
@@ -159,27 +161,16 @@ def api_table() -> ApiTable:
                 ),
                 partitions_asked=_count("topic_data", "partition_data"),
                 keeps_parked_requests=False,
-                authorization=in_handler(
-                    Check(
-                        AclOperation.WRITE,
-                        AclResourceType.TRANSACTIONAL_ID,
-                        "transactional_id, if a batch is transactional",
-                        "each partition",
-                    ),
-                    Check(AclOperation.WRITE, AclResourceType.TOPIC, "topic_data.name", "each partition"),
-                ),
+                authorization=in_handler(PRODUCE_IN_TRANSACTION, PRODUCE_TO_TOPIC),
             ),
             api_row(
                 ApiKey.FETCH,
                 (0, 17),
                 lambda handlers: handlers.fetch.fetch,
-                fetch_error,
+                fetch.fetch_error,
                 partitions_asked=_count("topics", "partitions"),
                 bounds_its_answer=True,
-                authorization=in_handler(
-                    Check(AclOperation.CLUSTER_ACTION, AclResourceType.CLUSTER, "of a follower", "each partition"),
-                    Check(AclOperation.READ, AclResourceType.TOPIC, "topics.topic, of a consumer", "each partition"),
-                ),
+                authorization=in_handler(FETCH_AS_FOLLOWER, FETCH_AS_CONSUMER),
             ),
             api_row(
                 ApiKey.LIST_OFFSETS,
@@ -195,10 +186,7 @@ def api_table() -> ApiTable:
                 lambda handlers: handlers.metadata.metadata,
                 metadata_error,
                 authorization=in_handler(
-                    Check(AclOperation.DESCRIBE, AclResourceType.TOPIC, "topics.name", "each topic; all: left out"),
-                    Check(AclOperation.CREATE, AclResourceType.CLUSTER, "to create a topic", ASKS_ON),
-                    Check(AclOperation.CREATE, AclResourceType.TOPIC, "or else, to create it", "each topic"),
-                    Check(AclOperation.DESCRIBE, AclResourceType.CLUSTER, "for its operations", "0 operations"),
+                    metadata.SEE_TOPIC, metadata.CREATE_ALL, metadata.CREATE_EACH, CLUSTER_OPERATIONS
                 ),
             ),
             api_row(
@@ -216,23 +204,16 @@ def api_table() -> ApiTable:
                 ApiKey.OFFSET_FETCH,
                 (0, 9),
                 lambda handlers: handlers.offset_fetch.offset_fetch,
-                offset_fetch_error,
-                partitions_asked=offsets_to_fetch,
-                authorization=in_handler(
-                    Check(AclOperation.DESCRIBE, AclResourceType.GROUP, "group_id, groups.group_id", "each group"),
-                    Check(AclOperation.DESCRIBE, AclResourceType.TOPIC, "topics.name", "each partition; all: left out"),
-                ),
+                offset_fetch.offset_fetch_error,
+                partitions_asked=offset_fetch.partitions_asked,
+                authorization=in_handler(offset_fetch.SEE_GROUP, offset_fetch.SEE_TOPIC),
             ),
             api_row(
                 ApiKey.FIND_COORDINATOR,
                 (0, 6),
                 lambda handlers: handlers.coordinators.find_coordinator,
                 find_coordinator_error,
-                authorization=in_handler(
-                    Check(AclOperation.DESCRIBE, AclResourceType.GROUP, "a group's key", "each key"),
-                    Check(AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID, "a transaction's key", "each key"),
-                    Check(AclOperation.CLUSTER_ACTION, AclResourceType.CLUSTER, "a share group's key", "each key"),
-                ),
+                authorization=in_handler(*coordinators.CHECKS.values()),
             ),
             api_row(
                 ApiKey.JOIN_GROUP,
@@ -241,7 +222,7 @@ def api_table() -> ApiTable:
                 top_level(JoinGroupResponse, protocol_name=""),
                 partitions_asked=lambda request: (len(request.protocols),),
                 bytes_per_partition=3,
-                authorization=in_handler(Check(AclOperation.READ, AclResourceType.GROUP, "group_id")),
+                authorization=in_handler(groups.READ_GROUP),
             ),
             api_row(
                 ApiKey.HEARTBEAT,
@@ -262,7 +243,7 @@ def api_table() -> ApiTable:
                 (0, 5),
                 lambda handlers: handlers.groups.sync_group,
                 top_level(SyncGroupResponse),
-                authorization=in_handler(Check(AclOperation.READ, AclResourceType.GROUP, "group_id")),
+                authorization=in_handler(groups.READ_GROUP),
             ),
             api_row(
                 ApiKey.DESCRIBE_GROUPS,
@@ -276,10 +257,7 @@ def api_table() -> ApiTable:
                 (0, 5),
                 lambda handlers: handlers.group_admin.list_groups,
                 top_level(ListGroupsResponse),
-                authorization=in_handler(
-                    Check(AclOperation.DESCRIBE, AclResourceType.CLUSTER, "all groups", ASKS_ON),
-                    Check(AclOperation.DESCRIBE, AclResourceType.GROUP, "or else, each group", "left out"),
-                ),
+                authorization=in_handler(group_admin.LIST_ALL, group_admin.LIST_EACH),
             ),
             api_row(
                 ApiKey.DELETE_GROUPS,
@@ -334,19 +312,12 @@ def api_table() -> ApiTable:
             api_row(
                 ApiKey.CREATE_TOPICS,
                 (0, 7),
-                lambda handlers: handlers.topic_creations.create_topics,
+                lambda handlers: handlers.create_topics.create_topics,
                 per_item(CreateTopicsResponse, "topics", "name"),
-                partitions_asked=partitions_to_create,
+                partitions_asked=topics.partitions_to_create,
                 bytes_per_partition=0,
                 authorization=in_handler(
-                    Check(AclOperation.CREATE, AclResourceType.CLUSTER, "all topics", ASKS_ON),
-                    Check(AclOperation.CREATE, AclResourceType.TOPIC, "or else topics.name", "each topic"),
-                    Check(
-                        AclOperation.DESCRIBE_CONFIGS,
-                        AclResourceType.TOPIC,
-                        "topics.name, to see its settings",
-                        "topic_config_error_code",
-                    ),
+                    create_topics.CREATE_ALL, create_topics.CREATE_EACH, create_topics.SEE_SETTINGS
                 ),
             ),
             api_row(
@@ -354,10 +325,7 @@ def api_table() -> ApiTable:
                 (0, 6),
                 lambda handlers: handlers.topics.delete_topics,
                 _delete_topics_error,
-                authorization=in_handler(
-                    Check(AclOperation.DESCRIBE, AclResourceType.TOPIC, "topics.topic_id, to name it", "each topic"),
-                    Check(AclOperation.DELETE, AclResourceType.TOPIC, "topic_names, topics.name", "each topic"),
-                ),
+                authorization=in_handler(topics.NAME_BY_ID, topics.DELETE_TOPIC),
             ),
             api_row(
                 ApiKey.DELETE_RECORDS,
@@ -375,9 +343,7 @@ def api_table() -> ApiTable:
                 lambda handlers: handlers.transactions.init_producer_id,
                 top_level(InitProducerIdResponse, producer_id=-1, producer_epoch=-1),
                 authorization=in_handler(
-                    Check(AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, "transactional_id"),
-                    Check(AclOperation.IDEMPOTENT_WRITE, AclResourceType.CLUSTER, "without one", ASKS_ON),
-                    Check(AclOperation.WRITE, AclResourceType.TOPIC, "or else, on any topic"),
+                    transactions.TRANSACTIONAL_PRODUCER, transactions.IDEMPOTENT_PRODUCER, transactions.WRITES_ANY_TOPIC
                 ),
             ),
             api_row(
@@ -400,17 +366,10 @@ def api_table() -> ApiTable:
                 ApiKey.ADD_PARTITIONS_TO_TXN,
                 (0, 5),
                 lambda handlers: handlers.add_partitions.add_partitions_to_txn,
-                add_partitions_error,
-                partitions_asked=partitions_to_add_or_verify,
+                add_partitions.add_partitions_error,
+                partitions_asked=add_partitions.partitions_to_add_or_verify,
                 authorization=in_handler(
-                    Check(AclOperation.CLUSTER_ACTION, AclResourceType.CLUSTER, "from version 4 on"),
-                    Check(
-                        AclOperation.WRITE,
-                        AclResourceType.TRANSACTIONAL_ID,
-                        "v3_and_below_transactional_id",
-                        "each partition",
-                    ),
-                    Check(AclOperation.WRITE, AclResourceType.TOPIC, "v3_and_below_topics.name", "each partition"),
+                    add_partitions.OF_BROKER, add_partitions.WRITE_TRANSACTION, add_partitions.WRITE_TOPIC
                 ),
             ),
             api_row(
@@ -431,8 +390,8 @@ def api_table() -> ApiTable:
                 ApiKey.WRITE_TXN_MARKERS,
                 (0, 1),
                 lambda handlers: handlers.transactions.write_txn_markers,
-                write_txn_markers_error,
-                partitions_asked=partitions_of_markers,
+                transactions.write_txn_markers_error,
+                partitions_asked=transactions.partitions_of_markers,
                 authorization=before(on_cluster(AclOperation.ALTER, AclOperation.CLUSTER_ACTION)),
             ),
             api_row(
@@ -442,23 +401,21 @@ def api_table() -> ApiTable:
                 per_item(DescribeTransactionsResponse, ("transactional_ids", "transaction_states"), "transactional_id"),
                 authorization=before(
                     items=on_each(AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID, "transactional_ids")
-                ).and_in_handler(Check(AclOperation.DESCRIBE, AclResourceType.TOPIC, "those in it", "left out")),
+                ).and_in_handler(transactions.TOPIC_OF_TRANSACTION),
             ),
             api_row(
                 ApiKey.LIST_TRANSACTIONS,
                 (0, 1),
                 lambda handlers: handlers.transactions.list_transactions,
                 top_level(ListTransactionsResponse),
-                authorization=in_handler(
-                    Check(AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID, "each transaction", "left out")
-                ),
+                authorization=in_handler(transactions.LISTED_TRANSACTION),
             ),
             api_row(
                 ApiKey.ALTER_REPLICA_LOG_DIRS,
                 (0, 2),
                 lambda handlers: handlers.log_dirs.alter_replica_log_dirs,
-                alter_replica_log_dirs_error,
-                partitions_asked=replicas_to_move,
+                log_dirs.alter_replica_log_dirs_error,
+                partitions_asked=log_dirs.replicas_to_move,
                 authorization=before(on_cluster(AclOperation.ALTER)),
             ),
             api_row(
@@ -580,44 +537,30 @@ def api_table() -> ApiTable:
                 (0, 2),
                 lambda handlers: handlers.alter_configs.alter_configs,
                 per_item(AlterConfigsResponse, ("resources", "responses"), "resource_type", "resource_name"),
-                authorization=in_handler(
-                    Check(
-                        AclOperation.ALTER_CONFIGS, AclResourceType.TOPIC, "resources.resource_name", "each resource"
-                    ),
-                    Check(AclOperation.ALTER_CONFIGS, AclResourceType.CLUSTER, "a broker", "each resource"),
-                ),
+                authorization=in_handler(*configs.CHECKS.values()),
             ),
             api_row(
                 ApiKey.INCREMENTAL_ALTER_CONFIGS,
                 (0, 1),
                 lambda handlers: handlers.alter_configs.incremental_alter_configs,
                 per_item(IncrementalAlterConfigsResponse, ("resources", "responses"), "resource_type", "resource_name"),
-                authorization=in_handler(
-                    Check(
-                        AclOperation.ALTER_CONFIGS, AclResourceType.TOPIC, "resources.resource_name", "each resource"
-                    ),
-                    Check(
-                        AclOperation.ALTER_CONFIGS, AclResourceType.CLUSTER, "a broker, its loggers", "each resource"
-                    ),
-                ),
+                authorization=in_handler(*configs.CHECKS.values()),
             ),
             api_row(
                 ApiKey.CREATE_PARTITIONS,
                 (0, 3),
                 lambda handlers: handlers.topics.create_partitions,
                 per_item(CreatePartitionsResponse, ("topics", "results"), "name"),
-                partitions_asked=partitions_to_add,
+                partitions_asked=topics.partitions_to_add,
                 bytes_per_partition=0,
-                authorization=in_handler(Check(AclOperation.ALTER, AclResourceType.TOPIC, "topics.name", "each topic")),
+                authorization=in_handler(topics.ADD_PARTITIONS),
             ),
             api_row(
                 ApiKey.DESCRIBE_CLUSTER,
                 (0, 1),
                 lambda handlers: handlers.cluster.describe_cluster,
                 top_level(DescribeClusterResponse),
-                authorization=in_handler(
-                    Check(AclOperation.DESCRIBE, AclResourceType.CLUSTER, "for its operations", "0 operations")
-                ),
+                authorization=in_handler(CLUSTER_OPERATIONS),
             ),
             api_row(
                 ApiKey.DESCRIBE_PRODUCERS,
@@ -631,9 +574,7 @@ def api_table() -> ApiTable:
                     "partition_index",
                 ),
                 partitions_asked=_count("topics", "partition_indexes"),
-                authorization=in_handler(
-                    Check(AclOperation.READ, AclResourceType.TOPIC, "topics.name", "each partition")
-                ),
+                authorization=in_handler(producers.READ_TOPIC),
             ),
             api_row(
                 ApiKey.LEADER_AND_ISR,

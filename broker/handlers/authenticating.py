@@ -1,4 +1,5 @@
-"""The dispatch of a connection whose client must authenticate by SASL, in place of the broker's.
+"""The login of a client by SASL: the dispatch of its connection in place of the broker's, and the handlers of
+SaslHandshake and SaslAuthenticate (keys 17 and 36).
 
     (A) Until the login is complete, only the requests that it expects are handled (security/sasl/authentication.py), by
         the broker's dispatch: SaslHandshake, SaslAuthenticate, one ApiVersions. Any other request ends the connection,
@@ -10,25 +11,38 @@
         a new login; at most once a second, others are handled as without SASL.
     (E) Requests are handled in their order, and a failed login stops the reading of the connection: nothing that a
         client sends behind a token is handled unless the login is complete.
+    (F) Without a login under way, the two requests are ILLEGAL_SASL_STATE: the client has authenticated, or may not do
+        so again.
+    (G) A failed login is answered, after connection.failed.authentication.delay.ms, and ends the connection.
 
 Source: Kafka's `SaslServerAuthenticator`, `KafkaChannel.maybeBeginServerReauthentication`,
-`SocketServer.processCompletedReceives`.
+`SocketServer.processCompletedReceives`; `KafkaApis.handleSaslHandshakeRequest`, `handleSaslAuthenticateRequest`.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from typing import Any
 
-from odradek.broker.handlers.sasl import login_failed
+from odradek.broker.handlers.unprotected import NoSaslHandlers
 from odradek.broker.requests.parked_answer import ParkedAnswer, Part
-from odradek.broker.requests.request_context import CloseConnection, ConnectionInfo, FrameBounds
+from odradek.broker.requests.request_context import CloseConnection, ConnectionInfo, FrameBounds, RequestContext
 from odradek.broker.security.sasl.authentication import Authentication, AuthenticationFailed, Login, SaslListener
 from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.sasl import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
 
 LEAST_REQUEST_BYTES = 8
 """API key, version and correlation id."""
 LEAST_BETWEEN_LOGINS_MS = 1000
+LONGEST_MECHANISM = 32
+"""How much of the name of an unknown mechanism is logged."""
 _API_KEY = struct.Struct(">h").unpack_from
 
 Answer = ParkedAnswer | list[Part] | None
@@ -88,7 +102,7 @@ class Authenticating:
         try:
             token = self._authentication.token(frame)
         except AuthenticationFailed as failed:
-            raise login_failed(self._authentication, None, failed.reason) from None
+            raise _login_failed(self._authentication, None, failed.reason) from None
         return [len(token).to_bytes(4, "big"), token]
 
     def _admit(self, info: ConnectionInfo, login: Login, now_ms: int) -> None:
@@ -129,3 +143,48 @@ class Session:
 
     def _may_begin(self, now_ms: int) -> bool:
         return self._began_ms is None or now_ms - self._began_ms >= LEAST_BETWEEN_LOGINS_MS
+
+
+class SaslHandlers(NoSaslHandlers):
+    """SaslHandshake and SaslAuthenticate (keys 17 and 36), and what they are without a login under way (F)."""
+
+    def sasl_handshake(self, request: SaslHandshakeRequest, context: RequestContext) -> SaslHandshakeResponse:
+        """Returns the mechanisms of the listener. Raises CloseConnection if the client's is none of them."""
+        authentication = context.connection.authentication
+        if authentication is None:
+            return super().sasl_handshake(request, context)
+        mechanisms = list(authentication.listener.mechanisms)
+        if authentication.handshake(request.mechanism, is_framed=context.api_version > 0):
+            return SaslHandshakeResponse(mechanisms=mechanisms)
+        code = ErrorCode.UNSUPPORTED_SASL_MECHANISM
+        mechanism = request.mechanism[:LONGEST_MECHANISM]
+        raise _login_failed(
+            authentication,
+            SaslHandshakeResponse(error_code=code, mechanisms=mechanisms),
+            f"mechanism {mechanism} is not enabled",
+        )
+
+    def sasl_authenticate(self, request: SaslAuthenticateRequest, context: RequestContext) -> SaslAuthenticateResponse:
+        """Returns the answer to a token, and at the end the lifetime of the session. Raises CloseConnection if the
+        login has failed.
+        """
+        authentication = context.connection.authentication
+        if authentication is None:
+            return super().sasl_authenticate(request, context)
+        try:
+            token = authentication.token(bytes(request.auth_bytes))
+        except AuthenticationFailed as failed:
+            response = SaslAuthenticateResponse(
+                error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=failed.shown
+            )
+            raise _login_failed(authentication, response, failed.reason) from None
+        login = authentication.login
+        lifetime_ms = 0 if login is None else login.session_lifetime_ms
+        return SaslAuthenticateResponse(auth_bytes=token, session_lifetime_ms=lifetime_ms)
+
+
+def _login_failed(authentication: Authentication, response: Any, reason: str) -> CloseConnection:
+    """Counts a login that has failed, and returns what ends the connection (G). `response`: None if it gets none."""
+    authentication.count(is_successful=False)
+    closing = CloseConnection("authentication failed", mechanism=authentication.mechanism_name, error=reason)
+    return closing.after(response, authentication.listener.failure_delay_ms)

@@ -5,7 +5,7 @@ A request may need
     (A) one operation on one resource, or on the cluster: a denial answers the whole request, in its error response;
     (B) an operation on each of its items: those that are denied are answered as the row's error response answers items,
         behind the others. The handler sees a request that does not have them;
-    (C) more than a row can say, such as the operations of Metadata: the handler asks, and the row names what;
+    (C) checks in an order, or on names, that depend on more than the request: the handler asks by the row's checks;
     (D) nothing: what a client sends before it is anybody.
 
 (A) and (B) combine. A denied item is answered in the same way whether what it names exists or not. Without an
@@ -14,13 +14,21 @@ authorizer the handlers are those of the table, and nothing comes before them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from typing import Any, NamedTuple
 
 from odradek.broker.background.background import Background
 from odradek.broker.background.stepwise import Pace, Steps, each_in_steps, items_of
-from odradek.broker.handlers.access import DENIALS, ITEMS_PER_DECISION, Access, AuthorizationDenied, denial_of
+from odradek.broker.handlers.access import (
+    ASKS_ON,
+    DENIALS,
+    ITEMS_PER_DECISION,
+    Access,
+    AuthorizationDenied,
+    Check,
+    denial_of,
+)
 from odradek.broker.handlers.config_resources import resource_with_settings
 from odradek.broker.handlers.error_responses import RefusedItems
 from odradek.broker.handlers.handler_kinds import Handler, HandlerKind, kind_of
@@ -31,8 +39,6 @@ from odradek.protocol.errors import ErrorCode
 from odradek.protocol.wire_codes import AclOperation, AclResourceType
 
 Resource = tuple[AclResourceType, str]
-ASKS_ON = "asks the next"
-"""What a denial leads to if another operation is enough."""
 Says = Callable[[RequestContext, AclOperation, ErrorCode], str | None]
 """The text of a denial, for responses that have one."""
 
@@ -50,64 +56,35 @@ def says_nothing(context: RequestContext, operation: AclOperation, code: ErrorCo
     return None
 
 
-class Check(NamedTuple):
-    """What is asked of the authorizer, for readers and tests. `names`: where the request has the resources' names, or
-    when the question arises; `denied`: where the response has the denial.
-    """
-
-    operation: AclOperation
-    resource_type: AclResourceType
-    names: str = ""
-    denied: str = "the response"
-
-
 class Question(NamedTuple):
-    """(A) `field`: the request's field with the name; empty for the cluster. `or_else`: any one of these operations is
-    enough, too; only the last one's denial is logged.
-    """
+    """(A) Any one of the checks is enough. `field`: the request's field with the name; empty for the cluster."""
 
-    operation: AclOperation
-    resource_type: AclResourceType
+    checks: tuple[Check, ...]
     field: str = ""
     says: Says = says_what
-    or_else: tuple[AclOperation, ...] = ()
 
     def ask(self, request: Any, context: RequestContext, access: Access) -> None:
         """Raises AuthorizationDenied."""
         name = getattr(request, self.field) if self.field else CLUSTER_NAME
-        operations = (self.operation, *self.or_else)
-        last = operations[-1]
-        for operation in operations:
-            if access.allows(context, operation, self.resource_type, name, audited=operation is last):
-                return
-        code = DENIALS[self.resource_type]
-        raise AuthorizationDenied(code, self.says(context, last, code))
-
-    def checks(self) -> list[Check]:
-        operations = (self.operation, *self.or_else)
-        return [
-            Check(
-                each,
-                self.resource_type,
-                self.field if each is self.operation else "or else",
-                "the response" if each is operations[-1] else ASKS_ON,
-            )
-            for each in operations
-        ]
+        if any(access.allows(context, check, name) for check in self.checks):
+            return
+        last = self.checks[-1]
+        code = DENIALS[last.resource_type]
+        raise AuthorizationDenied(code, self.says(context, last.operation, code))
 
 
 class Items(NamedTuple):
     """(B) `array`: the request's items; `resource_of`: the resource of one, None to leave it to the handler. `denial`
-    answers denied ones, by default the row's error response. `unless`: an operation on the cluster that is enough.
+    answers denied ones, by default the row's error response. `unless`: a check on the cluster that is enough.
     """
 
     operation: AclOperation
     array: str
     resource_of: Callable[[Any], Resource | None]
-    types: tuple[tuple[AclResourceType, str], ...]
+    by_type: Mapping[AclResourceType, Check]
     says: Says = says_what
     denial: RefusedItems | None = None
-    unless: AclOperation | None = None
+    unless: Check | None = None
 
     def split(
         self, request: Any, context: RequestContext, access: Access
@@ -120,7 +97,7 @@ class Items(NamedTuple):
             resource = self.resource_of(item)
             cost = 1
             if resource is not None and resource not in decided:
-                decided[resource] = access.allows(context, self.operation, *resource)
+                decided[resource] = access.allows(context, self.by_type[resource[0]], resource[1])
                 cost = ITEMS_PER_DECISION + items_of(resource[1])
             if resource is None or decided[resource]:
                 allowed.append(item)
@@ -130,11 +107,8 @@ class Items(NamedTuple):
                 yield
         return allowed, denied
 
-    def checks(self) -> list[Check]:
-        made = [Check(self.operation, kind, names, "each item") for kind, names in self.types]
-        if self.unless is not None:
-            made.insert(0, Check(self.unless, AclResourceType.CLUSTER, "instead of all others", ASKS_ON))
-        return made
+    def checks(self) -> tuple[Check, ...]:
+        return (*(() if self.unless is None else (self.unless,)), *self.by_type.values())
 
 
 class Authorization(NamedTuple):
@@ -229,7 +203,7 @@ class _Splitting:
         for question in self._questions:
             question.ask(request, context, self._access)
         items, access = self._items, self._access
-        if items.unless is not None and access.allows_on_cluster(context, items.unless, audited=False):
+        if items.unless is not None and access.allows(context, items.unless):
             return request, []
         allowed, denied = yield from items.split(request, context, access)
         if not denied:
@@ -269,6 +243,15 @@ class _Splitting:
 
 NOTHING_ASKED = Authorization()
 """(D)"""
+PRODUCE_IN_TRANSACTION = Check(
+    AclOperation.WRITE,
+    AclResourceType.TRANSACTIONAL_ID,
+    "transactional_id, if a batch is transactional",
+    "each partition",
+)
+PRODUCE_TO_TOPIC = Check(AclOperation.WRITE, AclResourceType.TOPIC, "topic_data.name", "each partition")
+FETCH_AS_FOLLOWER = Check(AclOperation.CLUSTER_ACTION, AclResourceType.CLUSTER, "of a follower", "each partition")
+FETCH_AS_CONSUMER = Check(AclOperation.READ, AclResourceType.TOPIC, "topics.topic, of a consumer", "each partition")
 
 
 def in_handler(*checks: Check) -> Authorization:
@@ -278,23 +261,27 @@ def in_handler(*checks: Check) -> Authorization:
 
 def before(*questions: Question, items: Items | None = None) -> Authorization:
     """(A), one question after the other, and then (B)."""
-    checks = [check for question in questions for check in question.checks()]
+    checks = [check for question in questions for check in question.checks]
     return Authorization((*checks, *(() if items is None else items.checks())), questions, items)
 
 
 def on_cluster(operation: AclOperation, *or_else: AclOperation, says: Says = says_what) -> Question:
-    """One operation on the cluster (A)."""
-    return Question(operation, AclResourceType.CLUSTER, says=says, or_else=or_else)
+    """One operation on the cluster (A). `or_else`: any one of these is enough, too; only the last denial is one."""
+    *others, last = [
+        Check(each, AclResourceType.CLUSTER, "or else" if each in or_else else "") for each in (operation, *or_else)
+    ]
+    ask_on = (check._replace(denied=ASKS_ON, is_audited=False) for check in others)
+    return Question((*ask_on, last), says=says)
 
 
 def on_group(operation: AclOperation) -> Question:
     """One operation on the request's group (A)."""
-    return Question(operation, AclResourceType.GROUP, "group_id")
+    return Question((Check(operation, AclResourceType.GROUP, "group_id"),), "group_id")
 
 
 def on_transactional_id(operation: AclOperation) -> Question:
     """One operation on the request's transactional id (A)."""
-    return Question(operation, AclResourceType.TRANSACTIONAL_ID, "transactional_id")
+    return Question((Check(operation, AclResourceType.TRANSACTIONAL_ID, "transactional_id"),), "transactional_id")
 
 
 def on_each(
@@ -307,13 +294,18 @@ def on_each(
     denial: RefusedItems | None = None,
     unless: AclOperation | None = None,
 ) -> Items:
-    """An operation on each item of an array (B). `field`: the items' field with the name, None if they are names."""
+    """An operation on each item of an array (B). `field`: the items' field with the name, None if they are names.
+    `unless`: an operation on the cluster that is enough.
+    """
 
     def resource_of(item: Any) -> Resource:
         return (resource_type, item if field is None else getattr(item, field))
 
-    types = ((resource_type, array if field is None else f"{array}.{field}"),)
-    return Items(operation, array, resource_of, types, says, denial, unless)
+    names = array if field is None else f"{array}.{field}"
+    enough = None
+    if unless is not None:
+        enough = Check(unless, AclResourceType.CLUSTER, "instead of all others", ASKS_ON, is_audited=False)
+    return Items(operation, array, resource_of, _by_type(operation, {resource_type: names}), says, denial, enough)
 
 
 def on_each_with_settings(operation: AclOperation, array: str) -> Items:
@@ -322,5 +314,9 @@ def on_each_with_settings(operation: AclOperation, array: str) -> Items:
     def resource_of(item: Any) -> Resource | None:
         return resource_with_settings(item.resource_type, item.resource_name)
 
-    types = ((AclResourceType.TOPIC, f"{array}.resource_name"), (AclResourceType.CLUSTER, "any other resource"))
-    return Items(operation, array, resource_of, types)
+    names = {AclResourceType.TOPIC: f"{array}.resource_name", AclResourceType.CLUSTER: "any other resource"}
+    return Items(operation, array, resource_of, _by_type(operation, names))
+
+
+def _by_type(operation: AclOperation, names: Mapping[AclResourceType, str]) -> dict[AclResourceType, Check]:
+    return {each: Check(operation, each, text, "each item") for each, text in names.items()}

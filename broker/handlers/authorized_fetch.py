@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from odradek.broker.background.background import Background
 from odradek.broker.background.stepwise import Pace, Steps, items_of
 from odradek.broker.handlers.access import ITEMS_PER_DECISION, DecidedAccess
+from odradek.broker.handlers.authorization import FETCH_AS_CONSUMER, FETCH_AS_FOLLOWER
 from odradek.broker.handlers.fetch import FIRST_VERSION_WITH_FORMAT_2, FetchHandler, unsupported
 from odradek.broker.metadata.metadata_cache import MetadataCache
 from odradek.broker.replica.fetch.fetch_context import FetchContext, RestrictedContext
@@ -27,7 +28,6 @@ from odradek.broker.requests.answered_later import answered_in_steps
 from odradek.broker.requests.request_context import Holds, RequestContext
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.fetch import FetchRequest
-from odradek.protocol.wire_codes import AclOperation, AclResourceType
 
 DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 Refused = dict[FetchTarget, ErrorCode]
@@ -75,11 +75,11 @@ class AuthorizedFetchHandler:
 
     def _denied_topics(self, request: FetchRequest, context: RequestContext) -> Steps[set[str]]:
         names = [topic.topic for topic in request.topics]
-        readable = yield from self._access.allowed(context, AclOperation.READ, AclResourceType.TOPIC, names)
+        readable = yield from self._access.allowed(context, FETCH_AS_CONSUMER, names)
         return {name for name in names if name not in readable}
 
     def _refused_to_follower(self, fetch: FetchContext, context: RequestContext) -> Refused:
-        if self._access.allows_on_cluster(context, AclOperation.CLUSTER_ACTION):
+        if self._access.allows(context, FETCH_AS_FOLLOWER):
             return {}
         if fetch.session is not None:
             for target in fetch.session.targets.values():
@@ -124,7 +124,7 @@ class AuthorizedFetchHandler:
                 refused[target] = ErrorCode.UNKNOWN_TOPIC_ID
             else:
                 if name not in may_read:
-                    may_read[name] = self._access.allows(context, AclOperation.READ, AclResourceType.TOPIC, name)
+                    may_read[name] = self._access.allows(context, FETCH_AS_CONSUMER, name)
                     cost = ITEMS_PER_DECISION + items_of(name)
                 if not may_read[name]:
                     refused[target] = DENIED

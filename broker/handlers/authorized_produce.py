@@ -7,13 +7,13 @@ from typing import Any
 from odradek.broker.background.background import Background
 from odradek.broker.background.stepwise import Steps
 from odradek.broker.handlers.access import Access, AuthorizationDenied
+from odradek.broker.handlers.authorization import PRODUCE_IN_TRANSACTION, PRODUCE_TO_TOPIC
 from odradek.broker.handlers.produce import ProduceHandler
 from odradek.broker.requests.answered_later import answered_in_steps
 from odradek.broker.requests.request_context import CloseConnection, Holds, RequestContext
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.produce import ProduceRequest
 from odradek.protocol.records import has_transactional_batch
-from odradek.protocol.wire_codes import AclOperation, AclResourceType
 
 DENIED = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
@@ -34,7 +34,7 @@ class AuthorizedProduceHandler:
     def _produce(self, request: ProduceRequest, context: RequestContext) -> Steps[Any]:
         self._check_transactional_id(request, context)
         names = [topic.name for topic in request.topic_data]
-        writable = yield from self._access.allowed(context, AclOperation.WRITE, AclResourceType.TOPIC, names)
+        writable = yield from self._access.allowed(context, PRODUCE_TO_TOPIC, names)
         permitted = [topic for topic in request.topic_data if topic.name in writable]
         if len(permitted) == len(names):
             return self._handler.produce(request, context)
@@ -45,8 +45,8 @@ class AuthorizedProduceHandler:
         """Raises AuthorizationDenied, or CloseConnection if the request has no response."""
         if not _is_transactional(request):
             return
-        name, resource = request.transactional_id, AclResourceType.TRANSACTIONAL_ID
-        if name is None or not self._access.allows(context, AclOperation.WRITE, resource, name):
+        name = request.transactional_id
+        if name is None or not self._access.allows(context, PRODUCE_IN_TRANSACTION, name):
             if request.acks == 0:
                 raise CloseConnection("produce with acks=0 denied", transactional_id=name)
             raise AuthorizationDenied(DENIED, DENIED.message)

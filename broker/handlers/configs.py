@@ -25,7 +25,7 @@ import structlog
 from odradek.broker.background.stepwise import EachMade, others_between
 from odradek.broker.background.turns import Turns
 from odradek.broker.cluster.dynamic_configs import DynamicConfigs
-from odradek.broker.handlers.access import DENIALS, Access
+from odradek.broker.handlers.access import DENIALS, Access, Check
 from odradek.broker.handlers.config_resources import (
     check_is_this_broker,
     loggers,
@@ -52,9 +52,17 @@ from odradek.protocol.messages.configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from odradek.protocol.wire_codes import AclOperation, ConfigOperation, ConfigResourceType
+from odradek.protocol.wire_codes import AclOperation, AclResourceType, ConfigOperation, ConfigResourceType
 
 COST_OF_CHANGE = 30
+CHECKS = {
+    resource_type: Check(AclOperation.ALTER_CONFIGS, resource_type, names, "each resource")
+    for resource_type, names in (
+        (AclResourceType.TOPIC, "resources.resource_name"),
+        (AclResourceType.CLUSTER, "any other resource"),
+    )
+}
+"""What a client must be allowed, by the resource that ACLs protect."""
 """How many items of a step a change of a resource's settings counts as."""
 
 log = structlog.get_logger("broker.handlers")
@@ -139,7 +147,7 @@ class AlterConfigsHandlers:
     def _check_access(self, resource_type: int, name: str, context: RequestContext) -> None:
         """Raises TOPIC_AUTHORIZATION_FAILED or CLUSTER_AUTHORIZATION_FAILED (D)."""
         protected = resource_with_settings(resource_type, name)
-        if protected is not None and not self._access.allows(context, AclOperation.ALTER_CONFIGS, *protected):
+        if protected is not None and not self._access.allows(context, CHECKS[protected[0]], protected[1]):
             raise ProtocolError(DENIALS[protected[0]])
 
     async def _store_for_topic(self, topic: str, change: Any, items: Iterable[Item], validate_only: bool) -> None:

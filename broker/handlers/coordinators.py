@@ -11,7 +11,7 @@ from typing import cast
 from odradek.broker.background.stepwise import Steps, each_in_steps, once
 from odradek.broker.coordinator.internal_topics import InternalTopics
 from odradek.broker.coordinator.java_hash import partition_for
-from odradek.broker.handlers.access import DENIALS, Access
+from odradek.broker.handlers.access import DENIALS, Access, Check
 from odradek.broker.metadata.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC, BrokerEndpoint, MetadataCache
 from odradek.broker.replica.replica_manager import ReplicaManager
 from odradek.broker.requests.request_context import RequestContext
@@ -28,11 +28,16 @@ NO_NODE = -1
 
 TOPICS = {CoordinatorType.GROUP: GROUP_TOPIC, CoordinatorType.TRANSACTION: TRANSACTION_TOPIC}
 """The internal topic whose partition leaders are the coordinators of this type."""
-RESOURCES = {
-    CoordinatorType.GROUP: AclResourceType.GROUP,
-    CoordinatorType.TRANSACTION: AclResourceType.TRANSACTIONAL_ID,
+CHECKS = {
+    CoordinatorType.GROUP: Check(AclOperation.DESCRIBE, AclResourceType.GROUP, "a group's key", "each key"),
+    CoordinatorType.TRANSACTION: Check(
+        AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID, "a transaction's key", "each key"
+    ),
+    CoordinatorType.SHARE: Check(
+        AclOperation.CLUSTER_ACTION, AclResourceType.CLUSTER, "a share group's key", "each key"
+    ),
 }
-"""The resource that a key names."""
+"""What a client must be allowed to know the coordinator of a key. Brokers alone ask for share groups."""
 
 
 class FindCoordinatorHandler:
@@ -96,12 +101,10 @@ class FindCoordinatorHandler:
         return result
 
     def _denial(self, key_type: int, key: str, context: RequestContext) -> ErrorCode | None:
-        """Returns the error of a client that may not know the coordinator: brokers alone ask for share groups."""
-        resource = RESOURCES.get(cast(CoordinatorType, key_type))
-        operation, name = AclOperation.DESCRIBE, key
-        if resource is None:
-            resource, operation, name = AclResourceType.CLUSTER, AclOperation.CLUSTER_ACTION, CLUSTER_NAME
-        return None if self._access.allows(context, operation, resource, name) else DENIALS[resource]
+        """Returns the error of a client that may not know the coordinator."""
+        check = CHECKS[cast(CoordinatorType, key_type)]
+        name = CLUSTER_NAME if check.resource_type is AclResourceType.CLUSTER else key
+        return None if self._access.allows(context, check, name) else DENIALS[check.resource_type]
 
     def _leader(self, topic: str, key: str, context: RequestContext) -> tuple[int, BrokerEndpoint | None]:
         """Returns the leader of the key's partition and its endpoint on the client's listener; None if unavailable."""

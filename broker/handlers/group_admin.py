@@ -11,7 +11,7 @@ from odradek.broker.background.stepwise import Pace, Steps, each_in_steps, items
 from odradek.broker.coordinator.group.coordinator import CLASSIC, GroupCoordinator
 from odradek.broker.coordinator.group.group_state import GroupState
 from odradek.broker.coordinator.group.member import Member
-from odradek.broker.handlers.access import Access
+from odradek.broker.handlers.access import ASKS_ON, LEFT_OUT, Access, Check
 from odradek.broker.handlers.answer_size import AnswerSize
 from odradek.broker.requests.request_context import PendingResponse, RequestContext
 from odradek.protocol.errors import ErrorCode, ProtocolError
@@ -29,6 +29,8 @@ ITEMS_PER_DELETION = 10
 """How many items of a step the deletion of a group counts as."""
 
 MEMBER_BYTES = 50
+LIST_ALL = Check(AclOperation.DESCRIBE, AclResourceType.CLUSTER, "all groups", ASKS_ON, is_audited=False)
+LIST_EACH = Check(AclOperation.DESCRIBE, AclResourceType.GROUP, "or else, each group", LEFT_OUT, is_audited=False)
 """The size of a member in a response, mainly its id, without its metadata and assignment."""
 
 NOBODY: list[Any] = []
@@ -72,11 +74,9 @@ class GroupAdminHandlers:
         listed = coordinator.list_groups(states)
         if request.types_filter and CLASSIC not in {name.lower() for name in request.types_filter}:
             listed = []
-        if not self._access.allows_on_cluster(context, AclOperation.DESCRIBE, audited=False):
+        if not self._access.allows(context, LIST_ALL):
             names = [row.group_id for row in listed]
-            known = yield from self._access.allowed(
-                context, AclOperation.DESCRIBE, AclResourceType.GROUP, names, audited=False
-            )
+            known = yield from self._access.allowed(context, LIST_EACH, names)
             listed = [row for row in listed if row.group_id in known]
         error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if coordinator.is_loading else ErrorCode.NONE
         groups = yield from each_in_steps(

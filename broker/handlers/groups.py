@@ -15,7 +15,7 @@ from odradek.broker.coordinator.group.coordinator import GroupCoordinator
 from odradek.broker.coordinator.group.join import Joining
 from odradek.broker.coordinator.group.membership import Syncing
 from odradek.broker.coordinator.group.responses import join_refused, sync_refused
-from odradek.broker.handlers.access import Access
+from odradek.broker.handlers.access import Access, Check
 from odradek.broker.requests.request_context import PendingResponse, RequestContext
 from odradek.broker.security.authorizer.hosts import java_host
 from odradek.protocol.errors import ErrorCode, ProtocolError
@@ -38,6 +38,7 @@ JOIN_WITH_SKIPPED_ASSIGNMENT = 9
 SYNC_WITH_PROTOCOL = 5
 LEAVE_OF_SEVERAL = 3
 NO_REASON = "not provided"
+READ_GROUP = Check(AclOperation.READ, AclResourceType.GROUP, "group_id")
 
 
 class GroupHandlers:
@@ -52,7 +53,7 @@ class GroupHandlers:
         pending = PendingResponse()
         coordinator = self._coordinator
         answer = partial(_answer_join, pending, context.api_version)
-        if not self._access.allows(context, AclOperation.READ, AclResourceType.GROUP, request.group_id):
+        if not self._access.allows(context, READ_GROUP, request.group_id):
             answer(join_refused(ErrorCode.GROUP_AUTHORIZATION_FAILED, ""))
             return pending
         try:
@@ -70,7 +71,7 @@ class GroupHandlers:
         protocol = (request.protocol_type, request.protocol_name)
         if context.api_version >= SYNC_WITH_PROTOCOL and None in protocol:
             return sync_refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-        self._access.check(context, AclOperation.READ, AclResourceType.GROUP, request.group_id)
+        self._access.demand(context, READ_GROUP, request.group_id)
         pending = PendingResponse()
         assignments = yield from _assignments(request)
         syncing = Syncing(

@@ -20,6 +20,7 @@ from odradek.broker.handlers.cluster import DescribeClusterHandler
 from odradek.broker.handlers.cluster_changes import ClusterChangeHandlers
 from odradek.broker.handlers.configs import AlterConfigsHandlers
 from odradek.broker.handlers.coordinators import FindCoordinatorHandler
+from odradek.broker.handlers.create_topics import CreateTopicsHandler
 from odradek.broker.handlers.current_leaders import CurrentLeaders
 from odradek.broker.handlers.delete_records import DeleteRecordsHandler
 from odradek.broker.handlers.describe_configs import DescribeConfigsHandler
@@ -30,7 +31,6 @@ from odradek.broker.handlers.groups import GroupHandlers
 from odradek.broker.handlers.list_offsets import ListOffsetsHandler
 from odradek.broker.handlers.log_dirs import LogDirHandlers
 from odradek.broker.handlers.metadata import MetadataHandler
-from odradek.broker.handlers.no_acls import NoAclHandlers
 from odradek.broker.handlers.offset_fetch import OffsetFetchHandler
 from odradek.broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
 from odradek.broker.handlers.offsets import OffsetHandlers
@@ -38,11 +38,10 @@ from odradek.broker.handlers.older_codes import older_produce_codes
 from odradek.broker.handlers.produce import ProduceHandler
 from odradek.broker.handlers.producers import DescribeProducersHandler
 from odradek.broker.handlers.reassignments import ReassignmentHandlers
-from odradek.broker.handlers.sasl import SaslHandlers
 from odradek.broker.handlers.scram import ScramHandlers
-from odradek.broker.handlers.topic_creations import CreateTopicsHandler
 from odradek.broker.handlers.topics import TopicHandlers
 from odradek.broker.handlers.transactions import TransactionHandlers
+from odradek.broker.handlers.unprotected import NoAclHandlers, NoSaslHandlers
 from odradek.broker.metadata.metadata_cache import MetadataCache
 from odradek.broker.replica.fetch.fetch_session_cache import FetchSessionCache
 from odradek.broker.replica.replica_manager import ReplicaManager
@@ -117,7 +116,7 @@ class Handlers:
         )
         self.cluster = DescribeClusterHandler(metadata, access)
         self.topics = TopicHandlers(links.controller, metadata, config, access, turns)
-        self.topic_creations = CreateTopicsHandler(
+        self.create_topics = CreateTopicsHandler(
             links.controller, access, turns, has_default_counts=not is_before(release, "2.4")
         )
         self.elections = ElectLeadersHandler(links.controller, metadata)
@@ -127,7 +126,7 @@ class Handlers:
         self.alter_configs = AlterConfigsHandlers(
             cluster.configs, config, certificates, metadata.broker_id, access, turns
         )
-        self.sasl = SaslHandlers()
+        self.sasl = _sasl_handlers(config)
         self.scram = ScramHandlers(cluster.configs)
         self.acls = _acl_handlers(cluster.acls)
         self.client_quotas = DescribeClientQuotasHandler(StoredQuotas(links.store), max_response_bytes)
@@ -151,3 +150,11 @@ def _acl_handlers(stored: StoredAcls | None) -> AclHandlers | NoAclHandlers:
     from odradek.broker.handlers.acls import AclHandlers
 
     return AclHandlers(stored)
+
+
+def _sasl_handlers(config: BrokerConfig) -> NoSaslHandlers:
+    if not config.sasl_listeners():
+        return NoSaslHandlers()
+    from odradek.broker.handlers.authenticating import SaslHandlers
+
+    return SaslHandlers()

@@ -33,7 +33,7 @@ from odradek.broker.background.tasks import Spawn
 from odradek.broker.background.turns import Turns
 from odradek.broker.controller.active_controller import ActiveController, NoController
 from odradek.broker.coordinator.internal_topics import InternalTopics
-from odradek.broker.handlers.access import EVERYTHING, ITEMS_PER_DECISION, Access
+from odradek.broker.handlers.access import ASKS_ON, EVERYTHING, ITEMS_PER_DECISION, Access, Check
 from odradek.broker.handlers.authorized_operations import NOT_ASKED, ON_RESOURCE
 from odradek.broker.metadata.metadata_cache import (
     INTERNAL_TOPICS,
@@ -63,6 +63,9 @@ ITEMS_PER_OPERATIONS = len(ON_RESOURCE[AclResourceType.TOPIC]) * ITEMS_PER_DECIS
 """How many items of a step it counts as to decide about each operation on a topic."""
 CLUSTER_OPERATIONS_VERSIONS = range(8, 11)
 FIRST_VERSION_WITH_IDS = 12
+SEE_TOPIC = Check(AclOperation.DESCRIBE, AclResourceType.TOPIC, "topics.name", "each topic; all: left out")
+CREATE_ALL = Check(AclOperation.CREATE, AclResourceType.CLUSTER, "to create a topic", ASKS_ON, is_audited=False)
+CREATE_EACH = Check(AclOperation.CREATE, AclResourceType.TOPIC, "or else, to create it", "each topic")
 
 
 class Asked(NamedTuple):
@@ -143,13 +146,8 @@ class MetadataHandler:
         name_of = {
             topic_id: name for topic_id in asked.ids if (name := self._metadata.topic_name(topic_id)) is not None
         }
-        visible = yield from self._access.allowed(
-            context,
-            AclOperation.DESCRIBE,
-            AclResourceType.TOPIC,
-            [*names, *name_of.values()],
-            audited=asked.names is not None,
-        )
+        check = SEE_TOPIC.as_filter if asked.names is None else SEE_TOPIC
+        visible = yield from self._access.allowed(context, check, [*names, *name_of.values()])
         if asked.names is None:
             return asked._replace(visible=visible)
         hidden = {topic_id: None for topic_id, name in name_of.items() if name not in visible}
@@ -165,9 +163,9 @@ class MetadataHandler:
     def _creatable(self, asked: Asked, missing: list[str], context: RequestContext) -> Steps[tuple[Asked, list[str]]]:
         """Returns the missing topics that the client may create; the others are refused (E)."""
         access = self._access
-        if access.allows_on_cluster(context, AclOperation.CREATE, audited=False):
+        if access.allows(context, CREATE_ALL):
             return asked, missing
-        creatable = yield from access.allowed(context, AclOperation.CREATE, AclResourceType.TOPIC, missing)
+        creatable = yield from access.allowed(context, CREATE_EACH, missing)
         denied = {name: None for name in missing if name not in creatable}
         refused = [_refused(name, is_internal=name in INTERNAL_TOPICS) for name in denied]
         names = [name for name in asked.names or () if name not in denied]

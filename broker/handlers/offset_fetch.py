@@ -19,7 +19,7 @@ from odradek.broker.background.tasks import Spawn
 from odradek.broker.coordinator.group.coordinator import GroupCoordinator
 from odradek.broker.coordinator.group.offsets import OffsetsOfGroup
 from odradek.broker.coordinator.group.zookeeper_offsets import ZooKeeperOffsets
-from odradek.broker.handlers.access import Access
+from odradek.broker.handlers.access import Access, Check
 from odradek.broker.handlers.answer_size import AnswerSize, AnswerTooLarge
 from odradek.broker.metadata.metadata_cache import MetadataCache
 from odradek.broker.requests.answered_later import answered_later
@@ -35,6 +35,8 @@ FIRST_VERSION_WITH_ERROR = 2
 FIRST_VERSION_WITH_GROUPS = 8
 NO_OFFSET = -1
 PARTITION_BYTES = 15
+SEE_GROUP = Check(AclOperation.DESCRIBE, AclResourceType.GROUP, "group_id, groups.group_id", "each group")
+SEE_TOPIC = Check(AclOperation.DESCRIBE, AclResourceType.TOPIC, "topics.name", "each partition; all: left out")
 """The size of a partition in a response, without its metadata."""
 
 
@@ -115,9 +117,9 @@ class OffsetFetchHandler:
 
     async def _from_zookeeper(self, request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
         access = self._access
-        access.check(context, AclOperation.DESCRIBE, AclResourceType.GROUP, request.group_id)
+        access.demand(context, SEE_GROUP, request.group_id)
         asked = _asked(request.topics or ())
-        known = await in_steps(access.allowed(context, AclOperation.DESCRIBE, AclResourceType.TOPIC, asked))
+        known = await in_steps(access.allowed(context, SEE_TOPIC, asked))
         store = self._zookeeper_offsets
         contains = self._metadata.contains
 
@@ -184,14 +186,12 @@ class _Fetching:
         describe. Raises AuthorizationDenied, and the errors of `shard_of`.
         """
         access, context = self._access, self._context
-        access.check(context, AclOperation.DESCRIBE, AclResourceType.GROUP, group_id)
+        access.demand(context, SEE_GROUP, group_id)
         offsets = self._coordinator.shard_of(group_id).offsets.of_group(group_id)
         found = OffsetsOfGroup() if offsets is None else offsets
         asked: Mapping[str, Iterable[int]] = found.committed if topics is None else _asked(topics)
         names = list(asked)
-        known = yield from access.allowed(
-            context, AclOperation.DESCRIBE, AclResourceType.TOPIC, names, audited=topics is not None
-        )
+        known = yield from access.allowed(context, SEE_TOPIC.as_filter if topics is None else SEE_TOPIC, names)
         answered = []
         denied = []
         for topic, indexes in list(asked.items()):

@@ -5,7 +5,7 @@ KafkaApis.handleDescribeProducersRequest)
 from __future__ import annotations
 
 from odradek.broker.background.stepwise import Pace, Steps, each_in_steps, items_of
-from odradek.broker.handlers.access import ITEMS_PER_DECISION, Access
+from odradek.broker.handlers.access import ITEMS_PER_DECISION, Access, Check
 from odradek.broker.handlers.answer_size import AnswerSize
 from odradek.broker.metadata.topic_names import topic_name_fault
 from odradek.broker.replica.replica_manager import ReplicaManager
@@ -17,6 +17,7 @@ from odradek.protocol.wire_codes import AclOperation, AclResourceType
 from odradek.storage.producers.producer_state_entry import ProducerStateEntry
 
 PRODUCER_BYTES = 39
+READ_TOPIC = Check(AclOperation.READ, AclResourceType.TOPIC, "topics.name", "each partition")
 """The size of a producer in a response."""
 
 _Answer = DescribeProducersResponse.PartitionResponse
@@ -63,7 +64,7 @@ class DescribeProducersHandler:
         fault = topic_name_fault(topic)
         if fault is not None:
             return ProtocolError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
-        if not self._access.allows(context, AclOperation.READ, AclResourceType.TOPIC, topic):
+        if not self._access.allows(context, READ_TOPIC, topic):
             return ProtocolError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         return None
 

@@ -6,7 +6,7 @@
     of features (api_versions.py).
 (D) A release before 2.3 has no texts in FindCoordinator, also where there is no error (coordinators.py).
 (E) What is wrong with a batch has a code of its own since 2.1 and 2.4 (older_codes.py).
-(F) A release before 2.4 has no default for the counts of a new topic (KIP-464, topic_creations.py).
+(F) A release before 2.4 has no default for the counts of a new topic (KIP-464, create_topics.py).
 
 Only what clients ask is taken from the release. What brokers say to each other stays as it is: the inter-broker
 listener answers their versions of Fetch and others, too.

@@ -1,5 +1,5 @@
 """DeleteTopics and CreatePartitions: passes the items to the controller and returns the results. CreateTopics, which
-brokers send, too: see topic_creations.py.
+brokers send, too: see create_topics.py.
 
     (A) An item that a CreatePartitions names twice fails with INVALID_REQUEST; the others are processed.
     (B) The controller handles timeouts and validate-only.
@@ -21,8 +21,8 @@ from collections.abc import Iterable, Iterator
 from odradek.broker.background.stepwise import Pace, Steps, each_in_steps, others_between
 from odradek.broker.background.turns import Turns
 from odradek.broker.controller.controller import Controller
-from odradek.broker.controller.topic_creations import repeated_in, repetition_of
-from odradek.broker.handlers.access import Access
+from odradek.broker.controller.creation_requests import repeated_in, repetition_of
+from odradek.broker.handlers.access import Access, Check
 from odradek.broker.metadata.metadata_cache import MetadataCache
 from odradek.broker.metadata.new_topic import NewPartitions
 from odradek.broker.requests.request_context import RequestContext
@@ -46,6 +46,9 @@ SETTINGS_PER_PARTITION = 10
 DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 DELETION_DISABLED_VERSION = 3
 NAME_OR_ID_VERSION = 6
+NAME_BY_ID = Check(AclOperation.DESCRIBE, AclResourceType.TOPIC, "topics.topic_id, to name it", "each topic")
+DELETE_TOPIC = Check(AclOperation.DELETE, AclResourceType.TOPIC, "topic_names, topics.name", "each topic")
+ADD_PARTITIONS = Check(AclOperation.ALTER, AclResourceType.TOPIC, "topics.name", "each topic")
 
 
 def partitions_to_create(request: CreateTopicsRequest) -> Iterator[int]:
@@ -114,13 +117,13 @@ class TopicHandlers:
 
     def _refuse_deletions(self, results: list[DeletionResult], context: RequestContext) -> Steps[None]:
         """Sets the error of topics that the client may not delete (F)."""
-        access, topic_type = self._access, AclResourceType.TOPIC
+        access = self._access
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         named = [each for each in results if each.name is not None and each.error_code in (ErrorCode.NONE, unknown)]
         names = [each.name for each in named if each.name is not None]
         by_id = [each.name for each in named if each.name is not None and each.topic_id != ZERO_UUID]
-        known = yield from access.allowed(context, AclOperation.DESCRIBE, topic_type, by_id)
-        deletable = yield from access.allowed(context, AclOperation.DELETE, topic_type, names)
+        known = yield from access.allowed(context, NAME_BY_ID, by_id)
+        deletable = yield from access.allowed(context, DELETE_TOPIC, names)
         pace = Pace()
         for each in named:
             if each.topic_id != ZERO_UUID and each.name not in known:
@@ -139,9 +142,7 @@ class TopicHandlers:
         refused: list[str] = []
         if self._access.decides and self._controller.tenure.is_active:
             names = [topic.name for topic in topics]
-            alterable = await self._turns.take(
-                self._access.allowed(context, AclOperation.ALTER, AclResourceType.TOPIC, names)
-            )
+            alterable = await self._turns.take(self._access.allowed(context, ADD_PARTITIONS, names))
             refused = [name for name in names if name not in alterable]
             topics = [topic for topic in topics if topic.name in alterable]
         outcomes = await self._controller.topics.add_partitions(

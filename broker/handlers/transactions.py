@@ -20,7 +20,7 @@ from odradek.broker.coordinator.transaction.transaction import (
     NO_PRODUCER_ID,
     ProducerIdAndEpoch,
 )
-from odradek.broker.handlers.access import Access, AuthorizationDenied
+from odradek.broker.handlers.access import ASKS_ON, LEFT_OUT, Access, AuthorizationDenied, Check
 from odradek.broker.handlers.answer_size import AnswerSize
 from odradek.broker.handlers.transaction_outcomes import answered, code_for
 from odradek.broker.metadata.metadata_cache import GROUP_TOPIC
@@ -47,6 +47,15 @@ PARTITION_BYTES = 4
 NO_TOPICS: list[Any] = []
 """The topics of every transaction that cannot be described, shared by all responses."""
 FIRST_INIT_WITH_FENCED = 4
+TRANSACTIONAL_PRODUCER = Check(AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, "transactional_id")
+IDEMPOTENT_PRODUCER = Check(
+    AclOperation.IDEMPOTENT_WRITE, AclResourceType.CLUSTER, "without one", ASKS_ON, is_audited=False
+)
+WRITES_ANY_TOPIC = Check(AclOperation.WRITE, AclResourceType.TOPIC, "or else, on any topic")
+TOPIC_OF_TRANSACTION = Check(AclOperation.DESCRIBE, AclResourceType.TOPIC, "those in it", LEFT_OUT, is_audited=False)
+LISTED_TRANSACTION = Check(
+    AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID, "each transaction", LEFT_OUT, is_audited=False
+)
 """The first version of InitProducerId that knows PRODUCER_FENCED."""
 
 
@@ -97,11 +106,8 @@ class TransactionHandlers:
         """Raises AuthorizationDenied. Who may write to any topic may write idempotently (KIP-679)."""
         access = self._access
         if transactional_id is not None:
-            access.check(context, AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, transactional_id)
-        elif not (
-            access.allows_on_cluster(context, AclOperation.IDEMPOTENT_WRITE, audited=False)
-            or access.allows_some(context, AclOperation.WRITE, AclResourceType.TOPIC)
-        ):
+            access.demand(context, TRANSACTIONAL_PRODUCER, transactional_id)
+        elif not (access.allows(context, IDEMPOTENT_PRODUCER) or access.allows_some(context, WRITES_ANY_TOPIC)):
             raise AuthorizationDenied(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
     def _new_producer(self) -> PendingResponse:
@@ -191,9 +197,7 @@ class TransactionHandlers:
 
     def _known(self, topics: list[Any], context: RequestContext) -> Steps[list[Any]]:
         names = [topic.topic for topic in topics]
-        known = yield from self._access.allowed(
-            context, AclOperation.DESCRIBE, AclResourceType.TOPIC, names, audited=False
-        )
+        known = yield from self._access.allowed(context, TOPIC_OF_TRANSACTION, names)
         return [topic for topic in topics if topic.topic in known]
 
     def _described(self, transactional_id: str) -> DescribeTransactionsResponse.TransactionState:
@@ -224,9 +228,7 @@ class TransactionHandlers:
         """
         found = self._coordinator.listing(request.state_filters, request.producer_id_filters, request.duration_filter)
         names = [transaction.transactional_id for transaction in found.transactions]
-        known = yield from self._access.allowed(
-            context, AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID, names, audited=False
-        )
+        known = yield from self._access.allowed(context, LISTED_TRANSACTION, names)
         rows = yield from each_in_steps(
             [transaction for transaction in found.transactions if transaction.transactional_id in known],
             lambda transaction: ListTransactionsResponse.TransactionState(

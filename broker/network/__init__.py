@@ -21,5 +21,5 @@
     shares.py              which address uses most of something
     connection_limits.py, open_files.py   how many connections there may be
 
-It knows no handler: `server.py` passes it the dispatcher.
+It knows no handler: `assembly.py` passes it the dispatcher.
 """

@@ -42,34 +42,34 @@ def refused_before_login(length: int, longest: int) -> CloseConnection:
 
 
 class ConnectionLimits(NamedTuple):
-    max_request_bytes: int = 104857600
+    max_request_bytes: int
     """Of a Produce."""
-    max_other_request_bytes: int = 16777216
+    max_other_request_bytes: int
     """Of any other API; not above `max_request_bytes`."""
-    max_queued_bytes: int = MOST_QUEUED_BYTES
-    max_queued_bytes_before_login: int = 16 * 1024 * 1024
+    max_queued_bytes: int
+    max_queued_bytes_before_login: int
     """For all connections together: see queues.py."""
-    login_timeout_ms: int = 30_000
+    login_timeout_ms: int
     """From the accept to the end of the login: see logins.py."""
-    idle_ms: int = 600_000
-    max_connections: int = 2147483647
-    max_connections_per_ip: int = 2147483647
-    max_connections_per_ip_overrides: Mapping[str, int] = {}
-    max_handshakes_per_ip: int = 500
+    idle_ms: int
+    max_connections: int
+    max_connections_per_ip: int
+    max_connections_per_ip_overrides: Mapping[str, int]
+    max_handshakes_per_ip: int
     """TLS handshakes from one address that have begun and not ended."""
-    max_in_flight_requests: int = 512
-    max_in_flight_bytes: int = 64 * 1024 * 1024
+    max_in_flight_requests: int
+    max_in_flight_bytes: int
     """Parked requests and the responses behind them. A connection above either limit is not read."""
-    max_unread_bytes: int = 256 * 1024 * 1024
+    max_unread_bytes: int
     """Responses to parked requests, ready for a client that does not read. Above the limit the connection ends."""
-    max_unread_bytes_of_all: int = 512 * 1024 * 1024
+    max_unread_bytes_of_all: int
     """Unread responses of all connections together. Above the limit, connections whose clients take nothing end."""
-    connection_descriptors: int = NO_LIMIT
-    sending_descriptors: int = NO_LIMIT
+    connection_descriptors: int
+    sending_descriptors: int
     """Connections, and connections that send files, use only descriptors below these: see open_files.py."""
-    listen_backlog: int = LISTEN_BACKLOG
-    receive_buffer_bytes: int = SYSTEMS_CHOICE
-    send_buffer_bytes: int = SYSTEMS_CHOICE
+    listen_backlog: int
+    receive_buffer_bytes: int
+    send_buffer_bytes: int
     """The buffer sizes of client sockets."""
 
     def may_be_so_long(self, length: int, beginning: Buffer) -> bool:

@@ -33,7 +33,7 @@ class Peers:
         listener: str,
         spawn: Spawn,
         connect: Connect | None = None,
-        connect_timeout_ms: int = 10_000,
+        connect_timeout_ms: int,
         required: Mapping[ApiKey, int] = INTER_BROKER_VERSIONS,
     ) -> None:
         """`broker_id` is this broker's. `connect_timeout_ms`: the most that each step of connecting may take.

@@ -62,31 +62,20 @@ log = structlog.get_logger("broker.replica")
 class ReplicaSettings(NamedTuple):
     """The broker settings that replication reads, under Kafka's names; times in milliseconds."""
 
-    broker_id: int = 0
-    replica_lag_time_max_ms: int = 30_000
-    producer_purgatory_purge_interval_requests: int = 1000
-    fetch_purgatory_purge_interval_requests: int = 1000
-    delete_records_purgatory_purge_interval_requests: int = 1
-    fetch_max_bytes: int = 57_671_680
-    num_replica_alter_log_dirs_threads: int | None = None
-    replication_quota_window_num: int = 11
-    replication_quota_window_size_seconds: int = 1
-    odradek_max_decompressed_request_bytes: int = 256 << 20
+    broker_id: int
+    replica_lag_time_max_ms: int
+    producer_purgatory_purge_interval_requests: int
+    fetch_purgatory_purge_interval_requests: int
+    delete_records_purgatory_purge_interval_requests: int
+    fetch_max_bytes: int
+    num_replica_alter_log_dirs_threads: int | None
+    replication_quota_window_num: int
+    replication_quota_window_size_seconds: int
+    odradek_max_decompressed_request_bytes: int
 
     @classmethod
     def from_config(cls, config: BrokerConfig) -> ReplicaSettings:
-        return cls(
-            broker_id=config.broker_id,
-            replica_lag_time_max_ms=config.replica_lag_time_max_ms,
-            producer_purgatory_purge_interval_requests=config.producer_purgatory_purge_interval_requests,
-            fetch_purgatory_purge_interval_requests=config.fetch_purgatory_purge_interval_requests,
-            delete_records_purgatory_purge_interval_requests=config.delete_records_purgatory_purge_interval_requests,
-            fetch_max_bytes=config.fetch_max_bytes,
-            num_replica_alter_log_dirs_threads=config.num_replica_alter_log_dirs_threads,
-            replication_quota_window_num=config.replication_quota_window_num,
-            replication_quota_window_size_seconds=config.replication_quota_window_size_seconds,
-            odradek_max_decompressed_request_bytes=config.odradek_max_decompressed_request_bytes,
-        )
+        return cls(**{name: getattr(config, name) for name in cls._fields})
 
 
 class ReplicaManager:

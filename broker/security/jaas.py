@@ -27,9 +27,11 @@ from typing import NamedTuple
 
 from odradek.broker.security.sasl.plain import PLAIN
 
+FLAGS = ("required", "requisite", "sufficient", "optional")
 PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
-FLAGS = ("required", "requisite", "sufficient", "optional")
+USER_OPTION = "user_"
+"""Before the name of a user, in the options of PlainLoginModule."""
 
 _TOKEN = re.compile(
     r"""(?P<blank>[ \t\r\f\n]+ | //[^\n]* | /\*.*?\*/)
@@ -41,11 +43,6 @@ _TOKEN = re.compile(
 )
 _ESCAPE = re.compile(r"\\([0-3]?[0-7]{1,2}|.)", re.DOTALL)
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "b": "\b", "a": "\a", "v": "\v"}
-
-
-def login_module_class(mechanism: str) -> str:
-    """Returns the class of a SASL mechanism's login module."""
-    return PLAIN_MODULE if mechanism == PLAIN else SCRAM_MODULE
 
 
 class JaasError(ValueError):
@@ -66,6 +63,11 @@ class LoginModule:
 
     def __repr__(self) -> str:
         return f"LoginModule({self.class_name} {self.flag} {' '.join(self.options)})"
+
+
+def login_module_class(mechanism: str) -> str:
+    """Returns the class of a mechanism's login module."""
+    return PLAIN_MODULE if mechanism == PLAIN else SCRAM_MODULE
 
 
 def parse_jaas(text: str, source: str) -> dict[str, list[LoginModule]]:

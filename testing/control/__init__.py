@@ -1,8 +1,7 @@
 """`odradek serve --test-control PORT`: faults and requests of a broker over HTTP, for tests in other languages.
 
     control.py       what a broker with a control port is made of; who may have one
-    server.py        the port: who may ask, and one request for each connection
-    http_message.py  the parts of HTTP that it needs
+    server.py        the port: who may ask; `broker/http` serves it
     resources.py     the paths: faults, requests, check
     arguments.py     the arguments of faults and requests as JSON
 

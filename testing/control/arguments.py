@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, cast
 
+from odradek.broker.http.request import Refused
 from odradek.protocol.documents import from_document
 from odradek.protocol.schema import Message
-from odradek.testing.control.http_message import Refused
 from odradek.testing.faults import Request
 from odradek.testing.faults.names import nearest
 from odradek.testing.faults.selector import Selected

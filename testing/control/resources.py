@@ -17,11 +17,13 @@ Only /requests has arguments in its query. All others are JSON in the body.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import json
+from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import Any, cast
 
 from odradek.broker.background.stepwise import ITEMS_PER_STEP, others_between
+from odradek.broker.http.request import Refused
 from odradek.testing.asking import WITHIN_S
 from odradek.testing.control.arguments import (
     fault_arguments,
@@ -29,7 +31,6 @@ from odradek.testing.control.arguments import (
     query_arguments,
     wait_arguments,
 )
-from odradek.testing.control.http_message import HttpRequest, Refused, encoded
 from odradek.testing.faults import Fault, Faults, NoSuchRequest, UnusedFaults
 from odradek.testing.faults.selector import Selected
 from odradek.testing.not_reached import NotReached
@@ -44,28 +45,26 @@ class Resources:
     def __init__(self, faults: Faults) -> None:
         self._faults = faults
 
-    async def answer(self, request: HttpRequest, document: dict[str, Any]) -> Answer:
+    async def answer(self, method: str, path: str, query: Mapping[str, str], document: dict[str, Any]) -> Answer:
         """Returns the status and the document. Raises Refused."""
-        parts = request.path.strip("/").split("/")
-        handlers = self._handlers(parts, request, document)
+        parts = path.strip("/").split("/")
+        handlers = self._handlers(parts, query, document)
         if not handlers:
             raise Refused(HTTPStatus.NOT_FOUND, WHAT_THERE_IS)
-        handler = handlers.get(request.method)
+        handler = handlers.get(method)
         if handler is None:
-            raise Refused(HTTPStatus.METHOD_NOT_ALLOWED, f"{request.path} knows {' and '.join(handlers)}")
-        if request.query and parts != ["requests"]:
-            raise Refused(HTTPStatus.BAD_REQUEST, f"{request.path} has its arguments in the body, as JSON")
-        if document and request.method != "POST":
-            raise Refused(
-                HTTPStatus.BAD_REQUEST, f"{request.method} has no body; the arguments of /requests are a query"
-            )
+            raise Refused(HTTPStatus.METHOD_NOT_ALLOWED, f"{path} knows {' and '.join(handlers)}")
+        if query and parts != ["requests"]:
+            raise Refused(HTTPStatus.BAD_REQUEST, f"{path} has its arguments in the body, as JSON")
+        if document and method != "POST":
+            raise Refused(HTTPStatus.BAD_REQUEST, f"{method} has no body; the arguments of /requests are a query")
         try:
             return await handler()
         except ValueError as error:
             raise Refused(HTTPStatus.BAD_REQUEST, str(error)) from None
 
     def _handlers(
-        self, parts: list[str], request: HttpRequest, document: dict[str, Any]
+        self, parts: list[str], query: Mapping[str, str], document: dict[str, Any]
     ) -> dict[str, Callable[[], Awaitable[Answer]]]:
         """Returns what a path can do, by method."""
         match parts:
@@ -81,7 +80,7 @@ class Resources:
                 fault = self._fault(number)
                 return {"POST": lambda: self._hits(fault, document)}
             case ["requests"]:
-                return {"GET": lambda: self._requests(request.query), "DELETE": self._forget}
+                return {"GET": lambda: self._requests(query), "DELETE": self._forget}
             case ["requests", "wait"]:
                 return {"POST": lambda: self._wait(document)}
             case ["check"]:
@@ -120,7 +119,7 @@ class Resources:
             return HTTPStatus.GATEWAY_TIMEOUT, {"error": str(error)}
         return await _ok(fault.document())
 
-    async def _requests(self, query: dict[str, str]) -> Answer:
+    async def _requests(self, query: Mapping[str, str]) -> Answer:
         """Other tasks run between the requests: all of them may be 64 MB."""
         found = self._faults.journal.find(self._faults.selector(query_arguments(query)))
         texts = [encoded(request.document()) async for request in others_between(found, ITEMS_PER_STEP)]
@@ -149,3 +148,8 @@ class Resources:
 
 async def _ok(document: object) -> Answer:
     return HTTPStatus.OK, document
+
+
+def encoded(document: object) -> bytes:
+    """Returns JSON."""
+    return json.dumps(document, default=str).encode()

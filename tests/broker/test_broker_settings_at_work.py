@@ -131,7 +131,7 @@ ELSEWHERE = {
         "::test_a_listener_has_its_own_mechanisms_and_each_its_own_module_and_lifetime"
     ),
     "sasl.jaas.config": (
-        "broker/handlers/test_sasl_listeners.py::test_users_of_plain_are_options_of_the_listeners_login_module"
+        "broker/test_sasl_mechanisms.py::test_users_of_plain_are_options_of_the_listeners_login_module"
     ),
     "sasl.mechanism.inter.broker.protocol": (
         "broker/peers/test_logins.py::test_brokers_of_a_cluster_authenticate_to_each_other"

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from odradek.broker.metrics import server
-from odradek.broker.metrics.server import MAX_CONNECTIONS
+from odradek.broker.http import server
+from odradek.broker.http.server import MAX_CONNECTIONS
 from odradek.testing import in_process_broker
 from tests.broker.metrics.test_metrics import ask, broker_with_metrics
 
@@ -56,8 +56,8 @@ async def test_incomplete_requests_do_not_block_other_clients() -> None:
 
 
 async def test_a_connection_without_a_request_is_closed_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert server.HEAD_TIMEOUT_S <= 5
-    monkeypatch.setattr(server, "HEAD_TIMEOUT_S", 0.05)
+    assert server.REQUEST_TIMEOUT_S <= 5
+    monkeypatch.setattr(server, "REQUEST_TIMEOUT_S", 0.05)
     async with broker_with_metrics() as (_, port), connections(port, 1, b"GET /health HT") as (connection,):
         await ends(connection)
 

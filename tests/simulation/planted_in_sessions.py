@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from odradek.broker.cluster.dynamic_configs import DynamicConfigs
+from odradek.broker.cluster.store_follower import StoreFollower
 from odradek.broker.metadata_store import read_back
 from odradek.broker.metadata_store.interface import WatchEvent
 from odradek.broker.metadata_store.tree import _Staging
@@ -52,11 +52,11 @@ def _count_children_version(replace: Replace) -> None:
 
 
 def _miss_settings(replace: Replace) -> None:
-    replace(DynamicConfigs, "_changed", lambda self, event: None)
+    replace(StoreFollower, "_changed", lambda self, event: None)
 
 
 def _forget_missed_settings(replace: Replace) -> None:
-    replace(DynamicConfigs, "_session_changed", lambda self, state: None)
+    replace(StoreFollower, "_session_changed", lambda self, state: None)
 
 
 SESSION_BUGS: Mapping[str, Callable[[Replace], None]] = {

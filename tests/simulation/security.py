@@ -12,8 +12,7 @@ from collections.abc import Iterable
 from random import Random
 from typing import NamedTuple
 
-from odradek.broker.handlers.sasl_listeners import USER_OPTION
-from odradek.broker.security.jaas import login_module, login_module_class
+from odradek.broker.security.jaas import USER_OPTION, login_module, login_module_class
 from odradek.broker.security.sasl.client import ClientCredentials
 from odradek.broker.settings.authorizers import CLASSES
 from odradek.broker.settings.sasl_listeners import SCRAM

@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 class GroupSettings(NamedTuple):
     """Kafka's settings, named without the prefix `group.`."""
 
-    min_session_timeout_ms: int = 6_000
-    max_session_timeout_ms: int = 1_800_000
-    max_size: int = 2**31 - 1
-    initial_rebalance_delay_ms: int = 3_000
+    min_session_timeout_ms: int
+    max_session_timeout_ms: int
+    max_size: int
+    initial_rebalance_delay_ms: int
 
     @classmethod
     def from_config(cls, config: BrokerConfig) -> GroupSettings:

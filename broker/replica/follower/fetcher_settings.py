@@ -18,14 +18,14 @@ class FetchLimits(NamedTuple):
 class FetcherSettings(NamedTuple):
     """`broker_id` is this broker's; the other fields are settings."""
 
-    broker_id: int = 0
-    num_replica_fetchers: int = 1
-    replica_fetch_backoff_ms: int = 1000
-    replica_fetch_max_bytes: int = 1 << 20
-    replica_fetch_min_bytes: int = 1
-    replica_fetch_response_max_bytes: int = 10 << 20
-    replica_fetch_wait_max_ms: int = 500
-    replica_socket_timeout_ms: int = 30_000
+    broker_id: int
+    num_replica_fetchers: int
+    replica_fetch_backoff_ms: int
+    replica_fetch_max_bytes: int
+    replica_fetch_min_bytes: int
+    replica_fetch_response_max_bytes: int
+    replica_fetch_wait_max_ms: int
+    replica_socket_timeout_ms: int
 
     @property
     def limits(self) -> FetchLimits:
@@ -34,13 +34,4 @@ class FetcherSettings(NamedTuple):
 
     @classmethod
     def from_config(cls, config: BrokerConfig) -> FetcherSettings:
-        return cls(
-            broker_id=config.broker_id,
-            num_replica_fetchers=config.num_replica_fetchers,
-            replica_fetch_backoff_ms=config.replica_fetch_backoff_ms,
-            replica_fetch_max_bytes=config.replica_fetch_max_bytes,
-            replica_fetch_min_bytes=config.replica_fetch_min_bytes,
-            replica_fetch_response_max_bytes=config.replica_fetch_response_max_bytes,
-            replica_fetch_wait_max_ms=config.replica_fetch_wait_max_ms,
-            replica_socket_timeout_ms=config.replica_socket_timeout_ms,
-        )
+        return cls(**{name: getattr(config, name) for name in cls._fields})

@@ -46,8 +46,8 @@ class ReplicationQuota:
         broker_id: int,
         listed: Callable[[LogConfig], list[str]],
         *,
-        windows: int = 11,
-        window_ms: int = 1000,
+        windows: int,
+        window_ms: int,
     ) -> None:
         self.limit = UNLIMITED
         self.is_limited = False

@@ -7,6 +7,6 @@
     scram_server.py     SCRAM's messages
     client.py           the client's side of PLAIN and SCRAM
 
-Everything here is values in, values out. Callers: `handlers/`, which decodes the requests and reads the settings,
+Everything here is values in, values out. Callers: `handlers/`, which decodes the requests, `sasl_mechanisms.py`,
 `cluster/`, which keeps the credentials, and `peers/`.
 """

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import base64
 import hmac
+import random
 import re
 from collections.abc import Callable
 from typing import NamedTuple
@@ -32,6 +33,7 @@ from odradek.broker.security.sasl.scram import (
     SALT_BITS,
     ScramCredential,
     ScramMechanism,
+    new_nonce,
     salt_of,
 )
 
@@ -55,6 +57,8 @@ _FINAL = re.compile(
 
 CredentialOf = Callable[[str], ScramCredential | None]
 """The credential of a user for the mechanism, None for an unknown user."""
+StoredCredential = Callable[[str, str], ScramCredential | None]
+"""Mechanism, user -> the credential, None for an unknown user."""
 
 
 class Unknown:
@@ -140,6 +144,24 @@ class ScramServer:
             raise LoginRefused("no such user, or a wrong password")
         self.username = begun.name
         return b"v=" + base64.b64encode(mechanism.hmac(credential.server_key, signed))
+
+
+class ScramLogins:
+    """All logins by one mechanism. `source` draws the nonces."""
+
+    def __init__(
+        self, mechanism: ScramMechanism, stored: StoredCredential, unknown: Unknown, source: random.Random
+    ) -> None:
+        self._mechanism = mechanism
+        self._stored = stored
+        self._unknown = unknown
+        self._source = source
+
+    def new_server(self) -> ScramServer:
+        return ScramServer(self._mechanism, self._credential_of, self._unknown, new_nonce(self._source))
+
+    def _credential_of(self, user: str) -> ScramCredential | None:
+        return self._stored(self._mechanism.name, user)
 
 
 def _unescaped(name: bytes) -> str:

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from odradek.broker.background.stepwise import Steps
-from odradek.broker.cluster.change_notices import EXPIRATION_MS
+from odradek.broker.cluster.store_follower import EXPIRATION_MS
 from odradek.broker.controller.topic_operations import MOST_CONFIG_BYTES
 from odradek.broker.metadata_store import znodes
 from odradek.broker.metadata_store.interface import Create

@@ -11,7 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from odradek.broker.cluster import stored_acls
-from odradek.broker.cluster.change_notices import EXPIRATION_MS
+from odradek.broker.cluster.store_follower import EXPIRATION_MS
 from odradek.broker.cluster.stored_acls import Altered, StoredAcls
 from odradek.broker.metadata_store import acl_znodes
 from odradek.broker.metadata_store.acl_znodes import acl_path, encode_acls, parse_acls

@@ -19,6 +19,7 @@ from odradek.protocol.records import build_end_transaction_marker
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.files import Buffer, File
 from tests.broker.replica.harness import ReplicaHarness, ThreadCall, UnsyncedFiles
+from tests.table_settings import DEFAULTS
 
 TOPIC = "__consumer_offsets"
 PARTITION = TopicPartition(TOPIC, 0)
@@ -187,7 +188,7 @@ class RuntimeHarness(ReplicaHarness):
         self.logs.files = self.disk
         self.tasks = ManualTasks()
         self.partition_count = partitions
-        self.settings = RuntimeSettings(TOPIC)._replace(**settings)
+        self.settings = RuntimeSettings.for_groups(DEFAULTS)._replace(topic=TOPIC, **settings)
         self.made: list[RecordingShard] = []
         self.runtime = self.new_runtime()
 

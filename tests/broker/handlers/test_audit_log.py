@@ -11,7 +11,7 @@ import pytest
 import structlog
 
 from odradek.broker.background.stepwise import finished
-from odradek.broker.handlers.access import DecidedAccess
+from odradek.broker.handlers.access import Check, DecidedAccess
 from odradek.broker.handlers.audit_log import AuditLog
 from odradek.broker.logging.structured_logging import configure_logging
 from odradek.broker.requests.endpoint import Endpoint
@@ -21,7 +21,8 @@ from odradek.protocol.wire_codes import AclOperation, AclResourceType
 from odradek.timer import ManualClock
 from tests.broker.handlers.scripted_authorizer import ScriptedAuthorizer, everything, nothing
 
-READ, TOPIC = AclOperation.READ, AclResourceType.TOPIC
+TOPIC = AclResourceType.TOPIC
+READ_TOPIC = Check(AclOperation.READ, TOPIC)
 LISTENER = Endpoint("PLAINTEXT", "PLAINTEXT", "", 9092, "", 9092)
 
 
@@ -57,7 +58,7 @@ pytestmark = pytest.mark.usefixtures("_as_it_was")
 def test_a_denial_says_who_wanted_what_and_by_which_api() -> None:
     logged = Logged("INFO")
     logged.authorizer.change(nothing)
-    assert not logged.access.allows(context("::1"), READ, TOPIC, "orders")
+    assert not logged.access.allows(context("::1"), READ_TOPIC, "orders")
     (line,) = logged.lines()
     assert line["level"] == "info"
     assert line["logger"] == "broker.authorizer"
@@ -75,21 +76,21 @@ def test_a_denial_says_who_wanted_what_and_by_which_api() -> None:
 def test_what_is_allowed_is_logged_at_debug_only() -> None:
     for level, count in (("INFO", 0), ("DEBUG", 1)):
         logged = Logged(level)
-        assert logged.access.allows(context(), READ, TOPIC, "orders")
+        assert logged.access.allows(context(), READ_TOPIC, "orders")
         assert [line["event"] for line in logged.lines()] == ["operation allowed"] * count
 
 
 def test_a_logger_of_the_host_program_may_lack_what_ours_has() -> None:
     structlog.configure(wrapper_class=structlog.BoundLogger, processors=[lambda _, __, event: str(event)])
     access = DecidedAccess(ScriptedAuthorizer(), AuditLog(ManualClock()))
-    assert access.allows(context(), READ, TOPIC, "orders")
+    assert access.allows(context(), READ_TOPIC, "orders")
 
 
 def test_what_merely_filters_is_no_denial() -> None:
     logged = Logged("DEBUG")
     logged.authorizer.change(nothing)
-    assert not logged.access.allows(context(), READ, TOPIC, "orders", audited=False)
-    seen = finished(logged.access.allowed(context(), READ, TOPIC, ["orders"], audited=False))
+    assert not logged.access.allows(context(), READ_TOPIC.as_filter, "orders")
+    seen = finished(logged.access.allowed(context(), READ_TOPIC.as_filter, ["orders"]))
     assert "orders" not in seen
     assert logged.access.operations(context(), TOPIC, "orders") == 0
     assert logged.lines() == []
@@ -99,15 +100,15 @@ def test_a_flood_of_denials_is_logged_at_a_rate_and_counted() -> None:
     logged = Logged("INFO")
     logged.authorizer.change(nothing)
     for _ in range(5000):
-        logged.access.allows(context(), READ, TOPIC, "orders")
+        logged.access.allows(context(), READ_TOPIC, "orders")
     assert len(logged.lines()) == 1000
     logged.clock.advance(1000)
-    logged.access.allows(context(), READ, TOPIC, "orders")
+    logged.access.allows(context(), READ_TOPIC, "orders")
     assert logged.lines()[-1]["suppressed"] == 4000
 
 
 def test_a_name_is_decided_and_logged_once_for_a_request() -> None:
     logged = Logged("DEBUG")
     logged.authorizer.change(everything)
-    finished(logged.access.allowed(context(), READ, TOPIC, ["orders", "orders", "bills"]))
+    finished(logged.access.allowed(context(), READ_TOPIC, ["orders", "orders", "bills"]))
     assert [line["resource"] for line in logged.lines()] == ["orders", "bills"]

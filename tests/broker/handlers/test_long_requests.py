@@ -349,7 +349,7 @@ async def test_a_long_error_response_is_built_while_it_is_written(monkeypatch: p
 
     others = [each for each in api_table().rows() if each is not row]
     table = ApiTable.of([*others, row._replace(error_response=kept)])
-    monkeypatch.setattr("odradek.broker.server._apis_of", lambda _release: table)
+    monkeypatch.setattr("odradek.broker.assembly._apis_of", lambda _release: table)
     topic = OffsetFetchRequest.OffsetFetchRequestTopics(name="t", partition_indexes=[0])
     groups = [OffsetFetchRequest.OffsetFetchRequestGroup(group_id=name, topics=[topic]) for name in NAMES]
     async with api_of_a_broker(SETTINGS) as api:

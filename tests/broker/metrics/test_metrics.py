@@ -8,12 +8,13 @@ from contextlib import asynccontextmanager
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from odradek.broker.http.request import MAX_HEAD_BYTES
 from odradek.broker.metadata.new_topic import NewTopic
 from odradek.broker.metadata_store.interface import Operation, Outcome
 from odradek.broker.metadata_store.session_metrics import STATES
 from odradek.broker.metrics.exposition import SAMPLES_PER_CHUNK, Exposition, RecentTimes, quantile_ms, request_times
 from odradek.broker.metrics.families import FAMILIES, TOTAL
-from odradek.broker.metrics.server import MAX_HEAD_BYTES, MetricsServer
+from odradek.broker.metrics.routes import MetricsRoutes, serve_metrics
 from odradek.broker.replica.partition.topic_stats import AllTopicStats
 from odradek.broker.requests.request_metrics import (
     FINE_TIMES,
@@ -268,8 +269,8 @@ async def test_a_starting_broker_is_503_and_exports_only_process_metrics() -> No
     async with in_process_broker() as broker:
         running = broker.state
         not_yet = Broker(broker.config)
-        server = MetricsServer(not_yet.status, Exposition(not_yet.clock, not_yet.metrics), "127.0.0.1", 0)
-        await server.start()
+        routes = MetricsRoutes(not_yet.status, Exposition(not_yet.clock, not_yet.metrics))
+        server = await serve_metrics(routes, "127.0.0.1", 0)
         try:
             status, _, body = await ask(server.port, "/health")
             assert (status, json.loads(body)["status"]) == (503, "down")

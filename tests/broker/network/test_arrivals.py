@@ -20,6 +20,7 @@ from odradek.broker.network.listener_tls import ListenerTls
 from odradek.broker.settings.listeners import Listener
 from tests.broker.network.echo_server import ECHO, SILENT, Bench, BothSides, echo_server, request
 from tests.broker.network.tls_sides import both_sides
+from tests.table_settings import of_table
 
 HERE, ELSEWHERE = "127.0.0.1", "127.0.0.2"
 RESET = struct.pack("ii", 1, 0)
@@ -30,7 +31,7 @@ HELLO = client_hello()
 async def not_started(tls: BothSides | None = None) -> AsyncIterator[Bench]:
     """Yields a server that listens, and has not begun to take connections."""
     background = Background()
-    echo, server = echo_server(ConnectionLimits(), background, None if tls is None else tls.listener)
+    echo, server = echo_server(of_table(ConnectionLimits), background, None if tls is None else tls.listener)
     protocol = "PLAINTEXT" if tls is None else "SSL"
     [endpoint] = await server.bind([Listener(protocol, protocol, HERE, 0, HERE, 0)])
     for sockets in server.duplicated_sockets().values():

@@ -36,6 +36,7 @@ from tests.broker.network.echo_server import (
     echo_server,
     request,
 )
+from tests.table_settings import of_table
 
 
 async def test_a_request_is_answered(bench: Bench) -> None:
@@ -232,11 +233,11 @@ async def test_the_throttle_that_ends_last_applies(bench: Bench) -> None:
 
 async def test_more_than_the_bounded_number_in_flight_is_not_handled(bench: Bench) -> None:
     client = await bench.connect()
-    more = ConnectionLimits().max_in_flight_requests + 100
+    more = of_table(ConnectionLimits).max_in_flight_requests + 100
     client.send(b"".join(request(PARK, number) for number in range(more)))
-    await bench.until(lambda: len(bench.echo.handled) >= ConnectionLimits().max_in_flight_requests)
+    await bench.until(lambda: len(bench.echo.handled) >= of_table(ConnectionLimits).max_in_flight_requests)
     await asyncio.sleep(0.02)
-    assert len(bench.echo.handled) == ConnectionLimits().max_in_flight_requests
+    assert len(bench.echo.handled) == of_table(ConnectionLimits).max_in_flight_requests
     for number in range(more):
         await bench.until(lambda number=number: len(bench.echo.parked) > number)  # type: ignore[misc]
         bench.echo.parked[number].complete(b"")
@@ -289,7 +290,7 @@ async def test_reading_a_large_frame_pauses_while_it_must_wait(bench: Bench) -> 
     assert [await client.answer() for _ in range(2)] == [(1, b""), (2, b"3000000")]
 
 
-@pytest.mark.parametrize("limits", [ConnectionLimits(max_queued_bytes=1_000_000)])
+@pytest.mark.parametrize("limits", [of_table(ConnectionLimits, max_queued_bytes=1_000_000)])
 async def test_memory_held_by_all_connections_is_counted_and_freed(bench: Bench) -> None:
     first, second = await bench.connect(), await bench.connect()
     whole = request(LENGTH, 1, bytes(900_000))
@@ -304,7 +305,7 @@ async def test_memory_held_by_all_connections_is_counted_and_freed(bench: Bench)
     assert bench.server.queues.anonymous.total == 0
 
 
-@pytest.mark.parametrize("limits", [ConnectionLimits(max_queued_bytes=1_000_000)])
+@pytest.mark.parametrize("limits", [of_table(ConnectionLimits, max_queued_bytes=1_000_000)])
 async def test_a_large_request_is_counted_until_answered_and_does_not_close_its_connection(bench: Bench) -> None:
     client, other = await bench.connect(), await bench.connect()
     client.send(request(PARK, 1, bytes(1_200_000)))
@@ -323,7 +324,7 @@ async def test_a_large_request_is_counted_until_answered_and_does_not_close_its_
 
 
 @pytest.mark.parametrize(
-    "limits", [ConnectionLimits(max_request_bytes=200_000, max_other_request_bytes=100_000)], ids=["limits"]
+    "limits", [of_table(ConnectionLimits, max_request_bytes=200_000, max_other_request_bytes=100_000)], ids=["limits"]
 )
 @pytest.mark.parametrize(
     ("todo", "size", "is_answered"),
@@ -431,7 +432,7 @@ async def test_too_many_unread_response_bytes_close_the_connection(bench: Bench)
     assert [entry["event"] for entry in logs] == ["client does not read responses"]
 
 
-@pytest.mark.parametrize("limits", [ConnectionLimits(max_unread_bytes_of_all=40_000_000)])
+@pytest.mark.parametrize("limits", [of_table(ConnectionLimits, max_unread_bytes_of_all=40_000_000)])
 async def test_many_clients_that_do_not_read_are_closed_before_their_responses_fill_the_memory(bench: Bench) -> None:
     sloths = [await bench.connect() for _ in range(5)]
     for sloth in sloths:
@@ -452,7 +453,7 @@ async def test_many_clients_that_do_not_read_are_closed_before_their_responses_f
     assert (await sloths[-1].answer())[0] == 1
 
 
-@pytest.mark.parametrize("limits", [ConnectionLimits(max_unread_bytes_of_all=40_000_000)])
+@pytest.mark.parametrize("limits", [of_table(ConnectionLimits, max_unread_bytes_of_all=40_000_000)])
 async def test_the_address_with_most_unread_bytes_is_the_first_whose_connections_are_closed(bench: Bench) -> None:
     other = await bench.connect("127.0.0.2")
     sloths = [other, *[await bench.connect() for _ in range(2)]]
@@ -470,7 +471,7 @@ async def test_the_address_with_most_unread_bytes_is_the_first_whose_connections
     assert (await other.answer())[0] == 1
 
 
-@pytest.mark.parametrize("limits", [ConnectionLimits(idle_ms=50)])
+@pytest.mark.parametrize("limits", [of_table(ConnectionLimits, idle_ms=50)])
 async def test_idle_connections_are_expired_and_waiting_ones_are_not(bench: Bench) -> None:
     idle = await bench.connect()
     waiting = await bench.connect()
@@ -484,7 +485,7 @@ async def test_idle_connections_are_expired_and_waiting_ones_are_not(bench: Benc
     assert await waiting.answer() == (1, b"still here")
 
 
-@pytest.mark.parametrize("limits", [ConnectionLimits(idle_ms=50)])
+@pytest.mark.parametrize("limits", [of_table(ConnectionLimits, idle_ms=50)])
 async def test_a_client_that_never_reads_is_expired(bench: Bench) -> None:
     client = await bench.connect()
     client.writer.transport.pause_reading()  # type: ignore[attr-defined]
@@ -507,7 +508,7 @@ async def test_a_closing_connection_whose_client_does_not_read_is_aborted(bench:
     await bench.until(lambda: not bench.server.connections)
 
 
-@pytest.mark.parametrize("limits", [ConnectionLimits(max_connections=2)])
+@pytest.mark.parametrize("limits", [of_table(ConnectionLimits, max_connections=2)])
 async def test_connections_above_the_limit_are_closed(bench: Bench) -> None:
     first, second = await bench.connect(), await bench.connect()
     await bench.until(lambda: len(bench.server.connections) == 2)
@@ -522,7 +523,7 @@ async def test_connections_above_the_limit_are_closed(bench: Bench) -> None:
     assert await again.answer() == (1, b"")
 
 
-@pytest.mark.parametrize("limits", [ConnectionLimits(max_connections_per_ip=1)])
+@pytest.mark.parametrize("limits", [of_table(ConnectionLimits, max_connections_per_ip=1)])
 async def test_connections_from_one_address_are_limited(bench: Bench) -> None:
     first = await bench.connect()
     assert await (await bench.connect()).is_closed()
@@ -531,7 +532,7 @@ async def test_connections_from_one_address_are_limited(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(
-    "limits", [ConnectionLimits(max_connections_per_ip=0, max_connections_per_ip_overrides={"127.0.0.1": 1})]
+    "limits", [of_table(ConnectionLimits, max_connections_per_ip=0, max_connections_per_ip_overrides={"127.0.0.1": 1})]
 )
 async def test_an_address_may_have_its_own_limit(bench: Bench) -> None:
     client = await bench.connect()
@@ -574,20 +575,20 @@ async def test_stop_aborts_connections_that_take_too_long(bench: Bench) -> None:
 
 
 async def test_an_occupied_port_is_named_in_the_error(bench: Bench) -> None:
-    _, second = echo_server(ConnectionLimits(), Background())
+    _, second = echo_server(of_table(ConnectionLimits), Background())
     with pytest.raises(BindError, match=rf"port {bench.endpoint.port} is already in use"):
         await second.bind([Listener("PLAINTEXT", "PLAINTEXT", "127.0.0.1", bench.endpoint.port, None, 0)])
 
 
 @pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])
 async def test_a_listener_whose_protection_is_missing_is_not_bound(protocol: str) -> None:
-    _, server = echo_server(ConnectionLimits(), Background())
+    _, server = echo_server(of_table(ConnectionLimits), Background())
     with pytest.raises(KeyError):
         await server.bind([Listener("A", protocol, "127.0.0.1", 0, None, 0)])
 
 
 async def test_a_listener_on_every_interface_has_one_port_for_all_addresses() -> None:
-    echo, server = echo_server(ConnectionLimits(), Background())
+    echo, server = echo_server(of_table(ConnectionLimits), Background())
     addresses = [
         Listener("A", "PLAINTEXT", "", 0, "", 0),
         Listener("B", "PLAINTEXT", "127.0.0.1", 0, "example.org", 1234),

@@ -17,6 +17,7 @@ from odradek.broker.network.connection_limits import ConnectionLimits
 from odradek.storage.file_slice import SLICE_BYTES, FileSlice
 from odradek.storage.files import OsFiles
 from tests.broker.network.echo_server import BIG, CLOSE, ECHO, FILE, PARK, Bench, Client, request
+from tests.table_settings import of_table
 
 SIZE = 30_000_000
 
@@ -98,7 +99,7 @@ async def test_responses_from_files_and_from_memory_keep_their_order(bench: Benc
         assert await client.answer() == (number, payload)
 
 
-@pytest.mark.parametrize("limits", [ConnectionLimits(send_buffer_bytes=16_384)])
+@pytest.mark.parametrize("limits", [of_table(ConnectionLimits, send_buffer_bytes=16_384)])
 async def test_a_file_response_waits_for_the_transports_buffer(bench: Bench, content: bytes) -> None:
     loop = asyncio.get_running_loop()
     with socket.socket() as client:
@@ -185,7 +186,7 @@ async def test_a_client_that_does_not_read_is_not_read_from(bench: Bench, conten
 
 
 @pytest.mark.usefixtures("content")
-@pytest.mark.parametrize("limits", [ConnectionLimits(max_unread_bytes_of_all=1_000_000)])
+@pytest.mark.parametrize("limits", [of_table(ConnectionLimits, max_unread_bytes_of_all=1_000_000)])
 async def test_waiting_file_responses_may_have_any_size(bench: Bench) -> None:
     sloths = [await stalled(bench, (0, SIZE)) for _ in range(5)]
     for _ in range(3):
@@ -198,7 +199,7 @@ async def test_waiting_file_responses_may_have_any_size(bench: Bench) -> None:
 
 
 @pytest.mark.usefixtures("content")
-@pytest.mark.parametrize("limits", [ConnectionLimits(idle_ms=500)])
+@pytest.mark.parametrize("limits", [of_table(ConnectionLimits, idle_ms=500)])
 async def test_a_client_that_never_reads_is_expired_and_one_that_reads_slowly_is_not(bench: Bench) -> None:
     await stalled(bench, (0, SIZE))
     slowly = await bench.connect()

@@ -13,6 +13,7 @@ from tests.broker.network import test_file_answers as plain
 from tests.broker.network.echo_server import BIG, CLOSE, ECHO, Bench, request, running
 from tests.broker.network.test_file_answers import SIZE, cache, content, read_on, stalled, stop_reading, wanted
 from tests.broker.network.tls_sides import RecordClient, both_sides
+from tests.table_settings import of_table
 
 __all__ = ["cache", "content"]
 NOT_HERE = {
@@ -61,7 +62,7 @@ async def test_a_close_waits_for_the_previous_responses(bench: Bench, content: b
 
 
 @pytest.mark.usefixtures("content")
-@pytest.mark.parametrize("limits", [ConnectionLimits(max_unread_bytes_of_all=5 * 500_000)])
+@pytest.mark.parametrize("limits", [of_table(ConnectionLimits, max_unread_bytes_of_all=5 * 500_000)])
 async def test_waiting_file_responses_hold_little_memory(bench: Bench) -> None:
     sloths = [await stalled(bench, (0, SIZE)) for _ in range(5)]
     for _ in range(3):

@@ -8,13 +8,14 @@ import pytest
 from odradek.broker.network.connection_limits import ConnectionLimits
 from odradek.broker.network.handshakes import LONGEST_MS, TURN_MS, Handshakes, HandshakingTransport, Server
 from odradek.timer import ManualClock
+from tests.table_settings import of_table
 
 
 class Loop:
     """Calls back when the test says so."""
 
     def __init__(self) -> None:
-        self.limits = ConnectionLimits(max_handshakes_per_ip=2)
+        self.limits = of_table(ConnectionLimits, max_handshakes_per_ip=2)
         self.due: list[Callable[[], object]] = []
 
     def call_soon(self, callback: Callable[..., object], *args: Any) -> None:

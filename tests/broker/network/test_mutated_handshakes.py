@@ -28,6 +28,7 @@ from tests.log_levels import levels_logged
 from tests.patience import until
 from tests.scenarios.turns_of_a_loop import PROMISED_MS, collector_as_when_served
 from tests.soak import SOAK, rounds
+from tests.table_settings import of_table
 from tests.zookeeper.certificates import Authority
 
 ROUNDS = rounds(800, in_soak=200_000)
@@ -160,7 +161,7 @@ def clients(versions: tuple[str, ...]) -> list[tuple[int, BothSides]]:
 async def test_mutated_handshakes_let_nobody_in_and_end_nothing(version: str) -> None:
     sides = clients((version,))
     with levels_logged() as levels, no_error_of_the_loop(), steps_of_the_server() as longest_ms:
-        async with running(ConnectionLimits(), sides[0][1]) as bench:
+        async with running(of_table(ConnectionLimits), sides[0][1]) as bench:
             witness = await bench.connect()
             for start in range(0, ROUNDS // 2, AT_ONCE):
                 numbers = range(start, start + AT_ONCE)

@@ -10,6 +10,7 @@ from odradek.broker.requests.endpoint import Endpoint
 from odradek.broker.requests.request_context import ConnectionInfo
 from odradek.broker.security.authentication_counts import AuthenticationCounts
 from odradek.broker.security.sasl.authentication import Authentication, Login, SaslListener
+from tests.table_settings import of_table
 
 ENDPOINT = Endpoint("OUTSIDE", "SASL_SSL", "127.0.0.1", 9093, "localhost", 9093)
 LISTENER = SaslListener({}, 0, 1000, AuthenticationCounts())
@@ -27,7 +28,7 @@ def queue_of(
 
 
 def test_strangers_and_users_and_clients_that_need_not_log_in_have_bounds_of_their_own() -> None:
-    limits = ConnectionLimits(max_queued_bytes=1000, max_queued_bytes_before_login=10)
+    limits = of_table(ConnectionLimits, max_queued_bytes=1000, max_queued_bytes_before_login=10)
     queues: Queues[Connection] = Queues(lambda: limits, lambda connection, size: None)
     renewal = Authentication(LISTENER, Login(ALICE, "PLAIN", 1000))
     assert queue_of(queues, shakes=True) is queues.before_login

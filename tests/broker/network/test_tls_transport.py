@@ -33,6 +33,7 @@ from tests.broker.network.echo_server import (
 )
 from tests.broker.network.key_updates import KeyUpdates, log_secrets
 from tests.broker.network.tls_sides import ALERT, APPLICATION_DATA, HOST, RecordClient, authority, both_sides
+from tests.table_settings import of_table
 from tests.zookeeper.certificates import Authority
 
 RECORD_OVERHEAD = 64
@@ -41,7 +42,7 @@ ENDS = (ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)
 
 @asynccontextmanager
 async def serving(tls: BothSides, limits: ConnectionLimits | None = None) -> AsyncIterator[Bench]:
-    async with running(limits or ConnectionLimits(), tls) as bench:
+    async with running(limits or of_table(ConnectionLimits), tls) as bench:
         yield bench
 
 
@@ -316,7 +317,7 @@ async def test_random_handshakes_end_their_connections() -> None:
 
 
 async def test_too_many_handshakes_of_one_address_are_refused() -> None:
-    async with serving(both_sides(), ConnectionLimits(max_handshakes_per_ip=3)) as bench:
+    async with serving(both_sides(), of_table(ConnectionLimits, max_handshakes_per_ip=3)) as bench:
         for count in range(3):
             await plain_client(bench)
             await bench.until(lambda count=count: len(bench.server.connections) == count + 1)  # type: ignore[misc]
@@ -332,7 +333,7 @@ async def test_too_many_handshakes_of_one_address_are_refused() -> None:
 
 
 async def test_a_thousand_stalled_handshakes_end_and_others_are_answered_meanwhile() -> None:
-    async with serving(both_sides(), ConnectionLimits(max_handshakes_per_ip=2000)) as bench:
+    async with serving(both_sides(), of_table(ConnectionLimits, max_handshakes_per_ip=2000)) as bench:
         handshakes = bench.server.handshakes
         assert handshakes is not None
         clock = handshakes._clock = ManualClock()
@@ -399,7 +400,7 @@ async def test_a_client_that_does_not_read_keeps_its_response_unencrypted() -> N
 
 
 async def test_many_clients_that_do_not_read_are_closed_before_their_responses_fill_the_memory() -> None:
-    async with serving(both_sides(), ConnectionLimits(max_unread_bytes_of_all=40_000_000)) as bench:
+    async with serving(both_sides(), of_table(ConnectionLimits, max_unread_bytes_of_all=40_000_000)) as bench:
         sloths = {}
         for _ in range(5):
             sloth = await bench.connect()
@@ -420,7 +421,7 @@ async def test_many_clients_that_do_not_read_are_closed_before_their_responses_f
 
 
 async def test_a_paused_connection_leaves_one_buffer_undecrypted() -> None:
-    async with serving(both_sides(), ConnectionLimits(max_in_flight_requests=1)) as bench:
+    async with serving(both_sides(), of_table(ConnectionLimits, max_in_flight_requests=1)) as bench:
         client = await bench.connect()
         client.send(request(PARK, 1) + request(LENGTH, 2, bytes(5_000_000)))
         await bench.until(lambda: bool(bench.server.blocked))
@@ -436,7 +437,7 @@ async def test_a_paused_connection_leaves_one_buffer_undecrypted() -> None:
 async def test_a_client_that_asks_for_records_and_reads_none_is_not_read(tmp_path: Path) -> None:
     tls = both_sides(versions=("TLSv1.3",))
     log_secrets(tls.client, tmp_path / "secrets")
-    async with serving(tls, ConnectionLimits(send_buffer_bytes=4096)) as bench:
+    async with serving(tls, of_table(ConnectionLimits, send_buffer_bytes=4096)) as bench:
         client = await record_client(bench)
         client.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         await client.shake_hands()

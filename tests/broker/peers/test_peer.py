@@ -33,6 +33,7 @@ class Nodes:
             broker_id=0,
             listener="INTERNAL",
             spawn=background.spawn,
+            connect_timeout_ms=10_000,
             connect=self.connecting,
             required=required or {},
         )

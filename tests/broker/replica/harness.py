@@ -44,6 +44,7 @@ from odradek.storage.log.recovery import open_log
 from odradek.storage.log_config import LogConfig
 from odradek.storage.log_offsets import TimestampOffset
 from odradek.timer import ManualClock, SystemTimer
+from tests.table_settings import of_table
 
 BROKER_EPOCH = 77
 TOPIC_ID = uuid.UUID(int=1)
@@ -193,7 +194,7 @@ class ReplicaHarness:
         self.lost: list[tuple[TopicPartition, int]] = []
         self.verifies_transactions = True
         self.manager = ReplicaManager(
-            ReplicaSettings(),
+            of_table(ReplicaSettings),
             log_manager=self.logs,  # type: ignore[arg-type]
             clock=self.clock,
             timer=self.timer,

@@ -54,13 +54,14 @@ from odradek.timer import ManualClock, SystemTimer
 from tests.broker.replica.harness import ManualThreads, UnsyncedFiles, context_of, unreachable
 from tests.memory_files import ForgetfulFiles
 from tests.storage.small_logs import all_bytes, batch, truncate_in
+from tests.table_settings import of_table
 
 KEY = TopicPartition("orders", 0)
 TOPIC_ID = uuid.UUID(int=7)
 CLUSTER_ID = "nlQg0zzARJuGzyqjahpCMg"
 BROKERS = (1, 2, 3)
 BACKOFF_MS = 1000
-AT_ONCE = FetcherSettings(replica_fetch_wait_max_ms=0)
+AT_ONCE = of_table(FetcherSettings, replica_fetch_wait_max_ms=0)
 """The leader answers at once, with or without records."""
 FETCH_VERSION = INTER_BROKER_VERSIONS[ApiKey.FETCH]
 LIST_OFFSETS_VERSION = INTER_BROKER_VERSIONS[ApiKey.LIST_OFFSETS]
@@ -96,7 +97,7 @@ class Replica:
         self.background: ThreadsAndTurns = background or ManualThreads()
         self.timer = SystemTimer(self.clock)
         self.manager = ReplicaManager(
-            ReplicaSettings(broker_id),
+            of_table(ReplicaSettings, broker_id=broker_id),
             log_manager=self.logs,
             clock=self.clock,
             timer=self.timer,

@@ -13,9 +13,7 @@ import pytest
 from odradek.broker.background.stepwise import finished
 from odradek.broker.replica.follower.fetcher import FIRST_DELAY_MS, Fetcher
 from odradek.broker.replica.follower.fetcher_actions import Fetch, FlushLogs, ListOffsets, TruncateLogs, Wait
-from odradek.broker.replica.follower.fetcher_settings import FetcherSettings
 from odradek.broker.replica.follower.fetcher_state import MOVES, FetchFrom, Followed, FollowerState
-from odradek.broker.settings.config import BrokerConfig
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.fetch import FetchResponse
 from odradek.protocol.messages.list_offsets import ListOffsetsResponse
@@ -63,11 +61,6 @@ def request_of(action: Any) -> Any:
 
 
 # Requests
-
-
-def test_the_settings_are_kafkas_by_default() -> None:
-    config = BrokerConfig.single_node({"broker.id": "0"})
-    assert FetcherSettings.from_config(config) == FetcherSettings()
 
 
 def test_a_fetch_has_the_settings_and_the_position_of_the_log() -> None:

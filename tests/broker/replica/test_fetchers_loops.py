@@ -29,6 +29,7 @@ from odradek.timer import ExpirationReaper, SystemClock
 from tests.broker.replica.replicas import BROKERS, KEY, TOPIC_ID, Replica, same
 from tests.memory_files import ForgetfulFiles
 from tests.patience import PATIENCE_S, until
+from tests.table_settings import of_table
 
 WAIT_MS = 200
 BACKOFF_MS = 30
@@ -139,7 +140,7 @@ class Node(Replica):
 @asynccontextmanager
 async def running(count: int = 2, **changed: int) -> AsyncIterator[list[Node]]:
     nodes: dict[int, Node] = {}
-    settings = FetcherSettings(replica_fetch_wait_max_ms=WAIT_MS, replica_fetch_backoff_ms=BACKOFF_MS)
+    settings = of_table(FetcherSettings, replica_fetch_wait_max_ms=WAIT_MS, replica_fetch_backoff_ms=BACKOFF_MS)
     settings = settings._replace(**changed)
     for broker_id in range(1, count + 1):
         nodes[broker_id] = Node(broker_id, nodes, settings)

@@ -15,6 +15,7 @@ from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.log_config import LogConfig
 from tests.broker.replica.harness import T0, Fetched, ReplicaHarness, records_of
 from tests.broker.replica.replicas import Replica
+from tests.table_settings import of_table
 
 T1 = TopicPartition("t", 1)
 KEY = TopicPartition("orders", 0)
@@ -158,8 +159,10 @@ class Pair:
     """Broker 1 leads, broker 2 follows; both have the same clock."""
 
     def __init__(self, *keys: TopicPartition, limit: int = 10_000) -> None:
-        self.leader = Replica(1, settings=FetcherSettings())
-        self.follower = Replica(2, clock=self.leader.clock, settings=FetcherSettings(replica_fetch_wait_max_ms=0))
+        self.leader = Replica(1, settings=of_table(FetcherSettings))
+        self.follower = Replica(
+            2, clock=self.leader.clock, settings=of_table(FetcherSettings, replica_fetch_wait_max_ms=0)
+        )
         self.quota = self.follower.manager.follower_quota
         self.quota.set_limit(limit)
         for key in keys:

@@ -18,6 +18,7 @@ from odradek.protocol.messages.registry import response_class
 from odradek.protocol.messages.topics import CreateTopicsRequest
 from odradek.protocol.messages.transactions import TxnOffsetCommitRequest, WriteTxnMarkersRequest
 from odradek.protocol.schema import Message
+from tests.table_settings import of_table
 
 PARTITIONS = 10_000
 NAMES = [f"topic-{number}" for number in range(100_000)]
@@ -129,7 +130,7 @@ LARGE: dict[str, tuple[Message, int]] = {
 def test_the_largest_requests_of_real_clients_are_decoded(name: str) -> None:
     request, version = LARGE[name]
     data = encode(request, version)
-    assert len(data) < ConnectionLimits().max_other_request_bytes
+    assert len(data) < of_table(ConnectionLimits).max_other_request_bytes
     answered = answered_bytes(response_class(request.__schema__.api_key or 0))
     read, _ = finished(reader_in_steps(type(request), version, answered)(data, 0, memory_of_request(len(data))))
     assert read == request

@@ -20,7 +20,6 @@ from odradek.clients.admin.client import AdminClient
 from odradek.protocol.errors import ErrorCode
 from odradek.testing import in_process_broker
 from odradek.testing.control import arguments
-from odradek.testing.control.http_message import HttpRequest
 from odradek.testing.control.resources import Resources
 from odradek.testing.faults import Faults
 from odradek.testing.faults.selector import Selected
@@ -355,8 +354,8 @@ async def test_other_tasks_run_between_the_requests_of_the_journal() -> None:
         async with AdminClient(broker.bootstrap) as admin:
             for _ in range(50):
                 await admin.topics([])
-        request = HttpRequest("GET", "/requests", {"api": "Metadata"}, {})
-        answer = asyncio.create_task(Resources(broker.faults).answer(request, {}))
+        asked = Resources(broker.faults).answer("GET", "/requests", {"api": "Metadata"}, {})
+        answer = asyncio.create_task(asked)
         turns = 0
         while not answer.done():
             turns += 1

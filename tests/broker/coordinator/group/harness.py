@@ -22,6 +22,7 @@ from odradek.protocol.messages.consumer_protocol import ConsumerProtocolSubscrip
 from odradek.protocol.messages.groups import JoinGroupResponse, SyncGroupResponse
 from odradek.purgatory import CompletionQueue, DelayedOperationPurgatory
 from odradek.timer import ManualClock, SystemTimer
+from tests.table_settings import of_table
 
 GROUP = "g"
 SESSION_MS = 10_000
@@ -92,7 +93,7 @@ class GroupHarness:
     """`member_id` of `join` is empty for a new member; `known_ids` False is a client before version 4."""
 
     def __init__(self, settings: GroupSettings | None = None, *, seed: int = 0, tick_ms: int = 1) -> None:
-        self.settings = settings or GroupSettings(initial_rebalance_delay_ms=0)
+        self.settings = settings or of_table(GroupSettings, initial_rebalance_delay_ms=0)
         self.clock = ManualClock()
         self.random = Random(seed)
         self.timer = SystemTimer(self.clock, tick_ms=tick_ms)

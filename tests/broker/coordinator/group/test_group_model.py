@@ -20,6 +20,7 @@ from odradek.protocol.errors import ErrorCode, ProtocolError
 from tests.broker.coordinator.group.harness import GROUP, GroupHarness, SentRequest
 from tests.broker.coordinator.group.reference_group import JoinRequest, ReferenceGroup
 from tests.soak import rounds
+from tests.table_settings import of_table
 
 STEPS = rounds(10_000, in_soak=100_000)
 SEEDS = range(1, 1 + rounds(1, in_soak=20))
@@ -57,7 +58,7 @@ class Life:
     def __init__(self, source: Random, done: Counter[str]) -> None:
         self.random, self.done = source, done
         delay_ms = source.choice(DELAYS)
-        self.harness = GroupHarness(GroupSettings(initial_rebalance_delay_ms=delay_ms, max_size=MAX_SIZE))
+        self.harness = GroupHarness(of_table(GroupSettings, initial_rebalance_delay_ms=delay_ms, max_size=MAX_SIZE))
         self.harness.random = CountingRandom()
         self.harness.restart()
         self.model = ReferenceGroup(delay_ms, MAX_SIZE)

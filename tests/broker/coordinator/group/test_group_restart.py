@@ -14,6 +14,7 @@ from odradek.protocol.errors import ErrorCode, MalformedMessage
 from odradek.protocol.messages.group_records import GroupMetadataValue
 from odradek.timer import ManualClock
 from tests.broker.coordinator.group.harness import GROUP, SESSION_MS, GroupHarness, subscription
+from tests.table_settings import of_table
 
 VECTORS = Path(__file__).parents[3] / "vectors" / "coordinator_records"
 
@@ -105,7 +106,7 @@ def test_a_restart_restores_an_empty_group_and_its_next_generation_id_is_higher(
 
 
 def test_unloading_leaves_no_waiting_operation_and_no_group() -> None:
-    harness = GroupHarness(GroupSettings(initial_rebalance_delay_ms=3_000))
+    harness = GroupHarness(of_table(GroupSettings, initial_rebalance_delay_ms=3_000))
     harness.stable(3)
     harness.join()
     harness.join(known_ids=True, group_id="other")

@@ -6,6 +6,7 @@ from odradek.broker.coordinator.group.group_state import GroupState
 from odradek.broker.coordinator.group.settings import GroupSettings
 from odradek.protocol.errors import ErrorCode
 from tests.broker.coordinator.group.harness import GROUP, REBALANCE_MS, SESSION_MS, GroupHarness, subscription
+from tests.table_settings import of_table
 
 DELAY_MS = 3_000
 
@@ -64,7 +65,7 @@ def test_a_rebalance_completes_when_a_pending_member_expires() -> None:
 
 
 def test_the_first_rebalance_waits_for_more_members() -> None:
-    harness = GroupHarness(GroupSettings(initial_rebalance_delay_ms=DELAY_MS))
+    harness = GroupHarness(of_table(GroupSettings, initial_rebalance_delay_ms=DELAY_MS))
     first = harness.join()
     second = harness.join()
     harness.advance(DELAY_MS - 1)
@@ -76,7 +77,7 @@ def test_the_first_rebalance_waits_for_more_members() -> None:
 
 
 def test_each_join_extends_the_delay_of_the_first_rebalance() -> None:
-    harness = GroupHarness(GroupSettings(initial_rebalance_delay_ms=DELAY_MS))
+    harness = GroupHarness(of_table(GroupSettings, initial_rebalance_delay_ms=DELAY_MS))
     requests = [harness.join()]
     harness.advance(2_000)
     requests.append(harness.join())
@@ -89,7 +90,7 @@ def test_each_join_extends_the_delay_of_the_first_rebalance() -> None:
 
 
 def test_the_first_rebalance_waits_at_most_for_the_rebalance_timeout() -> None:
-    harness = GroupHarness(GroupSettings(initial_rebalance_delay_ms=DELAY_MS))
+    harness = GroupHarness(of_table(GroupSettings, initial_rebalance_delay_ms=DELAY_MS))
     requests = [harness.join(rebalance_ms=7_000)]
     for _ in range(6):
         harness.advance(1_000)
@@ -101,7 +102,7 @@ def test_the_first_rebalance_waits_at_most_for_the_rebalance_timeout() -> None:
 
 
 def test_only_the_first_rebalance_waits() -> None:
-    harness = GroupHarness(GroupSettings(initial_rebalance_delay_ms=DELAY_MS))
+    harness = GroupHarness(of_table(GroupSettings, initial_rebalance_delay_ms=DELAY_MS))
     (leader,) = harness.stable()
     new = harness.join()
     assert harness.join(leader).is_answered
@@ -253,7 +254,7 @@ def test_an_empty_group_accepts_another_protocol_type() -> None:
 
 
 def test_a_full_group_refuses_new_members() -> None:
-    harness = GroupHarness(GroupSettings(initial_rebalance_delay_ms=0, max_size=2))
+    harness = GroupHarness(of_table(GroupSettings, initial_rebalance_delay_ms=0, max_size=2))
     ids = harness.stable(2)
     request = harness.join()
     assert (request.error, request.response.member_id) == (ErrorCode.GROUP_MAX_SIZE_REACHED, "")
@@ -264,7 +265,7 @@ def test_a_full_group_refuses_new_members() -> None:
 def test_a_group_loaded_with_too_many_members_refuses_the_last_to_rejoin() -> None:
     harness = GroupHarness()
     ids = harness.stable(3)
-    harness.settings = GroupSettings(initial_rebalance_delay_ms=0, max_size=2)
+    harness.settings = of_table(GroupSettings, initial_rebalance_delay_ms=0, max_size=2)
     harness.restart()
     assert harness.state is GroupState.PREPARING_REBALANCE
     requests = harness.rejoined(ids)
@@ -304,7 +305,7 @@ def test_groups_are_independent() -> None:
 
 
 def test_a_group_without_members_at_the_end_of_the_initial_delay_is_empty() -> None:
-    harness = GroupHarness(GroupSettings(initial_rebalance_delay_ms=DELAY_MS))
+    harness = GroupHarness(of_table(GroupSettings, initial_rebalance_delay_ms=DELAY_MS))
     pending = harness.join(known_ids=True).response.member_id
     request = harness.join(pending)
     harness.leave(pending)

@@ -41,6 +41,7 @@ from odradek.storage.producers.transaction_marker import read_marker
 from tests.broker.coordinator.harness import ManualTasks
 from tests.broker.replica.harness import ReplicaHarness, ThreadCall
 from tests.storage.small_logs import bytes_of, truncate
+from tests.table_settings import DEFAULTS
 
 STATE = TopicPartition("__transaction_state", 0)
 ORDERS = TopicPartition("orders", 0)
@@ -154,7 +155,7 @@ class Node(ReplicaHarness):
 
     def _start_runtime(self, new_shard: NewShard) -> CoordinatorRuntime:
         runtime = CoordinatorRuntime(
-            RuntimeSettings(STATE.topic, loads_replicated=True),
+            RuntimeSettings.for_groups(DEFAULTS)._replace(topic=STATE.topic, loads_replicated=True),
             new_shard=new_shard,
             partition_count=lambda: 1,
             replica_manager=self.manager,

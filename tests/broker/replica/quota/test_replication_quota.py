@@ -36,9 +36,10 @@ class Hosted:
 class Clocked:
     """A quota of broker 1 and its clock."""
 
-    def __init__(self, limit: int = UNLIMITED, **windows: int) -> None:
+    def __init__(self, limit: int = UNLIMITED, windows: int = 11, window_ms: int = 1000) -> None:
         self.clock = ManualClock(now_ms=50_000)
-        self.quota = ReplicationQuota(self.clock, 1, attrgetter("leader_replication_throttled_replicas"), **windows)
+        listed = attrgetter("leader_replication_throttled_replicas")
+        self.quota = ReplicationQuota(self.clock, 1, listed, windows=windows, window_ms=window_ms)
         self.quota.set_limit(limit)
         self.used: list[tuple[int, int]] = []
 

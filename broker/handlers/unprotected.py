@@ -1,4 +1,8 @@
-"""DescribeAcls, CreateAcls and DeleteAcls (keys 29 to 31) of a broker without an authorizer: all fail."""
+"""What a broker responds that has no authorizer, or no logins.
+
+(A) Without an authorizer, DescribeAcls, CreateAcls and DeleteAcls (keys 29 to 31) fail: SECURITY_DISABLED.
+(B) Without SASL, SaslHandshake and SaslAuthenticate (keys 17 and 36) fail: ILLEGAL_SASL_STATE.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,12 @@ from odradek.protocol.messages.acls import (
     DeleteAclsResponse,
     DescribeAclsRequest,
     DescribeAclsResponse,
+)
+from odradek.protocol.messages.sasl import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
 )
 
 REASON = "There is no authorizer: every client may perform every operation"
@@ -32,3 +42,14 @@ class NoAclHandlers:
     async def delete_acls(self, request: DeleteAclsRequest, context: RequestContext) -> DeleteAclsResponse:
         result = Deleted(error_code=ErrorCode.SECURITY_DISABLED, error_message=REASON, matching_acls=[])
         return DeleteAclsResponse(filter_results=[result] * len(request.filters))
+
+
+class NoSaslHandlers:
+    """Case B: also for a client without a login under way (authenticating.py)."""
+
+    def sasl_handshake(self, request: SaslHandshakeRequest, context: RequestContext) -> SaslHandshakeResponse:
+        return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
+
+    def sasl_authenticate(self, request: SaslAuthenticateRequest, context: RequestContext) -> SaslAuthenticateResponse:
+        message = "SaslAuthenticate request received after successful authentication"
+        return SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=message)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from odradek.broker.handlers.sasl_listeners import sasl_listeners_of
+from odradek.broker.sasl_mechanisms import sasl_listeners_of
 from odradek.broker.security.authentication_counts import AuthenticationCounts
 from odradek.broker.security.sasl.authentication import SaslListener
 from odradek.broker.security.sasl.mechanism import LoginRefused

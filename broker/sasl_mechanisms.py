@@ -1,4 +1,4 @@
-"""The listeners with SASL, made from the settings: their mechanisms, and who may log in.
+"""The mechanisms of the listeners with SASL, made from the settings, and who may log in.
 
     (A) PLAIN: the options user_NAME="PASSWORD" of PlainLoginModule, in the setting sasl.jaas.config of the listener and
         the mechanism, or else in the section of the JAAS file. (Kafka's default is the file of Java's system property.)
@@ -12,26 +12,29 @@ Source: Kafka's `JaasContext`, `PlainServerCallbackHandler`, `ScramServerCallbac
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from odradek.broker.security.authentication_counts import AuthenticationCounts
-from odradek.broker.security.jaas import JaasError, LoginModule, login_module_class, parse_jaas, parse_login_module
+from odradek.broker.security.jaas import (
+    USER_OPTION,
+    JaasError,
+    LoginModule,
+    login_module_class,
+    parse_jaas,
+    parse_login_module,
+)
 from odradek.broker.security.sasl.authentication import SaslListener
 from odradek.broker.security.sasl.client import ClientCredentials
 from odradek.broker.security.sasl.mechanism import Mechanism
 from odradek.broker.security.sasl.plain import PLAIN, Passwords, PlainServer
-from odradek.broker.security.sasl.scram import MECHANISMS, ScramCredential, ScramMechanism, new_nonce
-from odradek.broker.security.sasl.scram_server import ScramServer, Unknown
+from odradek.broker.security.sasl.scram import MECHANISMS
+from odradek.broker.security.sasl.scram_server import ScramLogins, StoredCredential, Unknown
 from odradek.broker.settings.config import BrokerConfig, ConfigError
 from odradek.broker.settings.sasl_listeners import BETWEEN_BROKERS, LOGIN, MechanismSettings
 from odradek.storage.files import Files
 
 SECTION = "KafkaServer"
-USER_OPTION = "user_"
 SECRET_BYTES = 32
-
-StoredCredential = Callable[[str, str], ScramCredential | None]
-"""Mechanism, user -> the credential, None for an unknown user."""
 
 
 def sasl_listeners_of(
@@ -55,10 +58,8 @@ def sasl_listeners_of(
         if settings.name == PLAIN:
             passwords = Passwords(_passwords(modules))
             return Mechanism(PLAIN, lambda: PlainServer(passwords), settings.session_lifetime_ms)
-        scram = MECHANISMS[settings.name]
-        return Mechanism(
-            settings.name, lambda: _scram_server(scram, stored, unknown, source), settings.session_lifetime_ms
-        )
+        scram = ScramLogins(MECHANISMS[settings.name], stored, unknown, source)
+        return Mechanism(settings.name, scram.new_server, settings.session_lifetime_ms)
 
     return {
         each.listener: SaslListener(
@@ -90,12 +91,6 @@ def login_between_brokers(config: BrokerConfig, files: Files) -> ClientCredentia
     raise ConfigError(
         settings.jaas_name, f"{settings.jaas_name} lacks the options username and password, which brokers log in with"
     )
-
-
-def _scram_server(
-    mechanism: ScramMechanism, stored: StoredCredential, unknown: Unknown, source: random.Random
-) -> ScramServer:
-    return ScramServer(mechanism, lambda user: stored(mechanism.name, user), unknown, new_nonce(source))
 
 
 def _sections(config: BrokerConfig, files: Files) -> Mapping[str, list[LoginModule]]:

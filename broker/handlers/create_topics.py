@@ -1,4 +1,4 @@
-"""CreateTopics (key 19), of clients and of brokers: the controller answers it (controller/topic_creations.py).
+"""CreateTopics (key 19), of clients and of brokers: the controller answers it (controller/creation_requests.py).
 
     (A) A broker that is not the controller returns NOT_CONTROLLER. Then come INVALID_REQUEST for a topic that is named
         twice or reserved, and authorization; the controller sees what is left.
@@ -17,9 +17,9 @@ from typing import NamedTuple
 from odradek.broker.background.stepwise import Pace, Steps, each_in_steps
 from odradek.broker.background.turns import Turns
 from odradek.broker.controller.controller import Controller
+from odradek.broker.controller.creation_requests import RESERVED_TOPIC, repeated_in
 from odradek.broker.controller.tenure import not_controller
-from odradek.broker.controller.topic_creations import RESERVED_TOPIC, repeated_in
-from odradek.broker.handlers.access import EVERYTHING, Access
+from odradek.broker.handlers.access import ASKS_ON, EVERYTHING, Access, Check
 from odradek.broker.metadata.new_topic import UNSET
 from odradek.broker.requests.request_context import RequestContext
 from odradek.protocol.errors import ErrorCode
@@ -29,6 +29,15 @@ from odradek.protocol.wire_codes import AclOperation, AclResourceType
 
 NONE = 0
 DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+CREATE_ALL = Check(AclOperation.CREATE, AclResourceType.CLUSTER, "all topics", ASKS_ON, is_audited=False)
+CREATE_EACH = Check(AclOperation.CREATE, AclResourceType.TOPIC, "or else topics.name", "each topic")
+SEE_SETTINGS = Check(
+    AclOperation.DESCRIBE_CONFIGS,
+    AclResourceType.TOPIC,
+    "topics.name, to see its settings",
+    "topic_config_error_code",
+    is_audited=False,
+)
 
 Topic = CreateTopicsRequest.CreatableTopic
 Result = CreateTopicsResponse.CreatableTopicResult
@@ -62,12 +71,12 @@ class CreateTopicsHandler:
         return response
 
     def _decisions(self, request: CreateTopicsRequest, context: RequestContext) -> Steps[_Decisions]:
-        access, topic_type = self._access, AclResourceType.TOPIC
+        access = self._access
         names = [topic.name for topic in request.topics if topic.name != RESERVED_TOPIC]
         creatable: Container[str] = EVERYTHING
-        if not access.allows_on_cluster(context, AclOperation.CREATE, audited=False):
-            creatable = yield from access.allowed(context, AclOperation.CREATE, topic_type, names)
-        visible = yield from access.allowed(context, AclOperation.DESCRIBE_CONFIGS, topic_type, names, audited=False)
+        if not access.allows(context, CREATE_ALL):
+            creatable = yield from access.allowed(context, CREATE_EACH, names)
+        visible = yield from access.allowed(context, SEE_SETTINGS, names)
         repeated = repeated_in(names)
         refused = {name for name in names if name not in creatable and name not in repeated}
         permitted = copy(request)
