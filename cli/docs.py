@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 
-from odradek.broker.coordinator.group import group_state
+from odradek.broker.coordinator.group.classic import state as group_state
 from odradek.broker.coordinator.transaction import transaction_state
 from odradek.broker.handlers.api_row import ApiRow, ApiTable
 from odradek.broker.handlers.api_table import api_table
@@ -143,7 +143,7 @@ def supported_apis_page() -> str:
 
 def coordinators_page() -> str:
     """docs/coordinators.md."""
-    group_moves = [(old.value, new.value, why) for (old, new), why in group_state.TRANSITIONS.items()]
+    group_moves = [(old.label, new.label, why) for (old, new), why in group_state.TRANSITIONS.items()]
     transaction_moves = [(old.label, new.label, why) for (old, new), why in transaction_state.MOVES.items()]
     lines = [
         "# The states of groups and transactions",

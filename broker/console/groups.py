@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from odradek.broker.background.stepwise import Pace, Steps
 from odradek.broker.console.queries import BadQuery, Query
 from odradek.broker.console.selection import ITEMS_PER_ROW, Row, Selection, listing, rows_of, select, shown
-from odradek.broker.coordinator.group.group import Group
-from odradek.broker.coordinator.group.member import Member
+from odradek.broker.coordinator.group.group import Group, GroupMember
 from odradek.broker.coordinator.group.shard import GroupShard
 from odradek.broker.metrics.sources import MetricSources
 from odradek.protocol.topic_partition import TopicPartition
@@ -70,7 +69,7 @@ def _group(sources: MetricSources, shard: GroupShard, group: Group, pace: Pace) 
         yield
     return {
         "name": shown(group.group_id),
-        "state": group.state.value,
+        "state": group.state_name,
         "protocol_type": shown(group.protocol_type or ""),
         "protocol": shown(group.protocol_name or ""),
         "generation": group.generation_id,
@@ -107,7 +106,7 @@ def members(sources: MetricSources, query: Query) -> Steps[Row]:
     return {"name": shown(group.group_id), **listing(query, selection, rows)}
 
 
-def _member(group: Group, member: Member, now_ms: int) -> Row:
+def _member(group: Group, member: GroupMember, now_ms: int) -> Row:
     heartbeat = member.heartbeat
     return {
         "member_id": shown(member.member_id),
@@ -115,17 +114,10 @@ def _member(group: Group, member: Member, now_ms: int) -> Row:
         "client_id": shown(member.client_id),
         "client_host": shown(member.client_host),
         "is_leader": group.is_leader(member.member_id),
-        "waits_for": waits_for(member),
+        "waits_for": member.waits_for,
         "session_timeout_ms": member.session_timeout_ms,
         "session_left_ms": None if heartbeat is None else heartbeat.deadline_ms - now_ms,
     }
-
-
-def waits_for(member: Member) -> str | None:
-    """The request of the member that is parked, if one is."""
-    if member.awaiting_join is not None:
-        return "JoinGroup"
-    return "SyncGroup" if member.awaiting_sync is not None else None
 
 
 def offsets(sources: MetricSources, query: Query) -> Steps[Row]:

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any, cast
 
 from odradek.broker.console.selection import shown
-from odradek.broker.coordinator.group.group import Group
+from odradek.broker.coordinator.group.classic.group import ClassicGroup
 from odradek.broker.metrics.sources import MetricSources
 from odradek.broker.replica.fetch.fetch_session import FetchSession, FetchTarget
 from odradek.broker.replica.partition.partition import Partition
@@ -32,7 +32,7 @@ from odradek.purgatory.delayed_sync import DelayedSync
 MOST_NAMED = 3
 
 
-def why(operation: DelayedOperation, sources: MetricSources, group: Group | None) -> str:
+def why(operation: DelayedOperation, sources: MetricSources, group: ClassicGroup | None) -> str:
     """`group`: the one that the operation waits for, if it waits for one."""
     for kind, reason in _REASONS:
         if isinstance(operation, kind):
@@ -62,7 +62,7 @@ def key_text(key: Hashable) -> str:
 # --- requests ---------------------------------------------------------------------------------------------------
 
 
-def _produce(operation: Any, sources: MetricSources, _group: Group | None) -> str:
+def _produce(operation: Any, sources: MetricSources, _group: ClassicGroup | None) -> str:
     def text(key: TopicPartition, required: int) -> str:
         partition = sources.replica_manager.partitions.get(key)
         if partition is None:
@@ -91,7 +91,7 @@ def _position(replica: RemoteReplica) -> str:
     return f"broker {replica.broker_id} is at {replica.log_end_offset}"
 
 
-def _delete_records(operation: Any, _sources: MetricSources, _group: Group | None) -> str:
+def _delete_records(operation: Any, _sources: MetricSources, _group: ClassicGroup | None) -> str:
     def text(key: TopicPartition, required: int) -> str:
         return f"not all replicas of {shown(str(key))} have deleted the records before {required}"
 
@@ -104,7 +104,7 @@ def _pending(operation: Any, text: Callable[[TopicPartition, int], str]) -> str:
     return some((text(*each) for each in pending), len(pending))
 
 
-def _fetch(operation: Any, _sources: MetricSources, _group: Group | None) -> str:
+def _fetch(operation: Any, _sources: MetricSources, _group: ClassicGroup | None) -> str:
     reader = "the follower" if operation.is_from_follower else "the consumer"
     wanted = f"fewer than the {operation.min_bytes} bytes that {reader} asks for"
     session = operation.watch_keys[0]
@@ -124,12 +124,12 @@ def _target(target: FetchTarget) -> str:
     return f"{name} from {target.fetch_offset}, which ends at {target.hosted.log.state.high_watermark}"
 
 
-def _topic_change(operation: DelayedOperation, _sources: MetricSources, _group: Group | None) -> str:
+def _topic_change(operation: DelayedOperation, _sources: MetricSources, _group: ClassicGroup | None) -> str:
     count = len(operation.watch_keys)
     return f"the controller makes the change of {some(map(key_text, operation.watch_keys), count)}"
 
 
-def _election(operation: DelayedOperation, _sources: MetricSources, _group: Group | None) -> str:
+def _election(operation: DelayedOperation, _sources: MetricSources, _group: ClassicGroup | None) -> str:
     count = len(operation.watch_keys)
     return f"this broker does not know the elected leader of {some(map(key_text, operation.watch_keys), count)}"
 
@@ -137,18 +137,18 @@ def _election(operation: DelayedOperation, _sources: MetricSources, _group: Grou
 # --- groups -----------------------------------------------------------------------------------------------------
 
 
-def _heartbeat(operation: DelayedOperation, _sources: MetricSources, group: Group | None) -> str:
+def _heartbeat(operation: DelayedOperation, _sources: MetricSources, group: ClassicGroup | None) -> str:
     name, member_id = cast("tuple[str, str]", operation.watch_keys[0])
     if group is not None and member_id in group.pending:
         return f"a JoinGroup with the member id that group {shown(name)} has assigned"
     return f"a heartbeat: without one the member leaves group {shown(name)}"
 
 
-def _initial_join(operation: DelayedOperation, _sources: MetricSources, group: Group | None) -> str:
+def _initial_join(operation: DelayedOperation, _sources: MetricSources, group: ClassicGroup | None) -> str:
     return f"more members may join {_name_of(operation)}, which {_size(group)} (group.initial.rebalance.delay.ms)"
 
 
-def _join(operation: DelayedOperation, _sources: MetricSources, group: Group | None) -> str:
+def _join(operation: DelayedOperation, _sources: MetricSources, group: ClassicGroup | None) -> str:
     if group is None:
         return f"the members of {_name_of(operation)} rejoin"
     absent = [shown(member.client_id) for member in list(group.members) if member.awaiting_join is None]
@@ -156,7 +156,7 @@ def _join(operation: DelayedOperation, _sources: MetricSources, group: Group | N
     return f"{len(absent)} of {group.size} members of {_name_of(operation)} to rejoin{_named(absent)}{expected}"
 
 
-def _sync(operation: DelayedOperation, _sources: MetricSources, group: Group | None) -> str:
+def _sync(operation: DelayedOperation, _sources: MetricSources, group: ClassicGroup | None) -> str:
     if group is None:
         return f"the members of {_name_of(operation)} send SyncGroup"
     members = (group.member(member_id) for member_id in list(group.pending_sync))
@@ -168,7 +168,7 @@ def _named(clients: list[str]) -> str:
     return f" ({some(clients, len(clients))})" if clients else ""
 
 
-def _size(group: Group | None) -> str:
+def _size(group: ClassicGroup | None) -> str:
     return "is gone" if group is None else f"has {group.size}"
 
 
@@ -177,7 +177,7 @@ def _name_of(operation: DelayedOperation) -> str:
     return f"group {shown(key[0])}"
 
 
-_REASONS: tuple[tuple[type[DelayedOperation], Callable[[Any, MetricSources, Group | None], str]], ...] = (
+_REASONS: tuple[tuple[type[DelayedOperation], Callable[[Any, MetricSources, ClassicGroup | None], str]], ...] = (
     (DelayedProduce, _produce),
     (DelayedDeleteRecords, _delete_records),
     (DelayedFetch, _fetch),

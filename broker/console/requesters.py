@@ -5,10 +5,10 @@ from __future__ import annotations
 from itertools import islice
 
 from odradek.broker.background.stepwise import Pace, Steps
-from odradek.broker.console.groups import find_group, waits_for
+from odradek.broker.console.groups import find_group
 from odradek.broker.console.selection import Row, shown
-from odradek.broker.coordinator.group.group import Group
-from odradek.broker.coordinator.group.member import Member
+from odradek.broker.coordinator.group.classic.group import ClassicGroup
+from odradek.broker.coordinator.group.group import Group, GroupMember
 from odradek.broker.metrics.sources import MetricSources
 from odradek.broker.requests.request_context import RequestContext
 from odradek.protocol.api_keys import ApiKey
@@ -68,14 +68,15 @@ def client_ids(sources: MetricSources) -> Steps[dict[int, str | None]]:
     return found
 
 
-def group_of(sources: MetricSources, operation: DelayedOperation) -> Group | None:
+def group_of(sources: MetricSources, operation: DelayedOperation) -> ClassicGroup | None:
     """The group that the operation waits for; None for those of requests, and if the group is gone."""
     if not isinstance(operation, OF_GROUPS):
         return None
     key = operation.watch_keys[0]
     assert isinstance(key, tuple)
     found = find_group(sources, key[0])
-    return None if found is None else found[1]
+    group = None if found is None else found[1]
+    return group if isinstance(group, ClassicGroup) else None
 
 
 def clients_of(operation: DelayedOperation, group: Group | None) -> list[Row]:
@@ -92,7 +93,7 @@ def clients_of(operation: DelayedOperation, group: Group | None) -> list[Row]:
         assert isinstance(key, tuple)
         member = group.member(key[1])
         return [] if member is None else [_of_member(member)]
-    waiting = (member for member in list(group.members) if waits_for(member) is not None)
+    waiting = (member for member in list(group.members) if member.waits_for is not None)
     return [_of_member(member) for member in islice(waiting, MOST_CLIENTS)]
 
 
@@ -109,13 +110,13 @@ def _of_request(request: RequestContext) -> Row:
     }
 
 
-def _of_member(member: Member) -> Row:
+def _of_member(member: GroupMember) -> Row:
     return {
         "client_id": shown(member.client_id),
         "address": shown(member.client_host),
         "connection": None,
         "principal": None,
-        "request": waits_for(member),
+        "request": member.waits_for,
         "correlation_id": None,
         "member_id": shown(member.member_id),
     }

@@ -11,12 +11,12 @@ from random import Random
 
 from odradek.broker.background.tasks import Threads
 from odradek.broker.controller.active_controller import ActiveController
+from odradek.broker.coordinator.group.classic.settings import GroupSettings
 from odradek.broker.coordinator.group.coordinator import GroupCoordinator
-from odradek.broker.coordinator.group.settings import GroupSettings
-from odradek.broker.coordinator.internal_topics import InternalTopics
-from odradek.broker.coordinator.java_hash import partition_for
-from odradek.broker.coordinator.runtime import CoordinatorRuntime, RuntimeSettings
-from odradek.broker.coordinator.shard import NewShard
+from odradek.broker.coordinator.internal_topics import InternalTopics, group_log_settings, transaction_log_settings
+from odradek.broker.coordinator.runtime.java_hash import partition_for
+from odradek.broker.coordinator.runtime.runtime import CoordinatorRuntime, RuntimeSettings
+from odradek.broker.coordinator.runtime.shard import NewShard
 from odradek.broker.coordinator.transaction.coordinator import TransactionCoordinator
 from odradek.broker.coordinator.transaction.local_markers import LocalMarkerWriter
 from odradek.broker.coordinator.transaction.marker_writing import MarkerWriter
@@ -72,7 +72,7 @@ class Coordinators:
             timer=timer,
             completions=completions,
             random=random,
-            start_runtime=partial(self._start_runtime, RuntimeSettings.for_groups(config)),
+            start_runtime=partial(self._start_runtime, group_log_settings(config)),
         )
         self._own_logs = LocalMarkerWriter(replica_manager, soon)
         self.transactions = TransactionCoordinator(
@@ -84,7 +84,7 @@ class Coordinators:
             own_logs=self._own_logs,
             later=timer.call_later,
             soon=soon,
-            start_runtime=partial(self._start_runtime, RuntimeSettings.for_transactions(config)),
+            start_runtime=partial(self._start_runtime, transaction_log_settings(config)),
         )
         remote_verification = RemoteVerification(
             self._coordinator_of,

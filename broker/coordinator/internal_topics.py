@@ -1,4 +1,5 @@
-"""Creates `__consumer_offsets` and `__transaction_state` when they are first needed.
+"""`__consumer_offsets` and `__transaction_state`: creates them when they are first needed, and says how their logs are
+read and written.
 
 Their settings are Kafka's. If creation fails (fewer brokers than the replication factor, a full disk), the reason is
 logged and the next request that needs the topic tries again. Until then the coordinator is not available.
@@ -17,6 +18,7 @@ import structlog
 
 from odradek.broker.background.tasks import Spawn
 from odradek.broker.controller.active_controller import NoController
+from odradek.broker.coordinator.runtime.runtime import RuntimeSettings
 from odradek.broker.metadata.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC, MetadataCache
 from odradek.broker.metadata.new_topic import NewTopic
 from odradek.broker.settings.config import BrokerConfig
@@ -59,6 +61,28 @@ RECIPES: Mapping[str, Callable[[BrokerConfig], NewTopic]] = {
     GROUP_TOPIC: group_topic,
     TRANSACTION_TOPIC: transaction_topic,
 }
+
+
+def group_log_settings(config: BrokerConfig) -> RuntimeSettings:
+    """Returns how to read and write `__consumer_offsets`."""
+    return RuntimeSettings(
+        GROUP_TOPIC,
+        config.offsets_load_buffer_size,
+        config.offsets_commit_timeout_ms,
+        config.offsets_commit_required_acks,
+        config.offsets_topic_compression_codec,
+    )
+
+
+def transaction_log_settings(config: BrokerConfig) -> RuntimeSettings:
+    """Returns how to read and write `__transaction_state`. Decisions carry the transaction's own timeout."""
+    return RuntimeSettings(
+        TRANSACTION_TOPIC,
+        config.transaction_state_log_load_buffer_size,
+        config.transaction_max_timeout_ms,
+        loads_replicated=True,
+        loads_each_epoch=True,
+    )
 
 
 class TopicCreator(Protocol):

@@ -10,7 +10,7 @@ from typing import cast
 
 from odradek.broker.background.stepwise import Steps, each_in_steps, once
 from odradek.broker.coordinator.internal_topics import InternalTopics
-from odradek.broker.coordinator.java_hash import partition_for
+from odradek.broker.coordinator.runtime.java_hash import partition_for
 from odradek.broker.handlers.access import DENIALS, Access, Check
 from odradek.broker.metadata.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC, BrokerEndpoint, MetadataCache
 from odradek.broker.replica.replica_manager import ReplicaManager

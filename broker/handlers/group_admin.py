@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 from odradek.broker.background.stepwise import Pace, Steps, each_in_steps, items_of, once
-from odradek.broker.coordinator.group.coordinator import CLASSIC, GroupCoordinator
-from odradek.broker.coordinator.group.group_state import GroupState
-from odradek.broker.coordinator.group.member import Member
+from odradek.broker.coordinator.group.admin import STATES, TYPES
+from odradek.broker.coordinator.group.classic.group import ClassicGroup
+from odradek.broker.coordinator.group.classic.responses import described, not_described
+from odradek.broker.coordinator.group.coordinator import GroupCoordinator
 from odradek.broker.handlers.access import ASKS_ON, LEFT_OUT, Access, Check
 from odradek.broker.handlers.answer_size import AnswerSize
 from odradek.broker.requests.request_context import PendingResponse, RequestContext
@@ -33,15 +34,6 @@ LIST_ALL = Check(AclOperation.DESCRIBE, AclResourceType.CLUSTER, "all groups", A
 LIST_EACH = Check(AclOperation.DESCRIBE, AclResourceType.GROUP, "or else, each group", LEFT_OUT, is_audited=False)
 """The size of a member in a response, mainly its id, without its metadata and assignment."""
 
-NOBODY: list[Any] = []
-"""The members of every group without members, shared by all responses: an empty list is as large as a short name."""
-
-STATES = {state.value.lower(): state for state in GroupState}
-"""The states by their names in lower case; filters ignore case."""
-
-_Described = DescribeGroupsResponse.DescribedGroup
-_DescribedMember = DescribeGroupsResponse.DescribedGroupMember
-
 
 class GroupAdminHandlers:
     """DescribeGroups, ListGroups and DeleteGroups (keys 15, 16 and 42)."""
@@ -52,7 +44,7 @@ class GroupAdminHandlers:
         self._max_response_bytes = max_response_bytes
 
     def describe_groups(self, request: DescribeGroupsRequest, context: RequestContext) -> Steps[DescribeGroupsResponse]:
-        """Describes each group once, even if named twice. A group that does not exist is Dead."""
+        """Describes each classic group once, even if named twice. A group that does not exist is Dead."""
         coordinator = self._coordinator
         groups = []
         pace, size = Pace(), AnswerSize(self._max_response_bytes)
@@ -71,9 +63,8 @@ class GroupAdminHandlers:
         """Lists the groups that this broker coordinates and the client may know, filtered by state and type."""
         coordinator = self._coordinator
         states = yield from each_in_steps(request.states_filter, lambda name: STATES.get(name.lower()))
-        listed = coordinator.list_groups(states)
-        if request.types_filter and CLASSIC not in {name.lower() for name in request.types_filter}:
-            listed = []
+        types = yield from each_in_steps(request.types_filter, lambda name: TYPES.get(name.lower()))
+        listed = coordinator.list_groups(states, types)
         if not self._access.allows(context, LIST_ALL):
             names = [row.group_id for row in listed]
             known = yield from self._access.allowed(context, LIST_EACH, names)
@@ -82,7 +73,10 @@ class GroupAdminHandlers:
         groups = yield from each_in_steps(
             listed,
             lambda row: ListGroupsResponse.ListedGroup(
-                group_id=row.group_id, protocol_type=row.protocol_type, group_state=row.state.value, group_type=CLASSIC
+                group_id=row.group_id,
+                protocol_type=row.protocol_type,
+                group_state=row.state_name,
+                group_type=row.group_type,
             ),
         )
         return ListGroupsResponse(error_code=error, groups=groups)
@@ -105,29 +99,8 @@ def _describe(coordinator: GroupCoordinator, group_id: str) -> DescribeGroupsRes
     try:
         group = coordinator.group(group_id)
     except ProtocolError as error:
-        return _Described(group_id=group_id, error_code=error.code, members=NOBODY)
-    if group is None:
-        return _Described(group_id=group_id, group_state=GroupState.DEAD.value, members=NOBODY)
-    protocol = group.protocol_name if group.state is GroupState.STABLE else None
-    return _Described(
-        group_id=group_id,
-        group_state=group.state.value,
-        protocol_type=group.protocol_type or "",
-        protocol_data=protocol or "",
-        members=[_describe_member(member, protocol) for member in group.members],
-    )
-
-
-def _describe_member(member: Member, protocol: str | None) -> DescribeGroupsResponse.DescribedGroupMember:
-    """Includes metadata and assignment only for Stable groups: during a rebalance there is no consistent generation."""
-    return _DescribedMember(
-        member_id=member.member_id,
-        group_instance_id=member.group_instance_id,
-        client_id=member.client_id,
-        client_host=member.client_host,
-        member_metadata=b"" if protocol is None else member.metadata(protocol),
-        member_assignment=b"" if protocol is None else member.assignment,
-    )
+        return not_described(group_id, error.code)
+    return described(group) if isinstance(group, ClassicGroup) else not_described(group_id)
 
 
 class _Deletion:

@@ -11,10 +11,10 @@ from __future__ import annotations
 from functools import partial
 
 from odradek.broker.background.stepwise import Pace, Steps, each_in_steps
+from odradek.broker.coordinator.group.classic.join import Joining
+from odradek.broker.coordinator.group.classic.membership import Syncing
+from odradek.broker.coordinator.group.classic.responses import join_refused, sync_refused
 from odradek.broker.coordinator.group.coordinator import GroupCoordinator
-from odradek.broker.coordinator.group.join import Joining
-from odradek.broker.coordinator.group.membership import Syncing
-from odradek.broker.coordinator.group.responses import join_refused, sync_refused
 from odradek.broker.handlers.access import Access, Check
 from odradek.broker.requests.request_context import PendingResponse, RequestContext
 from odradek.broker.security.authorizer.hosts import java_host

@@ -10,7 +10,7 @@ from odradek.broker.cluster.links import ClusterLinks
 from odradek.broker.cluster.member import ClusterMember
 from odradek.broker.cluster.stored_quotas import StoredQuotas
 from odradek.broker.coordinator.coordinators import Coordinators
-from odradek.broker.coordinator.group.zookeeper_offsets import ZooKeeperOffsets
+from odradek.broker.coordinator.group.offsets.zookeeper import ZooKeeperOffsets
 from odradek.broker.handlers.access import DecidedAccess, access_by
 from odradek.broker.handlers.add_partitions import AddPartitionsHandler
 from odradek.broker.handlers.api_versions import NO_FEATURES, NO_FEATURES_YET, ApiVersionsHandler, ServedApi

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from odradek.broker.coordinator.group.offsets import Commits
+from odradek.broker.coordinator.group.offsets.offsets import Commits
 from odradek.protocol.errors import ErrorCode
 
 

@@ -3,7 +3,7 @@
 Groups and partitions without a committed offset are answered with offset -1 and no error. With require_stable (KIP-447)
 a partition with a pending transactional commit is answered with UNSTABLE_OFFSET_COMMIT.
 
-Version 0 reads offsets of its own, see zookeeper_offsets.py. A partition without one returns
+Version 0 reads offsets of its own, see offsets/zookeeper.py. A partition without one returns
 UNKNOWN_TOPIC_OR_PARTITION.
 
 Source: Kafka's `KafkaApis.handleOffsetFetchRequest`, `GroupMetadataManager.getOffsets`.
@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 from odradek.broker.background.stepwise import Pace, Steps, each_in_steps, each_when_written, in_steps, items_of
 from odradek.broker.background.tasks import Spawn
 from odradek.broker.coordinator.group.coordinator import GroupCoordinator
-from odradek.broker.coordinator.group.offsets import OffsetsOfGroup
-from odradek.broker.coordinator.group.zookeeper_offsets import ZooKeeperOffsets
+from odradek.broker.coordinator.group.offsets.offsets import OffsetsOfGroup
+from odradek.broker.coordinator.group.offsets.zookeeper import ZooKeeperOffsets
 from odradek.broker.handlers.access import Access, Check
 from odradek.broker.handlers.answer_size import AnswerSize, AnswerTooLarge
 from odradek.broker.metadata.metadata_cache import MetadataCache

@@ -3,7 +3,7 @@
 A partition that does not exist, or whose metadata is too long, has an error of its own; the others are committed. If
 the group's membership or its coordinator refuses the request, all partitions that exist have that error.
 
-Version 0 of OffsetCommit stores its offsets elsewhere, see zookeeper_offsets.py.
+Version 0 of OffsetCommit stores its offsets elsewhere, see offsets/zookeeper.py.
 
 Source: Kafka's `KafkaApis` (handleOffsetCommitRequest, handleTxnOffsetCommitRequest, handleOffsetDeleteRequest).
 """
@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from odradek.broker.background.tasks import Spawn
 from odradek.broker.coordinator.group.coordinator import GroupCoordinator
-from odradek.broker.coordinator.group.offset_commits import (
-    Committer,
+from odradek.broker.coordinator.group.group import NO_TIMESTAMP, Committer
+from odradek.broker.coordinator.group.offsets.commits import (
     CommittingProducer,
     commit_error,
     commit_offsets,
     commit_offsets_in_transaction,
 )
-from odradek.broker.coordinator.group.offset_records import NO_TIMESTAMP, CommittedOffset
-from odradek.broker.coordinator.group.offset_removal import check_may_delete, keeps, remove_offsets
-from odradek.broker.coordinator.group.zookeeper_offsets import ZooKeeperOffsets
+from odradek.broker.coordinator.group.offsets.records import CommittedOffset
+from odradek.broker.coordinator.group.offsets.removal import check_may_delete, remove_offsets
+from odradek.broker.coordinator.group.offsets.zookeeper import ZooKeeperOffsets
 from odradek.broker.handlers.offset_commit_response_builder import OffsetCommitResponseBuilder
 from odradek.broker.handlers.zookeeper_commits import commit_to_zookeeper
 from odradek.broker.metadata.metadata_cache import GROUP_TOPIC, MetadataCache
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from odradek.broker.coordinator.group.group import Group
-    from odradek.broker.coordinator.shard import OnDone
+    from odradek.broker.coordinator.runtime.shard import OnDone
 
 VERSION_OF_ZOOKEEPER = 0
 NO_RETENTION = -1
@@ -304,7 +304,7 @@ def _deletions(
             answers.append(answer)
             if not contains(TopicPartition(topic.name, index)):
                 answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            elif keeps(group, topic.name):
+            elif group.is_subscribed_to(topic.name):
                 answer.error_code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
             else:
                 removable.setdefault(topic.name, {})[index] = None

@@ -11,7 +11,7 @@ from typing import Any
 
 from odradek.broker.background.stepwise import Pace, Steps, each_in_steps, each_when_written, items_of, once
 from odradek.broker.coordinator.internal_topics import InternalTopics
-from odradek.broker.coordinator.java_hash import partition_for
+from odradek.broker.coordinator.runtime.java_hash import partition_for
 from odradek.broker.coordinator.transaction.coordinator import NewProducerId, TransactionCoordinator
 from odradek.broker.coordinator.transaction.marker_writing import Marker
 from odradek.broker.coordinator.transaction.records import partitions_by_topic

@@ -1,4 +1,4 @@
-"""OffsetCommit of version 0, whose offsets are stored with the metadata; see zookeeper_offsets.py.
+"""OffsetCommit of version 0, whose offsets are stored with the metadata; see offsets/zookeeper.py.
 
 This coroutine is not compiled, for the reason given in once_verified.py.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from odradek.broker.coordinator.group.zookeeper_offsets import ZooKeeperOffsets
+from odradek.broker.coordinator.group.offsets.zookeeper import ZooKeeperOffsets
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.offsets import OffsetCommitResponse
 

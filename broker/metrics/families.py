@@ -13,7 +13,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from odradek.broker.coordinator.group.group_state import GroupState
+from odradek.broker.coordinator.group.classic.group import CLASSIC
+from odradek.broker.coordinator.group.classic.state import GroupState
 from odradek.broker.coordinator.transaction.transaction_state import TransactionState
 from odradek.broker.metadata_store.session_metrics import STATES, SessionMetrics
 from odradek.broker.replica.partition.topic_stats import TopicStats
@@ -140,7 +141,8 @@ def late_transactions(sources: MetricSources) -> float:
 
 
 def groups_in(state: GroupState) -> Reader:
-    return single(lambda sources: sources.group_coordinator.groups_by_state()[state])
+    """Counts the classic groups in this state."""
+    return single(lambda sources: sources.group_coordinator.groups_by_state()[CLASSIC, state.label])
 
 
 def under_replicated(sources: MetricSources) -> float:

@@ -12,7 +12,6 @@ from typing import cast
 from odradek.broker.coordinator.group.group import Group
 from odradek.broker.coordinator.group.shard import GroupShard
 from odradek.broker.server import Broker
-from odradek.purgatory.delayed_heartbeat import DelayedHeartbeat
 
 
 def groups_of(broker: Broker) -> Iterator[Group]:
@@ -27,12 +26,5 @@ def extend_sessions(brokers: Iterable[Broker], milliseconds: int) -> None:
         if not broker.is_serving:
             continue
         for group in groups_of(broker):
-            for session in _sessions(group):
+            for session in group.sessions():
                 session.deadline_ms += milliseconds
-
-
-def _sessions(group: Group) -> Iterator[DelayedHeartbeat]:
-    yield from group.pending.values()
-    for member in group.members:
-        if member.heartbeat is not None:
-            yield member.heartbeat

@@ -32,7 +32,7 @@ def _partitions(broker: Broker) -> Iterator[str]:
 def _groups(broker: Broker) -> Iterator[str]:
     for group in groups_of(broker):
         members = ", ".join(member.member_id for member in group.members) or "none"
-        yield f"  group {group.group_id}: {group.state.name}, members: {members}"
+        yield f"  group {group.group_id}: {group.state_name}, members: {members}"
 
 
 def _transactions(broker: Broker) -> Iterator[str]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from odradek.broker.coordinator.group.group_state import TRANSITIONS, GroupState
+from odradek.broker.coordinator.group.classic.state import TRANSITIONS, GroupState
 from odradek.broker.coordinator.transaction.transaction_state import MOVES, TransactionState
 from odradek.broker.handlers.api_table import api_table
 from odradek.broker.settings import AUTHORIZER, BROKER, TOPIC, value_text

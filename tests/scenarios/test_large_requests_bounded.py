@@ -70,7 +70,7 @@ class Swept:
         """Makes ListGroups do harm first."""
         coordinator: Any = self._broker.coordinators.groups
         list_groups = coordinator.list_groups
-        coordinator.list_groups = lambda states: (harm(), list_groups(states))[1]
+        coordinator.list_groups = lambda *filters: (harm(), list_groups(*filters))[1]
         try:
             yield
         finally:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Protocol
 from uuid import UUID
 
-from odradek.broker.coordinator.runtime import CoordinatorRuntime
+from odradek.broker.coordinator.runtime.runtime import CoordinatorRuntime
 from odradek.broker.coordinator.transaction.transaction_state import ONGOING
 from odradek.broker.metadata.metadata_cache import INTERNAL_TOPICS, TRANSACTION_TOPIC
 from odradek.broker.replica.partition.partition import Partition

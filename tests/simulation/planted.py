@@ -17,14 +17,14 @@ from odradek.broker.cluster.changes import ClusterChanges, ControlRequest
 from odradek.broker.controller import loading
 from odradek.broker.controller.control_requests import ControlRequests
 from odradek.broker.controller.fenced_store import FencedStore
+from odradek.broker.coordinator import coordinators
 from odradek.broker.coordinator.coordinators import Coordinators
-from odradek.broker.coordinator.group import offset_commits
-from odradek.broker.coordinator.group.group import Group
-from odradek.broker.coordinator.group.offset_fencing import check_may_commit
-from odradek.broker.coordinator.group.offsets import GroupOffsets
-from odradek.broker.coordinator.led_partition import LedPartition
-from odradek.broker.coordinator.loading import Loader
-from odradek.broker.coordinator.runtime import RuntimeSettings
+from odradek.broker.coordinator.group.classic.group import ClassicGroup
+from odradek.broker.coordinator.group.group import Committer
+from odradek.broker.coordinator.group.offsets.offsets import GroupOffsets
+from odradek.broker.coordinator.internal_topics import group_log_settings, transaction_log_settings
+from odradek.broker.coordinator.runtime.led_partition import LedPartition
+from odradek.broker.coordinator.runtime.loading import Loader
 from odradek.broker.coordinator.transaction.transaction import Transaction
 from odradek.broker.metadata.metadata_cache import GROUP_TOPIC
 from odradek.broker.metadata_store import read_back
@@ -196,8 +196,8 @@ def _begin_without_log(replace: Replace) -> None:
 
 
 def _store_offsets_alone(replace: Replace) -> None:
-    settings = RuntimeSettings.for_groups
-    replace(RuntimeSettings, "for_groups", staticmethod(lambda config: settings(config)._replace(required_acks=1)))
+    settings = group_log_settings
+    replace(coordinators, "group_log_settings", lambda config: settings(config)._replace(required_acks=1))
 
 
 def _read_uncommitted(replace: Replace) -> None:
@@ -269,21 +269,18 @@ def _keep_epoch(replace: Replace) -> None:
 
 
 def _accept_any_generation(replace: Replace) -> None:
-    check = check_may_commit
+    accept = ClassicGroup.accept_commit
 
-    def accept(group: Group, generation_id: int, *rest: Any, **options: Any) -> Any:
-        return check(group, generation_id if generation_id < 0 else group.generation_id, *rest, **options)
+    def accept_any(self: ClassicGroup, who: Committer, **options: bool) -> None:
+        generation_id = who.generation_id if who.generation_id < 0 else self.generation_id
+        accept(self, who._replace(generation_id=generation_id), **options)
 
-    replace(offset_commits, "check_may_commit", accept)
+    replace(ClassicGroup, "accept_commit", accept_any)
 
 
 def _answer_uncommitted(replace: Replace) -> None:
-    settings = RuntimeSettings.for_transactions
-    replace(
-        RuntimeSettings,
-        "for_transactions",
-        staticmethod(lambda config: settings(config)._replace(loads_replicated=False)),
-    )
+    settings = transaction_log_settings
+    replace(coordinators, "transaction_log_settings", lambda config: settings(config)._replace(loads_replicated=False))
 
 
 def _compact_too_much(replace: Replace) -> None:

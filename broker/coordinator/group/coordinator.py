@@ -11,32 +11,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from random import Random
-from typing import NamedTuple, cast
+from typing import cast
 
+from odradek.broker.coordinator.group.admin import GroupOverview, count_by_state, delete_group, overviews
+from odradek.broker.coordinator.group.classic.join import Joining
+from odradek.broker.coordinator.group.classic.member import JoinAnswer
+from odradek.broker.coordinator.group.classic.membership import Syncing
+from odradek.broker.coordinator.group.classic.rebalance import GroupWaits
+from odradek.broker.coordinator.group.classic.settings import GroupSettings
 from odradek.broker.coordinator.group.group import Group
-from odradek.broker.coordinator.group.group_state import GroupState
-from odradek.broker.coordinator.group.join import Joining
-from odradek.broker.coordinator.group.member import JoinAnswer
-from odradek.broker.coordinator.group.membership import Syncing
-from odradek.broker.coordinator.group.offset_removal import expire_offsets, remove_offsets_of_topic
-from odradek.broker.coordinator.group.rebalance import GroupWaits
-from odradek.broker.coordinator.group.settings import GroupSettings
+from odradek.broker.coordinator.group.offsets.removal import expire_offsets, remove_offsets_of_topic
 from odradek.broker.coordinator.group.shard import GroupEnvironment, GroupShard
-from odradek.broker.coordinator.shard import Act, StartRuntime
+from odradek.broker.coordinator.runtime.shard import Act, StartRuntime
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.purgatory import CompletionQueue, DelayedOperationPurgatory
 from odradek.timer import Clock, SystemTimer
-
-CLASSIC = "classic"
-"""The group type. (KIP-848)"""
-
-
-class GroupOverview(NamedTuple):
-    """A group in a ListGroups response."""
-
-    group_id: str
-    protocol_type: str
-    state: GroupState
 
 
 class OffsetMetrics:
@@ -153,21 +142,18 @@ class GroupCoordinator:
 
     def group(self, group_id: str) -> Group | None:
         """Returns the group, or None if it does not exist. Raises as `shard_of` does."""
-        return self.shard_of(group_id).group(group_id)
+        return self.shard_of(group_id).groups.get(group_id)
 
-    def list_groups(self, states: Collection[GroupState | None] = ()) -> list[GroupOverview]:
-        """Returns the groups in any of `states`, or all groups if `states` is empty. None is a state that no group has.
+    def list_groups(
+        self, states: Collection[str | None] = (), types: Collection[str | None] = ()
+    ) -> list[GroupOverview]:
+        """Returns the groups in any of `states` and of any of `types`; see `overviews`.
 
         Raises COORDINATOR_NOT_AVAILABLE. Groups in partitions that are still loading are missing; see `is_loading`.
         """
         if self.runtime.is_stopping:
             raise ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        wanted = set(states)
-        return [
-            GroupOverview(group.group_id, group.protocol_type or "", group.state)
-            for group in self._groups()
-            if not wanted or group.state in wanted
-        ]
+        return overviews(self._groups(), set(states), set(types))
 
     @property
     def is_loading(self) -> bool:
@@ -175,8 +161,8 @@ class GroupCoordinator:
         return self.runtime.loading
 
     def delete(self, group_id: str, done: Callable[[ErrorCode], object]) -> None:
-        """Deletes an Empty group and its offsets. Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, or as `shard_of` does."""
-        self.shard_of(group_id).delete(group_id, done)
+        """Deletes an empty group and its offsets. Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, or as `shard_of` does."""
+        delete_group(self.shard_of(group_id), group_id, done)
 
     def transaction_ended(self, partition: int, producer_id: int, producer_epoch: int, committed: bool) -> None:
         """Applies a transaction marker that was appended to a partition of `__consumer_offsets`."""
@@ -189,7 +175,7 @@ class GroupCoordinator:
         return remove_offsets_of_topic(self.shards(), topic)
 
     def expire_offsets(self, retention_ms: int) -> Iterator[None]:
-        """Removes expired offsets and Empty groups without offsets, one group per step."""
+        """Removes expired offsets and unused groups without offsets, one group per step."""
         for expired in expire_offsets(self.shards(), self._clock.wall_ms(), retention_ms):
             self.offset_metrics.expirations += expired
             yield
@@ -200,8 +186,9 @@ class GroupCoordinator:
         """Returns the loaded shards."""
         return cast(list[GroupShard], list(self.runtime.shards()))
 
-    def groups_by_state(self) -> Counter[GroupState]:
-        return Counter(group.state for group in self._groups())
+    def groups_by_state(self) -> Counter[tuple[str, str]]:
+        """Returns the number of groups by type and state."""
+        return count_by_state(self._groups())
 
     @property
     def offset_count(self) -> int:

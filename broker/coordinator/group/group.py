@@ -1,308 +1,135 @@
-"""A classic group: its members, its protocol and its state.
+"""What every kind of group promises. The shard, offsets, metrics, the console and handlers know groups by nothing else.
 
-Nothing here parks requests or writes records; `join.py`, `membership.py` and `rebalance.py` do. Members are kept in the
-order in which they joined. Where several qualify (as new leader, or with equal votes), the first one is chosen.
+A kind is a room beside this file: `classic/` is one. Its states, its members and its records are its own.
 
-Times are milliseconds. `current_state_timestamp_ms` is since 1970, and -1 if an old record did not contain it.
-Source: Kafka's GroupMetadata.
+Source: Kafka's Group.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterable, ValuesView
+from collections.abc import Collection, Iterable
+from typing import NamedTuple, Protocol
 
-import structlog
-
-from odradek.broker.coordinator.group.group_state import CAN_REBALANCE, TRANSITIONS, GroupState, IllegalTransition
-from odradek.broker.coordinator.group.member import JoinAnswer, Member, Protocols
-from odradek.protocol.compiler import read
-from odradek.protocol.errors import ErrorCode, MalformedMessage, ProtocolError
-from odradek.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
-from odradek.protocol.messages.groups import JoinGroupResponse, SyncGroupResponse
+from odradek.broker.coordinator.runtime.record import CoordinatorRecord
 from odradek.purgatory.delayed_heartbeat import DelayedHeartbeat
-from odradek.timer import Clock
 
-CONSUMER = "consumer"
-"""The protocol type of consumer groups. The broker can decode the metadata of their members."""
-LONGEST_LOGGED = 300
-"""The number of characters logged of a text that comes from a client."""
-_VERSION_BYTES = 2
-
-log = structlog.get_logger("broker.coordinator.group")
+NO_MEMBER = ""
+NO_GENERATION = -1
+NO_TIMESTAMP = -1
 
 
-class Group:
-    """`pending` holds assigned member ids whose clients have not joined yet. `pending_sync` holds members of this
-    generation whose SyncGroup has not arrived. `new_member_added` extends the first rebalance.
+class Committer(NamedTuple):
+    """The group, generation and member that a commit request names."""
+
+    group_id: str
+    generation_id: int = NO_GENERATION
+    member_id: str = NO_MEMBER
+    group_instance_id: str | None = None
+
+
+class OffsetExpiry(NamedTuple):
+    """Which offsets of a group may expire: those of all topics but `kept_topics`. The retention time counts from
+    `since_ms`, or from the commit of each offset if that is None.
     """
 
-    __slots__ = (
-        "_by_instance",
-        "_clock",
-        "_members",
-        "_support",
-        "awaiting",
-        "current_state_timestamp_ms",
-        "generation_id",
-        "group_id",
-        "leader_id",
-        "new_member_added",
-        "pending",
-        "pending_sync",
-        "protocol_name",
-        "protocol_type",
-        "state",
-        "subscribed_topics",
-    )
+    since_ms: int | None = None
+    kept_topics: frozenset[str] = frozenset()
 
-    def __init__(self, group_id: str, clock: Clock) -> None:
-        self.group_id = group_id
-        self.state = GroupState.EMPTY
-        self.generation_id = 0
-        self.protocol_type: str | None = None
-        self.protocol_name: str | None = None
-        self.leader_id: str | None = None
-        self.subscribed_topics: frozenset[str] | None = None
-        """The topics that the members of a consumer group are subscribed to; None if unknown."""
-        self.pending: dict[str, DelayedHeartbeat] = {}
-        self.pending_sync: set[str] = set()
-        self.new_member_added = False
-        self.current_state_timestamp_ms = clock.wall_ms()
-        self._clock = clock
-        self._members: dict[str, Member] = {}
-        self._by_instance: dict[str, str] = {}
-        self._support: Counter[str] = Counter()
-        """The number of members that support each protocol."""
-        self.awaiting = 0
-        """The number of members with a parked JoinGroup."""
 
-    # --- state --------------------------------------------------------------------------------------------------
-
-    def transition_to(self, state: GroupState, reason: str) -> None:
-        """Changes the state and logs it. Raises IllegalTransition if the table has no such transition."""
-        if (self.state, state) not in TRANSITIONS:
-            raise IllegalTransition(self.group_id, self.state, state)
-        log.info(
-            "group state changed",
-            group=self.group_id[:LONGEST_LOGGED],
-            old=self.state.value,
-            new=state.value,
-            reason=reason[:LONGEST_LOGGED],
-            generation=self.generation_id,
-            members=len(self._members),
-        )
-        self.state = state
-        self.current_state_timestamp_ms = self._clock.wall_ms()
+class GroupMember(Protocol):
+    """A member as administrators see it. `heartbeat` is the parked operation that expires its session."""
 
     @property
-    def can_rebalance(self) -> bool:
-        return self.state in CAN_REBALANCE
-
-    def begin_generation(self, reason: str) -> None:
-        """Begins the next generation with the current members and the protocol that they voted for."""
-        self.generation_id += 1
-        self.pending_sync.clear()
-        if self._members:
-            self.protocol_name = self.select_protocol()
-            self.transition_to(GroupState.COMPLETING_REBALANCE, reason)
-        else:
-            self.protocol_name = None
-            self.transition_to(GroupState.EMPTY, reason)
-        self.subscribed_topics = self._topics_of_members()
-
-    # --- members ------------------------------------------------------------------------------------------------
+    def member_id(self) -> str: ...
 
     @property
-    def members(self) -> ValuesView[Member]:
-        return self._members.values()
+    def group_instance_id(self) -> str | None: ...
+
+    @property
+    def client_id(self) -> str: ...
+
+    @property
+    def client_host(self) -> str: ...
+
+    @property
+    def session_timeout_ms(self) -> int: ...
+
+    @property
+    def heartbeat(self) -> DelayedHeartbeat | None: ...
+
+    @property
+    def waits_for(self) -> str | None:
+        """The name of its parked request, if it has one."""
+
+
+class Group(Protocol):
+    """`group_type` and `state_name` are the names in a ListGroups response. `generation_id` counts the assignments.
+
+    `current_state_timestamp_ms` is since 1970, and -1 if it is unknown.
+    """
+
+    group_id: str
+    protocol_type: str | None
+    protocol_name: str | None
+    generation_id: int
+    current_state_timestamp_ms: int
+
+    @property
+    def group_type(self) -> str: ...
+
+    @property
+    def state_name(self) -> str: ...
+
+    # Members
 
     @property
     def size(self) -> int:
-        return len(self._members)
+        """The number of members."""
 
-    def member(self, member_id: str) -> Member | None:
-        return self._members.get(member_id)
+    @property
+    def members(self) -> Collection[GroupMember]: ...
 
-    def static_member_id(self, group_instance_id: str) -> str | None:
-        """Returns the current member id of the instance, or None."""
-        return self._by_instance.get(group_instance_id)
+    def member(self, member_id: str) -> GroupMember | None: ...
 
-    def checked_member(self, member_id: str, group_instance_id: str | None) -> Member:
-        """Returns the member that a request names.
+    def is_leader(self, member_id: str) -> bool: ...
 
-        Raises UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if the instance has another member id now. (KIP-345)
+    def sessions(self) -> Iterable[DelayedHeartbeat]:
+        """Yields the running sessions of members, and of clients that are expected to become members."""
+
+    # Offsets
+
+    def accept_commit(self, who: Committer, *, in_transaction: bool = False) -> None:
+        """Raises the client's error if it may not commit. Otherwise a commit outside a transaction extends the session
+        of the member that it names.
         """
-        if group_instance_id is not None:
-            current = self._by_instance.get(group_instance_id)
-            if current is None:
-                raise ProtocolError(ErrorCode.UNKNOWN_MEMBER_ID)
-            if current != member_id:
-                raise ProtocolError(ErrorCode.FENCED_INSTANCE_ID)
-        member = self._members.get(member_id)
-        if member is None:
-            raise ProtocolError(ErrorCode.UNKNOWN_MEMBER_ID)
-        return member
-
-    def is_leader(self, member_id: str) -> bool:
-        return self.leader_id == member_id
-
-    def add(self, member: Member) -> None:
-        """Adds a member. The caller has checked that its protocols are supported and its instance is not a member."""
-        if member.group_instance_id is not None:
-            self._by_instance[member.group_instance_id] = member.member_id
-        if not self._members:
-            self.protocol_type = member.protocol_type
-        if self.leader_id is None:
-            self.leader_id = member.member_id
-        self._members[member.member_id] = member
-        self._support.update(_names(member.protocols))
-
-    def remove(self, member_id: str) -> Member | None:
-        """Removes and returns the member, or returns None. The caller must answer its parked requests first."""
-        self.pending_sync.discard(member_id)
-        member = self._members.pop(member_id, None)
-        if member is None:
-            return None
-        assert member.awaiting_join is None, "the member's parked JoinGroup must be answered first"
-        self._withdraw_support(member)
-        if member.group_instance_id is not None:
-            self._by_instance.pop(member.group_instance_id, None)
-        if self.is_leader(member_id):
-            self.leader_id = next(iter(self._members), None)
-        return member
-
-    def replace_static_member(self, member: Member, new_member_id: str) -> None:
-        """Changes the member's id. The member moves to the end of the order; everything else is kept."""
-        assert member.group_instance_id is not None
-        old_member_id = member.member_id
-        del self._members[old_member_id]
-        member.member_id = new_member_id
-        self._members[new_member_id] = member
-        self._by_instance[member.group_instance_id] = new_member_id
-        if self.is_leader(old_member_id):
-            self.leader_id = new_member_id
-        if old_member_id in self.pending_sync:
-            self.pending_sync.remove(old_member_id)
-            self.pending_sync.add(new_member_id)
-
-    def update_member(
-        self, member: Member, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int
-    ) -> None:
-        self._withdraw_support(member)
-        member.protocols = protocols
-        self._support.update(_names(protocols))
-        member.rebalance_timeout_ms = rebalance_timeout_ms
-        member.session_timeout_ms = session_timeout_ms
-
-    def elect_joined_leader(self) -> bool:
-        """Elects a leader among the members that have joined. Returns False if none has joined."""
-        leader = self._members.get(self.leader_id or "")
-        if leader is not None and leader.awaiting_join is not None:
-            return True
-        joined = next((member for member in self.members if member.awaiting_join is not None), None)
-        if joined is None:
-            return False
-        self.leader_id = joined.member_id
-        return True
-
-    def await_join(self, member: Member, answer: JoinAnswer) -> None:
-        """Parks the member's JoinGroup. The caller must answer an already parked one first."""
-        assert member.awaiting_join is None
-        member.awaiting_join = answer
-        self.awaiting += 1
-
-    def answer_join(self, member: Member, response: JoinGroupResponse) -> bool:
-        """Answers the member's parked JoinGroup. Returns False if there is none."""
-        answer, member.awaiting_join = member.awaiting_join, None
-        if answer is None:
-            return False
-        self.awaiting -= 1
-        answer(response)
-        return True
-
-    def answer_sync(self, member: Member, response: SyncGroupResponse) -> bool:
-        """Answers the member's parked SyncGroup. Returns False if there is none."""
-        answer, member.awaiting_sync = member.awaiting_sync, None
-        if answer is None:
-            return False
-        answer(response)
-        return True
-
-    # --- protocol and subscriptions -----------------------------------------------------------------------------
-
-    @property
-    def has_all_joined(self) -> bool:
-        return not self.pending and self.awaiting == len(self._members)
-
-    @property
-    def rebalance_timeout_ms(self) -> int:
-        """The longest rebalance timeout of any member."""
-        return max((member.rebalance_timeout_ms for member in self.members), default=0)
-
-    def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Whether a client with these protocols can join: at least one must be supported by all members."""
-        if self.state is GroupState.EMPTY:
-            return bool(protocol_type and protocols)
-        everyone = len(self._members)
-        return protocol_type == self.protocol_type and any(self._support[name] == everyone for name, _ in protocols)
-
-    def select_protocol(self) -> str:
-        """Returns the protocol with the most votes. Each member votes for its first choice among those all support."""
-        everyone = len(self._members)
-        candidates = {name for name, supporters in self._support.items() if supporters == everyone}
-        votes = Counter(member.vote(candidates) for member in self.members)
-        return votes.most_common(1)[0][0]
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether any member is subscribed to the topic. True if the subscriptions are unknown."""
-        return self.subscribed_topics is None or topic in self.subscribed_topics
+        """Whether the topic's offsets must be kept, because a member is subscribed to it or may be."""
+
+    def offset_expiry(self) -> OffsetExpiry | None:
+        """Returns which offsets may expire; None if none may."""
+
+    def check_offsets_deletable(self) -> None:
+        """Raises the client's error if no offset of the group may be deleted on request, whatever its topic."""
+
+    # Its end, and moves of its partition
 
     @property
-    def is_consumer_group(self) -> bool:
-        return self.protocol_type == CONSUMER
+    def is_empty(self) -> bool:
+        """Whether the group has no members, so that it may be deleted on request."""
 
-    def restore(self, generation_id: int, protocol: tuple[str, str | None], leader_id: str | None) -> None:
-        """Sets the state read from a record, after the members have been added. `protocol` is (type, name)."""
-        self.generation_id = generation_id
-        self.protocol_type = protocol[0] or None
-        self.protocol_name = protocol[1]
-        self.leader_id = leader_id
-        self.state = GroupState.STABLE if self._members else GroupState.EMPTY
-        self.subscribed_topics = self._topics_of_members()
+    @property
+    def is_unused(self) -> bool:
+        """Whether the group is empty and expects no members, so that it is forgotten with its last offset."""
 
-    def _withdraw_support(self, member: Member) -> None:
-        support = self._support
-        for name in _names(member.protocols):
-            if support[name] > 1:
-                support[name] -= 1
-            else:
-                del support[name]
+    def tombstones(self) -> list[CoordinatorRecord]:
+        """Returns the records that delete the group, without its offsets. Nothing if it was never written."""
 
-    def _topics_of_members(self) -> frozenset[str] | None:
-        if not self.is_consumer_group:
-            return None
-        if not self._members:
-            return frozenset()
-        if self.protocol_name is None:
-            return None
-        try:
-            return frozenset(_topics(member.metadata(self.protocol_name) for member in self.members))
-        except (MalformedMessage, KeyError) as error:
-            log.warning("subscription not decoded", group=self.group_id, reason=str(error))
-            return None
+    def die(self, reason: str) -> None:
+        """The empty group has been removed from its shard."""
 
-    def __repr__(self) -> str:
-        return f"Group({self.group_id!r}, {self.state.value}, generation={self.generation_id}, members={self.size})"
+    def loaded(self) -> None:
+        """The group has been read from the log: starts the sessions of its members."""
 
-
-def _names(protocols: Protocols) -> Collection[str]:
-    return {name for name, _ in protocols}
-
-
-def _topics(subscriptions: Iterable[bytes]) -> Iterable[str]:
-    """Yields the subscribed topics. Works for later versions too: all of them begin with the fields of version 0."""
-    for metadata in subscriptions:
-        if len(metadata) < _VERSION_BYTES:
-            raise MalformedMessage("the subscription has no version")
-        yield from read(ConsumerProtocolSubscription, 0, metadata, _VERSION_BYTES)[0].topics
+    def unload(self) -> None:
+        """The partition moves away or the broker stops: answers parked requests and ends all sessions."""

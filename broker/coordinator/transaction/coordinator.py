@@ -22,7 +22,7 @@ from typing import NamedTuple, cast
 
 import structlog
 
-from odradek.broker.coordinator.shard import Act, Decision, Runtime, StartRuntime
+from odradek.broker.coordinator.runtime.shard import Act, Decision, Runtime, StartRuntime
 from odradek.broker.coordinator.transaction import rules
 from odradek.broker.coordinator.transaction.marker_writing import Completion, Later, MarkerWriter, MarkerWriting
 from odradek.broker.coordinator.transaction.records import transaction_record

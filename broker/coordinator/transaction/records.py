@@ -11,7 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from odradek.broker.coordinator.record import CoordinatorRecord, decode_key, decode_value, encode_key, encode_value
+from odradek.broker.coordinator.runtime.record import (
+    CoordinatorRecord,
+    decode_key,
+    decode_value,
+    encode_key,
+    encode_value,
+)
 from odradek.broker.coordinator.transaction.transaction import NO_PARTITIONS, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Transit
 from odradek.broker.coordinator.transaction.transaction_state import EMPTY, IN_THE_LOG, TransactionState
 from odradek.protocol.errors import MalformedMessage

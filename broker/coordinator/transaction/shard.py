@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from odradek.broker.coordinator.record import CoordinatorRecord
-from odradek.broker.coordinator.shard import Act
+from odradek.broker.coordinator.runtime.record import CoordinatorRecord
+from odradek.broker.coordinator.runtime.shard import Act
 from odradek.broker.coordinator.transaction.records import read_transaction
 from odradek.broker.coordinator.transaction.transaction import Transaction
 from odradek.broker.coordinator.transaction.transaction_state import ONGOING

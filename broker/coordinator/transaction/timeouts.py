@@ -13,8 +13,8 @@ from collections.abc import Iterator
 
 import structlog
 
-from odradek.broker.coordinator.record import CoordinatorRecord
-from odradek.broker.coordinator.shard import Decision
+from odradek.broker.coordinator.runtime.record import CoordinatorRecord
+from odradek.broker.coordinator.runtime.shard import Decision
 from odradek.broker.coordinator.transaction.coordinator import TransactionCoordinator
 from odradek.broker.coordinator.transaction.records import tombstone
 from odradek.broker.coordinator.transaction.shard import TransactionShard

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from odradek.broker.coordinator.record import CoordinatorRecord
-from odradek.broker.coordinator.shard import Decision
+from odradek.broker.coordinator.runtime.record import CoordinatorRecord
+from odradek.broker.coordinator.runtime.shard import Decision
 from odradek.broker.metadata.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC
 from odradek.broker.metadata.new_topic import NewTopic
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.offsets import OffsetCommitRequest, OffsetFetchRequest
 from odradek.protocol.messages.producers import InitProducerIdRequest
 from odradek.protocol.messages.transactions import ListTransactionsRequest
-from tests.broker.coordinator.harness import overwrite
+from tests.broker.coordinator.runtime.harness import overwrite
 from tests.broker.handlers.api_client import Api, api_of_a_broker
 
 ONE_PARTITION = {"offsets.topic.num.partitions": 1, "transaction.state.log.num.partitions": 1}

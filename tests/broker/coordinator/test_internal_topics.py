@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from odradek.broker.coordinator.java_hash import partition_for
-from odradek.broker.coordinator.runtime import RuntimeSettings
+from odradek.broker.coordinator.internal_topics import group_log_settings, transaction_log_settings
+from odradek.broker.coordinator.runtime.java_hash import partition_for
+from odradek.broker.coordinator.runtime.runtime import RuntimeSettings
 from odradek.broker.metadata.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC
 from odradek.broker.metadata.new_topic import NewPartitions
 from odradek.broker.settings.config import BrokerConfig
@@ -166,9 +167,9 @@ def test_the_runtimes_follow_the_settings() -> None:
             "transaction.state.log.load.buffer.size": "3456",
         }
     )
-    assert RuntimeSettings.for_groups(config) == RuntimeSettings(GROUP_TOPIC, 1234, 2345, 1, 3)
-    assert RuntimeSettings.for_transactions(config)[:2] == (TRANSACTION_TOPIC, 3456)
-    assert RuntimeSettings.for_transactions(config)[3:] == (-1, 0, True, True)
+    assert group_log_settings(config) == RuntimeSettings(GROUP_TOPIC, 1234, 2345, 1, 3)
+    assert transaction_log_settings(config)[:2] == (TRANSACTION_TOPIC, 3456)
+    assert transaction_log_settings(config)[3:] == (-1, 0, True, True)
 
 
 async def test_a_full_disk_delays_the_coordinator_until_there_is_space() -> None:

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from odradek.broker.coordinator.loading import RECORDS_PER_SLICE
-from odradek.broker.coordinator.record import CoordinatorRecord
-from odradek.broker.coordinator.shard import Decision
+from odradek.broker.coordinator.runtime.loading import RECORDS_PER_SLICE
+from odradek.broker.coordinator.runtime.record import CoordinatorRecord
+from odradek.broker.coordinator.runtime.shard import Decision
 from odradek.broker.replica.partition.partition import Partition
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.records import Record, build_batch
 from odradek.storage.log_config import LogConfig
-from tests.broker.coordinator.harness import PARTITION, Outcome, RuntimeHarness
+from tests.broker.coordinator.runtime.harness import PARTITION, Outcome, RuntimeHarness
 from tests.broker.replica.harness import later
 from tests.storage.small_logs import bytes_of, truncate
 

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.coordinator.group.offset_records import offset_value, read_offset, read_offset_key
-from odradek.broker.coordinator.group.records import group_metadata_record, read_group, read_group_id
-from odradek.broker.coordinator.record import CoordinatorRecord, encode_key
+from odradek.broker.coordinator.group.classic.records import group_metadata_record, read_group_id, restore_group
+from odradek.broker.coordinator.group.offsets.records import offset_value, read_offset, read_offset_key
+from odradek.broker.coordinator.runtime.record import CoordinatorRecord, encode_key
 from odradek.broker.coordinator.transaction.records import read_transaction, transaction_record
 from odradek.broker.coordinator.transaction.transaction_state import EMPTY, TransactionState
 from odradek.protocol.errors import MalformedMessage
 from odradek.protocol.messages.group_records import GroupMetadataKey
 from odradek.protocol.messages.transaction_records import TransactionLogKey
-from odradek.timer import ManualClock
+from tests.broker.coordinator.group.harness import new_group
 from tests.protocol.vector_files import coordinator_vectors
 
 IN_THE_LOG = range(6)
@@ -60,9 +60,9 @@ def test_groups_of_every_version_decode_and_the_written_version_encodes_identica
     for version, fields, data in vectors("GroupMetadataValue"):
         if fields["protocol"] is None and fields["members"]:
             with pytest.raises(MalformedMessage):
-                read_group("g", data, ManualClock())
+                restore_group(new_group(), data)
             continue
-        group = read_group("g", data, ManualClock())
+        group = restore_group(new_group(), data)
         assert group.generation_id == fields["generation"]
         assert group.current_state_timestamp_ms == fields.get("currentStateTimestamp", -1)
         assignments = {}

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from odradek.broker.coordinator.loading import PartitionLoading
+from odradek.broker.coordinator.runtime.loading import PartitionLoading
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.group_admin import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest

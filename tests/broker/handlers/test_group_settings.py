@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from odradek.broker.coordinator.group.group_state import GroupState
-from odradek.broker.coordinator.runtime import RuntimeSettings
+from odradek.broker.coordinator.group.classic.group import CLASSIC
+from odradek.broker.coordinator.group.classic.state import GroupState
+from odradek.broker.coordinator.runtime.runtime import RuntimeSettings
 from odradek.broker.metadata.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.records import Compression, iter_batches
@@ -36,11 +37,11 @@ async def test_a_new_group_waits_for_more_members_for_the_configured_delay(delay
         clock.advance(delay_ms - 1)
         api.broker.timer.advance_clock()
         api.broker.completions.drain()
-        assert groups()[GroupState.PREPARING_REBALANCE] == 1
+        assert groups()[CLASSIC, GroupState.PREPARING_REBALANCE.label] == 1
         clock.advance(1)
         api.broker.timer.advance_clock()
         api.broker.completions.drain()
-        assert groups()[GroupState.COMPLETING_REBALANCE] == 1
+        assert groups()[CLASSIC, GroupState.COMPLETING_REBALANCE.label] == 1
         assert await peer.answer() is not None
 
 

@@ -14,7 +14,7 @@ from uuid import UUID
 import pytest
 
 from odradek.broker.background.stepwise import EachMade
-from odradek.broker.coordinator.group.offset_removal import remove_offsets_of_topic
+from odradek.broker.coordinator.group.offsets.removal import remove_offsets_of_topic
 from odradek.broker.coordinator.group.shard import GroupShard
 from odradek.broker.handlers.api_row import ApiTable
 from odradek.broker.handlers.api_table import api_table

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.coordinator.group.offset_records import CommittedOffset
-from odradek.broker.coordinator.group.offsets import GroupOffsets
-from odradek.broker.coordinator.shard import nobody_waits
+from odradek.broker.coordinator.group.offsets.offsets import GroupOffsets
+from odradek.broker.coordinator.group.offsets.records import CommittedOffset
+from odradek.broker.coordinator.runtime.shard import nobody_waits
 from odradek.protocol.errors import ErrorCode, UnwritableMessage
 from odradek.protocol.messages.configs import IncrementalAlterConfigsRequest
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest

@@ -116,7 +116,7 @@ async def test_a_condition_that_is_not_reached_shows_what_is_there_instead() -> 
             await api.broker.advance_until(lambda: False, within=timedelta(seconds=10), what="an invoice")
         text = str(raised.value)
         assert text.startswith("an invoice: not within 10 s of virtual time. What there is:\n")
-        assert "group g: STABLE, members: " in text
+        assert "group g: Stable, members: " in text
         assert "partition __consumer_offsets-0: offsets 0 to " in text
         assert 10_000 <= api.broker.clock.now_ms() - begun < 30_000
 

@@ -6,16 +6,16 @@ from collections.abc import Iterable, Mapping
 from random import Random
 from typing import Any
 
-from odradek.broker.coordinator.group.group import Group
-from odradek.broker.coordinator.group.group_state import GroupState
-from odradek.broker.coordinator.group.join import Joining
-from odradek.broker.coordinator.group.membership import Syncing
-from odradek.broker.coordinator.group.rebalance import GroupWaits
-from odradek.broker.coordinator.group.responses import join_refused
-from odradek.broker.coordinator.group.settings import GroupSettings
+from odradek.broker.coordinator.group.classic.group import ClassicGroup
+from odradek.broker.coordinator.group.classic.join import Joining
+from odradek.broker.coordinator.group.classic.membership import Syncing
+from odradek.broker.coordinator.group.classic.rebalance import GroupWaits
+from odradek.broker.coordinator.group.classic.responses import join_refused
+from odradek.broker.coordinator.group.classic.settings import GroupSettings
+from odradek.broker.coordinator.group.classic.state import GroupState
 from odradek.broker.coordinator.group.shard import GroupEnvironment, GroupShard
-from odradek.broker.coordinator.record import CoordinatorRecord
-from odradek.broker.coordinator.shard import AppendFailed, Decision
+from odradek.broker.coordinator.runtime.record import CoordinatorRecord
+from odradek.broker.coordinator.runtime.shard import AppendFailed, Decision
 from odradek.protocol.compiler import encode_versioned
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
@@ -87,6 +87,11 @@ class GroupLog:
         waiting, self.waiting = self.waiting, []
         for decision in waiting:
             decision.done(None if cause is None else AppendFailed(cause))
+
+
+def new_group(group_id: str = GROUP) -> ClassicGroup:
+    """Returns a group without members, alone in a shard."""
+    return GroupHarness().shard.new_classic(group_id)
 
 
 class GroupHarness:
@@ -224,8 +229,10 @@ class GroupHarness:
     # --- scenarios ----------------------------------------------------------------------------------------------
 
     @property
-    def group(self) -> Group:
-        return self.shard.groups[GROUP]
+    def group(self) -> ClassicGroup:
+        group = self.shard.groups[GROUP]
+        assert isinstance(group, ClassicGroup)
+        return group
 
     @property
     def state(self) -> GroupState:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
-from odradek.broker.coordinator.record import CoordinatorRecord
-from odradek.broker.coordinator.shard import AppendFailed, Decision, NewShard
+from odradek.broker.coordinator.runtime.record import CoordinatorRecord
+from odradek.broker.coordinator.runtime.shard import AppendFailed, Decision, NewShard
 from odradek.broker.coordinator.transaction.coordinator import TransactionCoordinator
 from odradek.broker.coordinator.transaction.marker_writing import Marker, OnWritten
 from odradek.broker.coordinator.transaction.shard import TransactionShard

@@ -2,7 +2,7 @@
 
 import pytest
 
-from odradek.broker.coordinator.shard import Decision
+from odradek.broker.coordinator.runtime.shard import Decision
 from odradek.broker.coordinator.transaction.shard import TransactionShard
 from odradek.broker.coordinator.transaction.timeouts import (
     ABORTS_PER_STEP,

@@ -15,8 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from odradek.broker.coordinator.runtime import CoordinatorRuntime, RuntimeSettings
-from odradek.broker.coordinator.shard import NewShard
+from odradek.broker.coordinator.runtime.runtime import CoordinatorRuntime, RuntimeSettings
+from odradek.broker.coordinator.runtime.shard import NewShard
 from odradek.broker.coordinator.transaction.coordinator import TransactionCoordinator
 from odradek.broker.coordinator.transaction.local_markers import LocalMarkerWriter
 from odradek.broker.coordinator.transaction.marker_writing import MarkerWriter
@@ -38,7 +38,7 @@ from odradek.storage.log.log import Log
 from odradek.storage.log.truncation import Truncate
 from odradek.storage.log_config import LogConfig
 from odradek.storage.producers.transaction_marker import read_marker
-from tests.broker.coordinator.harness import ManualTasks
+from tests.broker.coordinator.runtime.harness import ManualTasks
 from tests.broker.replica.harness import ReplicaHarness, ThreadCall
 from tests.storage.small_logs import bytes_of, truncate
 from tests.table_settings import DEFAULTS

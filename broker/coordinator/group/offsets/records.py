@@ -1,0 +1,109 @@
+"""A committed offset and its record in `__consumer_offsets`.
+
+Keys are written in version 1. Values are written in version 3, as Kafka 3.9 does, or in version 1 if the commit
+specifies its own retention time: only version 1 stores the expiry time (and it stores no leader epoch). Key versions 0
+and 1 and value versions 0-4 are decoded.
+
+Source: Kafka's OffsetAndMetadata, GroupMetadataManager (offsetCommitKey, offsetCommitValue, readOffsetMessageValue).
+"""
+
+from __future__ import annotations
+
+import struct
+
+from odradek.broker.coordinator.group.group import NO_TIMESTAMP
+from odradek.broker.coordinator.runtime.record import CoordinatorRecord, decode_key, decode_value, encode_key
+from odradek.protocol.compiler import writer_of
+from odradek.protocol.messages.group_records import OffsetCommitKey, OffsetCommitValue
+
+OFFSET_COMMITS = (0, 1)
+"""The key versions of offset commits."""
+KEY_VERSION = 1
+VALUE_VERSION = 3
+VALUE_VERSION_WITH_EXPIRY = 1
+NO_LEADER_EPOCH = -1
+NOT_APPENDED = -1
+MAX_STRING = 0x7FFF
+"""The maximum length of a protocol string in bytes."""
+
+_PARTITION = struct.Struct(">i").pack
+_VALUE_BEFORE_TEXT = struct.Struct(">hqih").pack
+_TIME = struct.Struct(">q").pack
+_VERSIONS = {version: struct.pack(">h", version) for version in (VALUE_VERSION, VALUE_VERSION_WITH_EXPIRY)}
+
+
+class CommittedOffset:
+    """A group's committed offset for one partition. The attributes have the names of OffsetCommitValue's fields.
+
+    Times are ms since 1970. `expire_timestamp` is -1 unless an old client requested its own retention time.
+    `log_offset` is the commit's offset in the log (of its batch, or of its own record). Of two commits the one with the
+    higher log offset wins, regardless of the order in which they take effect.
+    """
+
+    __slots__ = ("commit_timestamp", "expire_timestamp", "leader_epoch", "log_offset", "metadata", "offset")
+
+    def __init__(
+        self,
+        offset: int,
+        leader_epoch: int,
+        metadata: str,
+        commit_timestamp: int,
+        expire_timestamp: int = NO_TIMESTAMP,
+        log_offset: int = NOT_APPENDED,
+    ) -> None:
+        self.offset = offset
+        self.leader_epoch = leader_epoch
+        self.metadata = metadata
+        self.commit_timestamp = commit_timestamp
+        self.expire_timestamp = expire_timestamp
+        self.log_offset = log_offset
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, CommittedOffset):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
+
+    def __repr__(self) -> str:
+        return f"CommittedOffset({', '.join(f'{name}={getattr(self, name)!r}' for name in self.__slots__)})"
+
+
+def key_prefix(group_id: str, topic: str) -> bytes:
+    """Returns the key of a topic's partitions without its last four bytes, which are the partition number."""
+    return encode_key(OffsetCommitKey(group=group_id, topic=topic), KEY_VERSION)[:-4]
+
+
+def offset_key(prefix: bytes, partition: int) -> bytes:
+    return b"".join((prefix, _PARTITION(partition)))
+
+
+def offset_value(committed: CommittedOffset) -> bytes:
+    """Returns the record's value. Raises UnwritableMessage if a value does not fit into its field."""
+    text = committed.metadata
+    if committed.expire_timestamp == NO_TIMESTAMP and text.isascii() and len(text) <= MAX_STRING:
+        try:  # the common case
+            before = _VALUE_BEFORE_TEXT(VALUE_VERSION, committed.offset, committed.leader_epoch, len(text))
+            return b"".join((before, text.encode(), _TIME(committed.commit_timestamp)))
+        except struct.error:
+            pass  # the general writer raises an error that names the field
+    version = VALUE_VERSION if committed.expire_timestamp == NO_TIMESTAMP else VALUE_VERSION_WITH_EXPIRY
+    parts = [_VERSIONS[version]]
+    writer_of(OffsetCommitValue, version)(committed, parts)
+    return b"".join(parts)
+
+
+def offset_tombstone(prefix: bytes, partition: int) -> CoordinatorRecord:
+    """Returns the record that deletes the group's offset of the partition."""
+    return CoordinatorRecord(offset_key(prefix, partition), None)
+
+
+def read_offset_key(record: CoordinatorRecord) -> OffsetCommitKey:
+    """Decodes the key of an offset commit. Raises MalformedMessage."""
+    return decode_key(OffsetCommitKey, record.key)
+
+
+def read_offset(value: bytes, log_offset: int) -> CommittedOffset:
+    """Decodes the value of an offset commit. Raises MalformedMessage."""
+    read = decode_value(OffsetCommitValue, value)[1]
+    return CommittedOffset(
+        read.offset, read.leader_epoch, read.metadata, read.commit_timestamp, read.expire_timestamp, log_offset
+    )
