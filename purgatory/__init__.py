@@ -5,19 +5,22 @@
     completion_queue.py    tries them after the running handler has finished
     expirations.py         counts timeouts
 
-The operations: delayed_acknowledgement.py (the base of the next two), delayed_produce.py, delayed_delete_records.py,
-delayed_fetch.py, delayed_topic_change.py, delayed_elect_leader.py; of groups: delayed_join.py, delayed_sync.py,
-delayed_heartbeat.py.
+The operations: delayed_acknowledgement.py (of Produce and DeleteRecords), delayed_fetch.py, delayed_topic_change.py,
+delayed_elect_leader.py; of groups: delayed_join.py, delayed_sync.py, delayed_heartbeat.py.
 
 Callers: `broker`. It does not know what a partition is: what it must call is passed in.
 """
 
 from odradek.purgatory.completion_queue import DEFAULT_BUDGET, CompletionQueue
-from odradek.purgatory.delayed_delete_records import DelayedDeleteRecords, DeleteRecordsPartitionStatus
+from odradek.purgatory.delayed_acknowledgement import (
+    DelayedDeleteRecords,
+    DelayedProduce,
+    DeleteRecordsPartitionStatus,
+    ProducePartitionStatus,
+)
 from odradek.purgatory.delayed_elect_leader import DelayedElectLeader
 from odradek.purgatory.delayed_fetch import ANSWER_NOW, DelayedFetch
 from odradek.purgatory.delayed_operation import DelayedOperation
-from odradek.purgatory.delayed_produce import DelayedProduce, ProducePartitionStatus
 from odradek.purgatory.delayed_topic_change import DelayedTopicChange
 from odradek.purgatory.expirations import FetchExpirations, PartitionExpirations
 from odradek.purgatory.purgatory import DEFAULT_PURGE_INTERVAL, DelayedOperationPurgatory, WaitingOperation

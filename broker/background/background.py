@@ -18,12 +18,13 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ParamSpec, TypeVar
 
 import structlog
 
+from odradek.broker.background.tasks import Threads
 from odradek.broker.background.turns import Turns
 
 P = ParamSpec("P")
@@ -78,6 +79,23 @@ async def run_groups_in_threads(groups: Generator[Sequence[Callable[[], None]], 
             value: T = end.value
             return value
         await run_all_in_threads(functions)
+
+
+async def each_in_thread(
+    threads: Threads,
+    functions: Iterable[Callable[[], object]],
+    failed: Callable[[OSError], object],
+    then: Callable[[], object],
+) -> None:
+    """Calls one function after the other in a thread, `failed` with the error of one that fails, and `then` in the end:
+    for callers without coroutines, which are compiled.
+    """
+    for function in functions:
+        try:
+            await threads.run_in_thread(function)
+        except OSError as error:
+            failed(error)
+    then()
 
 
 def always_works() -> float:

@@ -143,7 +143,7 @@ class Coordinators:
         runtime = CoordinatorRuntime(
             settings,
             new_shard=new_shard,
-            partition_count=lambda: self.internal_topics.partition_count(settings.topic),
+            partition_count=partial(self.internal_topics.partition_count, settings.topic),
             replica_manager=self._replica_manager,
             clock=self._clock,
             background=self._background,

@@ -14,7 +14,7 @@
 The APIs, one file for a group:
 
     records       produce.py, fetch.py, authorized_produce.py, authorized_fetch.py, current_leaders.py,
-                  list_offsets.py, offset_for_leader_epoch.py, delete_records.py
+                  list_offsets.py, delete_records.py
     cluster       api_versions.py, metadata.py, cluster.py, topics.py, create_topics.py, elections.py,
                   reassignments.py, log_dirs.py, authorized_operations.py
     settings      describe_configs.py, configs.py, config_resources.py, client_quotas.py

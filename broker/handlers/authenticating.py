@@ -26,8 +26,14 @@ from collections.abc import Callable
 from typing import Any
 
 from odradek.broker.handlers.unprotected import NoSaslHandlers
-from odradek.broker.requests.parked_answer import ParkedAnswer, Part
-from odradek.broker.requests.request_context import CloseConnection, ConnectionInfo, FrameBounds, RequestContext
+from odradek.broker.requests.request_context import (
+    CloseConnection,
+    ConnectionInfo,
+    FrameBounds,
+    Part,
+    PendingResponse,
+    RequestContext,
+)
 from odradek.broker.security.sasl.authentication import Authentication, AuthenticationFailed, Login, SaslListener
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import ErrorCode
@@ -45,7 +51,7 @@ LONGEST_MECHANISM = 32
 """How much of the name of an unknown mechanism is logged."""
 _API_KEY = struct.Struct(">h").unpack_from
 
-Answer = ParkedAnswer | list[Part] | None
+Answer = PendingResponse | list[Part] | None
 Dispatch = Callable[[bytes, ConnectionInfo, int], Answer]
 
 
@@ -93,7 +99,7 @@ class Authenticating:
                 expected=self._authentication.phase.value,
             )
         answer = self._ordinary(frame, info, now_ms)
-        if isinstance(answer, ParkedAnswer):
+        if isinstance(answer, PendingResponse):
             answer.abandon()
             raise CloseConnection("request too large before authentication", api_key=api_key, length=len(frame))
         return answer

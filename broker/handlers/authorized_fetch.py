@@ -22,8 +22,8 @@ from odradek.broker.handlers.access import ITEMS_PER_DECISION, DecidedAccess
 from odradek.broker.handlers.authorization import FETCH_AS_CONSUMER, FETCH_AS_FOLLOWER
 from odradek.broker.handlers.fetch import FIRST_VERSION_WITH_FORMAT_2, FetchHandler, unsupported
 from odradek.broker.metadata.metadata_cache import MetadataCache
-from odradek.broker.replica.fetch.fetch_context import FetchContext, RestrictedContext
 from odradek.broker.replica.fetch.fetch_session import UNRESOLVED, FetchSession, FetchTarget
+from odradek.broker.replica.fetch.fetch_session_cache import FetchContext, RestrictedContext
 from odradek.broker.requests.answered_later import answered_in_steps
 from odradek.broker.requests.request_context import Holds, RequestContext
 from odradek.protocol.errors import ErrorCode

@@ -13,7 +13,7 @@ from odradek.broker.coordinator.internal_topics import InternalTopics
 from odradek.broker.coordinator.runtime.java_hash import partition_for
 from odradek.broker.handlers.access import DENIALS, Access, Check
 from odradek.broker.metadata.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC, BrokerEndpoint, MetadataCache
-from odradek.broker.replica.replica_manager import ReplicaManager
+from odradek.broker.replica.partition.hosted_partitions import HostedPartitions
 from odradek.broker.requests.request_context import RequestContext
 from odradek.broker.security.authorizer.authorizer import CLUSTER_NAME
 from odradek.protocol.errors import ErrorCode
@@ -47,7 +47,7 @@ class FindCoordinatorHandler:
         self,
         internal_topics: InternalTopics,
         metadata: MetadataCache,
-        replica_manager: ReplicaManager,
+        partitions: HostedPartitions,
         access: Access,
         *,
         has_texts: bool,
@@ -55,7 +55,7 @@ class FindCoordinatorHandler:
         """`has_texts`: results of single keys have a text, also without an error."""
         self._internal_topics = internal_topics
         self._metadata = metadata
-        self._replica_manager = replica_manager
+        self._partitions = partitions
         self._access = access
         self._has_texts = has_texts
 
@@ -116,7 +116,7 @@ class FindCoordinatorHandler:
         partition = metadata.partition(topic, number)
         if partition is None:
             return NO_NODE, None
-        is_offline = TopicPartition(topic, number) in self._replica_manager.partitions.offline
+        is_offline = TopicPartition(topic, number) in self._partitions.offline
         if is_offline and partition.leader == metadata.broker_id:
             return NO_NODE, None
         leader = metadata.brokers.get(partition.leader)

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from odradek.broker.background.stepwise import ITEMS_PER_STEP, Pace, Steps
-from odradek.broker.replica.replica_manager import ReplicaManager
+from odradek.broker.replica.leader.deletions import DeletionResults, Deletions
 from odradek.broker.requests.request_context import PendingResponse, RequestContext
 from odradek.protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from odradek.protocol.topic_partition import TopicPartition
-
-if TYPE_CHECKING:
-    from odradek.broker.replica.leader.deletions import DeletionResults
 
 
 class DeleteRecordsHandler:
     """DeleteRecords (key 21)."""
 
-    def __init__(self, replica_manager: ReplicaManager) -> None:
-        self._replica_manager = replica_manager
+    def __init__(self, deletions: Deletions) -> None:
+        self._deletions = deletions
 
     def delete_records(
         self, request: DeleteRecordsRequest, context: RequestContext
@@ -32,7 +27,7 @@ class DeleteRecordsHandler:
                 if pace.step_ends():
                     yield
         pending = PendingResponse(is_long=len(offsets) > ITEMS_PER_STEP)
-        outcome = self._replica_manager.delete_records(
+        outcome = self._deletions.delete(
             request.timeout_ms, offsets, lambda results: pending.complete(delete_records_response(results))
         )
         if isinstance(outcome, dict):

@@ -35,12 +35,12 @@ from odradek.broker.handlers.long_requests import LongRequests
 from odradek.broker.handlers.route import Route
 from odradek.broker.logging.client_warnings import ClientWarnings
 from odradek.broker.requests.answered_later import answered_in_steps, answered_later
-from odradek.broker.requests.parked_answer import ParkedAnswer, Part
 from odradek.broker.requests.request_bound import LARGE_FRAME_BYTES, RequestBound
 from odradek.broker.requests.request_context import (
     CloseConnection,
     ConnectionInfo,
     Holds,
+    Part,
     PendingResponse,
     RequestContext,
     undecodable,
@@ -93,7 +93,7 @@ class Dispatcher:
         """The brokers of which this one has logged that it does not serve their version of an API."""
         self._long_requests = LongRequests(background, self)
 
-    def dispatch(self, frame: bytes, connection: ConnectionInfo, now_ms: int) -> list[Part] | ParkedAnswer | None:
+    def dispatch(self, frame: bytes, connection: ConnectionInfo, now_ms: int) -> list[Part] | PendingResponse | None:
         """Handles one request. `frame` has at least 8 bytes, without its length prefix. Raises CloseConnection."""
         key_and_version = _KEY_AND_VERSION(frame)
         route = self._routes.get(key_and_version)
@@ -204,7 +204,7 @@ class Dispatcher:
 
     def _park(
         self, route: Route, request: Any, context: RequestContext, pending: PendingResponse, size: int
-    ) -> ParkedAnswer:
+    ) -> PendingResponse:
         kept = request if route.row.keeps_parked_requests else None
         if pending.is_long:
             return self._long_requests.park(route, kept, context, pending, size)
@@ -217,7 +217,8 @@ class Dispatcher:
             except Exception as error:
                 return self._answer_failure(route, kept, context, error)
 
-        return ParkedAnswer(route.api_key, pending, size, finish)
+        pending.park(route.api_key, size, finish)
+        return pending
 
     def _answer_failure(
         self, route: Route, request: Any, context: RequestContext, error: Exception

@@ -13,16 +13,12 @@ from collections.abc import Container, Hashable
 from odradek.broker.background.stepwise import Steps
 from odradek.broker.handlers.current_leaders import CurrentLeaders
 from odradek.broker.handlers.error_responses import per_partition
-from odradek.broker.replica.fetch.fetch_context import FetchContext, fetch_response
-from odradek.broker.replica.fetch.fetch_params import FetchParams
 from odradek.broker.replica.fetch.fetch_session import NO_EPOCH, UNRESOLVED, FetchResult, FetchTarget, Targets
-from odradek.broker.replica.fetch.fetch_session_cache import FetchSessionCache
-from odradek.broker.replica.fetch.log_reader import failed_partition
-from odradek.broker.replica.fetch.running_fetch import FetchResponder, RunningFetch
-from odradek.broker.replica.replica_manager import ReplicaManager
-from odradek.broker.requests.pending_response import PendingResponse
-from odradek.broker.requests.request_bound import RequestBound
-from odradek.broker.requests.request_context import RequestContext
+from odradek.broker.replica.fetch.fetch_session_cache import FetchContext, FetchSessionCache, fetch_response
+from odradek.broker.replica.fetch.log_reader import FetchParams, failed_partition
+from odradek.broker.replica.fetch.running_fetch import Fetches, FetchResponder, RunningFetch
+from odradek.broker.requests.request_bound import MAX_PARTITIONS_PER_REQUEST, RequestBound
+from odradek.broker.requests.request_context import PendingResponse, RequestContext
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.fetch import FetchRequest, FetchResponse
 from odradek.protocol.topic_partition import TopicPartition
@@ -37,12 +33,15 @@ class FetchHandler(FetchResponder):
 
     def __init__(
         self,
-        replica_manager: ReplicaManager,
+        fetches: Fetches,
         sessions: FetchSessionCache,
         leaders: CurrentLeaders,
         bound: RequestBound,
+        max_bytes: int,
     ) -> None:
-        self._replica_manager = replica_manager
+        """`max_bytes` is the broker's fetch.max.bytes."""
+        self._fetches = fetches
+        self._max_bytes = max_bytes
         self._sessions = sessions
         self._leaders = leaders
         self._bound = bound
@@ -65,9 +64,11 @@ class FetchHandler(FetchResponder):
             replica_id=replica_id,
             max_wait_ms=request.max_wait_ms,
             min_bytes=request.min_bytes,
-            max_bytes=min(request.max_bytes, self._replica_manager.settings.fetch_max_bytes),
+            max_bytes=min(request.max_bytes, self._max_bytes),
             isolation_level=request.isolation_level,
-            max_partitions=self._bound.of_replica(replica_id, context.connection),
+            max_partitions=(
+                MAX_PARTITIONS_PER_REQUEST if replica_id < 0 else self._bound.of_replica(replica_id, context.connection)
+            ),
         )
 
     def context_of(self, request: FetchRequest, params: FetchParams) -> FetchContext:
@@ -79,7 +80,7 @@ class FetchHandler(FetchResponder):
     def begin(
         self, params: FetchParams, fetch: FetchContext, context: RequestContext
     ) -> FetchResponse | PendingResponse:
-        return RunningFetch(self._replica_manager.fetches, params, fetch, context, self).begin()
+        return RunningFetch(self._fetches, params, fetch, context, self).begin()
 
     def respond(self, fetch: FetchContext, results: list[FetchResult], context: RequestContext) -> FetchResponse:
         response = fetch.answer(results)

@@ -28,11 +28,10 @@ from odradek.broker.handlers.elections import ElectLeadersHandler
 from odradek.broker.handlers.fetch import FetchHandler
 from odradek.broker.handlers.group_admin import GroupAdminHandlers
 from odradek.broker.handlers.groups import GroupHandlers
-from odradek.broker.handlers.list_offsets import ListOffsetsHandler
+from odradek.broker.handlers.list_offsets import ListOffsetsHandler, OffsetForLeaderEpochHandler
 from odradek.broker.handlers.log_dirs import LogDirHandlers
 from odradek.broker.handlers.metadata import MetadataHandler
 from odradek.broker.handlers.offset_fetch import OffsetFetchHandler
-from odradek.broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
 from odradek.broker.handlers.offsets import OffsetHandlers
 from odradek.broker.handlers.older_codes import older_produce_codes
 from odradek.broker.handlers.produce import ProduceHandler
@@ -86,15 +85,18 @@ class Handlers:
         spawn, turns = background.spawn, background.turns
         max_response_bytes = config.odradek_max_response_bytes
         zookeeper_offsets = ZooKeeperOffsets(links.store)
-        verification = replica_manager.verification
+        verification, partitions = replica_manager.verification, replica_manager.partitions
 
         release = config.odradek_as_version
 
         access = self.access = access_by(authorizer, AuditLog(clock))
 
-        leaders = CurrentLeaders(replica_manager.partitions, metadata)
-        produce = ProduceHandler(replica_manager, metadata, leaders, spawn, older_produce_codes(release))
-        fetch = FetchHandler(replica_manager, fetch_sessions, leaders, bound)
+        leaders = CurrentLeaders(partitions, metadata)
+        appends, large_appends = replica_manager.appends, replica_manager.large_appends
+        produce = ProduceHandler(
+            appends, large_appends, verification, metadata, leaders, spawn, older_produce_codes(release)
+        )
+        fetch = FetchHandler(replica_manager.fetches, fetch_sessions, leaders, bound, config.fetch_max_bytes)
         self.produce: ProduceHandler | AuthorizedProduceHandler = produce
         self.fetch: FetchHandler | AuthorizedFetchHandler = fetch
         if isinstance(access, DecidedAccess):
@@ -103,11 +105,11 @@ class Handlers:
 
             self.produce = AuthorizedProduceHandler(produce, access, background)
             self.fetch = AuthorizedFetchHandler(fetch, metadata, access, background)
-        self.list_offsets = ListOffsetsHandler(replica_manager, clock, max_response_bytes)
-        self.offset_for_leader_epoch = OffsetForLeaderEpochHandler(replica_manager)
-        self.delete_records = DeleteRecordsHandler(replica_manager)
-        self.producers = DescribeProducersHandler(replica_manager, access, max_response_bytes)
-        self.log_dirs = LogDirHandlers(replica_manager)
+        self.list_offsets = ListOffsetsHandler(partitions, clock, max_response_bytes)
+        self.offset_for_leader_epoch = OffsetForLeaderEpochHandler(partitions)
+        self.delete_records = DeleteRecordsHandler(replica_manager.deletions)
+        self.producers = DescribeProducersHandler(partitions, access, max_response_bytes)
+        self.log_dirs = LogDirHandlers(replica_manager.log_dirs, replica_manager.log_dir_moves)
 
         epoch = NO_FEATURES if is_before(release, "2.7") else NO_FEATURES_YET
         self.api_versions = ApiVersionsHandler(apis, broker_listeners, finalized_features_epoch=epoch)
@@ -132,7 +134,7 @@ class Handlers:
         self.client_quotas = DescribeClientQuotasHandler(StoredQuotas(links.store), max_response_bytes)
 
         self.coordinators = FindCoordinatorHandler(
-            internal_topics, metadata, replica_manager, access, has_texts=not is_before(release, "2.3")
+            internal_topics, metadata, partitions, access, has_texts=not is_before(release, "2.3")
         )
         self.groups = GroupHandlers(groups, access)
         self.group_admin = GroupAdminHandlers(groups, access, max_response_bytes)

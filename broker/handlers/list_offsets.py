@@ -1,6 +1,8 @@
 """ListOffsets (key 2): offsets by timestamp. Version 0 returns the start offsets of segments instead.
+OffsetForLeaderEpoch (key 23): the end offset of a leader epoch, with which a client detects truncation. (KIP-101,
+KIP-320)
 
-(Kafka's KafkaApis.handleListOffsetRequest and ReplicaManager.fetchOffset)
+(Kafka's KafkaApis.handleListOffsetRequest, handleOffsetForLeaderEpochRequest and ReplicaManager.fetchOffset)
 """
 
 from __future__ import annotations
@@ -9,18 +11,24 @@ from collections import Counter
 
 from odradek.broker.background.stepwise import Pace, Steps
 from odradek.broker.handlers.answer_size import AnswerSize
+from odradek.broker.replica.partition.hosted_partitions import HostedPartitions
 from odradek.broker.replica.partition.partition_offsets import (
     EARLIEST,
     EARLIEST_LOCAL,
     LATEST,
     LATEST_TIERED,
     MAX_TIMESTAMP,
+    offset_for_timestamp,
     offsets_before,
 )
-from odradek.broker.replica.replica_manager import ReplicaManager
 from odradek.broker.requests.request_context import RequestContext
 from odradek.protocol.errors import ErrorCode, ProtocolError
-from odradek.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from odradek.protocol.messages.list_offsets import (
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+)
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.timer import Clock
 
@@ -38,13 +46,14 @@ FIRST_VERSIONS = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, L
 
 _Partition = ListOffsetsRequest.ListOffsetsPartition
 _Answer = ListOffsetsResponse.ListOffsetsPartitionResponse
+_EpochAnswer = OffsetForLeaderEpochResponse.EpochEndOffset
 
 
 class ListOffsetsHandler:
     """ListOffsets (key 2)."""
 
-    def __init__(self, replica_manager: ReplicaManager, clock: Clock, max_response_bytes: int) -> None:
-        self._replica_manager = replica_manager
+    def __init__(self, partitions: HostedPartitions, clock: Clock, max_response_bytes: int) -> None:
+        self._partitions = partitions
         self._clock = clock
         self._max_response_bytes = max_response_bytes
 
@@ -80,13 +89,12 @@ class ListOffsetsHandler:
             return _failed(asked, ErrorCode.UNSUPPORTED_VERSION)
         if request.isolation_level not in ISOLATION_LEVELS:
             return _failed(asked, ErrorCode.INVALID_REQUEST)
-        manager = self._replica_manager
         try:
-            found = yield from manager.offset_for_timestamp(
-                TopicPartition(topic, asked.partition_index),
+            found = yield from offset_for_timestamp(
+                self._partitions.find(TopicPartition(topic, asked.partition_index)),
                 asked.timestamp,
-                isolation_level=request.isolation_level if request.replica_id == CONSUMER else None,
-                current_leader_epoch=asked.current_leader_epoch,
+                request.isolation_level if request.replica_id == CONSUMER else None,
+                asked.current_leader_epoch,
                 require_leader=request.replica_id != DEBUGGING_REPLICA,
             )
         except ProtocolError as error:
@@ -106,7 +114,7 @@ class ListOffsetsHandler:
             return _failed(asked, ErrorCode.UNSUPPORTED_VERSION)
         try:
             offsets = offsets_before(
-                self._replica_manager.partition(TopicPartition(topic, asked.partition_index)),
+                self._partitions.find(TopicPartition(topic, asked.partition_index)),
                 asked.timestamp,
                 asked.max_num_offsets,
                 self._clock.wall_ms(),
@@ -120,3 +128,31 @@ class ListOffsetsHandler:
 
 def _failed(asked: _Partition, error: ErrorCode) -> _Answer:
     return _Answer(partition_index=asked.partition_index, error_code=error)
+
+
+class OffsetForLeaderEpochHandler:
+    """OffsetForLeaderEpoch (key 23)."""
+
+    def __init__(self, partitions: HostedPartitions) -> None:
+        self._partitions = partitions
+
+    def offset_for_leader_epoch(
+        self, request: OffsetForLeaderEpochRequest, context: RequestContext
+    ) -> OffsetForLeaderEpochResponse:
+        """Looks up all partitions at once."""
+        return OffsetForLeaderEpochResponse(
+            topics=[
+                OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(
+                    topic=topic.topic, partitions=[self._answer(topic.topic, asked) for asked in topic.partitions]
+                )
+                for topic in request.topics
+            ]
+        )
+
+    def _answer(self, topic: str, asked: OffsetForLeaderEpochRequest.OffsetForLeaderPartition) -> _EpochAnswer:
+        try:
+            partition = self._partitions.find(TopicPartition(topic, asked.partition))
+            epoch, end_offset = partition.end_offset_for_epoch(asked.current_leader_epoch, asked.leader_epoch)
+        except ProtocolError as error:
+            return _EpochAnswer(partition=asked.partition, error_code=error.code)
+        return _EpochAnswer(partition=asked.partition, leader_epoch=epoch, end_offset=end_offset)

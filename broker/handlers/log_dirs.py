@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from itertools import groupby
 
 from odradek.broker.background.stepwise import Pace, Steps, each_in_steps, each_when_written
-from odradek.broker.replica.log_dirs import LogDirDescription, ReplicaDescription
-from odradek.broker.replica.replica_manager import ReplicaManager
+from odradek.broker.replica.log_dir_moves import LogDirMoves
+from odradek.broker.replica.log_dirs import LogDirDescription, LogDirs, ReplicaDescription
 from odradek.broker.requests.request_context import RequestContext
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.log_dirs import (
@@ -30,14 +30,15 @@ AlteredPartition = AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult
 class LogDirHandlers:
     """AlterReplicaLogDirs (key 34) and DescribeLogDirs (key 35)."""
 
-    def __init__(self, replica_manager: ReplicaManager) -> None:
-        self._replica_manager = replica_manager
+    def __init__(self, log_dirs: LogDirs, moves: LogDirMoves) -> None:
+        self._log_dirs = log_dirs
+        self._moves = moves
 
     def alter_replica_log_dirs(
         self, request: AlterReplicaLogDirsRequest, context: RequestContext
     ) -> Steps[AlterReplicaLogDirsResponse]:
         """Starts the moves, which continue after the response."""
-        outcomes = yield from self._replica_manager.log_dir_moves.alter(_wanted(request))
+        outcomes = yield from self._moves.alter(_wanted(request))
         return _altered(outcomes)
 
     def describe_log_dirs(
@@ -47,7 +48,7 @@ class LogDirHandlers:
         wanted = None
         if request.topics is not None:
             wanted = {TopicPartition(asked.topic, number) for asked in request.topics for number in asked.partitions}
-        described = yield from self._replica_manager.describe_log_dirs(wanted)
+        described = yield from self._log_dirs.describe(wanted)
         results = []
         pace = Pace()
         for directory in described:

@@ -9,15 +9,20 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Coroutine
-from contextlib import suppress
 from typing import Any, Protocol
 
 from odradek.broker.background.background import Background
 from odradek.broker.background.stepwise import Steps, is_short, let_go, memory_of_request
 from odradek.broker.handlers.handler_kinds import HandlerKind
 from odradek.broker.handlers.route import Route
-from odradek.broker.requests.parked_answer import ParkedAnswer, Part
-from odradek.broker.requests.request_context import CloseConnection, Holds, PendingResponse, RequestContext, undecodable
+from odradek.broker.requests.request_context import (
+    CloseConnection,
+    Holds,
+    Part,
+    PendingResponse,
+    RequestContext,
+    undecodable,
+)
 from odradek.protocol.errors import MalformedMessage
 
 
@@ -43,41 +48,47 @@ class LongRequests:
         self._turns = background.turns
         self._answering = answering
 
-    def go_on(self, route: Route, reading: Steps[tuple[Any, int]], context: RequestContext, size: int) -> ParkedAnswer:
+    def go_on(
+        self, route: Route, reading: Steps[tuple[Any, int]], context: RequestContext, size: int
+    ) -> PendingResponse:
         """Continues a request of `size` bytes after the first step of decoding."""
-        encoded = PendingResponse(holds=Holds.EVERYTHING)
+        parked = PendingResponse(holds=Holds.EVERYTHING)
+        parked.park(route.api_key, size)
 
         async def serve() -> None:
             async with self._turns.room_for(memory_of_request(size)):
                 try:
                     request, _ = await self._turns.take(reading)
                 except MalformedMessage as error:
-                    encoded.fail(undecodable(context.api_key, context.api_version, error))
+                    parked.encoded(None, undecodable(context.api_key, context.api_version, error))
                     return
                 handled = await self._handled(route, request, context)
-            self._pass_on(route, request, context, handled, encoded)
+            self._pass_on(route, request, context, handled, parked)
 
         task = self._spawn(serve(), context)
-        encoded.when_abandoned(lambda: task.cancel() if inspect.getgeneratorstate(reading) != inspect.GEN_CLOSED else 0)
-        return ParkedAnswer(route.api_key, encoded, size, PendingResponse.result)
+        parked.when_abandoned(lambda: task.cancel() if inspect.getgeneratorstate(reading) != inspect.GEN_CLOSED else 0)
+        return parked
 
     def park(
         self, route: Route, request: Any, context: RequestContext, pending: PendingResponse, size: int
-    ) -> ParkedAnswer:
-        """Returns a parked request whose response may be long. `request` is None if it is not kept."""
-        encoded = PendingResponse(holds=pending.holds)
-        encoded.when_abandoned(pending.abandon)
+    ) -> PendingResponse:
+        """Parks a request whose response may be long. `request` is None if it is not kept."""
+        pending.park(route.api_key, size)
 
         def settled() -> None:
-            with suppress(Exception):  # `_answer` raises it again and responds to it
+            try:
                 response = pending.result()
-                if is_short(response):
-                    encoded.complete(self._answering.answer(route, context, response))
-                    return
-            self._spawn(self._answer(route, request, context, pending, encoded), context)
+                short = is_short(response)
+                parts = self._answering.answer(route, context, response) if short else None
+            except Exception:  # `_answer` raises it again and responds to it
+                short = False
+            if short:
+                pending.encoded(parts)
+            else:
+                self._spawn(self._answer(route, request, context, pending, pending), context)
 
         pending.when_settled(settled)
-        return ParkedAnswer(route.api_key, encoded, size, PendingResponse.result)
+        return pending
 
     async def _handled(self, route: Route, request: Any, context: RequestContext) -> PendingResponse:
         handled = PendingResponse()
@@ -97,35 +108,39 @@ class LongRequests:
         return handled
 
     def _pass_on(
-        self, route: Route, request: Any, context: RequestContext, handled: PendingResponse, encoded: PendingResponse
+        self, route: Route, request: Any, context: RequestContext, handled: PendingResponse, parked: PendingResponse
     ) -> None:
-        encoded.when_abandoned(handled.abandon)
-        handled.when_settled(lambda: self._spawn(self._answer(route, request, context, handled, encoded), context))
+        parked.when_abandoned(handled.abandon)
+        handled.when_settled(lambda: self._spawn(self._answer(route, request, context, handled, parked), context))
 
     async def _answer(
-        self, route: Route, request: Any, context: RequestContext, handled: PendingResponse, encoded: PendingResponse
+        self, route: Route, request: Any, context: RequestContext, handled: PendingResponse, parked: PendingResponse
     ) -> None:
         """Encodes the response or the failure, then empties the request and the response in steps."""
         response: Any = None
         try:
             response = handled.result()
-            encoded.complete(await self._turns.take(self._answering.answer_in_steps(route, context, response)))
+            parts = await self._turns.take(self._answering.answer_in_steps(route, context, response))
         except CloseConnection as closing:
-            encoded.fail(closing)
+            parked.encoded(None, closing)
         except Exception as error:
-            await self._answer_failure(route, request, context, error, encoded)
+            await self._answer_failure(route, request, context, error, parked)
+        else:
+            parked.encoded(parts)
         for message in (request, response):
             if message is not None:
                 await self._turns.take(let_go(message))
 
     async def _answer_failure(
-        self, route: Route, request: Any, context: RequestContext, error: Exception, encoded: PendingResponse
+        self, route: Route, request: Any, context: RequestContext, error: Exception, parked: PendingResponse
     ) -> None:
         answering = self._answering.failure_in_steps(route, request, context, error)
         try:
-            encoded.complete(await self._turns.take(answering))
+            parts = await self._turns.take(answering)
         except CloseConnection as closing:
-            encoded.fail(closing)
+            parked.encoded(None, closing)
+        else:
+            parked.encoded(parts)
 
     def _spawn(self, coroutine: Coroutine[Any, Any, None], context: RequestContext) -> Any:
         return self._background.spawn(coroutine, f"{context.api_key} of {context.connection_id}")

@@ -26,9 +26,9 @@ from odradek.broker.coordinator.group.offsets.records import CommittedOffset
 from odradek.broker.coordinator.group.offsets.removal import check_may_delete, remove_offsets
 from odradek.broker.coordinator.group.offsets.zookeeper import ZooKeeperOffsets
 from odradek.broker.handlers.offset_commit_response_builder import OffsetCommitResponseBuilder
+from odradek.broker.handlers.transaction_outcomes import once_verified
 from odradek.broker.handlers.zookeeper_commits import commit_to_zookeeper
 from odradek.broker.metadata.metadata_cache import GROUP_TOPIC, MetadataCache
-from odradek.broker.replica.leader.once_verified import once_verified
 from odradek.broker.replica.leader.verification import Question, TransactionVerification
 from odradek.broker.requests.answered_later import answered_later
 from odradek.broker.requests.request_context import Holds, PendingResponse, RequestContext

@@ -1,32 +1,56 @@
 """Produce (key 0): appends the request's batches and responds for each partition.
 
+(A) If a transaction coordinator on another broker must verify the transaction, it is asked first (verification.py).
+    Meanwhile later Produce requests of the connection wait.
+(B) The batches are appended in the order of the request, as far as they fit one turn of the event loop.
+    large_appends.py appends the others in further turns. Meanwhile all later requests of the connection wait.
+(C) Then the request is answered: with acks=0 and acks=1 at once, with acks=all when the high watermark has passed the
+    batches (appends.py). A client that disconnects ends only this wait.
+
+Partitions fail independently; each has its own result.
+
 Before version 3 the log answers batches of message format 0 and 1 with UNSUPPORTED_VERSION; nothing is converted.
 From version 10 on the response names the leaders of partitions that other brokers lead (KIP-951), and from version 11
 on a batch outside its transaction is TRANSACTION_ABORTABLE instead of INVALID_TXN_STATE (KIP-890, part 1).
-acks=0 has no response: if a partition fails, the connection ends, so that the client notices. (Kafka's
-KafkaApis.handleProduceRequest)
+acks=0 has no response: if a partition fails, the connection ends, so that the client notices.
+
+Source: Kafka's KafkaApis.handleProduceRequest and ReplicaManager.appendRecords.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
+from typing import Any
 
 from odradek.broker.background.tasks import Spawn
 from odradek.broker.handlers.current_leaders import CurrentLeaders
-from odradek.broker.metadata.metadata_cache import MetadataCache
-from odradek.broker.replica.leader.append_result import PartitionAppendResult
-from odradek.broker.replica.leader.appends import AppendResults
-from odradek.broker.replica.leader.running_produce import Producing, RunningProduce
-from odradek.broker.replica.replica_manager import ReplicaManager
-from odradek.broker.requests.pending_response import PendingResponse
-from odradek.broker.requests.request_context import CloseConnection, RequestContext
+from odradek.broker.handlers.transaction_outcomes import once_verified
+from odradek.broker.metadata.metadata_cache import INTERNAL_TOPICS, MetadataCache
+from odradek.broker.replica.leader.appends import (
+    ACKS_ALL,
+    AppendResults,
+    Appends,
+    ClientAppends,
+    PartitionAppendResult,
+)
+from odradek.broker.replica.leader.large_appends import LargeAppends
+from odradek.broker.replica.leader.verification import Question, TransactionVerification
+from odradek.broker.requests.answered_later import answered_later
+from odradek.broker.requests.request_context import CloseConnection, Holds, PendingResponse, RequestContext
+from odradek.protocol.append_allowance import AppendAllowance, TooMuchForOneTurn
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.produce import ProduceRequest, ProduceResponse
 from odradek.protocol.records import has_transactional_batch
 from odradek.protocol.topic_partition import TopicPartition
 
+VALID_ACKS = frozenset({ACKS_ALL, 0, 1})
+ADMIN_CLIENT_ID = "__admin_client"
+"""Only clients with this id may write to internal topics."""
 FIRST_VERSION_WITH_STORAGE_ERROR = 4
 FIRST_VERSION_WITH_LEADERS = 10
+FIRST_VERSION_WITH_ABORTABLE = 11
+
+Outcome = ProduceResponse | PendingResponse | None
 
 _TopicResponse = ProduceResponse.TopicProduceResponse
 _PartitionResponse = ProduceResponse.PartitionProduceResponse
@@ -37,25 +61,24 @@ class ProduceHandler:
 
     def __init__(
         self,
-        replica_manager: ReplicaManager,
+        appends: Appends,
+        large_appends: LargeAppends,
+        verification: TransactionVerification,
         metadata: MetadataCache,
         leaders: CurrentLeaders,
         spawn: Spawn,
         older_codes: Mapping[int, ErrorCode],
     ) -> None:
         """`older_codes`: what partitions get instead of error codes that the broker's release does not have."""
-        self._older_codes = older_codes
+        self.appends = appends
+        self.large_appends = large_appends
+        self.verification = verification
+        self.spawn = spawn
         self._metadata = metadata
         self._leaders = leaders
-        self._producing = Producing(
-            replica_manager.appends,
-            replica_manager.verification,
-            spawn,
-            replica_manager.large_appends.finish,
-            self._respond,
-        )
+        self._older_codes = older_codes
 
-    def produce(self, request: ProduceRequest, context: RequestContext) -> ProduceResponse | PendingResponse | None:
+    def produce(self, request: ProduceRequest, context: RequestContext) -> Outcome:
         """Appends, and completes at once (acks 0 and 1) or when the batches are replicated (acks all)."""
         entries, refused = self._entries(request.topic_data)
         return self._begin(request, context, entries, refused)
@@ -66,7 +89,7 @@ class ProduceHandler:
         context: RequestContext,
         permitted: list[ProduceRequest.TopicProduceData],
         denied: list[ProduceRequest.TopicProduceData],
-    ) -> ProduceResponse | PendingResponse | None:
+    ) -> Outcome:
         """As `produce`, for a client that may not write to some topics of the request."""
         entries, refused = self._entries(permitted)
         for topic in denied:
@@ -81,12 +104,12 @@ class ProduceHandler:
         context: RequestContext,
         entries: dict[TopicPartition, bytes],
         refused: AppendResults,
-    ) -> ProduceResponse | PendingResponse | None:
+    ) -> Outcome:
         if request.transactional_id is None and any(map(has_transactional_batch, entries.values())):
             if request.acks == 0:
                 raise CloseConnection("transactional batch without transactional id", acks=0)
             raise ProtocolError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-        return RunningProduce(self._producing, request, context, entries, refused).begin()
+        return RunningProduce(self, request, context, entries, refused).begin()
 
     def _entries(
         self, topics: list[ProduceRequest.TopicProduceData]
@@ -114,7 +137,8 @@ class ProduceHandler:
             entries.pop(key, None)
         return entries, refused
 
-    def _respond(self, produce: RunningProduce) -> ProduceResponse | None:
+    def respond(self, produce: RunningProduce) -> ProduceResponse | None:
+        """Returns the response. Raises CloseConnection."""
         results = produce.results
         if produce.refused:
             results |= produce.refused
@@ -133,6 +157,111 @@ class ProduceHandler:
         if self._older_codes:
             _replace_codes(response, self._older_codes)
         return response
+
+
+class RunningProduce(ClientAppends):
+    """A Produce request in progress, from its first append to its response. `refused` are partitions whose batches are
+    not appended.
+    """
+
+    __slots__ = ("_handler", "_question", "_timeout_ms", "_transactional_id", "context", "refused")
+
+    def __init__(
+        self,
+        handler: ProduceHandler,
+        request: ProduceRequest,
+        context: RequestContext,
+        entries: dict[TopicPartition, bytes],
+        refused: AppendResults,
+    ) -> None:
+        allowance = AppendAllowance(handler.appends.max_inflated_bytes)
+        super().__init__(request.acks, context.api_version, entries, allowance)
+        self._handler = handler
+        self._transactional_id: str | None = request.transactional_id
+        self._question: Question | None = None
+        self._timeout_ms: int = request.timeout_ms
+        self.context = context
+        self.refused = refused
+
+    def begin(self) -> Outcome:
+        """Returns the response if it is available now. Raises ProtocolError and CloseConnection."""
+        handler = self._handler
+        if self._transactional_id is not None:
+            self._question = handler.verification.question(self._transactional_id, self.entries)
+            if self._question is not None:
+                asking = once_verified(handler.verification, self._question, self._append_verified)
+                return answered_later(asking, self.context, handler.spawn, Holds.SAME_API)
+        self._append()
+        if self.entries:
+            finishing = handler.large_appends.finish(self, self.end)
+            return answered_later(finishing, self.context, handler.spawn, Holds.EVERYTHING)
+        return self.end()
+
+    def _append_verified(self) -> Outcome | Coroutine[Any, Any, Outcome]:
+        self._append()
+        return self._handler.large_appends.finish(self, self.end) if self.entries else self.end()
+
+    def _append(self) -> None:
+        """Appends the batches that fit this turn; `entries` keeps the others."""
+        if self._transactional_id is not None:
+            self.refused |= self._verified(self._transactional_id, self.entries)
+        appends, results = self._handler.appends, self.results
+        unfinished: dict[TopicPartition, bytes] = {}
+        for key, records in self.entries.items():
+            error = self._error_of(key)
+            if error is not None:
+                results[key] = PartitionAppendResult(error)
+            elif unfinished:
+                unfinished[key] = records
+            else:
+                try:
+                    results[key] = appends.append_one(
+                        key, records, self.acks, self.api_version, allowance=self.allowance
+                    )
+                except TooMuchForOneTurn:
+                    unfinished[key] = records
+        self.entries = unfinished
+
+    def _error_of(self, key: TopicPartition) -> ErrorCode | None:
+        if self.acks not in VALID_ACKS:
+            return ErrorCode.INVALID_REQUIRED_ACKS
+        if key.topic not in INTERNAL_TOPICS or key not in self._handler.appends.partitions:
+            return None
+        return None if self.context.client_id == ADMIN_CLIENT_ID else ErrorCode.INVALID_TOPIC_EXCEPTION
+
+    def refusal(self, key: TopicPartition, records: bytes) -> PartitionAppendResult | None:
+        """See ClientAppends."""
+        if self._transactional_id is None:
+            return None
+        return self._verified(self._transactional_id, {key: records}).get(key)
+
+    def _verified(self, transactional_id: str, entries: dict[TopicPartition, bytes]) -> AppendResults:
+        """Removes the batches that belong to no open transaction from the entries; returns their errors."""
+        refused = self._handler.verification.refused(
+            transactional_id,
+            entries,
+            self._question,
+            knows_abortable=self.api_version >= FIRST_VERSION_WITH_ABORTABLE,
+        )
+        for key in refused:
+            del entries[key]
+        return refused
+
+    def end(self) -> Outcome:
+        """All batches are appended: returns the response, or parks the request until they are safe (C)."""
+        handler = self._handler
+        if not handler.appends.must_wait(self.results, self.acks):
+            return handler.respond(self)
+        pending = PendingResponse()
+        operation = handler.appends.park(
+            self._timeout_ms, self.acks, self.results, lambda _: pending.complete(handler.respond(self))
+        )
+        if pending.settled:  # the high watermark is already high enough
+            response: ProduceResponse | None = pending.result()
+            return response
+        operation.requester = self.context
+        pending.when_abandoned(operation.abandon)
+        return pending
 
 
 def _replace_codes(response: ProduceResponse, codes: Mapping[int, ErrorCode]) -> None:

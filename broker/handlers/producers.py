@@ -8,7 +8,7 @@ from odradek.broker.background.stepwise import Pace, Steps, each_in_steps, items
 from odradek.broker.handlers.access import ITEMS_PER_DECISION, Access, Check
 from odradek.broker.handlers.answer_size import AnswerSize
 from odradek.broker.metadata.topic_names import topic_name_fault
-from odradek.broker.replica.replica_manager import ReplicaManager
+from odradek.broker.replica.partition.hosted_partitions import HostedPartitions
 from odradek.broker.requests.request_context import RequestContext
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.producers import DescribeProducersRequest, DescribeProducersResponse
@@ -26,8 +26,8 @@ _Answer = DescribeProducersResponse.PartitionResponse
 class DescribeProducersHandler:
     """DescribeProducers (key 61)."""
 
-    def __init__(self, replica_manager: ReplicaManager, access: Access, max_response_bytes: int) -> None:
-        self._replica_manager = replica_manager
+    def __init__(self, partitions: HostedPartitions, access: Access, max_response_bytes: int) -> None:
+        self._partitions = partitions
         self._access = access
         self._max_response_bytes = max_response_bytes
 
@@ -74,13 +74,14 @@ class DescribeProducersHandler:
         try:
             if refusal is not None:
                 raise refusal
-            producers = self._replica_manager.describe_producers(key)
+            state = self._partitions.find(key).local_log(require_leader=False).producers.state
         except ProtocolError as error:
             return _Answer(
                 partition_index=key.partition,
                 error_code=error.code,
                 error_message=error.error_message or error.code.message,
             )
+        producers = list(state.producers.values())
         size.add(PRODUCER_BYTES * len(producers))
         active = yield from each_in_steps(producers, _producer, pace)
         return _Answer(partition_index=key.partition, active_producers=active)

@@ -9,7 +9,7 @@ from odradek.broker.background.stepwise import Steps, memory_of_request
 from odradek.broker.handlers.answer_size import AnswerTooLarge
 from odradek.broker.handlers.api_row import ApiRow
 from odradek.broker.handlers.handler_kinds import Handler, HandlerKind, kind_of
-from odradek.broker.requests.parked_answer import JOIN_PART_BYTES, Part, in_memory
+from odradek.broker.requests.request_context import JOIN_PART_BYTES, Part, in_memory
 from odradek.broker.requests.request_metrics import RequestMetrics
 from odradek.protocol.compiler import reader_in_steps, reader_of, writer_in_steps, writer_of
 from odradek.protocol.element_sizes import answered_bytes

@@ -1,10 +1,16 @@
-"""Turns the outcomes of the transaction coordinator into responses."""
+"""What transaction coordinators decide, on its way to a response: the outcomes of this broker's, and what the one on
+another broker says about a transaction.
+
+Not compiled: mypyc's coroutines cost more than they save (docs/decisions/what-is-compiled.md).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import isawaitable
 from typing import Any
 
+from odradek.broker.replica.leader.verification import Question, TransactionVerification
 from odradek.broker.requests.request_context import PendingResponse
 from odradek.protocol.errors import ErrorCode, ProtocolError
 
@@ -32,3 +38,16 @@ def code_for(error: ProtocolError | None, api_version: int, first_with_fenced: i
     if error.code is ErrorCode.PRODUCER_FENCED and api_version < first_with_fenced:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     return error.code
+
+
+async def once_verified(verification: TransactionVerification, question: Question, proceed: Callable[[], Any]) -> Any:
+    """Asks the other broker, then calls `proceed` and returns its value; if that is awaitable, what it gives. The
+    answers hold until then.
+    """
+    try:
+        assert verification.ask is not None, "there is a question only if there is somebody to ask"
+        verification.answered(question, await verification.ask(question))
+        outcome = proceed()
+        return await outcome if isawaitable(outcome) else outcome
+    finally:
+        verification.settle(question)

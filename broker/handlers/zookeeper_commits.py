@@ -1,6 +1,6 @@
 """OffsetCommit of version 0, whose offsets are stored with the metadata; see offsets/zookeeper.py.
 
-This coroutine is not compiled, for the reason given in once_verified.py.
+This coroutine is not compiled, for the reason given in transaction_outcomes.py.
 """
 
 from __future__ import annotations

@@ -39,9 +39,8 @@ from odradek.broker.network.outbox import WRITE_HIGH_BYTES, Outbox
 from odradek.broker.network.queued_bytes import QueuedBytes
 from odradek.broker.network.queues import Queues
 from odradek.broker.network.rounds import Flushable, Rounds
-from odradek.broker.requests.parked_answer import ParkedAnswer, Part, size_of
 from odradek.broker.requests.request_bound import LARGE_FRAME_BYTES
-from odradek.broker.requests.request_context import CloseConnection, ConnectionInfo
+from odradek.broker.requests.request_context import CloseConnection, ConnectionInfo, Part, PendingResponse, size_of
 
 if TYPE_CHECKING:
     from odradek.broker.requests.endpoint import Endpoint
@@ -134,7 +133,7 @@ class Connection(Flushable):
         self._unwritten_bytes = 0
         self._kept = b""
         self._large: LargeFrame | None = None
-        self._answers: list[ParkedAnswer | list[Part] | CloseConnection] = []
+        self._answers: list[PendingResponse | list[Part] | CloseConnection] = []
         self._in_flight_bytes = 0
         self._parked_bytes = 0
         """The size of the large requests that are not answered yet."""
@@ -317,13 +316,13 @@ class Connection(Flushable):
         answers = self._answers
         self._begins_anew = True
         try:
-            answer: ParkedAnswer | list[Part] | None = self.info.dispatch(frame, self.info, self.last_active_ms)
+            answer: PendingResponse | list[Part] | None = self.info.dispatch(frame, self.info, self.last_active_ms)
         except CloseConnection as closing:
             self._end_in_turn(closing)
             return
         if answer is None:
             pass
-        elif isinstance(answer, ParkedAnswer):
+        elif isinstance(answer, PendingResponse):
             answers.append(answer)
             self._in_flight_bytes += answer.size
             if answer.size > LARGE_FRAME_BYTES:
@@ -343,7 +342,7 @@ class Connection(Flushable):
 
     def _must_wait(self, api_key: int) -> bool:
         """Whether a parked request holds back the next request if that is of this API."""
-        return any(type(answer) is ParkedAnswer and answer.holds(api_key) for answer in self._answers)
+        return any(type(answer) is PendingResponse and answer.holds_back(api_key) for answer in self._answers)
 
     def _has_enough_in_flight(self) -> bool:
         most = self._rounds.limits
@@ -393,12 +392,13 @@ class Connection(Flushable):
         closing: CloseConnection | None = None
         while gone < len(answers) and closing is None and not self._blocked & WRITING:
             answer = answers[gone]
-            if type(answer) is ParkedAnswer:
+            if type(answer) is PendingResponse:
                 if not answer.ready:
                     break
                 self._in_flight_bytes -= answer.size
                 closing = answer.closing
-                self._send(answer.parts)
+                if answer.parts is not None:
+                    self._send(answer.parts)
             elif type(answer) is list:
                 self._in_flight_bytes -= size_of(answer)
                 self._send(answer)
@@ -532,7 +532,7 @@ class Connection(Flushable):
         answers, self._answers = self._answers, []
         self._in_flight_bytes = 0
         for answer in answers:
-            if type(answer) is ParkedAnswer:
+            if type(answer) is PendingResponse:
                 answer.abandon()
 
     def active_ms(self, now_ms: int) -> int:

@@ -10,7 +10,7 @@ import asyncio
 
 from odradek.broker.network.file_sending import TURN_BYTES, Ended, RunInThread
 from odradek.broker.network.outbox import WRITE_HIGH_BYTES, WRITE_LOW_BYTES
-from odradek.broker.requests.parked_answer import Part, size_of
+from odradek.broker.requests.request_context import Part, size_of
 from odradek.storage.file_slice import FileSlice
 from odradek.storage.files import Buffer
 

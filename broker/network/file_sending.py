@@ -14,7 +14,7 @@ import socket
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from odradek.broker.requests.parked_answer import Part, size_of
+from odradek.broker.requests.request_context import Part, size_of
 from odradek.storage.file_slice import FileSlice
 
 RunInThread = Callable[[Callable[[], bool]], Awaitable[bool]]

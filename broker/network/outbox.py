@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 
 from odradek.broker.network.file_sending import Ended, NewSending, RunInThread, Sending
-from odradek.broker.requests.parked_answer import JOIN_PART_BYTES, Part, in_memory, size_of
+from odradek.broker.requests.request_context import JOIN_PART_BYTES, Part, in_memory, size_of
 
 JOIN_BYTES = 64 * 1024
 WRITE_HIGH_BYTES = 1024 * 1024

@@ -10,11 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 from odradek.broker.network.connection_limits import ConnectionLimits
-from odradek.broker.requests.parked_answer import ParkedAnswer, Part
-from odradek.broker.requests.request_context import ConnectionInfo
+from odradek.broker.requests.request_context import ConnectionInfo, Part, PendingResponse
 from odradek.timer import Clock
 
-Dispatch = Callable[[bytes, ConnectionInfo, int], "ParkedAnswer | list[Part] | None"]
+Dispatch = Callable[[bytes, ConnectionInfo, int], "PendingResponse | list[Part] | None"]
 """Frame, connection, now_ms -> the encoded response, a parked one, or None for no response. Raises CloseConnection."""
 CallSoon = Callable[..., Any]
 

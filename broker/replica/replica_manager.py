@@ -1,17 +1,17 @@
-"""The replica manager: the partitions on this broker and the operations on them.
+"""The replica manager: creates what works on the partitions of this broker, and gives and takes the partitions' roles.
 
-It finds the partition, lets it decide, and notifies waiting operations. The operations are in other modules:
-running_produce.py (Produce), transaction_markers.py (WriteTxnMarkers), running_fetch.py (Fetch), deletions.py
-(DeleteRecords), partition_offsets.py (ListOffsets), flush_scheduler.py (fsync), log_dir_moves.py (AlterReplicaLogDirs),
-isr_proposals.py (proposals of ISRs to the controller). Operations on several partitions return a result for each; the
-failure of one partition is a value. Operations on one partition raise ProtocolError.
+Its parts do the work, and whoever needs one receives it: `appends` and `large_appends` (Produce), `fetches` (Fetch),
+`deletions` (DeleteRecords), `verification` and the markers of transactions, `flusher` (fsync), `log_dirs` and
+`log_dir_moves`, `alter_partitions` (proposals of in-sync replicas to the controller), the purgatories, the quotas.
+`partitions` has the partitions themselves. Here are the changes that concern several parts at once: a partition gets or
+loses a role (role_changes.py calls), goes offline, has been flushed, has other in-sync replicas.
 
 Source: Kafka's ReplicaManager.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
@@ -21,7 +21,7 @@ import structlog
 from odradek.broker.background.stepwise import Pace, Steps
 from odradek.broker.background.tasks import ThreadsAndTurns
 from odradek.broker.metadata.metadata_cache import PartitionState
-from odradek.broker.replica.fetch.fetches import Fetches
+from odradek.broker.replica.fetch.running_fetch import Fetches
 from odradek.broker.replica.leader.appends import Appends
 from odradek.broker.replica.leader.deletions import Deletions
 from odradek.broker.replica.leader.isr_proposals import AlterPartitions
@@ -31,8 +31,7 @@ from odradek.broker.replica.leader.verification import TransactionVerification
 from odradek.broker.replica.leadership_listener import LeadershipListener
 from odradek.broker.replica.log_creations import LogCreations
 from odradek.broker.replica.log_dir_moves import LogDirMoves
-from odradek.broker.replica.log_dirs import LogDirDescription, ReplicaDescription, chosen
-from odradek.broker.replica.partition import partition_offsets
+from odradek.broker.replica.log_dirs import LogDirs
 from odradek.broker.replica.partition.flush_scheduler import FlushScheduler
 from odradek.broker.replica.partition.hosted_partitions import HostedPartitions
 from odradek.broker.replica.partition.isr import IsrAnswer, IsrProposal
@@ -53,8 +52,6 @@ if TYPE_CHECKING:
     from odradek.storage.directories.log_creation import NewLog
     from odradek.storage.directories.log_manager import LogManager
     from odradek.storage.log_config import LogConfig
-    from odradek.storage.log_offsets import EpochEndOffset, TimestampOffset
-    from odradek.storage.producers.producer_state_entry import ProducerStateEntry
 
 log = structlog.get_logger("broker.replica")
 
@@ -67,7 +64,6 @@ class ReplicaSettings(NamedTuple):
     producer_purgatory_purge_interval_requests: int
     fetch_purgatory_purge_interval_requests: int
     delete_records_purgatory_purge_interval_requests: int
-    fetch_max_bytes: int
     num_replica_alter_log_dirs_threads: int | None
     replication_quota_window_num: int
     replication_quota_window_size_seconds: int
@@ -151,8 +147,7 @@ class ReplicaManager:
         self.append_end_transaction_marker = TransactionMarkers(
             self.appends, clock, self._leadership_listeners, self.verification.marker_written
         ).append
-        self.delete_records = self.deletions.delete
-        self.partition = self.partitions.find
+        self.log_dirs = LogDirs(log_manager, self.partitions)
 
     def _new_quota(self, listed: str) -> ReplicationQuota:
         settings = self.settings
@@ -427,62 +422,6 @@ class ReplicaManager:
                 proposed=proposal.isr,
                 reason=answer.name,
             )
-
-    # Queries
-
-    def offset_for_timestamp(
-        self,
-        topic_partition: TopicPartition,
-        timestamp: int,
-        *,
-        isolation_level: int | None = None,
-        current_leader_epoch: int = -1,
-        require_leader: bool = True,
-    ) -> Steps[TimestampOffset]:
-        """See partition_offsets.offset_for_timestamp."""
-        return partition_offsets.offset_for_timestamp(
-            self.partition(topic_partition),
-            timestamp,
-            isolation_level,
-            current_leader_epoch,
-            require_leader=require_leader,
-        )
-
-    def offset_for_leader_epoch(
-        self, topic_partition: TopicPartition, current_leader_epoch: int, leader_epoch: int
-    ) -> EpochEndOffset:
-        """Where the largest epoch not above `leader_epoch` ends; (-1, -1) if unknown. (KIP-101, KIP-320)"""
-        return self.partition(topic_partition).end_offset_for_epoch(current_leader_epoch, leader_epoch)
-
-    def describe_producers(self, topic_partition: TopicPartition) -> list[ProducerStateEntry]:
-        """The producers in the partition's producer state. (KIP-664)"""
-        return list(self.partition(topic_partition).local_log(require_leader=False).producers.state.producers.values())
-
-    def describe_log_dirs(self, wanted: Collection[TopicPartition] | None = None) -> Steps[list[LogDirDescription]]:
-        """Returns every log directory with the requested logs (None: all)."""
-        replicas: dict[str, list[ReplicaDescription]] = {path: [] for path in self.log_manager.directories}
-        pace = Pace()
-        for partition in self.partitions:
-            if pace.step_ends():
-                yield
-            if partition.topic_partition not in self.partitions:
-                continue  # removed between two steps
-            log = partition.log
-            lag = max(log.state.high_watermark - log.state.log_end_offset, 0)
-            replicas[self.log_manager.directory_of(log)].append(
-                ReplicaDescription(partition.topic_partition, log.segments.size_in_bytes, lag)
-            )
-        for move in self.log_manager.moves.under_way():
-            lag = move.log.state.log_end_offset - move.end_offset
-            replicas[move.directory].append(ReplicaDescription(move.log.topic_partition, move.size, lag, True))
-        return [self._describe(path, chosen(found, wanted)) for path, found in replicas.items()]
-
-    def _describe(self, path: str, replicas: list[ReplicaDescription]) -> LogDirDescription:
-        try:
-            total, usable = self.log_manager.files.space(path)
-        except OSError:
-            return LogDirDescription(path, ErrorCode.KAFKA_STORAGE_ERROR, [])
-        return LogDirDescription(path, ErrorCode.NONE, replicas, total, usable)
 
     # Shutdown
 

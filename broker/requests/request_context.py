@@ -24,28 +24,38 @@ later requests must wait as well, `PendingResponse.holds` says which.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from odradek.broker.requests.pending_response import Holds, PendingResponse
-
-__all__ = [
-    "ANONYMOUS",
-    "CloseConnection",
-    "ConnectionInfo",
-    "FrameBounds",
-    "Holds",
-    "PendingResponse",
-    "RequestContext",
-    "undecodable",
-]
+from odradek.storage.file_slice import SLICE_BYTES, FileSlice
+from odradek.storage.files import Buffer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from odradek.broker.requests.endpoint import Endpoint
     from odradek.broker.security.sasl.authentication import Authentication
 
 ANONYMOUS = "User:ANONYMOUS"
+
+Part = Buffer | FileSlice
+"""A piece of an encoded response."""
+JOIN_PART_BYTES = 1024
+"""Parts with a smaller average size are joined, however many: the kernel accepts a million parts at most."""
+
+
+def size_of(parts: list[Part]) -> int:
+    """Returns the size of the parts in bytes."""
+    size = 0
+    for part in parts:
+        size += len(part)
+    return size
+
+
+def in_memory(parts: list[Part], size: int) -> list[Buffer] | None:
+    """Returns the same parts, of `size` bytes together, or None if some are slices of files."""
+    if size >= SLICE_BYTES and any(isinstance(part, FileSlice) for part in parts):
+        return None
+    return cast("list[Buffer]", parts)
 
 
 class CloseConnection(Exception):
@@ -72,6 +82,189 @@ class CloseConnection(Exception):
 def undecodable(api_key: int, api_version: int, error: Exception) -> CloseConnection:
     """Returns the exception for bytes that cannot be decoded as a request."""
     return CloseConnection("request does not decode", api_key=api_key, api_version=api_version, error=str(error))
+
+
+class Holds(IntEnum):
+    """Which later requests of the same connection wait until a parked request has been answered."""
+
+    NOTHING = 0
+    SAME_API = 1
+    """Later requests of the same API: a parked fetch of a session holds the session's next fetch back (KIP-227)."""
+    EVERYTHING = 2
+
+
+class PendingResponse:
+    """The response to a parked request (b), and its place among the responses of its connection.
+
+    It is settled once: by its owner (`complete`, `fail`) or by the connection (`abandon`). Once its response is encoded
+    too, it is `ready` to be sent: at once, or, if it `is_long`, after some steps.
+    """
+
+    __slots__ = (
+        "_abandoned",
+        "_failure",
+        "_finish",
+        "_on_abandoned",
+        "_on_ready",
+        "_on_settled",
+        "_response",
+        "_settled",
+        "api_key",
+        "closing",
+        "holds",
+        "is_long",
+        "parts",
+        "ready",
+        "size",
+    )
+
+    def __init__(self, *, holds: Holds = Holds.NOTHING, is_long: bool = False) -> None:
+        """`is_long`: the response is large and must be encoded in steps."""
+        self.holds = holds
+        self.is_long = is_long
+        self._settled = False
+        self._abandoned = False
+        self._response: Any = None
+        self._failure: BaseException | None = None
+        self._on_settled: Callable[[], None] | None = None
+        self._on_abandoned: Callable[[], object] | None = None
+        self.api_key = 0
+        self.size = 0
+        """The size of the request in bytes; once the connection has been told that it is ready, of the response."""
+        self.ready = False
+        self.parts: list[Part] | None = None
+        """The encoded response once `ready`; None if there is none."""
+        self.closing: CloseConnection | None = None
+        """If set once `ready`, the connection ends instead."""
+        self._finish: Callable[[PendingResponse], list[Part] | None] | None = None
+        self._on_ready: Callable[[int, int], None] | None = None
+
+    # --- for the owner ------------------------------------------------------------------------------------------
+
+    @property
+    def settled(self) -> bool:
+        return self._settled
+
+    def complete(self, response: Any) -> bool:
+        """Sets the response; None sends none. Returns False, without any effect, if already settled."""
+        return self._settle(response, None)
+
+    def fail(self, failure: BaseException) -> bool:
+        """Fails as if the handler had raised: cases (d) and (e); any other exception becomes UNKNOWN_SERVER_ERROR."""
+        return self._settle(None, failure)
+
+    def when_abandoned(self, callback: Callable[[], object]) -> None:
+        """Calls `callback`, which must leave the purgatory, if the connection ends first (at once if it has)."""
+        if self._abandoned:
+            callback()
+        elif not self._settled:
+            self._on_abandoned = callback
+
+    def follow(self, other: PendingResponse) -> None:
+        """Settles with the response or failure of `other`."""
+
+        def settled() -> None:
+            self._settle(other._response, other._failure)
+
+        self.when_abandoned(other.abandon)
+        other.when_settled(settled)
+
+    # --- for the dispatcher -------------------------------------------------------------------------------------
+
+    def park(
+        self, api_key: int, size: int, finish: Callable[[PendingResponse], list[Part] | None] | None = None
+    ) -> None:
+        """The request, of `size` bytes, waits. `finish` returns the encoded response once this is settled, or raises
+        CloseConnection; without it, the caller calls `encoded` in the end.
+        """
+        self.api_key = api_key
+        self.size = size
+        self._finish = finish
+        if self._settled and not self._abandoned:
+            self._encode()
+
+    def when_settled(self, callback: Callable[[], None]) -> None:
+        """Calls `callback` when a response or failure is set (at once if it is), never after abandon()."""
+        if not self._settled:
+            self._on_settled = callback
+        elif not self._abandoned:
+            callback()
+
+    def result(self) -> Any:
+        """Returns the response, or raises the failure."""
+        if self._failure is not None:
+            raise self._failure
+        return self._response
+
+    def encoded(self, parts: list[Part] | None, closing: CloseConnection | None = None) -> None:
+        """The response is ready to be sent, or the connection ends instead."""
+        self._settled = True
+        self._on_abandoned = None
+        self.parts = parts
+        self.closing = closing
+        self.ready = True
+        if self._on_ready is not None:
+            self._tell()
+
+    # --- for the connection -------------------------------------------------------------------------------------
+
+    def when_ready(self, callback: Callable[[int, int], None]) -> None:
+        """Calls callback(request bytes, response bytes) when the response is ready, at once if it already is."""
+        self._on_ready = callback
+        if self.ready:
+            self._tell()
+
+    def holds_back(self, api_key: int) -> bool:
+        """Whether a later request of this API must wait for this one."""
+        holds = self.holds
+        if holds == Holds.NOTHING or self.ready:
+            return False
+        return holds == Holds.EVERYTHING or api_key == self.api_key
+
+    def abandon(self) -> None:
+        """Settles without a response: the connection has ended."""
+        self._on_ready = None
+        if self._settled:
+            return
+        self._settled = self._abandoned = True
+        self._on_settled = None
+        callback, self._on_abandoned = self._on_abandoned, None
+        if callback is not None:
+            callback()
+
+    # --- from one to the other ----------------------------------------------------------------------------------
+
+    def _settle(self, response: Any, failure: BaseException | None) -> bool:
+        if self._settled:
+            return False
+        self._settled = True
+        self._response = response
+        self._failure = failure
+        self._on_abandoned = None
+        callback, self._on_settled = self._on_settled, None
+        if callback is not None:
+            callback()
+        self._encode()
+        return True
+
+    def _encode(self) -> None:
+        finish = self._finish
+        if finish is None:
+            return
+        parts: list[Part] | None = None
+        closing: CloseConnection | None = None
+        try:
+            parts = finish(self)
+        except CloseConnection as end:
+            closing = end
+        self.encoded(parts, closing)
+
+    def _tell(self) -> None:
+        callback = self._on_ready
+        assert callback is not None
+        request_bytes = self.size
+        self.size = 0 if self.parts is None else size_of(self.parts)
+        callback(request_bytes, self.size)
 
 
 class FrameBounds(NamedTuple):

@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from odradek.broker.handlers.api_row import ApiRow
-from odradek.broker.requests.parked_answer import Part
-from odradek.broker.requests.request_context import CloseConnection
+from odradek.broker.requests.request_context import CloseConnection, Part
 from odradek.protocol.compiler import encode, read
 from odradek.protocol.headers import response_header_version
 from odradek.protocol.schema import Message

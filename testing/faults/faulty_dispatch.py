@@ -21,8 +21,7 @@ from uuid import UUID
 import structlog
 
 from odradek.broker.network.rounds import Dispatch
-from odradek.broker.requests.parked_answer import Part
-from odradek.broker.requests.request_context import CloseConnection, ConnectionInfo, Holds, PendingResponse
+from odradek.broker.requests.request_context import CloseConnection, ConnectionInfo, Holds, Part, PendingResponse
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.compiler import encode
 from odradek.protocol.errors import ErrorCode, MalformedMessage

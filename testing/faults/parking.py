@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from odradek.broker.requests.parked_answer import ParkedAnswer, Part
-from odradek.broker.requests.request_context import CloseConnection, Holds, PendingResponse
+from odradek.broker.requests.request_context import CloseConnection, Part, PendingResponse
 
-Answer = ParkedAnswer | list[Part] | None
+Answer = PendingResponse | list[Part] | None
 """As a dispatch returns it."""
 Changed = Callable[[list[Part] | None], Answer]
 """Makes another answer of an encoded one; None: there is none. Raises CloseConnection."""
-_NO_API = -1
 
 
-def parked(api_key: int, pending: PendingResponse, size: int) -> ParkedAnswer:
+def parked(api_key: int, pending: PendingResponse, size: int) -> PendingResponse:
     """Returns what a dispatch returns for a request of `size` bytes that `settle` will settle."""
-    return ParkedAnswer(api_key, pending, size, PendingResponse.result)
+    pending.park(api_key, size, PendingResponse.result)
+    return pending
 
 
 def settle(pending: PendingResponse, make: Callable[[], Answer]) -> None:
@@ -28,7 +27,7 @@ def settle(pending: PendingResponse, make: Callable[[], Answer]) -> None:
     except CloseConnection as closing:
         pending.fail(closing)
         return
-    if not isinstance(answer, ParkedAnswer):
+    if not isinstance(answer, PendingResponse):
         pending.complete(answer)
         return
     waiting = answer
@@ -47,10 +46,10 @@ def changed(answer: Answer, change: Changed, closing: Callable[[CloseConnection]
     """Changes an answer when it is ready. `closing` is called if the connection ends instead, later. Raises
     CloseConnection.
     """
-    if not isinstance(answer, ParkedAnswer):
+    if not isinstance(answer, PendingResponse):
         return change(answer)
     waiting = answer
-    pending = PendingResponse(holds=_holds(waiting))
+    pending = PendingResponse(holds=waiting.holds)
     pending.when_abandoned(waiting.abandon)
     outer = parked(waiting.api_key, pending, waiting.size)
 
@@ -64,9 +63,3 @@ def changed(answer: Answer, change: Changed, closing: Callable[[CloseConnection]
 
     waiting.when_ready(ready)
     return outer
-
-
-def _holds(waiting: ParkedAnswer) -> Holds:
-    if waiting.holds(_NO_API):
-        return Holds.EVERYTHING
-    return Holds.SAME_API if waiting.holds(waiting.api_key) else Holds.NOTHING

@@ -64,7 +64,7 @@ async def test_isrs_shrink_and_expand_at_the_configured_lag_and_are_counted(monk
     async with in_process_broker(settings, clock=clock) as broker:
         manager = broker.replica_manager
         await broker.controller.topics.create([NewTopic("t", 1, 1)], timeout_ms=10_000)
-        partition = manager.partition(T0)
+        partition = manager.partitions.find(T0)
         broker.metadata.put_broker(BrokerInfo(broker.broker_id + 1, {}))
         replicas = (broker.broker_id, broker.broker_id + 1)
         partition.make_leader(later(partition, broker.broker_id, replicas, replicas))

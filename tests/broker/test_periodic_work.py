@@ -53,7 +53,7 @@ async def test_an_unwritable_checkpoint_is_logged_and_retried(tmp_path: Path) ->
 async def test_rolled_segments_are_flushed(tmp_path: Path) -> None:
     async with in_process_broker(data_dir=tmp_path) as broker:
         await fill(broker, 10, {"segment.bytes": "2000"})
-        log = broker.replica_manager.partition(T0).log
+        log = broker.replica_manager.partitions.find(T0).log
         assert log.state.recovery_point == 0
         await broker.periodic_work.keep_house()
         assert log.state.recovery_point == log.segments.active.base_offset > 0
@@ -67,7 +67,7 @@ async def test_old_segments_are_deleted_and_their_files_removed_after_a_delay(tm
         await fill(broker, 10, config, old)
         work = broker.periodic_work
         await work.apply_retention()
-        log = broker.replica_manager.partition(T0).log
+        log = broker.replica_manager.partitions.find(T0).log
         assert log.state.log_start_offset == 10
         await work.keep_house()
         assert [name for name in os.listdir(tmp_path / "t-0") if name.endswith(".deleted")] == []

@@ -114,7 +114,7 @@ async def test_topics_and_records_survive_a_restart(tmp_path: Path) -> None:
     async with in_process_broker(data_dir=tmp_path) as broker:
         assert broker.metadata.cluster_id == cluster_id
         assert broker.metadata.topic_id("kept") == topic_id
-        assert broker.replica_manager.partition(TopicPartition("kept", 0)).log.state.log_end_offset == 1
+        assert broker.replica_manager.partitions.find(TopicPartition("kept", 0)).log.state.log_end_offset == 1
         client = await RawClient.connect(broker.bootstrap)
         answer = await client.ask(fetch("kept", 1000), 11)
         assert b"value" in answer.responses[0].partitions[0].records

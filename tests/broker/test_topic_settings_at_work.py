@@ -65,7 +65,7 @@ async def produced(api: Api, count: int, size: int = 900, **how: Any) -> Log:
 
 
 def log_of(api: Api) -> Log:
-    log: Log = api.broker.replica_manager.partition(TopicPartition("t", 0)).log
+    log: Log = api.broker.replica_manager.partitions.find(TopicPartition("t", 0)).log
     return log
 
 

@@ -121,7 +121,7 @@ async def test_a_power_cut_during_a_topic_creation_leaves_a_usable_topic_or_none
             topic = broker.metadata.topic("orders")
             assert topic is not None
         for number in range(4):
-            partition = broker.replica_manager.partition(TopicPartition("orders", number))
+            partition = broker.replica_manager.partitions.find(TopicPartition("orders", number))
             assert partition.is_leader
             assert partition.log.folder.topic_id == topic.topic_id
             assert partition.log.leader_epochs.latest_epoch == partition.leader_epoch
@@ -139,7 +139,7 @@ def killed_after_appends(
     broker: Broker, files: ForgetfulFiles, partitions: int, sequences: Iterable[int]
 ) -> CountingFiles:
     for number in range(partitions):
-        log = broker.replica_manager.partition(TopicPartition("orders", number)).log
+        log = broker.replica_manager.partitions.find(TopicPartition("orders", number)).log
         for sequence in sequences:
             log.append_as_leader(idempotent(sequence), 0)
     files.make_durable()
@@ -152,7 +152,7 @@ def killed_after_appends(
 async def test_a_start_after_a_kill_syncs_nothing_for_undamaged_partitions(batches: int) -> None:
     files = await killed(PARTITIONS, batches)
     async with a_broker(files) as broker:
-        assert broker.replica_manager.partition(TopicPartition("orders", 4)).log.state.log_end_offset == batches
+        assert broker.replica_manager.partitions.find(TopicPartition("orders", 4)).log.state.log_end_offset == batches
         assert of_topic(files.on_the_loop + files.in_threads, "orders") == []
         assert files.on_the_loop == []
 
@@ -164,7 +164,7 @@ async def test_a_start_after_a_clean_stop_syncs_nothing_for_partitions() -> None
     files.forget_counts()
     async with a_broker(files) as broker:
         assert of_topic(files.on_the_loop + files.in_threads, "orders") == []
-        log = broker.replica_manager.partition(TopicPartition("orders", 0)).log
+        log = broker.replica_manager.partitions.find(TopicPartition("orders", 0)).log
         assert log.leader_epochs.entries == [(0, 0)]
 
 
@@ -173,7 +173,7 @@ async def test_a_start_after_a_second_kill_syncs_nothing_either() -> None:
     async with a_broker(files) as broker:
         files = killed_after_appends(broker, files, PARTITIONS, range(3, 6))
     async with a_broker(files) as broker:
-        assert broker.replica_manager.partition(TopicPartition("orders", 4)).log.state.log_end_offset == 6
+        assert broker.replica_manager.partitions.find(TopicPartition("orders", 4)).log.state.log_end_offset == 6
         assert of_topic(files.on_the_loop + files.in_threads, "orders") == []
 
 

@@ -28,8 +28,8 @@ from odradek.broker.coordinator.runtime.loading import Loader
 from odradek.broker.coordinator.transaction.transaction import Transaction
 from odradek.broker.metadata.metadata_cache import GROUP_TOPIC
 from odradek.broker.metadata_store import read_back
-from odradek.broker.replica.fetch import fetch_params, fetch_session, log_reader
-from odradek.broker.replica.fetch.fetch_params import FetchIsolation
+from odradek.broker.replica.fetch import fetch_session, log_reader
+from odradek.broker.replica.fetch.fetch_session import FetchIsolation
 from odradek.broker.replica.fetch.log_reader import LogReader
 from odradek.broker.replica.follower.fetcher import Fetcher
 from odradek.broker.replica.partition.isr import Isr
@@ -201,7 +201,7 @@ def _store_offsets_alone(replace: Replace) -> None:
 
 
 def _read_uncommitted(replace: Replace) -> None:
-    bound = fetch_params.upper_bound
+    bound = fetch_session.upper_bound
 
     def upper_bound(log: Any, isolation: FetchIsolation) -> Any:
         is_committed = isolation is FetchIsolation.COMMITTED

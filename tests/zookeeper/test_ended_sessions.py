@@ -105,7 +105,7 @@ async def test_a_leader_refuses_from_the_verdict_until_it_gets_its_roles_anew(
             await committed(client)
 
             await end_session_unheard(brokers, old)
-            await until(lambda: other.replica_manager.partition(TopicPartition(TWO, 0)).is_leader)
+            await until(lambda: other.replica_manager.partitions.find(TopicPartition(TWO, 0)).is_leader)
             assert await outcomes(client, ONE) == all_are(ErrorCode.NONE)
             assert await produce_on(client, TWO, b"lost", acks=1) is ErrorCode.NONE
             assert await commit_on(client) is ErrorCode.NONE
@@ -121,7 +121,7 @@ async def test_a_leader_refuses_from_the_verdict_until_it_gets_its_roles_anew(
             assert await commit_on(client) is ErrorCode.NOT_COORDINATOR
 
             await taker.close()
-            await until(lambda: old.replica_manager.partition(TopicPartition(ONE, 0)).is_leader)
+            await until(lambda: old.replica_manager.partitions.find(TopicPartition(ONE, 0)).is_leader)
             assert await outcomes(client, ONE) == all_are(ErrorCode.NONE)
             await committed(client)
             assert await produce_on(client, TWO, b"no", acks=1) is ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -191,5 +191,5 @@ async def test_a_broker_that_stops_refuses_nothing_because_its_session_ends(tmp_
         with capture_logs() as logs:
             await broker.stop(hand_over=False)
         assert not any("lapsed" in line["event"] for line in logs)
-        partition = broker.replica_manager.partition(TopicPartition(ONE, 0))
+        partition = broker.replica_manager.partitions.find(TopicPartition(ONE, 0))
         assert (partition.is_leader, partition.has_lapsed) == (True, False)

@@ -47,7 +47,7 @@ async def keep_for_ever(brokers: Brokers) -> None:
 
 
 def partition_of(broker: Broker) -> Partition:
-    return broker.replica_manager.partition(TopicPartition(TOPIC, 0))
+    return broker.replica_manager.partitions.find(TopicPartition(TOPIC, 0))
 
 
 def retention(broker: Broker) -> int:

@@ -33,7 +33,7 @@ from odradek.broker.coordinator.runtime.java_hash import partition_for
 from odradek.broker.coordinator.runtime.led_partition import LedPartition
 from odradek.broker.coordinator.runtime.loading import Loader
 from odradek.broker.coordinator.runtime.shard import NO_PRODUCER_ID, AppendFailed, Decision, NewShard, Shard
-from odradek.broker.replica.leader.append_result import PartitionAppendResult
+from odradek.broker.replica.leader.appends import PartitionAppendResult
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.plain_batch import PlainBatch, build_plain_batch
 from odradek.protocol.record import Record

@@ -30,7 +30,7 @@ of a partition and is in its ISR, the target leaves `pending` like a consumer's,
 (remote_replica.py): the leader need not visit the partition to know that the follower is caught up. A follower outside
 the ISR is visited at every fetch, since each of them may let it join.
 
-Contexts (the state of one request) are in fetch_context.py, the broker's sessions in fetch_session_cache.py.
+The broker's sessions, and how one request uses them, are in fetch_session_cache.py.
 
 Source: Kafka's FetchSession.scala.
 """
@@ -38,10 +38,10 @@ Source: Kafka's FetchSession.scala.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
+from enum import IntEnum
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from odradek.broker.replica.fetch.fetch_params import FetchIsolation, upper_bound
 from odradek.broker.replica.partition.remote_replica import Attended, RemoteReplica
 from odradek.broker.replica.partition.watcher import Watcher
 from odradek.protocol.errors import ErrorCode, ProtocolError
@@ -51,6 +51,7 @@ from odradek.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from odradek.broker.replica.partition.partition import Partition
+    from odradek.storage.log.log import Log
     from odradek.storage.log_offsets import LogOffsetMetadata
 
 NO_EPOCH = -1
@@ -61,6 +62,25 @@ FINAL_EPOCH = -1
 MAX_INT32 = 0x7FFFFFFF
 UNRESOLVED = TopicPartition("", -1)
 """The partition of a target whose topic id is not resolved yet."""
+
+
+class FetchIsolation(IntEnum):
+    """How far a fetch may read."""
+
+    HIGH_WATERMARK = 0
+    COMMITTED = 1
+    """Up to the last stable offset (`read_committed`)."""
+    LOG_END = 2
+    """Everything, for followers."""
+
+
+def upper_bound(log: Log, isolation: FetchIsolation) -> LogOffsetMetadata:
+    """The offset where reading ends for this isolation level (exclusive)."""
+    if isolation is FetchIsolation.HIGH_WATERMARK:
+        return log.positions.high_watermark
+    if isolation is FetchIsolation.COMMITTED:
+        return log.last_stable_offset_metadata
+    return log.positions.log_end
 
 
 def next_epoch(epoch: int) -> int:

@@ -24,8 +24,8 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from odradek.broker.replica.fetch.fetch_params import FetchIsolation, FetchParams, upper_bound
-from odradek.broker.replica.fetch.fetch_session import UNRESOLVED, FetchTarget
+from odradek.broker.replica.fetch.fetch_session import UNRESOLVED, FetchIsolation, FetchTarget, upper_bound
+from odradek.broker.requests.request_bound import MAX_PARTITIONS_PER_REQUEST
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.fetch import FetchResponse
 from odradek.protocol.topic_partition import TopicPartition
@@ -42,6 +42,12 @@ if TYPE_CHECKING:
 
 FIRST_VERSION_WITH_ZSTD = 10
 FIRST_VERSION_WITH_STORAGE_ERROR = 6
+FIRST_VERSION_FROM_FOLLOWERS = 11
+"""From this version on a consumer may read from a follower (KIP-392), so that the broker need not be the leader."""
+FIRST_VERSION_WITH_TOPIC_IDS = 13
+"""From this version on a request names its topics by id. (KIP-516)"""
+CONSUMER = -1
+FUTURE_LOCAL_REPLICA = -3
 NO_EPOCH = -1
 UNDEFINED = -1
 PartitionData = FetchResponse.PartitionData
@@ -50,6 +56,56 @@ FOUND_BEFORE_READING = (
     ErrorCode.UNKNOWN_TOPIC_ID,
     ErrorCode.TOPIC_AUTHORIZATION_FAILED,
 )
+
+
+class FetchParams:
+    """The parameters of one Fetch request. Sizes in bytes, `max_wait_ms` in milliseconds.
+
+    `max_bytes` is already capped by the broker's `fetch.max.bytes`, `min_bytes` by `max_bytes`.
+    `max_partitions` is the most that the request or its session may have.
+    """
+
+    __slots__ = (
+        "is_from_follower",
+        "isolation",
+        "max_bytes",
+        "max_partitions",
+        "max_wait_ms",
+        "min_bytes",
+        "replica_id",
+        "uses_topic_ids",
+        "version",
+    )
+
+    def __init__(
+        self,
+        version: int,
+        *,
+        replica_id: int = CONSUMER,
+        max_wait_ms: int = 0,
+        min_bytes: int = 0,
+        max_bytes: int = 0x7FFFFFFF,
+        isolation_level: int = 0,
+        max_partitions: int = MAX_PARTITIONS_PER_REQUEST,
+    ) -> None:
+        self.version = version
+        self.uses_topic_ids = version >= FIRST_VERSION_WITH_TOPIC_IDS
+        self.max_partitions = max_partitions
+        self.replica_id = replica_id
+        self.is_from_follower = replica_id >= 0
+        self.max_wait_ms = max_wait_ms
+        self.max_bytes = max_bytes
+        self.min_bytes = min(min_bytes, max_bytes)
+        if replica_id >= 0 or replica_id == FUTURE_LOCAL_REPLICA:
+            self.isolation = FetchIsolation.LOG_END
+        elif isolation_level == 1:
+            self.isolation = FetchIsolation.COMMITTED
+        else:
+            self.isolation = FetchIsolation.HIGH_WATERMARK
+
+    @property
+    def require_leader(self) -> bool:
+        return self.is_from_follower or self.version < FIRST_VERSION_FROM_FOLLOWERS
 
 
 class FetchRead:

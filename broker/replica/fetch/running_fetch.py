@@ -20,25 +20,52 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable
 from functools import partial
 from itertools import islice
+from typing import TYPE_CHECKING
+from uuid import UUID
 
+import structlog
 from mypy_extensions import mypyc_attr
 
+from odradek.broker.background.background import each_in_thread
 from odradek.broker.background.stepwise import ITEMS_PER_STEP, Steps
-from odradek.broker.replica.fetch.cold_reads import read_from_disk
-from odradek.broker.replica.fetch.fetch_context import FetchContext
-from odradek.broker.replica.fetch.fetch_params import FetchParams
 from odradek.broker.replica.fetch.fetch_session import FetchResult, FetchTarget
-from odradek.broker.replica.fetch.fetches import Fetches
-from odradek.broker.replica.fetch.log_reader import FetchRead
+from odradek.broker.replica.fetch.fetch_session_cache import FetchContext
+from odradek.broker.replica.fetch.log_reader import FetchParams, FetchRead, LogReader
+from odradek.broker.replica.partition.hosted_partitions import HostedPartitions
+from odradek.broker.replica.partition.wakeups import Wakeups
 from odradek.broker.replica.quota.replication_quota import ReplicationQuota
-from odradek.broker.requests.pending_response import Holds, PendingResponse
-from odradek.broker.requests.request_context import RequestContext
+from odradek.broker.requests.request_context import Holds, PendingResponse, RequestContext
 from odradek.protocol.messages.fetch import FetchResponse
-from odradek.purgatory import DelayedFetch
+from odradek.purgatory import DelayedFetch, FetchExpirations
+
+if TYPE_CHECKING:
+    from odradek.broker.background.tasks import ThreadsAndTurns
 
 TARGETS_AT_ONCE = 1000
 """More are read in steps."""
 TARGETS_PER_STEP = ITEMS_PER_STEP // 3
+
+log = structlog.get_logger("broker.replica")
+
+
+class Fetches:
+    """What the fetches of a broker share: how they read and wait, and what is counted."""
+
+    def __init__(
+        self,
+        partitions: HostedPartitions,
+        topic_name: Callable[[UUID], str | None],
+        wakeups: Wakeups,
+        background: ThreadsAndTurns,
+        leader_quota: ReplicationQuota,
+    ) -> None:
+        self.reader = LogReader(partitions.find, topic_name, wakeups.watermark_moved)
+        self.purgatory = wakeups.fetch
+        self.background = background
+        self.leader_quota = leader_quota
+        self.expirations = FetchExpirations()
+        self.cold_reads = 0
+        """The number of times that a fetch was read from the disk."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -215,7 +242,8 @@ class RunningFetch:
         elif read.cold:
             self._fetches.cold_reads += 1
             background = self._fetches.background
-            background.spawn(read_from_disk(read.cold, background, self._on_disk_read), "cold read")
+            reads = [cold.run for cold in read.cold]
+            background.spawn(each_in_thread(background, reads, _cold_read_failed, self._on_disk_read), "cold read")
         else:
             self._park(pending, read)
 
@@ -226,7 +254,7 @@ class RunningFetch:
             max_wait_ms = min(max_wait_ms, read.quota.wait_ms)
         operation = ParkedFetch(fetches, self._params, self._context, self._woken, max_wait_ms)
         operation.requester = self._request
-        fetches.wakeups.fetch.try_complete_else_watch(operation, operation.keys())
+        fetches.purgatory.try_complete_else_watch(operation, operation.keys())
         pending.when_abandoned(operation.abandon)
 
     def _woken(self) -> None:
@@ -249,3 +277,8 @@ class RunningFetch:
             self._read_in_steps(targets)
         else:
             self._was_read(self._read(targets))
+
+
+def _cold_read_failed(error: OSError) -> None:
+    """The repeated read returns KAFKA_STORAGE_ERROR."""
+    log.warning("cold read failed", error=str(error))

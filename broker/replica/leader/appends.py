@@ -1,17 +1,17 @@
 """Appends single batches as the leader, and waits until they are as safe as acks requires.
 
-The batches are those of clients (running_produce.py, which says when acks is satisfied, and large_appends.py) and of
-this broker's coordinators.
+The batches are those of clients (`ClientAppends`, and large_appends.py) and of this broker's coordinators. With acks=0
+and acks=1 an append is safe at once, with acks=all when the high watermark has passed it. If `flush.messages` requires
+an append on disk, acks=1 waits for the flushed offset; acks=all does so implicitly (partition.py, D).
 
 Source: Kafka's ReplicaManager.appendRecords.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from odradek.broker.replica.leader.append_result import UNKNOWN, PartitionAppendResult
 from odradek.broker.replica.partition.flush_scheduler import FlushScheduler
 from odradek.broker.replica.partition.hosted_partitions import HostedPartitions
 from odradek.broker.replica.partition.wakeups import Wakeups
@@ -28,9 +28,7 @@ if TYPE_CHECKING:
     from odradek.broker.replica.partition.partition import Partition
 
 ACKS_ALL = -1
-
-AppendResults = dict[TopicPartition, PartitionAppendResult]
-OnAppended = Callable[[AppendResults], object]
+UNKNOWN = -1
 
 _WITHOUT_LOG_START_OFFSET = frozenset(
     {
@@ -43,6 +41,80 @@ _WITHOUT_LOG_START_OFFSET = frozenset(
         ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
     }
 )
+
+
+class PartitionAppendResult:
+    """The result of an append to one partition: the error, or where the batch was appended.
+
+    `base_offset` and `last_offset` are inclusive, `log_append_time_ms` is -1 with CreateTime, `log_start_offset` is -1
+    if unknown. `record_errors` are (index in the batch, message or None) of the invalid records (KIP-467). While the
+    request waits, `error` is the code that it returns on timeout. `leadership` is the partition's at the append, -1 if
+    the wait does not depend on it.
+    """
+
+    __slots__ = (
+        "base_offset",
+        "error",
+        "error_message",
+        "flush_required",
+        "last_offset",
+        "leadership",
+        "log_append_time_ms",
+        "log_start_offset",
+        "record_errors",
+    )
+
+    def __init__(
+        self,
+        error: ErrorCode = ErrorCode.NONE,
+        base_offset: int = UNKNOWN,
+        last_offset: int = UNKNOWN,
+        log_append_time_ms: int = UNKNOWN,
+        log_start_offset: int = UNKNOWN,
+        record_errors: Sequence[tuple[int, str | None]] = (),
+        error_message: str | None = None,
+        flush_required: bool = False,
+        leadership: int = UNKNOWN,
+    ) -> None:
+        self.error = error
+        self.base_offset = base_offset
+        self.last_offset = last_offset
+        self.log_append_time_ms = log_append_time_ms
+        self.log_start_offset = log_start_offset
+        self.record_errors = record_errors
+        self.error_message = error_message
+        self.flush_required = flush_required
+        self.leadership = leadership
+
+    @property
+    def required_offset(self) -> int:
+        """The offset (exclusive) that must be replicated, or flushed, before this append is acknowledged."""
+        return self.last_offset + 1
+
+
+AppendResults = dict[TopicPartition, PartitionAppendResult]
+OnAppended = Callable[[AppendResults], object]
+
+
+class ClientAppends:
+    """The appends of one client's request. `entries` are the batches that have not been appended yet, in their order,
+    and `results` those of the others. `allowance` is the rest of the request's allowance.
+    """
+
+    __slots__ = ("acks", "allowance", "api_version", "entries", "results")
+
+    def __init__(
+        self, acks: int, api_version: int, entries: dict[TopicPartition, bytes], allowance: AppendAllowance
+    ) -> None:
+        self.acks = acks
+        self.api_version = api_version
+        self.entries = entries
+        self.results: AppendResults = {}
+        self.allowance = allowance
+
+    def refusal(self, key: TopicPartition, records: bytes) -> PartitionAppendResult | None:
+        """Returns why a batch may not be appended in this turn, regardless of its records; None if it may."""
+        raise NotImplementedError
 
 
 class Appends:

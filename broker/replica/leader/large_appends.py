@@ -16,13 +16,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from odradek.broker.background.stepwise import Steps
 from odradek.broker.background.tasks import ThreadsAndTurns
-from odradek.broker.replica.leader.append_result import PartitionAppendResult
-from odradek.broker.replica.leader.appends import Appends
-from odradek.broker.replica.leader.running_produce import Outcome, RunningProduce
+from odradek.broker.replica.leader.appends import Appends, ClientAppends, PartitionAppendResult
 from odradek.broker.replica.partition.hosted_partitions import HostedPartitions
 from odradek.protocol.append_allowance import TURN_RECORDS, AppendAllowance, TooMuchForOneTurn
 from odradek.protocol.errors import ProtocolError
@@ -44,8 +43,8 @@ class LargeAppends:
         self._one_batch = asyncio.Lock()
         self._one_write = asyncio.Lock()
 
-    async def finish(self, request: RunningProduce) -> Outcome:
-        """Appends one batch after the other, frees their bytes, and ends the request."""
+    async def finish(self, request: ClientAppends, ended: Callable[[], Any]) -> Any:
+        """Appends one batch after the other, frees their bytes, and returns what `ended` returns."""
         entries = request.entries
         is_large = request.allowance.is_untouched
         while entries:
@@ -55,9 +54,9 @@ class LargeAppends:
             else:
                 await self._append_large_one(request)
                 is_large = False
-        return request.end()
+        return ended()
 
-    def _append_small_ones(self, request: RunningProduce) -> Steps[None]:
+    def _append_small_ones(self, request: ClientAppends) -> Steps[None]:
         """Appends the batches that fit the next turn. If its allowance is untouched afterwards, the first remaining
         batch needs more than one turn.
         """
@@ -73,7 +72,7 @@ class LargeAppends:
                 return
             del request.entries[key]
 
-    async def _append_large_one(self, request: RunningProduce) -> None:
+    async def _append_large_one(self, request: ClientAppends) -> None:
         """Appends the first batch. If another batch is being written to the partition, only waits for it."""
         key = next(iter(request.entries))
         if self._is_being_written(key):
@@ -86,9 +85,7 @@ class LargeAppends:
             except ProtocolError as error:
                 request.results[key] = self._appends.failed(key, error)
 
-    async def _append_large(
-        self, key: TopicPartition, records: bytes, request: RunningProduce
-    ) -> PartitionAppendResult:
+    async def _append_large(self, key: TopicPartition, records: bytes, request: ClientAppends) -> PartitionAppendResult:
         """Validates and appends one batch. Raises ProtocolError."""
         while True:
             partition = self._partitions.find(key)

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from odradek.broker.replica.leader.append_result import PartitionAppendResult
+from odradek.broker.replica.leader.appends import PartitionAppendResult
 from odradek.broker.replica.partition.hosted_partitions import HostedPartitions
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.records import BatchHeader, has_transactional_batch, read_batch_header

@@ -50,13 +50,13 @@ async def create(broker: Broker) -> None:
 
 
 def log_of(broker: Broker) -> Log:
-    log: Log = broker.replica_manager.partition(PARTITION).log
+    log: Log = broker.replica_manager.partitions.find(PARTITION).log
     return log
 
 
 def put(broker: Broker, first: int, count: int, keys: int = 20, size: int = 500) -> None:
     """Appends records and syncs the sealed segments, as the broker would within a second."""
-    partition = broker.replica_manager.partition(PARTITION)
+    partition = broker.replica_manager.partitions.find(PARTITION)
     for number in range(first, first + count):
         value = b"%d " % number + b"v" * size
         records = [Record(0, 1_700_000_000_000, b"%d" % (number % keys), value)]

@@ -472,7 +472,7 @@ async def test_a_replica_whose_disk_failed_stays_offline_when_it_is_stopped(cont
     """The controller stops it as soon as it knows."""
     assert await controlled.lead(1) is ErrorCode.NONE
     manager = controlled.broker.replica_manager
-    manager.log_failed(manager.partition(T0), OSError(errno.EIO, "the disk"))
+    manager.log_failed(manager.partitions.find(T0), OSError(errno.EIO, "the disk"))
     assert await controlled.stop(0) is ErrorCode.NONE
     assert await controlled.lead(1, leader_epoch=1, partition_epoch=1) is ErrorCode.KAFKA_STORAGE_ERROR
     assert await controlled.stop(EPOCH_DURING_DELETE, delete=True) is ErrorCode.NONE
@@ -503,7 +503,7 @@ async def test_when_the_session_has_ended_leaderships_lapse_until_a_role_for_the
     """Roles for the registration before change nothing, whenever they arrive."""
     broker, earlier = controlled.broker, controlled.broker_epoch
     assert await controlled.lead(1, leader_epoch=3, partition_epoch=2) is ErrorCode.NONE
-    partition = broker.replica_manager.partition(T0)
+    partition = broker.replica_manager.partitions.find(T0)
     late: list[asyncio.Future[ErrorCode]] = []
 
     def send_late(state: SessionState) -> None:
@@ -526,7 +526,7 @@ async def test_when_the_session_has_ended_leaderships_lapse_until_a_role_for_the
 
 async def test_a_lapsed_leader_that_becomes_a_follower_may_be_read_from(controlled: Controlled) -> None:
     await controlled.lead(1)
-    partition = controlled.broker.replica_manager.partition(T0)
+    partition = controlled.broker.replica_manager.partitions.find(T0)
     controlled.shared.expire("1")
     await until(lambda: not partition.is_leader)
     with pytest.raises(ProtocolError) as refused:

@@ -81,12 +81,12 @@ async def test_a_broker_that_stops_passes_its_leaderships_on_first(tmp_path: Pat
     async with two_brokers(tmp_path, controlled_shutdown_max_retries=1) as two:
         leader, follower = two.controller, two.other
         await two.create(leader.broker_id, follower.broker_id)
-        await until(lambda: len(leader.replica_manager.partition(T0).isr.committed) == 2)
+        await until(lambda: len(leader.replica_manager.partitions.find(T0).isr.committed) == 2)
         states: list[bool] = []
         closing = leader._close_connections
 
         async def close() -> None:
-            states.append(follower.replica_manager.partition(T0).is_leader)
+            states.append(follower.replica_manager.partitions.find(T0).is_leader)
             await closing()
 
         leader._undo[leader._undo.index(leader._close_connections)] = close
@@ -120,7 +120,7 @@ async def test_the_last_broker_asks_as_often_as_the_settings_say_and_then_stops(
     async with two_brokers(tmp_path, **settings) as two:
         leader, follower = two.controller, two.other
         await two.create(leader.broker_id, follower.broker_id)
-        await until(lambda: len(leader.replica_manager.partition(T0).isr.committed) == 2)
+        await until(lambda: len(leader.replica_manager.partitions.find(T0).isr.committed) == 2)
         await leader.stop()
         await until(lambda: follower.controller.tenure.is_active)
         timeouts: list[int] = []
@@ -204,7 +204,9 @@ async def test_settings_reach_the_brokers_that_did_not_change_them(tmp_path: Pat
 
         await two.other.cluster.configs.alter_topic_config("t", change)
         for broker in two.brokers:
-            await until(lambda broker=broker: broker.replica_manager.partition(T0).log.config.segment_bytes == 5000)
+            await until(
+                lambda broker=broker: broker.replica_manager.partitions.find(T0).log.config.segment_bytes == 5000
+            )
 
 
 async def test_producer_ids_of_two_brokers_differ(tmp_path: Path) -> None:
@@ -226,4 +228,4 @@ async def test_a_deleted_topic_leaves_no_trace_on_any_broker(tmp_path: Path) -> 
             await until(lambda broker=broker: broker.log_manager.get(T0) is None)
         await asyncio.sleep(0)
         await two.create(two.other.broker_id, two.controller.broker_id)
-        await until(lambda: two.other.replica_manager.partition(T0).is_leader)
+        await until(lambda: two.other.replica_manager.partitions.find(T0).is_leader)

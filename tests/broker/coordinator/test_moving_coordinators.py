@@ -32,7 +32,7 @@ class Broker(RuntimeHarness):
 
     @property
     def partition(self) -> Partition:
-        return self.manager.partition(PARTITION)
+        return self.manager.partitions.find(PARTITION)
 
     def follow(self, epoch: int) -> None:
         """Becomes a follower, or a replica of a partition without a leader."""

@@ -165,7 +165,9 @@ async def test_a_single_broker_names_itself_to_a_fetch_with_an_old_epoch() -> No
                 await client.send(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), version=5)
                 state = broker.metadata.partition("t", 0)
                 assert state is not None
-                broker.replica_manager.partition(TopicPartition("t", 0)).make_leader(state._replace(leader_epoch=3))
+                broker.replica_manager.partitions.find(TopicPartition("t", 0)).make_leader(
+                    state._replace(leader_epoch=3)
+                )
                 answer = await ask(client, 1, 16, "t", epoch=2)
                 assert leaders(answer) == [(FENCED, (broker.broker_id, 3))]
                 assert addresses(answer) == [(broker.broker_id, address, None)]

@@ -17,9 +17,8 @@ from odradek.broker.handlers.audit_log import AuditLog
 from odradek.broker.handlers.authorization import before, on_cluster, on_each, says_who
 from odradek.broker.handlers.error_responses import per_item
 from odradek.broker.requests.endpoint import Endpoint
-from odradek.broker.requests.pending_response import Holds, PendingResponse
 from odradek.broker.requests.request_bound import MAX_PARTITIONS_PER_REQUEST, RequestBound
-from odradek.broker.requests.request_context import ConnectionInfo, RequestContext
+from odradek.broker.requests.request_context import ConnectionInfo, Holds, PendingResponse, RequestContext
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.fetch import FetchRequest

@@ -84,7 +84,7 @@ async def end(api: Api, producer_id: int) -> None:
 
 
 def log_of(api: Api) -> Log:
-    return api.broker.replica_manager.partition(T0).log
+    return api.broker.replica_manager.partitions.find(T0).log
 
 
 async def latest(api: Api, isolation_level: int) -> int:

@@ -16,8 +16,7 @@ from odradek.broker.network.connection_limits import ConnectionLimits
 from odradek.broker.network.listener_tls import ListenerTls
 from odradek.broker.network.socket_server import SocketServer
 from odradek.broker.requests.endpoint import Endpoint
-from odradek.broker.requests.parked_answer import ParkedAnswer, Part
-from odradek.broker.requests.request_context import CloseConnection, ConnectionInfo, Holds, PendingResponse
+from odradek.broker.requests.request_context import CloseConnection, ConnectionInfo, Holds, Part, PendingResponse
 from odradek.broker.settings.listeners import Listener
 from odradek.storage.file_slice import FileSlice
 from odradek.storage.files import File
@@ -36,7 +35,7 @@ class Echo:
         self.file: File | None = None
         """FILE responds with slices of it: the payload is any number of (position, length) as `>ii`."""
 
-    def dispatch(self, frame: bytes, connection: ConnectionInfo, now_ms: int) -> list[Part] | ParkedAnswer | None:
+    def dispatch(self, frame: bytes, connection: ConnectionInfo, now_ms: int) -> list[Part] | PendingResponse | None:
         todo, _, correlation_id = struct.unpack_from(">hhi", frame)
         self.handled.append(correlation_id)
         payload = frame[8:]
@@ -61,7 +60,8 @@ class Echo:
             pending = PendingResponse(holds=holds)
             pending.when_abandoned(self.count_abandoned)
             self.parked.append(pending)
-            return ParkedAnswer(todo, pending, len(frame), lambda done: answer(correlation_id, done.result()))
+            pending.park(todo, len(frame), lambda done: answer(correlation_id, done.result()))
+            return pending
         return answer(correlation_id, payload)
 
     def slice(self, position: int, length: int) -> FileSlice:

@@ -14,9 +14,8 @@ from odradek.broker.network.connection import Connection
 from odradek.broker.network.connection_limits import ConnectionLimits
 from odradek.broker.network.large_frame import PIECE_BYTES, TURN_BYTES
 from odradek.broker.network.socket_server import BindError
-from odradek.broker.requests.parked_answer import ParkedAnswer, Part
 from odradek.broker.requests.request_bound import LARGE_FRAME_BYTES
-from odradek.broker.requests.request_context import CloseConnection, ConnectionInfo, PendingResponse
+from odradek.broker.requests.request_context import CloseConnection, ConnectionInfo, Part, PendingResponse
 from odradek.broker.settings.listeners import Listener
 from odradek.timer import ManualClock
 from tests.broker.network.echo_server import (
@@ -37,6 +36,8 @@ from tests.broker.network.echo_server import (
     request,
 )
 from tests.table_settings import of_table
+
+Answer = list[Part] | PendingResponse | None
 
 
 async def test_a_request_is_answered(bench: Bench) -> None:
@@ -85,7 +86,7 @@ async def test_the_response_of_a_large_request_is_written_before_the_next_reques
     written: list[int] = []
 
     class Watching(Echo):
-        def dispatch(self, frame: bytes, connection: ConnectionInfo, now_ms: int) -> list[Part] | ParkedAnswer | None:
+        def dispatch(self, frame: bytes, connection: ConnectionInfo, now_ms: int) -> Answer:
             written.append(bench.server.rounds.counters.bytes_out)
             return super().dispatch(frame, connection, now_ms)
 
@@ -125,7 +126,7 @@ async def test_a_long_pipeline_of_slow_requests_does_not_block_other_clients(ben
     clock = bench.server.rounds.clock = ManualClock()
 
     class Slow(Echo):
-        def dispatch(self, frame: bytes, connection: ConnectionInfo, now_ms: int) -> list[Part] | ParkedAnswer | None:
+        def dispatch(self, frame: bytes, connection: ConnectionInfo, now_ms: int) -> Answer:
             clock.advance(4)
             return super().dispatch(frame, connection, now_ms)
 
@@ -153,10 +154,11 @@ async def test_requests_after_a_parked_one_are_handled_but_answered_after_it(ben
 
 async def test_a_parked_request_may_be_answered_before_its_handler_returns(bench: Bench) -> None:
     class Settled(Echo):
-        def dispatch(self, frame: bytes, connection: ConnectionInfo, now_ms: int) -> ParkedAnswer:
+        def dispatch(self, frame: bytes, connection: ConnectionInfo, now_ms: int) -> PendingResponse:
             pending = PendingResponse()
             pending.complete(b"early")
-            return ParkedAnswer(0, pending, len(frame), lambda done: answer(7, done.result()))
+            pending.park(0, len(frame), lambda done: answer(7, done.result()))
+            return pending
 
     bench.server.rounds.dispatch = Settled().dispatch
     client = await bench.connect()

@@ -12,22 +12,23 @@ from typing import Any
 
 from odradek.broker.background.stepwise import finished
 from odradek.broker.background.turns import Turns
-from odradek.broker.metadata.metadata_cache import PartitionState
-from odradek.broker.replica.fetch.fetch_context import FetchContext
-from odradek.broker.replica.fetch.fetch_params import FetchParams
+from odradek.broker.handlers.current_leaders import CurrentLeaders
+from odradek.broker.handlers.produce import ProduceHandler, RunningProduce
+from odradek.broker.metadata.metadata_cache import MetadataCache, PartitionState
 from odradek.broker.replica.fetch.fetch_session import FetchResult, FetchTarget
-from odradek.broker.replica.fetch.fetch_session_cache import FetchSessionCache
+from odradek.broker.replica.fetch.fetch_session_cache import FetchContext, FetchSessionCache
+from odradek.broker.replica.fetch.log_reader import FetchParams
 from odradek.broker.replica.fetch.running_fetch import FetchResponder, RunningFetch
-from odradek.broker.replica.leader.append_result import PartitionAppendResult
+from odradek.broker.replica.leader.appends import PartitionAppendResult
 from odradek.broker.replica.leader.isr_proposals import SendAlterPartition
-from odradek.broker.replica.leader.running_produce import Producing, RunningProduce
+from odradek.broker.replica.leader.large_appends import LargeAppends
 from odradek.broker.replica.log_dir_moves import UNLIMITED
 from odradek.broker.replica.partition.partition import Partition
+from odradek.broker.replica.partition.partition_offsets import offset_for_timestamp
 from odradek.broker.replica.replica_manager import ReplicaManager, ReplicaSettings
 from odradek.broker.replica.surroundings import ClusterAccess, LiveSettings
 from odradek.broker.requests.endpoint import Endpoint
-from odradek.broker.requests.pending_response import PendingResponse
-from odradek.broker.requests.request_context import ConnectionInfo, RequestContext
+from odradek.broker.requests.request_context import ConnectionInfo, PendingResponse, RequestContext
 from odradek.clients.network_errors import NodeUnreachable
 from odradek.protocol.messages.fetch import FetchResponse
 from odradek.protocol.messages.produce import ProduceRequest
@@ -213,7 +214,8 @@ class ReplicaHarness:
 
     def look(self, key: TopicPartition, timestamp: int, **asker: Any) -> TimestampOffset:
         """Returns the result of ListOffsets."""
-        return finished(self.manager.offset_for_timestamp(key, timestamp, **asker))
+        asked = {"isolation_level": None, "current_leader_epoch": -1, "require_leader": True, **asker}
+        return finished(offset_for_timestamp(self.manager.partitions.find(key), timestamp, **asked))
 
     def lead(
         self,
@@ -277,16 +279,9 @@ class ReplicaHarness:
         self, entries: dict[TopicPartition, bytes], *, acks: int = 1, timeout_ms: int = 30_000, client_id: str = ""
     ) -> Produced:
         """Requests appends as the Produce handler does, then runs a turn of the loop."""
-        produced = Produced()
-        producing = Producing(
-            self.manager.appends,
-            self.manager.verification,
-            self.threads.spawn,  # type: ignore[arg-type]
-            self.manager.large_appends.finish,
-            produced.respond,
-        )
+        handler = produce_handler(self.manager, self.threads, self.manager.large_appends)
         request = ProduceRequest(acks=acks, timeout_ms=timeout_ms)
-        produced.begun(RunningProduce(producing, request, context_of(9, client_id), entries, {}).begin())
+        produced = Produced(RunningProduce(handler, request, context_of(9, client_id), entries, {}))
         self.turn()
         return produced
 
@@ -307,6 +302,13 @@ class ReplicaHarness:
         )
         self.turn()
         return fetched
+
+
+def produce_handler(manager: ReplicaManager, threads: Any, large_appends: LargeAppends) -> ProduceHandler:
+    """Returns a handler of a broker that knows no topics: a test gives it the batches."""
+    metadata = MetadataCache("cluster", manager.settings.broker_id)
+    leaders = CurrentLeaders(manager.partitions, metadata)
+    return ProduceHandler(manager.appends, large_appends, manager.verification, metadata, leaders, threads.spawn, {})
 
 
 def context_of(version: int, client_id: str = "") -> RequestContext:
@@ -345,16 +347,24 @@ class Asked:
 
 
 class Produced(Asked):
-    """A produce request; its response is the results."""
+    """A produce request."""
 
-    def respond(self, produce: RunningProduce) -> Any:
+    def __init__(self, running: RunningProduce) -> None:
+        super().__init__()
+        self._running = running
+        self.begun(running.begin())
+        if self.pending is None:
+            self.answers += 1
+        else:
+            self.pending.when_settled(self._answered)
+
+    def _answered(self) -> None:
         self.answers += 1
-        return produce.results
 
     @property
     def results(self) -> dict[TopicPartition, PartitionAppendResult]:
-        results: dict[TopicPartition, PartitionAppendResult] = self._answer
-        return results
+        assert self.answers == 1
+        return self._running.results
 
     @property
     def result(self) -> PartitionAppendResult:

@@ -116,8 +116,9 @@ class Replica:
         self._replication = Replication(broker_id, self.clock, 30_000, _is_alive, _propose)
         self.sessions = FetchSessionCache(100, self.clock, random.Random(broker_id))
         leaders = CurrentLeaders(self.manager.partitions, MetadataCache(CLUSTER_ID, broker_id))
-        self._fetch = FetchHandler(self.manager, self.sessions, leaders, RequestBound(lambda _: False, lambda: 0))
-        self._list_offsets = ListOffsetsHandler(self.manager, self.clock, 1 << 20)
+        bound = RequestBound(lambda _: False, lambda: 0)
+        self._fetch = FetchHandler(self.manager.fetches, self.sessions, leaders, bound, 57_671_680)
+        self._list_offsets = ListOffsetsHandler(self.manager.partitions, self.clock, 1 << 20)
         self.leader: Replica | None = None
         self.fetcher: Fetcher | None = None
         self.actions: list[Action] = []
@@ -191,7 +192,7 @@ class Replica:
 
     def delete_records(self, offset: int) -> None:
         """Deletes the records before the offset, as the leader."""
-        self.manager.delete_records(1000, {KEY: offset}, lambda results: None)
+        self.manager.deletions.delete(1000, {KEY: offset}, lambda results: None)
 
     # A follower's steps
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.replica.fetch.fetch_params import FetchIsolation, FetchParams
-from odradek.broker.replica.fetch.fetch_session import MAX_INT32, FetchTarget, next_epoch
+from odradek.broker.replica.fetch.fetch_session import MAX_INT32, FetchIsolation, FetchTarget, next_epoch
 from odradek.broker.replica.fetch.fetch_session_cache import FetchSessionCache
+from odradek.broker.replica.fetch.log_reader import FetchParams
 from odradek.protocol.compiler import encode
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
@@ -75,7 +75,7 @@ class TestIncrementalAnswers:
     def test_a_new_log_start_is_returned_once(self, harness: ReplicaHarness, session: int) -> None:
         harness.produce(harness.batch(5), T2)
         harness.fetch(target(T2, 5), session=(session, 1))
-        harness.manager.delete_records(0, {T2: 2}, lambda _: None)
+        harness.manager.deletions.delete(0, {T2: 2}, lambda _: None)
         assert harness.fetch(session=(session, 2)).partitions[T2].log_start_offset == 2
         assert harness.fetch(session=(session, 3)).partitions == {}
 
@@ -138,7 +138,7 @@ class TestIncrementalAnswers:
         fetched = harness.fetch(session=(session, 1), forgotten=[T0, T1, T2])
         assert fetched.response.session_id == 0
         assert len(harness.sessions) == 0
-        assert not any(harness.manager.partition(key).watchers for key in (T0, T1, T2))
+        assert not any(harness.manager.partitions.find(key).watchers for key in (T0, T1, T2))
 
     def test_partitions_that_returned_records_move_behind_the_others(
         self, harness: ReplicaHarness, session: int
@@ -242,7 +242,7 @@ class TestFollowers:
         harness.produce(harness.batch(3), T1)
         assert harness.fetch(session=(session, 1), replica_id=1).partitions[T1].records
         fetched = harness.fetch(target(T1, 3), session=(session, 2), replica_id=1)
-        assert harness.manager.partition(T1).log.state.high_watermark == 3
+        assert harness.manager.partitions.find(T1).log.state.high_watermark == 3
         assert fetched.partitions == {}  # the read came before the follower's position was recorded
         assert harness.fetch(session=(session, 3), replica_id=1).partitions[T1].high_watermark == 3
 
@@ -252,7 +252,7 @@ class TestFollowers:
         fetched = harness.fetch(session=(session, 1), replica_id=1, max_wait_ms=500, min_bytes=1)
         harness.produce(harness.batch(3), T2)
         assert list(fetched.partitions) == [T2]
-        assert harness.manager.partition(T2).log.state.high_watermark == 0
+        assert harness.manager.partitions.find(T2).log.state.high_watermark == 0
 
 
 class TestSize:

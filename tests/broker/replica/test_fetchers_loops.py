@@ -18,7 +18,7 @@ from odradek.broker.replica.follower.fetcher_manager import FetcherManager
 from odradek.broker.replica.follower.fetcher_settings import FetcherSettings
 from odradek.broker.replica.follower.fetcher_state import FetchFrom
 from odradek.broker.replica.partition.partition import Partition
-from odradek.broker.requests.pending_response import PendingResponse
+from odradek.broker.requests.request_context import PendingResponse
 from odradek.clients.network_errors import Disconnected
 from odradek.protocol.messages.fetch import FetchRequest, FetchResponse
 from odradek.protocol.messages.list_offsets import ListOffsetsRequest

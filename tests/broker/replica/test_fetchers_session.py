@@ -7,9 +7,9 @@ import uuid
 
 import pytest
 
-from odradek.broker.replica.fetch.fetch_params import FetchParams
 from odradek.broker.replica.fetch.fetch_session import FetchTarget, Targets
 from odradek.broker.replica.fetch.fetch_session_cache import FetchSessionCache
+from odradek.broker.replica.fetch.log_reader import FetchParams
 from odradek.broker.replica.follower.fetch_session_client import FetchSessionClient, SessionRequest
 from odradek.broker.replica.follower.fetcher_state import Position
 from odradek.protocol.errors import ErrorCode

@@ -57,7 +57,7 @@ class Follower:
         for key, data in fetched.partitions.items():
             if data.error_code or not data.records:
                 continue
-            self.offsets[key] = self.harness.manager.partition(key).log.state.log_end_offset
+            self.offsets[key] = self.harness.manager.partitions.find(key).log.state.log_end_offset
             self.named.append(key)
         return fetched.partitions
 
@@ -117,7 +117,7 @@ class TestVisits:
         assert set(visits) == {busy}
         assert len(visits) <= 4 * fetches
         follower.fetch()
-        assert harness.manager.partition(busy).log.state.high_watermark == fetches
+        assert harness.manager.partitions.find(busy).log.state.high_watermark == fetches
 
         visits.clear()
         follower.settle()
@@ -344,7 +344,7 @@ class TestDeletion:
         harness.produce(harness.batch(5), T1)
         follower.settle()
         answers: list[Any] = []
-        harness.manager.delete_records(1000, {T1: 4}, answers.append)
+        harness.manager.deletions.delete(1000, {T1: 4}, answers.append)
         harness.turn()
         assert follower.fetch()[T1].log_start_offset == 4
         assert answers == []
@@ -359,7 +359,7 @@ class TestDeletion:
         harness.produce(harness.batch(5), T1)
         follower.settle()
         answers: list[Any] = []
-        harness.manager.delete_records(1000, {T1: 4}, answers.append)
+        harness.manager.deletions.delete(1000, {T1: 4}, answers.append)
         harness.dead.add(1)
         harness.manager.live_brokers_changed()
         harness.turn()

@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 
 from odradek.broker.background.turns import Turns
-from odradek.broker.replica.leader.append_result import PartitionAppendResult
+from odradek.broker.handlers.produce import RunningProduce
+from odradek.broker.replica.leader.appends import PartitionAppendResult
 from odradek.broker.replica.leader.large_appends import LargeAppends
-from odradek.broker.replica.leader.running_produce import Producing, RunningProduce
 from odradek.protocol.append_allowance import APPEND_BYTES, TURN_BYTES
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.produce import ProduceRequest
 from odradek.protocol.records import Compression, iter_batches, read_records
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.log_config import LogConfig
-from tests.broker.replica.harness import T0, ReplicaHarness, context_of, later
+from tests.broker.replica.harness import T0, ReplicaHarness, context_of, later, produce_handler
 from tests.storage.small_logs import bytes_of
 
 T1 = TopicPartition("t", 1)
@@ -60,22 +60,22 @@ class LargeAppendsHarness:
         self.open_transaction = ErrorCode.NONE
         manager = replica.manager
         manager.verification.is_open_transaction = lambda *_: self.open_transaction
-        self._producing = Producing(
-            manager.appends,
-            manager.verification,
-            self.threads.spawn,
-            self.large_appends.finish,
-            lambda produce: produce.results,  # type: ignore[arg-type, return-value]
-        )
+        self._handler = produce_handler(manager, self.threads, self.large_appends)
 
     def produce(
         self, entries: dict[TopicPartition, bytes], acks: int = 1, transactional_id: str | None = None
     ) -> asyncio.Task[Any]:
         """Begins appends that do not fit one turn. The task returns their results."""
         request = ProduceRequest(acks=acks, timeout_ms=1000, transactional_id=transactional_id)
-        finishing = RunningProduce(self._producing, request, context_of(9), entries, {})._append_verified()
+        running = RunningProduce(self._handler, request, context_of(9), entries, {})
+        finishing = running._append_verified()
         assert isinstance(finishing, Coroutine)
-        return asyncio.ensure_future(finishing)
+
+        async def results() -> dict[TopicPartition, PartitionAppendResult]:
+            await finishing
+            return running.results
+
+        return asyncio.ensure_future(results())
 
     async def until_threads_wait(self) -> None:
         while not self.threads.waiting:  # noqa: ASYNC110 - the turns are counted
@@ -83,7 +83,7 @@ class LargeAppendsHarness:
 
     async def until_written_ahead(self) -> None:
         """Runs until the checks are done and the first piece is written."""
-        log = self.replica.manager.partition(T0).log
+        log = self.replica.manager.partitions.find(T0).log
         while log.writer.ahead is None:
             await self.one_step()
 
@@ -105,7 +105,7 @@ def large(harness: ReplicaHarness) -> LargeAppendsHarness:
 
 
 def end_offset(large: LargeAppendsHarness) -> int:
-    return large.replica.manager.partition(T0).log.state.log_end_offset
+    return large.replica.manager.partitions.find(T0).log.state.log_end_offset
 
 
 async def test_small_batches_are_appended_in_request_order_around_a_large_one(
@@ -173,7 +173,7 @@ async def test_a_coordinator_append_precedes_a_large_batch_that_is_being_written
     await large.until_written_ahead()
     assert large.replica.manager.appends.append_as_coordinator(T0, large.replica.batch()).base_offset == 0
     assert (await large.result(produced)).base_offset == 1
-    data = bytes_of(large.replica.manager.partition(T0).log.reader.read(0, 1 << 30))
+    data = bytes_of(large.replica.manager.partitions.find(T0).log.reader.read(0, 1 << 30))
     assert [header.base_offset for _, header in iter_batches(data)] == [0, 1]
 
 
@@ -206,7 +206,7 @@ async def test_settings_changed_during_the_checks_apply_to_the_batch(large: Larg
     changed = LogConfig({"max.message.bytes": str(1 << 30), "compression.type": "gzip"})
     large.replica.manager.update_log_config("t", changed)
     assert (await large.result(produced)).error is ErrorCode.NONE
-    data = bytes_of(large.replica.manager.partition(T0).log.reader.read(0, 1 << 30))
+    data = bytes_of(large.replica.manager.partitions.find(T0).log.reader.read(0, 1 << 30))
     assert [header.compression for _, header in iter_batches(data)] == [Compression.GZIP]
 
     produced = large.produce({T0: large.replica.batch(1, LARGE)})

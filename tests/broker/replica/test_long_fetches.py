@@ -6,12 +6,11 @@ import pytest
 
 from odradek.broker.background.stepwise import Steps, finished
 from odradek.broker.replica.fetch import running_fetch
-from odradek.broker.replica.fetch.fetch_context import FetchContext
-from odradek.broker.replica.fetch.fetch_params import FetchParams
 from odradek.broker.replica.fetch.fetch_session import FetchTarget
-from odradek.broker.replica.fetch.log_reader import FetchRead
+from odradek.broker.replica.fetch.fetch_session_cache import FetchContext
+from odradek.broker.replica.fetch.log_reader import FetchParams, FetchRead
 from odradek.broker.replica.fetch.running_fetch import TARGETS_AT_ONCE, FetchResponder, RunningFetch
-from odradek.broker.requests.pending_response import PendingResponse
+from odradek.broker.requests.request_context import PendingResponse
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
 from tests.broker.replica.harness import ReplicaHarness, context_of

@@ -271,7 +271,7 @@ class TestBeyondTheLastStableOffset:
     def test_truncating_the_log_below_the_offset_answers_the_fetch_at_once(
         self, harness: ReplicaHarness, fetched: Fetched
     ) -> None:
-        truncate(harness.manager.partition(T0).log, 0)
+        truncate(harness.manager.partitions.find(T0).log, 0)
         harness.produce()
         assert fetched.answers == 1
         assert fetched.data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE

@@ -48,7 +48,7 @@ class TestOffsetsByTime:
 
     def test_latest_earliest_and_max_timestamp_are_found(self, harness: ReplicaHarness, start_ms: int) -> None:
         look = harness.look
-        harness.manager.delete_records(0, {T0: 3}, lambda _: None)
+        harness.manager.deletions.delete(0, {T0: 3}, lambda _: None)
         assert look(T0, LATEST, isolation_level=0)[:2] == (-1, 30)
         assert look(T0, LATEST, isolation_level=0).leader_epoch == 4
         assert look(T0, EARLIEST) == look(T0, EARLIEST_LOCAL) == (-1, 3, 4)
@@ -84,7 +84,7 @@ class TestOffsetsByTime:
         assert look(T0, LATEST, isolation_level=0).offset == 10
 
     def test_version_0_returns_the_base_offsets_of_segments(self, harness: ReplicaHarness, start_ms: int) -> None:
-        partition = harness.manager.partition(T0)
+        partition = harness.manager.partitions.find(T0)
         partition.log.roll()
         harness.produce(harness.batch(5))
         partition.log.roll()
@@ -115,7 +115,7 @@ class TestDeletion:
     ) -> list[Any]:
         """Returns the results so far: at most one."""
         answers: list[Any] = []
-        outcome = harness.manager.delete_records(timeout_ms, {key: before}, answers.append)
+        outcome = harness.manager.deletions.delete(timeout_ms, {key: before}, answers.append)
         if isinstance(outcome, dict):
             answers.append(outcome)
         harness.turn()
@@ -212,14 +212,14 @@ def test_log_directories_are_described_with_the_size_of_each_log(harness: Replic
     harness.lead()
     harness.lead(other)
     harness.produce(harness.batch_of_bytes(1000))
-    (directory,) = finished(harness.manager.describe_log_dirs())
+    (directory,) = finished(harness.manager.log_dirs.describe())
     assert directory.path == harness.logs.directories[0]
     assert directory.error is ErrorCode.NONE
     assert 0 < directory.usable_bytes <= directory.total_bytes
     assert [(replica.topic_partition, replica.size) for replica in directory.replicas] == [(T0, 1000), (other, 0)]
-    (directory,) = finished(harness.manager.describe_log_dirs({other}))
+    (directory,) = finished(harness.manager.log_dirs.describe({other}))
     assert [replica.topic_partition for replica in directory.replicas] == [other]
-    (directory,) = finished(harness.manager.describe_log_dirs(set()))
+    (directory,) = finished(harness.manager.log_dirs.describe(set()))
     assert directory.replicas == []
 
 
@@ -227,11 +227,13 @@ def test_producers_are_described_by_their_last_batch(harness: ReplicaHarness) ->
     harness.lead()
     harness.produce(harness.batch(3, producer_id=7, producer_epoch=2, base_sequence=0))
     harness.produce(harness.batch(1))
-    (producer,) = harness.manager.describe_producers(T0)
+    (producer,) = harness.manager.partitions.find(T0).log.producers.state.producers.values()
     assert (producer.producer_id, producer.producer_epoch, producer.last_sequence) == (7, 2, 2)
 
 
 def test_new_settings_take_effect_on_the_open_log(harness: ReplicaHarness) -> None:
     harness.lead()
-    harness.manager.update_log_config("t", type(harness.manager.partition(T0).log.config)({"max.message.bytes": 100}))
+    harness.manager.update_log_config(
+        "t", type(harness.manager.partitions.find(T0).log.config)({"max.message.bytes": 100})
+    )
     assert harness.produce(harness.batch_of_bytes(200)).result.error is ErrorCode.MESSAGE_TOO_LARGE

@@ -164,7 +164,7 @@ def only(response: Any) -> Any:
 def hold_high_watermark(broker: Broker) -> None:
     """Adds a replica without records, on another live broker, to the ISR."""
     broker.metadata.put_broker(BrokerInfo(1, {}))
-    partition = broker.replica_manager.partition(T0)
+    partition = broker.replica_manager.partitions.find(T0)
     partition.make_leader(later(partition, 0, (0, 1), (0, 1), epochs=0))
 
 
@@ -302,7 +302,7 @@ class TestProduce:
         self, broker: Broker, client: Client
     ) -> None:
         await create(client, flush_messages="1")
-        log = broker.replica_manager.partition(T0).log
+        log = broker.replica_manager.partitions.find(T0).log
         for acks in (1, -1, 1):
             answer = only(await client.ask(produce(batch(), acks=acks), 9))
             assert answer.error_code == ErrorCode.NONE

@@ -144,9 +144,9 @@ def test_the_leader_epoch_starts_where_the_log_ends(harness: ReplicaHarness) -> 
 def test_a_missing_partition_raises_the_reason(harness: ReplicaHarness) -> None:
     partition = harness.lead()
     harness.manager.stop_replica(partition.topic_partition)
-    assert code_of(harness.manager.partition, partition.topic_partition) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert code_of(harness.manager.partitions.find, partition.topic_partition) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     harness.known.clear()
-    assert code_of(harness.manager.partition, partition.topic_partition) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert code_of(harness.manager.partitions.find, partition.topic_partition) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_a_partition_whose_log_cannot_be_opened_is_offline(
@@ -159,9 +159,9 @@ def test_a_partition_whose_log_cannot_be_opened_is_offline(
         patch.setattr(harness.logs, "get_or_create", fail)
         with pytest.raises(OSError, match="no such device"):
             harness.lead()
-    assert code_of(harness.manager.partition, T0) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert code_of(harness.manager.partitions.find, T0) is ErrorCode.KAFKA_STORAGE_ERROR
     harness.lead()
-    assert harness.manager.partition(T0).is_leader
+    assert harness.manager.partitions.find(T0).is_leader
 
 
 @pytest.mark.parametrize("reason", [OSError(5, "Input/output error"), OSError(28, "No space left on device")])

@@ -130,7 +130,7 @@ def test_a_fetch_of_a_session_is_throttled_too(leader: Leader) -> None:
     leader.quota.record(300_000)
     end = leader.fetch(session=first.session)
     assert not end.is_answered
-    assert not leader.harness.manager.partition(T0).watchers
+    assert not leader.harness.manager.partitions.find(T0).watchers
     leader.harness.produce(leader.harness.batch_of_bytes(1000))
     assert not end.is_answered
     leader.harness.advance(501)

@@ -246,7 +246,7 @@ class RuntimeHarness(ReplicaHarness):
         return self.shard
 
     def log_file(self, base_offset: int = 0) -> Path:
-        return Path(self.manager.partition(PARTITION).log.folder.path) / f"{base_offset:020d}.log"
+        return Path(self.manager.partitions.find(PARTITION).log.folder.path) / f"{base_offset:020d}.log"
 
 
 @contextmanager

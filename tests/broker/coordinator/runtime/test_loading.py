@@ -41,7 +41,7 @@ def harness(tmp_path: Path) -> Iterator[RuntimeHarness]:
 
 def batches(harness: RuntimeHarness) -> list[tuple[int, int]]:
     """Returns (offset, position in the first segment) of each batch."""
-    segment = harness.manager.partition(PARTITION).log.segments[0]
+    segment = harness.manager.partitions.find(PARTITION).log.segments[0]
     return [(batch.base_offset, batch.position) for batch in segment.scan(0)]
 
 
@@ -139,7 +139,7 @@ def test_no_more_than_the_buffer_or_a_batch_is_read_at_a_time(tmp_path: Path, bu
         written = numbered(harness, 300, size=50)
         largest = max(
             size
-            for segment in harness.manager.partition(PARTITION).log.segments
+            for segment in harness.manager.partitions.find(PARTITION).log.segments
             for size in [batch.size for batch in segment.scan(0)]
         )
         harness.disk.reads.clear()
@@ -150,7 +150,7 @@ def test_no_more_than_the_buffer_or_a_batch_is_read_at_a_time(tmp_path: Path, bu
 def test_data_outside_the_page_cache_is_read_in_a_thread(harness: RuntimeHarness) -> None:
     harness.lead(segment_bytes=2000)
     written = numbered(harness, 100)
-    segments = len(harness.manager.partition(PARTITION).log.segments)
+    segments = len(harness.manager.partitions.find(PARTITION).log.segments)
     harness.disk.cold = True
     shard, errors = reload(harness)
     assert (shard.values, errors) == (written, [])
@@ -161,7 +161,7 @@ def test_a_compressed_batch_is_inflated_in_a_thread_and_replayed_in_slices(harne
     harness.lead()
     written = {b"key %d" % number: b"v" for number in range(3 * RECORDS_PER_SLICE)}
     records = [Record(number, 0, key, value) for number, (key, value) in enumerate(written.items())]
-    harness.manager.partition(PARTITION).log.append_as_leader(
+    harness.manager.partitions.find(PARTITION).log.append_as_leader(
         build_batch(records, compression=Compression.GZIP), 0, api_version=9
     )
     shard, errors = reload(harness)
@@ -280,7 +280,7 @@ def test_a_log_moved_to_another_directory_during_a_load_is_loaded_once(tmp_path:
 def test_the_load_begins_at_the_log_start_offset(harness: RuntimeHarness) -> None:
     harness.lead(cleanup_policy="compact,delete", segment_bytes=2000)
     written = numbered(harness, 100)
-    harness.manager.partition(PARTITION).delete_records(57)
+    harness.manager.partitions.find(PARTITION).delete_records(57)
     shard, errors = reload(harness)
     assert (shard.values, errors) == (without(written, *range(57)), [])
 
@@ -326,7 +326,7 @@ def test_bytes_that_are_not_a_batch_are_skipped_up_to_the_next_index_entry(
 ) -> None:
     harness.lead(index_interval_bytes=1000)
     written = numbered(harness, 60)
-    segment = harness.manager.partition(PARTITION).log.segments[0]
+    segment = harness.manager.partitions.find(PARTITION).log.segments[0]
     damaged = 20
     starts = batches(harness)
     position = dict(starts)[damaged]
@@ -342,7 +342,7 @@ def test_bytes_that_are_not_a_batch_are_skipped_up_to_the_next_index_entry(
 def test_loading_continues_after_a_segment_that_ends_in_garbage(harness: RuntimeHarness) -> None:
     harness.lead(segment_bytes=2000, index_interval_bytes=1 << 20)
     written = numbered(harness, 60)
-    log = harness.manager.partition(PARTITION).log
+    log = harness.manager.partitions.find(PARTITION).log
     first, second = log.segments[:2]
     offsets = [batch.base_offset for batch in first.scan(0)]
     start = [batch.position for batch in first.scan(0)][3]
@@ -356,7 +356,7 @@ def test_loading_continues_after_a_segment_that_ends_in_garbage(harness: Runtime
 def test_loading_continues_after_a_segment_that_cannot_be_read(harness: RuntimeHarness) -> None:
     harness.lead(segment_bytes=2000)
     written = numbered(harness, 60)
-    log = harness.manager.partition(PARTITION).log
+    log = harness.manager.partitions.find(PARTITION).log
     first, lost, third = (segment.base_offset for segment in log.segments[:3])
     harness.disk.unreadable = {f"{lost:020d}.log"}
     shard, errors = reload(harness)
@@ -368,7 +368,7 @@ def test_loading_continues_after_a_segment_that_cannot_be_read(harness: RuntimeH
 def test_loading_continues_after_a_segment_file_that_was_cut_short(harness: RuntimeHarness) -> None:
     harness.lead(segment_bytes=2000)
     written = numbered(harness, 60)
-    log = harness.manager.partition(PARTITION).log
+    log = harness.manager.partitions.find(PARTITION).log
     with harness.log_file().open("r+b") as file:
         file.truncate(100)
     shard, errors = reload(harness)

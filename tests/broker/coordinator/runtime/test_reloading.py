@@ -29,7 +29,7 @@ def take_a_step(harness: RuntimeHarness, random: Random) -> None:
         harness.write(*records)
         harness.disk.full = False
     else:
-        harness.manager.partition(PARTITION).log.roll()
+        harness.manager.partitions.find(PARTITION).log.roll()
 
 
 def state_of(shard: RecordingShard) -> tuple[object, object]:

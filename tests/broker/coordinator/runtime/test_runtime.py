@@ -43,7 +43,7 @@ def refusal(harness: RuntimeHarness, key: str = "g") -> ErrorCode | None:
 
 
 def stored(harness: RuntimeHarness) -> bytes:
-    log = harness.manager.partition(PARTITION).log
+    log = harness.manager.partitions.find(PARTITION).log
     return bytes_of(log.reader.read(0, 1 << 20)) if log.state.log_end_offset else b""
 
 

@@ -186,7 +186,7 @@ class Node(ReplicaHarness):
 
     @property
     def state_partition(self) -> Partition:
-        return self.manager.partition(STATE)
+        return self.manager.partitions.find(STATE)
 
     @property
     def shard(self) -> TransactionShard | None:
@@ -219,7 +219,7 @@ class Node(ReplicaHarness):
 
     def _history(self, key: TopicPartition) -> Iterator[WrittenMarker | None]:
         """Yields None for a record."""
-        data = _all(self.manager.partition(key).log)
+        data = _all(self.manager.partitions.find(key).log)
         for start, header in iter_batches(data):
             marker = read_marker(data, start, header) if header.is_control else None
             if marker is None:
@@ -230,7 +230,7 @@ class Node(ReplicaHarness):
 
     def is_open(self, key: TopicPartition) -> bool:
         """Whether the partition has records of an open transaction."""
-        log = self.manager.partition(key).log
+        log = self.manager.partitions.find(key).log
         return log.last_stable_offset < log.state.log_end_offset
 
 
