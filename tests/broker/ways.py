@@ -29,7 +29,7 @@ from pathlib import Path
 from types import FrameType
 
 from odradek.broker.background.background import Periodic
-from odradek.broker.controller.topic_planner import NewTopic
+from odradek.broker.metadata.new_topic import NewTopic
 from odradek.broker.metadata.metadata_cache import PartitionState
 from odradek.broker.server import Broker
 from odradek.testing import in_process_broker

@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from odradek.broker.coordinator.internal_topics import group_log_settings
 from odradek.broker.coordinator.runtime.record import CoordinatorRecord
-from odradek.broker.coordinator.runtime.runtime import CoordinatorRuntime, RuntimeSettings
+from odradek.broker.coordinator.runtime.runtime import CoordinatorRuntime
 from odradek.broker.coordinator.runtime.shard import Act, Decision
 from odradek.broker.replica.partition.partition import Partition
 from odradek.protocol.control_records import ControlType
@@ -188,7 +189,7 @@ class RuntimeHarness(ReplicaHarness):
         self.logs.files = self.disk
         self.tasks = ManualTasks()
         self.partition_count = partitions
-        self.settings = RuntimeSettings.for_groups(DEFAULTS)._replace(topic=TOPIC, **settings)
+        self.settings = group_log_settings(DEFAULTS)._replace(topic=TOPIC, **settings)
         self.made: list[RecordingShard] = []
         self.runtime = self.new_runtime()
 

@@ -15,7 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from odradek.broker.coordinator.runtime.runtime import CoordinatorRuntime, RuntimeSettings
+from odradek.broker.coordinator.internal_topics import group_log_settings
+from odradek.broker.coordinator.runtime.runtime import CoordinatorRuntime
 from odradek.broker.coordinator.runtime.shard import NewShard
 from odradek.broker.coordinator.transaction.coordinator import TransactionCoordinator
 from odradek.broker.coordinator.transaction.local_markers import LocalMarkerWriter
@@ -155,7 +156,7 @@ class Node(ReplicaHarness):
 
     def _start_runtime(self, new_shard: NewShard) -> CoordinatorRuntime:
         runtime = CoordinatorRuntime(
-            RuntimeSettings.for_groups(DEFAULTS)._replace(topic=STATE.topic, loads_replicated=True),
+            group_log_settings(DEFAULTS)._replace(topic=STATE.topic, loads_replicated=True),
             new_shard=new_shard,
             partition_count=lambda: 1,
             replica_manager=self.manager,
