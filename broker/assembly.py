@@ -90,6 +90,10 @@ class Assembly:
         self.log_cleaner: LogCleaner | None = None
         self.reaper: ExpirationReaper = ExpirationReaper(self.timer)
 
+    def new_protection(self) -> Protection:
+        """Raises ConfigError."""
+        return Protection(self.config, self.files, self.random, self.connect, self.authentications)
+
     def new_metrics_routes(self, status: Callable[[], BrokerStatus]) -> MetricsRoutes:
         """Returns what the metrics port serves: the metrics, and the console if it is enabled."""
         from odradek.broker.metrics.exposition import Exposition

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from odradek.broker.security.authorizer.acl_authorizer import AclAuthorizer
     from odradek.broker.security.sasl.authentication import SaslListener
     from odradek.broker.security.sasl.client import ClientCredentials
-    from odradek.broker.security.sasl.scram_server import StoredCredential
+    from odradek.broker.security.sasl.scram import StoredCredential
     from odradek.clients.network_client import Connect
 
 log = structlog.get_logger("broker")

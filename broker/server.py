@@ -36,7 +36,6 @@ from odradek.broker.network.connection_limits import ConnectionLimits
 from odradek.broker.network.open_files import NO_LIMIT
 from odradek.broker.network.rounds import Dispatch
 from odradek.broker.network.socket_server import NO_SOCKETS, BindError, BoundSockets
-from odradek.broker.protection import Protection
 from odradek.broker.requests.endpoint import address_text
 from odradek.broker.settings.config import BrokerConfig, ConfigError
 from odradek.broker.start_error import StartError
@@ -153,7 +152,7 @@ class Broker(Assembly):
         """Returns when clients are served. Raises StartError after releasing everything acquired."""
         self.state = BrokerState.STARTING
         try:
-            self.protection = Protection(self.config, self.files, self.random, self.connect, self.authentications)
+            self.protection = self.new_protection()
             await self._serve_metrics()
             self._take_directories()
             cluster_id = await self._open_store()

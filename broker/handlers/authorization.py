@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from odradek.broker.background.background import Background
@@ -318,5 +319,5 @@ def on_each_with_settings(operation: AclOperation, array: str) -> Items:
     return Items(operation, array, resource_of, _by_type(operation, names))
 
 
-def _by_type(operation: AclOperation, names: Mapping[AclResourceType, str]) -> dict[AclResourceType, Check]:
-    return {each: Check(operation, each, text, "each item") for each, text in names.items()}
+def _by_type(operation: AclOperation, names: Mapping[AclResourceType, str]) -> Mapping[AclResourceType, Check]:
+    return MappingProxyType({each: Check(operation, each, text, "each item") for each, text in names.items()})

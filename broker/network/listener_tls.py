@@ -46,4 +46,5 @@ class ListenerTls:
     def handshake_ended(self, *, is_successful: bool) -> None:
         """Counts it. With SASL, a client that has shaken hands is still to log in."""
         if self._mapping is not None or not is_successful:
-            self.counts.count(is_successful=is_successful)
+            self.counts.successful += is_successful
+            self.counts.failed += not is_successful

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 
 class AuthenticationCounts:
-    """Of one listener."""
+    """Of one listener. The two `_again` are of connections that had authenticated before (KIP-368)."""
 
     __slots__ = ("failed", "failed_again", "successful", "successful_again")
 
@@ -19,12 +19,3 @@ class AuthenticationCounts:
         self.failed = 0
         self.successful_again = 0
         self.failed_again = 0
-
-    def count(self, *, is_successful: bool, is_renewal: bool = False) -> None:
-        """Counts one authentication. `is_renewal`: the connection has authenticated before (KIP-368)."""
-        if is_renewal:
-            self.successful_again += is_successful
-            self.failed_again += not is_successful
-        else:
-            self.successful += is_successful
-            self.failed += not is_successful

@@ -23,7 +23,7 @@ async def main():
 asyncio.run(main())
 """
 OF_TLS = {"odradek.broker.network.certificates", "odradek.broker.network.tls_transport"}
-OF_LOGINS = {"hmac", "odradek.broker.handlers.authenticating", "odradek.broker.security.sasl.scram_server"}
+OF_LOGINS = {"hmac", "odradek.broker.handlers.authenticating", "odradek.broker.sasl_mechanisms"}
 OF_THE_AUTHORIZER = {
     "odradek.broker.cluster.stored_acls",
     "odradek.broker.handlers.acls",

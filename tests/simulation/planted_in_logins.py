@@ -10,7 +10,7 @@ from typing import Any
 from odradek.broker.handlers.authenticating import Session
 from odradek.broker.handlers.authorized_fetch import AuthorizedFetchHandler
 from odradek.broker.security.sasl.plain import Passwords
-from odradek.broker.security.sasl.scram_server import ScramServer
+from odradek.broker.security.sasl.scram import ScramServer
 from tests.simulation.planted_in_sessions import Replace
 
 

@@ -149,7 +149,13 @@ class Authentication:
 
     def count(self, *, is_successful: bool) -> None:
         """Counts how this login has ended."""
-        self.listener.counts.count(is_successful=is_successful, is_renewal=self.before is not None)
+        counts = self.listener.counts
+        if self.before is None:
+            counts.successful += is_successful
+            counts.failed += not is_successful
+        else:
+            counts.successful_again += is_successful
+            counts.failed_again += not is_successful
 
     def _complete(self, principal: str, mechanism: Mechanism) -> None:
         if self.before is not None and self.before.principal != principal:

@@ -81,8 +81,8 @@ class _Broker(Broker):
         super().__init__(config, open_files=open_files_limit())
         self._given = given
 
-    def _new_protection(self) -> Protection:
-        protection = super()._new_protection()
+    def new_protection(self) -> Protection:
+        protection = super().new_protection()
         protection.authorizer = self._given
         return protection
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from odradek.broker.security.sasl.scram_server import LONGEST_MESSAGE
+from odradek.broker.security.sasl.scram import LONGEST_MESSAGE
 from odradek.broker.server import Broker
 from odradek.protocol.messages.produce import ProduceRequest
 from odradek.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest

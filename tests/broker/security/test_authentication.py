@@ -15,8 +15,7 @@ from odradek.broker.security.sasl.authentication import (
 )
 from odradek.broker.security.sasl.mechanism import Mechanism
 from odradek.broker.security.sasl.plain import WRONG, Passwords, PlainServer
-from odradek.broker.security.sasl.scram import SCRAM_SHA_256
-from odradek.broker.security.sasl.scram_server import ScramServer, Unknown
+from odradek.broker.security.sasl.scram import SCRAM_SHA_256, ScramServer, Unknown
 from odradek.protocol.api_keys import ApiKey
 from tests.broker.security.scram_client import ScramClient, credential_of
 

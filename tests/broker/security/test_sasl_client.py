@@ -7,8 +7,7 @@ import pytest
 from odradek.broker.security.sasl.client import ClientCredentials, NotTheServer, Tokens, tokens
 from odradek.broker.security.sasl.mechanism import SaslServer
 from odradek.broker.security.sasl.plain import Passwords, PlainServer
-from odradek.broker.security.sasl.scram import SCRAM_SHA_256, SCRAM_SHA_512, ScramMechanism
-from odradek.broker.security.sasl.scram_server import ScramServer, Unknown
+from odradek.broker.security.sasl.scram import SCRAM_SHA_256, SCRAM_SHA_512, ScramMechanism, ScramServer, Unknown
 from tests.broker.security.scram_client import credential_of
 
 NONCE = b"client-nonce"

@@ -12,16 +12,19 @@ import pytest
 
 from odradek.broker.security.sasl.mechanism import LoginRefused
 from odradek.broker.security.sasl.scram import (
+    LONGEST_MESSAGE,
     MECHANISMS,
+    OTHER_IDENTITY,
     SCRAM_SHA_256,
     SCRAM_SHA_512,
     ScramCredential,
     ScramMechanism,
+    ScramServer,
+    Unknown,
     new_nonce,
     new_salt,
     parse_credential,
 )
-from odradek.broker.security.sasl.scram_server import LONGEST_MESSAGE, OTHER_IDENTITY, ScramServer, Unknown
 from tests.broker.security.scram_client import ScramClient, credential_of
 
 UNKNOWN = Unknown(b"a secret of this broker")

@@ -10,8 +10,7 @@ import scramp
 
 from odradek.broker.security.sasl.client import ClientCredentials, NotTheServer, tokens
 from odradek.broker.security.sasl.mechanism import LoginRefused
-from odradek.broker.security.sasl.scram import MECHANISMS, new_nonce, new_salt
-from odradek.broker.security.sasl.scram_server import ScramServer, Unknown
+from odradek.broker.security.sasl.scram import MECHANISMS, ScramServer, Unknown, new_nonce, new_salt
 
 LOGINS = 20
 NAMES, PASSWORDS = string.ascii_letters + string.digits + "._-@", string.printable[:94]
