@@ -12,6 +12,7 @@
     cluster_migrate.py                                                   makes one of a single node
     produce.py, consume.py                                               write and read records
     record.py, show.py, replay.py, compare.py                            recordings of requests and responses
+    hex_input.py                                                         `show --hex`: bytes and JSON
     dump_log.py                                                          prints log files
     certificates.py                                                      makes certificates for development
     pipeline.py                                                          runs a job of the pipeline

@@ -1,4 +1,4 @@
-"""`odradek compare`: sends a recording to two clusters, and prints where their answers differ."""
+"""`odradek compare`: sends a recording to two clusters, and prints where their responses differ."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import argparse
 from odradek.cli.options import command
 from odradek.cli.replay import STATUS, add_replay_options, run_against
 
-DESCRIPTION = """Send the requests of a recording to two clusters, and print where their answers differ from each other.
+DESCRIPTION = """Send the requests of a recording to two clusters, and print where their responses differ.
 
 Ids, times and addresses are not compared. Both clusters should be in the same state, such as new and empty."""
 EXAMPLES = "  odradek compare 127.0.0.1:9092 kafka:9092 orders.rec\n"
@@ -18,7 +18,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser = command(
         subparsers,
         "compare",
-        "send a recording to two clusters, and compare their answers",
+        "send a recording to two clusters, and compare their responses",
         run,
         description=DESCRIPTION,
         examples=f"{EXAMPLES}\n{STATUS}",

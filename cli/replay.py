@@ -1,4 +1,4 @@
-"""`odradek replay`: sends a recording to a cluster, and prints where its answers differ from the recorded ones."""
+"""`odradek replay`: sends a recording to a cluster, and prints where its responses differ from the recorded ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from odradek.cli.record import addresses, dial_of
 if TYPE_CHECKING:
     from odradek.clients.recording.replay import Difference, Summary
 
-DESCRIPTION = """Send the requests of a recording to a cluster, and print where its answers differ from those recorded.
+DESCRIPTION = """Send the requests of a recording to a cluster, and print where its responses differ from the recorded.
 
 Ids, times and addresses are not compared. The cluster should be in the state that the recorded one was in at the start,
 such as new and empty."""
@@ -31,7 +31,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser = command(
         subparsers,
         "replay",
-        "send a recording to a cluster, and compare the answers",
+        "send a recording to a cluster, and compare the responses",
         run,
         description=DESCRIPTION,
         examples=f"{EXAMPLES}\n{STATUS}",

@@ -19,8 +19,7 @@ Records:
     timestamp_search.py                 the first record after a time
     compression.py, codecs.py, snappy_elements.py, compression_errors.py
 
-For people: `python -m odradek.protocol` prints bytes (inspected_lines.py, readable.py, documents.py,
-batch_documents.py).
+For people, as `odradek show --hex` prints bytes: inspected_lines.py, readable.py, documents.py, batch_documents.py.
 
 Callers: every package. It imports none of them.
 """

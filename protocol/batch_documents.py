@@ -1,4 +1,4 @@
-"""Record batches as JSON documents, for the wire inspector and the test vectors.
+"""Record batches as JSON documents, for `odradek show --hex` and the test vectors.
 
 Header fields have Kafka's names: `batchLength` is the length field, `sizeInBytes` is 12 more, `attributes` the raw
 int16, `baseTimestamp` the raw field (the delete horizon if that flag is set). A record has `offset`, `timestamp`,

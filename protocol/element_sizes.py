@@ -44,8 +44,8 @@ def handled_bytes(field: Field, answered: int) -> int:
 
 def answered_bytes(response: type[Message]) -> int:
     """Returns the memory of the largest element, without arrays, that this response may have per requested item."""
-    answers = [field.structure for field in response.__schema__.fields if field.element == "struct"]
-    return max((LIST_SLOT_BYTES + _object_bytes(each) for each in answers), default=0)
+    elements = [field.structure for field in response.__schema__.fields if field.element == "struct"]
+    return max((LIST_SLOT_BYTES + _object_bytes(each) for each in elements), default=0)
 
 
 def _least_of(kind: str, compact: bool) -> int:

@@ -1,4 +1,4 @@
-"""Processes one JSON line of the wire inspector: decodes or encodes its message and returns the line with the result.
+"""One JSON line of `odradek show --hex`: its message is decoded or encoded, and the line gets the result.
 
 A line is an object. It names its message by `apiKey` and `type` (request or response), or by `name` as in Kafka's
 specifications (`FetchRequest`, `RequestHeader`, `OffsetCommitKey`), and has
@@ -13,6 +13,7 @@ Encoding reads `fields` (and `header`) and adds `hex`. An error is reported unde
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +21,7 @@ from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.batch_documents import batches_to_documents
 from odradek.protocol.compiler import check_version, encode, encode_versioned, read, versioned_version
 from odradek.protocol.documents import from_document, to_document
+from odradek.protocol.errors import ProtocolError
 from odradek.protocol.framing import LENGTH_BYTES, frame, frame_length
 from odradek.protocol.headers import RequestHeader, ResponseHeader
 from odradek.protocol.messages.registry import API_KEYS, message_class, request_class, response_class
@@ -32,24 +34,46 @@ class BadLine(ValueError):
     """A line lacks a member or has an invalid one."""
 
 
+def inspected(text: str, inspect: Callable[[Line], Line], *results: str) -> str:
+    """Returns one line of JSON for any line of input: what `inspect` makes of it, or its `error` without `results`."""
+    line: Line = {}
+    try:
+        parsed = json.loads(text)
+        if not isinstance(parsed, dict):
+            raise BadLine(f"expected a JSON object, not {type(parsed).__name__}")
+        line = parsed
+        return json.dumps(inspect(line), ensure_ascii=False)
+    except json.JSONDecodeError as error:
+        return json.dumps({"error": f"not JSON: {error}", "line": text})
+    except (ValueError, ProtocolError) as error:
+        reason = str(error)
+    except (RecursionError, MemoryError, OverflowError, TypeError) as error:
+        reason = f"{type(error).__name__}: {error}"
+    kept = _without(line, *results) if line else {"line": text}
+    try:
+        return json.dumps({**kept, "error": reason})
+    except RecursionError:
+        return json.dumps({"error": reason})
+
+
 def decode_line(line: Line) -> Line:
     """Returns the line with `fields`, and with `header` and `rest` if they apply."""
     cls = message_of(line)
     data = hex_of(line)
-    answer = _without(line, "fields", "error", "rest")
+    found = _without(line, "fields", "error", "rest")
     position = 0
     if is_versioned(cls):
-        answer["version"] = _version_in_front(line, data)
+        found["version"] = _version_in_front(line, data)
         position = 2
     elif "headerVersion" in line:
         data, position, header = _open_frame(line, cls, data)
-        answer["header"] = header
-    version = version_of(answer)
+        found["header"] = header
+    version = version_of(found)
     message, end = read(cls, version, data, position)
-    answer["fields"] = to_document(message, version)
+    found["fields"] = to_document(message, version)
     if end < len(data):
-        answer["rest"] = len(data) - end
-    return answer
+        found["rest"] = len(data) - end
+    return found
 
 
 def encode_line(line: Line) -> Line:
@@ -59,7 +83,7 @@ def encode_line(line: Line) -> Line:
     if "fields" not in line:
         raise BadLine("`fields`, the object to encode, is missing")
     message = from_document(cls, version, line["fields"])
-    answer = _without(line, "hex", "error")
+    found = _without(line, "hex", "error")
     if is_versioned(cls):
         data = encode_versioned(message, version)
     else:
@@ -69,8 +93,8 @@ def encode_line(line: Line) -> Line:
             header_version = version_of(line, "headerVersion")
             header = from_document(header_class, header_version, line.get("header", {}))
             data = frame(encode(header, header_version), data)
-    answer["hex"] = data.hex()
-    return answer
+    found["hex"] = data.hex()
+    return found
 
 
 def batches_line(line: Line, *, whole_values: bool = False) -> Line:
@@ -79,19 +103,19 @@ def batches_line(line: Line, *, whole_values: bool = False) -> Line:
     If the line names a message, `batches` holds an object for each of its `records` fields: its place and batches.
     """
     if not names_message(line):
-        answer = _without(line, "batches", "error", "rest")
+        found = _without(line, "batches", "error", "rest")
         data = hex_of(line)
-        answer["batches"], size = batches_to_documents(data, whole_values=whole_values)
+        found["batches"], size = batches_to_documents(data, whole_values=whole_values)
         if size < len(data):
-            answer["rest"] = len(data) - size
-        return answer
-    answer = decode_line(line)
+            found["rest"] = len(data) - size
+        return found
+    found = decode_line(line)
     cls = message_of(line)
-    answer["batches"] = [
+    found["batches"] = [
         {"place": place, "batches": batches_to_documents(data, whole_values=whole_values)[0]}
-        for place, data in records_in(cls, answer["version"], answer["fields"])
+        for place, data in records_in(cls, found["version"], found["fields"])
     ]
-    return answer
+    return found
 
 
 def records_in(cls: type[Message], version: int, document: Line) -> list[tuple[str, bytes]]:

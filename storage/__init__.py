@@ -8,7 +8,6 @@
     log_config.py        the settings of a topic, as its log uses them
     log_offsets.py       offsets with their positions
     removal.py           removes files later, so that their readers can finish
-    steps.py             long work as a generator
     throttled_lines.py   logs repeated failures at a limited rate
 
 The rooms, from below: `segment/` is one segment with its indexes, `producers/` the state of a partition's producers,

@@ -40,7 +40,7 @@ The files:
     cluster_waits.py          waiting for it; conditions.py: the states that tests wait for
     in_sync.py                why replicas count as in sync; cuts.py: cuts that keep them so
     cluster_topics.py         topics, and leaders and coordinators that move
-    cluster_thread.py, loop_thread.py    the same for blocking clients
+    blocking.py, cluster_thread.py, loop_thread.py    the same for blocking clients
     node_loop.py              an event loop for each broker, which can be paused and ended
     security.py     TLS, logins and ACLs (acls.py); certificates.py, client_settings.py: what clients need then
     network.py, gates.py      cuts between brokers, and what stands in front of a paused one
@@ -55,54 +55,35 @@ The files:
     not_reached.py            the error of a state that tests wait for
     still_loops.py            an event loop that a blocking client holds up
     calls.py                  coroutines that nobody awaited; failures.py: notes of a test that fails
-    opening.py                `async with` and `with`; right_calls.py: names that are elsewhere
+    opening.py                `async with`; right_calls.py: names that are elsewhere
     cluster_demo/             the story of an acks=all request that waits: `make cluster-demo`
 
-Callers: users' tests, the pytest fixtures, `odradek serve --test-control`.
+Its public names are imported here. Callers: users' tests, the pytest fixtures, `odradek serve --test-control`.
 """
 
-from odradek.testing.acls import allow, deny
-from odradek.testing.calls import NeverAwaited
-from odradek.testing.cluster import Cluster
-from odradek.testing.cluster_thread import ClusterThread
-from odradek.testing.cluster_view import BrokerStatus
-from odradek.testing.faults import Fault, Faults, Journal, NoSuchRequest, Request, UnusedFaults
-from odradek.testing.in_process_cluster import in_process_cluster
-from odradek.testing.not_reached import NotReached
-from odradek.testing.one_broker import BrokerThread, InProcessBroker, in_process_broker
-from odradek.testing.recordings import recorded, replayed
-from odradek.testing.security import Security
-from odradek.testing.seeding import Record
-from odradek.testing.snapshots.manifest import SnapshotError
-from odradek.testing.snapshots.origin import ResetError
-from odradek.testing.snapshots.snapshot import Snapshot
-from odradek.testing.virtual_time.errors import AdvanceFailed, CannotAdvance
-
-__all__ = [
-    "AdvanceFailed",
-    "BrokerStatus",
-    "BrokerThread",
-    "CannotAdvance",
-    "Cluster",
-    "ClusterThread",
-    "Fault",
-    "Faults",
-    "InProcessBroker",
-    "Journal",
-    "NeverAwaited",
-    "NoSuchRequest",
-    "NotReached",
-    "Record",
-    "Request",
-    "ResetError",
-    "Security",
-    "Snapshot",
-    "SnapshotError",
-    "UnusedFaults",
-    "allow",
-    "deny",
-    "in_process_broker",
-    "in_process_cluster",
-    "recorded",
-    "replayed",
-]
+from odradek.testing.acls import allow as allow
+from odradek.testing.acls import deny as deny
+from odradek.testing.calls import NeverAwaited as NeverAwaited
+from odradek.testing.cluster import Cluster as Cluster
+from odradek.testing.cluster_thread import ClusterThread as ClusterThread
+from odradek.testing.cluster_view import BrokerStatus as BrokerStatus
+from odradek.testing.faults import Fault as Fault
+from odradek.testing.faults import Faults as Faults
+from odradek.testing.faults import Journal as Journal
+from odradek.testing.faults import NoSuchRequest as NoSuchRequest
+from odradek.testing.faults import Request as Request
+from odradek.testing.faults import UnusedFaults as UnusedFaults
+from odradek.testing.in_process_cluster import in_process_cluster as in_process_cluster
+from odradek.testing.not_reached import NotReached as NotReached
+from odradek.testing.one_broker import BrokerThread as BrokerThread
+from odradek.testing.one_broker import InProcessBroker as InProcessBroker
+from odradek.testing.one_broker import in_process_broker as in_process_broker
+from odradek.testing.recordings import recorded as recorded
+from odradek.testing.recordings import replayed as replayed
+from odradek.testing.security import Security as Security
+from odradek.testing.seeding import Record as Record
+from odradek.testing.snapshots.manifest import SnapshotError as SnapshotError
+from odradek.testing.snapshots.origin import ResetError as ResetError
+from odradek.testing.snapshots.snapshot import Snapshot as Snapshot
+from odradek.testing.virtual_time.errors import AdvanceFailed as AdvanceFailed
+from odradek.testing.virtual_time.errors import CannotAdvance as CannotAdvance

@@ -1,10 +1,11 @@
-"""What a broker and a cluster of tests have in common: faults, the journal of requests, and waiting for a request."""
+"""What a broker and a cluster of tests have in common: faults, the journal of requests, waiting for a request, time."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Unpack
 
-from odradek.testing.faults.selector import Selected
+from odradek.testing.faults.arguments import Selected
+from odradek.testing.virtual_time.controls import TimeControls
 
 if TYPE_CHECKING:
     from odradek.testing.calls import Calls
@@ -35,7 +36,7 @@ class Asking:
         self, *, within: float = WITHIN_S, answered: bool = False, **selected: Unpack[Selected]
     ) -> Request:
         """Waits for a request: the oldest `selected` one in the journal that no earlier call has returned, or else the
-        next one. `answered`: and for its answer. Raises NoSuchRequest after `within` seconds, and ValueError.
+        next one. `answered`: and for its response. Raises NoSuchRequest after `within` seconds, and ValueError.
         """
         return await self.faults.wait_for_request(selected, within, answered=answered)
 
@@ -44,3 +45,7 @@ class Asking:
         `within` seconds.
         """
         await fault.wait(hits, within)
+
+
+class BrokerOrCluster(TimeControls, Asking):
+    """Of tests."""

@@ -46,7 +46,7 @@ from odradek.broker.metadata_store.shared.shared_store import SharedStore
 from odradek.broker.metadata_store.tree import MetadataTree
 from odradek.broker.server import Broker
 from odradek.broker.settings.config import BrokerConfig
-from odradek.testing.asking import Asking
+from odradek.testing.asking import BrokerOrCluster
 from odradek.testing.calls import noted
 from odradek.testing.client_settings import client_settings, property_text
 from odradek.testing.cluster_topics import ClusterTopics
@@ -61,7 +61,6 @@ from odradek.testing.right_calls import NamesTheRightCall
 from odradek.testing.security import Security, add_acls
 from odradek.testing.snapshots.of_clusters import take_cluster_snapshot
 from odradek.testing.snapshots.snapshot import Snapshot
-from odradek.testing.virtual_time.controls import TimeControls
 from odradek.testing.virtual_time.virtual_time import VirtualTime
 from odradek.timer import Clock
 
@@ -74,7 +73,7 @@ CONNECTION_TIMEOUT_MS = 30_000
 
 
 @noted
-class Cluster(TimeControls, Asking, NamesTheRightCall, ClusterTopics):
+class Cluster(BrokerOrCluster, NamesTheRightCall, ClusterTopics):
     """See the head of this file. Made by `in_process_cluster`."""
 
     def __init__(

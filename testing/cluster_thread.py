@@ -6,39 +6,32 @@
         ...
         cluster.kill(cluster.leader("orders", 0))
 
-Its methods are those of `Cluster` and block until they are done. The pytest fixture `odradek_cluster` is one.
+Its methods are made from those of `Cluster` (blocking.py) and block until they are done. The pytest fixture
+`odradek_cluster` is one.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, ParamSpec, TypeVar, Unpack
+from typing import Any, ParamSpec, TypeVar
 
-from odradek.testing.asking import WITHIN_S
+from odradek.testing.blocking import InThread, anywhere, blocking
 from odradek.testing.cluster import Cluster
-from odradek.testing.cluster_view import BrokerStatus
 from odradek.testing.cluster_waits import LONGEST_POLL_S, SETTLED_WITHIN_S
-from odradek.testing.failures import explain
-from odradek.testing.faults import Fault, Faults, Journal, Request
-from odradek.testing.faults.selector import Selected
 from odradek.testing.in_process_cluster import in_process_cluster
 from odradek.testing.loop_thread import LoopThread
-from odradek.testing.opening import Blocking
-from odradek.testing.right_calls import NamesTheRightCall
 from odradek.testing.security import PLAINTEXT, Security
 from odradek.testing.snapshots.snapshot import Snapshot
-from odradek.testing.virtual_time.controls import AN_HOUR_S, WALL, Span, decided, name_of
+from odradek.testing.virtual_time.controls import WALL, decided
 
 T = TypeVar("T")
 P = ParamSpec("P")
 
 
-class ClusterThread(NamesTheRightCall, Blocking):
+class ClusterThread(InThread[Cluster]):
     """Use it as a context manager, or call `open` and `close`. Arguments as for `in_process_cluster`."""
 
     ASYNC = "in_process_cluster"
@@ -81,18 +74,6 @@ class ClusterThread(NamesTheRightCall, Blocking):
         """Returns when all brokers have stopped and the thread has ended. May be called again. Raises UnusedFaults."""
         self._thread.stop()
 
-    def __enter__(self) -> ClusterThread:
-        self.open()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if error is not None:
-            explain(error, self.cluster.calls)
-            self.faults.clear()
-        self.close()
-
     @property
     def cluster(self) -> Cluster:
         """The cluster itself, whose methods must run in its thread: use `call` and `run`."""
@@ -100,22 +81,15 @@ class ClusterThread(NamesTheRightCall, Blocking):
 
     def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Calls a function in the cluster's thread and returns its result."""
-
-        async def in_thread() -> T:
-            return function(*args, **kwargs)
-
-        return self._thread.call(in_thread())
+        return self._in_thread(function, *args, **kwargs)
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Runs a coroutine of the cluster in its thread and returns its result."""
         return self._thread.call(coroutine)
 
-    # What there is
+    _wait_for = run
 
-    @property
-    def ids(self) -> list[int]:
-        """See Cluster."""
-        return self.cluster.ids
+    # What there is
 
     @property
     def bootstrap(self) -> str:
@@ -123,38 +97,9 @@ class ClusterThread(NamesTheRightCall, Blocking):
         return self.cluster.bootstrap
 
     @property
-    def faults(self) -> Faults:
+    def ids(self) -> list[int]:
         """See Cluster."""
-        return self.cluster.faults
-
-    @property
-    def requests(self) -> Journal:
-        """See Cluster."""
-        return self.cluster.requests
-
-    def request(self, *, within: float = WITHIN_S, answered: bool = False, **selected: Unpack[Selected]) -> Request:
-        """See Cluster."""
-        return self.run(self.cluster.request(within=within, answered=answered, **selected))
-
-    def wait_for_hits(self, fault: Fault, hits: int = 1, *, within: float = WITHIN_S) -> None:
-        """See Cluster."""
-        self.run(self.cluster.wait_for_hits(fault, hits, within=within))
-
-    def bootstrap_of(self, broker_id: int) -> str:
-        """See Cluster."""
-        return self.cluster.bootstrap_of(broker_id)
-
-    def client_settings(self, client: str, user: str | None = None) -> dict[str, Any]:
-        """See Cluster."""
-        return self.cluster.client_settings(client, user)
-
-    def client_properties(self, user: str | None = None) -> str:
-        """See Cluster."""
-        return self.cluster.client_properties(user)
-
-    def data_dir(self, broker_id: int) -> Path:
-        """See Cluster."""
-        return self.cluster.data_dir(broker_id)
+        return self.cluster.ids
 
     @property
     def running(self) -> list[int]:
@@ -166,128 +111,39 @@ class ClusterThread(NamesTheRightCall, Blocking):
         """See Cluster."""
         return self.call(lambda: self.cluster.controller)
 
-    def status(self, broker_id: int) -> BrokerStatus:
-        """See Cluster."""
-        return self.cluster.status(broker_id)
-
-    def leader(self, topic: str, partition: int) -> int | None:
-        """See Cluster."""
-        return self.call(self.cluster.leader, topic, partition)
-
-    def isr(self, topic: str, partition: int) -> set[int]:
-        """See Cluster."""
-        return self.call(self.cluster.isr, topic, partition)
-
-    def describe(self) -> str:
-        """See Cluster."""
-        return self.call(self.cluster.describe)
-
-    # Its time
-
-    def advance(self, by: Span, *, keep_members: bool = False) -> None:
-        """See TimeControls."""
-        self.run(self.cluster.advance(by, keep_members=keep_members))
-
-    def advance_until(
-        self, condition: Callable[[], object], *, within: Span = AN_HOUR_S, what: str = "", keep_members: bool = False
-    ) -> None:
-        """See TimeControls. The condition is called in a thread, so it may use a blocking client."""
-        until = partial(self.cluster.advance_until, partial(asyncio.to_thread, decided, condition), within=within)
-        self.run(until(what=what or name_of(condition), keep_members=keep_members))
+    bootstrap_of = anywhere(Cluster.bootstrap_of)
+    client_settings = anywhere(Cluster.client_settings)
+    client_properties = anywhere(Cluster.client_properties)
+    data_dir = anywhere(Cluster.data_dir)
+    status = anywhere(Cluster.status)
+    leader = blocking(Cluster.leader)
+    isr = blocking(Cluster.isr)
+    describe = blocking(Cluster.describe)
 
     # What can be done to it
 
-    def start(self, broker_id: int) -> None:
-        """See Cluster."""
-        self.run(self.cluster.start(broker_id))
-
-    def stop(self, broker_id: int) -> None:
-        """See Cluster."""
-        self.run(self.cluster.stop(broker_id))
-
-    def restart(self, broker_id: int) -> None:
-        """See Cluster."""
-        self.run(self.cluster.restart(broker_id))
-
-    def kill(self, broker_id: int) -> None:
-        """See Cluster."""
-        self.call(self.cluster.kill, broker_id)
-
-    def pause(self, broker_id: int) -> None:
-        """See Cluster."""
-        self.call(self.cluster.pause, broker_id)
-
-    def resume(self, broker_id: int) -> None:
-        """See Cluster."""
-        self.call(self.cluster.resume, broker_id)
-
-    def cut(self, a: int, b: int) -> None:
-        """See Cluster."""
-        self.call(self.cluster.cut, a, b)
-
-    def cut_from_store(self, broker_id: int) -> None:
-        """See Cluster."""
-        self.call(self.cluster.cut_from_store, broker_id)
-
-    def cut_off(self, broker_id: int) -> None:
-        """See Cluster."""
-        self.call(self.cluster.cut_off, broker_id)
-
-    def heal(self, broker_id: int, other: int | None = None) -> None:
-        """See Cluster."""
-        self.call(self.cluster.heal, broker_id, other)
-
-    def freeze_replication(self, broker_id: int) -> None:
-        """See Cluster."""
-        self.call(self.cluster.freeze_replication, broker_id)
-
-    def thaw(self, broker_id: int) -> None:
-        """See Cluster."""
-        self.call(self.cluster.thaw, broker_id)
-
-    def create_topic(
-        self,
-        name: str,
-        partitions: int = 1,
-        *,
-        replication_factor: int | None = None,
-        assignments: Mapping[int, Sequence[int]] | None = None,
-        configs: Mapping[str, object] | None = None,
-        within: float = SETTLED_WITHIN_S,
-    ) -> None:
-        """See Cluster."""
-        self.run(
-            self.cluster.create_topic(
-                name,
-                partitions,
-                replication_factor=replication_factor,
-                assignments=assignments,
-                configs=configs,
-                within=within,
-            )
-        )
-
-    def move_leader(self, topic: str, partition: int, to: int, *, within: float = SETTLED_WITHIN_S) -> None:
-        """See Cluster."""
-        self.run(self.cluster.move_leader(topic, partition, to, within=within))
-
-    def move_coordinator(
-        self,
-        to: int,
-        *,
-        group: str | None = None,
-        transactional_id: str | None = None,
-        within: float = SETTLED_WITHIN_S,
-    ) -> None:
-        """See Cluster."""
-        moved = self.cluster.move_coordinator(to, group=group, transactional_id=transactional_id, within=within)
-        self.run(moved)
-
-    def snapshot(self, path: str | Path | None = None, *, within: float = SETTLED_WITHIN_S) -> Snapshot:
-        """See Cluster."""
-        return self.run(self.cluster.snapshot(path, within=within))
+    start = blocking(Cluster.start)
+    stop = blocking(Cluster.stop)
+    restart = blocking(Cluster.restart)
+    kill = blocking(Cluster.kill)
+    pause = blocking(Cluster.pause)
+    resume = blocking(Cluster.resume)
+    cut = blocking(Cluster.cut)
+    cut_from_store = blocking(Cluster.cut_from_store)
+    cut_off = blocking(Cluster.cut_off)
+    heal = blocking(Cluster.heal)
+    freeze_replication = blocking(Cluster.freeze_replication)
+    thaw = blocking(Cluster.thaw)
+    create_topic = blocking(Cluster.create_topic)
+    move_leader = blocking(Cluster.move_leader)
+    move_coordinator = blocking(Cluster.move_coordinator)
+    snapshot = blocking(Cluster.snapshot)
 
     # Waiting
+
+    wait_for_leader = blocking(Cluster.wait_for_leader)
+    wait_for_isr = blocking(Cluster.wait_for_isr)
+    wait_until_stable = blocking(Cluster.wait_until_stable)
 
     def wait_until(self, condition: Callable[[], object], *, within: float = SETTLED_WITHIN_S, what: str = "") -> None:
         """Waits until `condition()` holds. It is called in the caller's thread, so it may use a blocking client. Raises
@@ -298,19 +154,3 @@ class ClusterThread(NamesTheRightCall, Blocking):
             if time.monotonic() >= give_up:
                 raise self.call(self.cluster.not_reached, what or "a condition", within)
             time.sleep(LONGEST_POLL_S)
-
-    def wait_for_leader(
-        self, topic: str, partition: int, leader: int | None = None, *, within: float = SETTLED_WITHIN_S
-    ) -> int:
-        """See Cluster."""
-        return self.run(self.cluster.wait_for_leader(topic, partition, leader, within=within))
-
-    def wait_for_isr(
-        self, topic: str, partition: int, isr: Collection[int], *, within: float = SETTLED_WITHIN_S
-    ) -> None:
-        """See Cluster."""
-        self.run(self.cluster.wait_for_isr(topic, partition, isr, within=within))
-
-    def wait_until_stable(self, *, within: float = SETTLED_WITHIN_S) -> None:
-        """See Cluster."""
-        self.run(self.cluster.wait_until_stable(within=within))

@@ -78,8 +78,8 @@ class ClusterWaits(ClusterView):
         pause = FIRST_POLL_S
         while True:
             asked = loop.time()
-            answer = missing()
-            reason = answer if isinstance(answer, str) else await answer
+            found = missing()
+            reason = found if isinstance(found, str) else await found
             if not reason:
                 return
             now = loop.time()

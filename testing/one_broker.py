@@ -22,8 +22,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mappin
 from functools import partial
 from pathlib import Path
 from random import Random
-from types import TracebackType
-from typing import Any, TypeVar, Unpack
+from typing import Any, TypeVar
 
 from odradek.broker.logging.quiet_logs import QUIET_LOGS
 from odradek.broker.network.open_files import open_files_limit
@@ -31,15 +30,15 @@ from odradek.broker.server import Broker
 from odradek.broker.settings.config import BrokerConfig
 from odradek.clients.admin.client import AdminClient
 from odradek.storage.files import Files
-from odradek.testing.asking import WITHIN_S, Asking
+from odradek.testing.asking import BrokerOrCluster
+from odradek.testing.blocking import InThread, anywhere, blocking
 from odradek.testing.calls import noted
 from odradek.testing.client_settings import client_settings, property_text
-from odradek.testing.failures import explain, explained_by
-from odradek.testing.faults import Fault, Faults, Journal, Request
-from odradek.testing.faults.selector import Selected
+from odradek.testing.failures import explained_by
+from odradek.testing.faults import Faults
 from odradek.testing.loop_thread import LoopThread
 from odradek.testing.node_loop import NodeLoop
-from odradek.testing.opening import ANOTHER_LOOP, Blocking, opened_with_async
+from odradek.testing.opening import ANOTHER_LOOP, opened_with_async
 from odradek.testing.right_calls import NamesTheRightCall
 from odradek.testing.security import PLAINTEXT, Security, add_acls, as_security, set_passwords
 from odradek.testing.seeding import Seed, seed
@@ -50,12 +49,7 @@ from odradek.testing.snapshots.taking import take_snapshot
 from odradek.testing.still_loops import STILL_LOOPS
 from odradek.testing.temporary_directory import temporary_directory
 from odradek.testing.virtual_time.controls import (
-    AN_HOUR_S,
     WALL,
-    Span,
-    TimeControls,
-    decided,
-    name_of,
     own_loop,
     time_of,
 )
@@ -71,7 +65,7 @@ MOST_PORT = 65535
 
 
 @noted
-class InProcessBroker(TimeControls, Asking, NamesTheRightCall, Broker):
+class InProcessBroker(BrokerOrCluster, NamesTheRightCall, Broker):
     """A broker, what its clients need to connect to it, and what a test can do to it. `loop`: its own one, which it has
     with virtual time.
     """
@@ -249,7 +243,7 @@ def _config(texts: Mapping[str, str], files: Files, overrides: Mapping[str, str]
     return BrokerConfig.single_node({**texts, **overrides}, files=files, environment=os.environ)
 
 
-class BrokerThread(NamesTheRightCall, Blocking):
+class BrokerThread(InThread[InProcessBroker]):
     """A broker on an event loop in a thread of its own. Use it as a context manager, or call `start` and `stop`."""
 
     ASYNC = "in_process_broker"
@@ -298,44 +292,6 @@ class BrokerThread(NamesTheRightCall, Blocking):
         return self.broker.console
 
     @property
-    def faults(self) -> Faults:
-        """See InProcessBroker."""
-        return self.broker.faults
-
-    @property
-    def requests(self) -> Journal:
-        """See InProcessBroker."""
-        return self.broker.requests
-
-    def request(self, *, within: float = WITHIN_S, answered: bool = False, **selected: Unpack[Selected]) -> Request:
-        """See InProcessBroker; blocks."""
-        return self.call(self.broker.request(within=within, answered=answered, **selected))
-
-    def wait_for_hits(self, fault: Fault, hits: int = 1, *, within: float = WITHIN_S) -> None:
-        """See InProcessBroker; blocks."""
-        self.call(self.broker.wait_for_hits(fault, hits, within=within))
-
-    def client_settings(self, client: str, user: str | None = None) -> dict[str, Any]:
-        """See InProcessBroker."""
-        return self.broker.client_settings(client, user)
-
-    def client_properties(self, user: str | None = None) -> str:
-        """See InProcessBroker."""
-        return self.broker.client_properties(user)
-
-    def snapshot(self, path: str | Path | None = None) -> Snapshot:
-        """See InProcessBroker."""
-        return self.call(self.broker.snapshot(path))
-
-    def reset(self) -> None:
-        """See InProcessBroker."""
-        self.call(self.broker.reset())
-
-    def seed(self, topics: Mapping[str, Iterable[Seed]], *, partitions: int | None = None) -> None:
-        """See InProcessBroker."""
-        self.call(self.broker.seed(topics, partitions=partitions))
-
-    @property
     def data_dir(self) -> Path:
         return Path(self.broker.config.log_dirs[0])
 
@@ -354,25 +310,10 @@ class BrokerThread(NamesTheRightCall, Blocking):
         self._thread.expect_to_run(coroutine)
         return self._thread.call(self.broker.run(coroutine))
 
-    def advance(self, by: Span, *, keep_members: bool = False) -> None:
-        """See TimeControls."""
-        self._thread.call(self.broker.advance(by, keep_members=keep_members))
+    _wait_for = call
 
-    def advance_until(
-        self, condition: Callable[[], object], *, within: Span = AN_HOUR_S, what: str = "", keep_members: bool = False
-    ) -> None:
-        """See TimeControls. The condition is called in a thread, so it may use a blocking client."""
-        until = partial(self.broker.advance_until, partial(asyncio.to_thread, decided, condition), within=within)
-        self._thread.call(until(what=what or name_of(condition), keep_members=keep_members))
-
-    def __enter__(self) -> BrokerThread:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if error is not None:
-            explain(error, self.faults.calls)
-            self.faults.clear()
-        self.stop()
+    client_settings = anywhere(InProcessBroker.client_settings)
+    client_properties = anywhere(InProcessBroker.client_properties)
+    snapshot = blocking(InProcessBroker.snapshot)
+    reset = blocking(InProcessBroker.reset)
+    seed = blocking(InProcessBroker.seed)

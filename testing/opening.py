@@ -1,4 +1,6 @@
-"""The ways into the kit, some for `async with`, some for `with`. The wrong one is an error that names the right one."""
+"""The ways into the kit for `async with`; blocking.py has those for `with`. The wrong one is an error that names the
+right one.
+"""
 
 from __future__ import annotations
 
@@ -78,20 +80,3 @@ def opened_with_async(
         return called
 
     return decorate
-
-
-class Blocking:
-    """Of classes that are used with `with`. `ASYNC` is what an asynchronous test uses instead."""
-
-    ASYNC: str
-
-    if not TYPE_CHECKING:
-
-        async def __aenter__(self) -> NoReturn:
-            name = type(self).__name__
-            raise TypeError(
-                f"{name} blocks: `with {name}(...) as x`; in an asynchronous test: `async with {self.ASYNC}(...)`"
-            )
-
-        async def __aexit__(self, *_: object) -> None:
-            """Never called."""

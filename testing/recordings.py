@@ -69,7 +69,7 @@ def replayed(
     as_timed: bool = False,
     client_properties: str = "",
 ) -> list[str]:
-    """Sends a recording to the cluster at `against` (HOST:PORT), and returns where its answers differ from those that
+    """Sends a recording to the cluster at `against` (HOST:PORT), and returns where its responses differ from those that
     were recorded: a line for each difference. `ignore` has patterns for whole places, such as `ApiVersions .*`.
 
     Each response may take `timeout_ms`. `as_timed` keeps the pauses of the recording. `client_properties`: as for

@@ -145,9 +145,9 @@ async def _append(admin: AdminClient, topic: str, partition: int, batch: Sequenc
     )
     of_topic = ProduceRequest.TopicProduceData(name=topic, partition_data=[data])
     response = await admin.ask_any(ProduceRequest(acks=ALL_REPLICAS, timeout_ms=TIMEOUT_MS, topic_data=[of_topic]))
-    answer = response.responses[0].partition_responses[0]
-    if answer.error_code in TOO_LARGE and len(batch) > 1:
+    result = response.responses[0].partition_responses[0]
+    if result.error_code in TOO_LARGE and len(batch) > 1:
         for part in (batch[: len(batch) // 2], batch[len(batch) // 2 :]):
             await _append(admin, topic, partition, part, now_ms)
         return
-    check(answer.error_code, answer.error_message and f"{topic}-{partition}: {answer.error_message}")
+    check(result.error_code, result.error_message and f"{topic}-{partition}: {result.error_message}")

@@ -1,8 +1,7 @@
 """What runs beside the requests, and how long work is cut into steps.
 
     background.py   owns every thread, task and periodic job of a broker, and ends them
-    tasks.py        the two interfaces of it that other rooms use
-    eager.py        begins a coroutine at once, which needs no task unless it waits
+    tasks.py        the interfaces of it that other rooms use; a coroutine that becomes a task only if it waits
     stepwise.py     work as a generator that yields where other work may run
     turns.py        runs one step of one piece of work in each turn of the loop
 

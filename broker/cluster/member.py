@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 LEAVE_PATIENCE_S = 22.0
 """How long a broker that leaves waits for its leaderships to be moved (A). The default session time-out is 18 s."""
 STORE_PATIENCE_S = 2.5
-"""How long the store may be silent before a broker leaves without more ado (A)."""
+"""If the store does not answer for so long, a broker that leaves no longer waits for the controller (A)."""
 LOOK_AT_STORE_S = 0.5
 """How long a broker that leaves waits before each look whether the store answers."""
 

@@ -33,7 +33,7 @@ def wheel(sources: MetricSources, _query: Query) -> Steps[Row]:
 
 
 def _level(level: TimingWheel) -> Steps[Row]:
-    """`hand` is the bucket under the hand, which moves when a bucket expires, and stands still between."""
+    """`hand`: the index of the bucket of the current time. It changes when a bucket expires, and only then."""
     counts = []
     counted = 0
     for bucket in level.buckets[:MOST_BUCKETS]:

@@ -1,9 +1,9 @@
 """One term of office of a controller: from its election until it resigns. All that it knows and does in this time is in
 here, and ends with it.
 
-    (A) It starts with what the store has: it loads the context, deletes old notifications, elects leaders where those
-        of before are lost, and sends everything to every broker: one UpdateMetadata and one LeaderAndIsr for each. Then
-        it goes on with deletions and reassignments that its predecessor has left behind.
+    (A) It starts with what the store has: it loads the context, deletes old notifications, elects leaders for
+        partitions whose leader has failed, and sends everything to every broker: one UpdateMetadata and one
+        LeaderAndIsr for each. Then it goes on with deletions and reassignments that its predecessor has left behind.
     (B) `send` ends each event: the requests that the event has collected are built and queued.
     (C) When it is closed, its channels end, and each further call to the store raises ControllerMoved.
 

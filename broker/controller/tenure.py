@@ -6,7 +6,7 @@ the office, one after the other.
     (B) The controller resigns when its session ends, when a check of the controller epoch fails, or when the entry of
         the controller has changed. After an unexpected error it gives up its office, and a new term starts from what is
         stored.
-    (C) An event of an office that has ended comes to nothing: NOT_CONTROLLER.
+    (C) An event whose office has ended fails with NOT_CONTROLLER.
 
 Source: Kafka's `KafkaController` (`elect`, `maybeResign`, `onControllerFailover`, `triggerControllerMove`).
 """

@@ -59,7 +59,7 @@ class CreateTopicsHandler:
             _refuse_defaults(request)
         if not self._access.decides:
             return await self._answer(request)
-        if not self._controller.tenure.is_active:  # Who is asked later may have become it, and nobody has decided.
+        if not self._controller.tenure.is_active:  # It may be the controller when asked, and nothing is authorized.
             return CreateTopicsResponse(topics=await self._turns.take(each_in_steps(request.topics, _not_here)))
         decisions = await self._turns.take(self._decisions(request, context))
         response = await self._answer(decisions.permitted)

@@ -28,8 +28,8 @@ from typing import NamedTuple
 
 import structlog
 
-from odradek.broker.background.eager import uncanceled
 from odradek.broker.background.stepwise import Pace, in_steps, others_between
+from odradek.broker.background.tasks import uncanceled
 from odradek.broker.metadata_store.beginning import beginning
 from odradek.broker.metadata_store.frozen_store import FrozenStore
 from odradek.broker.metadata_store.interface import (

@@ -2,10 +2,10 @@
 DescribeConfigs, AlterConfigs and the page docs/settings.md.
 
 1.  setting.py: a row of the table. rules.py: the rules for values. values.py: from text to values and back.
-2.  The rows that take effect, in a class per subject: server.py, network.py, log.py, cleaner.py, replication.py,
-    groups.py, transactions.py, security.py, tls.py, sasl.py, zookeeper.py, kraft.py and odradek.py for brokers,
-    topic.py for topics. Code reads each as an attribute with its type: `config.num_partitions`.
-3.  dynamic_only.py: the rows that no file has. without_effect.py: all other rows.
+2.  The rows that take effect, in a class per subject: server.py, network.py, log.py, replication.py,
+    coordinators.py, security.py, tls.py, zookeeper.py and odradek.py for brokers, topic.py for topics. Code reads each
+    as an attribute with its type: `config.num_partitions`. The rows that no file has are in replication.py.
+3.  without_effect.py: all other rows.
 4.  checks.py, tls_checks.py, zookeeper_checks.py, sasl_listeners.py, authorizers.py, listeners.py, connect_string.py:
     what rows must fulfil together, and texts with a form of their own.
 5.  properties.py, config.py: from a file and flags to `BrokerConfig`, which the whole broker reads. listener_values.py:
@@ -18,21 +18,16 @@ A setting that gains an effect moves from without_effect.py to the class of its 
 
 from __future__ import annotations
 
-from odradek.broker.settings.cleaner import CleanerSettings
-from odradek.broker.settings.dynamic_only import DynamicOnlySettings
-from odradek.broker.settings.groups import GroupsSettings
-from odradek.broker.settings.kraft import KRaftSettings
-from odradek.broker.settings.log import LogSettings
+from odradek.broker.settings.coordinators import GroupsSettings, TransactionsSettings
+from odradek.broker.settings.log import CleanerSettings, LogSettings
 from odradek.broker.settings.network import NetworkSettings
 from odradek.broker.settings.odradek import OdradekSettings
-from odradek.broker.settings.replication import ReplicationSettings
-from odradek.broker.settings.sasl import SaslSettings
-from odradek.broker.settings.security import AuthorizerSettings, SecuritySettings
-from odradek.broker.settings.server import ServerSettings
+from odradek.broker.settings.replication import DynamicOnlySettings, ReplicationSettings
+from odradek.broker.settings.security import AuthorizerSettings, SaslSettings, SecuritySettings
+from odradek.broker.settings.server import KRaftSettings, ServerSettings
 from odradek.broker.settings.setting import Setting, SettingType, SettingValues, Synonym, UpdateMode, Value, rows
 from odradek.broker.settings.tls import TlsSettings
 from odradek.broker.settings.topic import TopicSettings
-from odradek.broker.settings.transactions import TransactionsSettings
 from odradek.broker.settings.values import ConfigError, parse_value, value_text
 from odradek.broker.settings.without_effect import WITHOUT_EFFECT
 from odradek.broker.settings.zookeeper import ZooKeeperSettings

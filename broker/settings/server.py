@@ -1,4 +1,4 @@
-"""Broker settings of the node itself: its identity, its features, and the creation of topics."""
+"""Broker settings of the node itself: its identity, its features, and the creation of topics; and of KRaft nodes."""
 
 from __future__ import annotations
 
@@ -67,3 +67,10 @@ class ServerSettings(SettingValues):
             "for each other.")
     reserved_broker_max_id = Setting(INT, 1000, MEDIUM, valid=AtLeast(0),
         doc="The maximum id that may be configured for a node; generated ids start above it.")
+
+
+class KRaftSettings(SettingValues):
+    """As in the server.properties of KRaft nodes. Odradek has no KRaft quorum."""
+
+    controller_listener_names = Setting(STRING, None, HIGH,
+        doc="The listeners of KRaft controllers; Odradek does not open them, since it has no KRaft quorum.")

@@ -11,11 +11,11 @@
     relay.py            one client's connection through the proxy
     proxy.py            `odradek record`: a listener for each broker
     show.py             `odradek show`: frames as lines
-    comparison.py       what may differ between two answers, and what does
+    comparison.py       what may differ between two responses, and what does
     identities.py       the ids of a recording and those of the brokers that it is sent to
     fetched.py          what the fetches of a recording return as a whole
     late_batches.py     batches that a target has, but had not yet when a recorded fetch was answered
-    not_yet.py          answers that depend on how fast a cluster was
+    not_yet.py          responses that depend on how fast a cluster was
     listed.py           the APIs and versions that a broker lists
     target.py           a cluster that a recording is sent to
     replay.py           `odradek replay` and `odradek compare`

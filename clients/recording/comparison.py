@@ -1,6 +1,6 @@
 """Compares what two brokers answer to the same requests: what may differ is made equal, the rest is a difference.
 
-Answers are documents (see `protocol.documents`), with the specification's names.
+Responses are documents (see `protocol.documents`), with the specification's names.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Rules = Mapping[str, Callable[[Any], Any]]
 
 
 def rules_at(*now_ms: Callable[[], float]) -> Rules:
-    """Returns what makes messages, ids, ports and current times equal. `now_ms` are the times of the answers."""
+    """Returns what makes messages, ids, ports and current times equal. `now_ms` are the times of the responses."""
 
     def time(value: int) -> Any:
         return "NOW" if any(abs(value - now()) < DAY_MS for now in now_ms) else value
@@ -45,14 +45,14 @@ def rules_at(*now_ms: Callable[[], float]) -> Rules:
     }
 
 
-def comparable(answer: Any, rules: Rules) -> Any:
+def comparable(response: Any, rules: Rules) -> Any:
     """Applies the rules, and sorts arrays of structures."""
-    if isinstance(answer, list):
-        items = [comparable(item, rules) for item in answer]
+    if isinstance(response, list):
+        items = [comparable(item, rules) for item in response]
         return sorted(items, key=_order) if items and isinstance(items[0], dict) else items
-    if isinstance(answer, dict):
-        return {key: _comparable_field(key, value, rules) for key, value in answer.items()}
-    return answer
+    if isinstance(response, dict):
+        return {key: _comparable_field(key, value, rules) for key, value in response.items()}
+    return response
 
 
 def _comparable_field(key: str, value: Any, rules: Rules) -> Any:
@@ -73,30 +73,30 @@ def differences(expected: Any, found: Any, path: str = "") -> Iterable[tuple[str
 
 
 def without_internal_of_one(one: Document, other: Document) -> tuple[Document, Document]:
-    """Leaves the internal topics out of two Metadata answers that only one of them has: brokers create them when
+    """Leaves the internal topics out of two Metadata responses that only one of them has: brokers create them when
     somebody first needs them.
     """
     common = _internal(one) & _internal(other)
 
-    def compared(answer: Document) -> Document:
-        topics = [topic for topic in answer["Topics"] if not topic.get("IsInternal") or topic["Name"] in common]
-        return {**answer, "Topics": topics}
+    def compared(response: Document) -> Document:
+        topics = [topic for topic in response["Topics"] if not topic.get("IsInternal") or topic["Name"] in common]
+        return {**response, "Topics": topics}
 
     return compared(one), compared(other)
 
 
-def without_offsets(answer: Document) -> Document:
-    """Leaves the offsets out of a ListOffsets answer."""
+def without_offsets(response: Document) -> Document:
+    """Leaves the offsets out of a ListOffsets response."""
 
     def compared(topic: Document) -> Document:
         partitions = [{name: value for name, value in each.items() if name != "Offset"} for each in topic["Partitions"]]
         return {**topic, "Partitions": partitions}
 
-    return {**answer, "Topics": [compared(topic) for topic in answer["Topics"]]}
+    return {**response, "Topics": [compared(topic) for topic in response["Topics"]]}
 
 
-def _internal(answer: Document) -> set[str]:
-    return {topic["Name"] for topic in answer["Topics"] if topic.get("IsInternal")}
+def _internal(response: Document) -> set[str]:
+    return {topic["Name"] for topic in response["Topics"] if topic.get("IsInternal")}
 
 
 def _or_text(placeholder: str) -> Callable[[Any], Any]:

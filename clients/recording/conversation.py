@@ -1,6 +1,6 @@
 """Which response answers which request of a connection.
 
-Brokers answer in the order of the requests, but leave out those that want no answer (Produce with acks=0). So a
+Brokers answer in the order of the requests, but leave out those that want no response (Produce with acks=0). So a
 response belongs to the first request with its correlation id, and the requests before that one get none.
 """
 
@@ -18,7 +18,7 @@ _START = Struct(">hhi")
 _CORRELATION_ID = Struct(">i")
 _ID_LENGTH = Struct(">h")
 MOST_UNANSWERED = 100_000
-"""How many requests of a connection are remembered: producers with acks=0 never get an answer."""
+"""How many requests of a connection are remembered: producers with acks=0 never get a response."""
 KNOWN_KEYS = frozenset(int(key) for key in ApiKey)
 HIGHEST_VERSION = 31
 """Above every version of Kafka's requests. Tokens of SASL begin with other bytes than a key and such a version."""
@@ -94,7 +94,7 @@ class Conversation:
 
 def answered_of(requests: dict[int, T], number: int) -> T | None:
     """Removes and returns what is kept for an answered request, by its number. What is kept for the requests before it
-    is removed, too: they get no answer.
+    is removed, too: they get no response.
     """
     while requests and (first := next(iter(requests))) < number:
         del requests[first]

@@ -1,9 +1,9 @@
-"""What all Fetch responses of a recording say together.
+"""The batches and errors in all Fetch responses of a recording.
 
-How much one response returns depends on timing: on how far producers were when it was answered, and on sessions, which
-leave out what has no news. So record batches are compared by their partition and offset, whichever response of the
-connection has them, and the errors of a partition as a set. High watermarks are not compared: where they are when a
-fetch is answered is a matter of timing, too. What a target returns only later is fetched once more (late_batches.py).
+What a single response contains depends on timing: on the records that producers had written by then, and on the fetch
+session, which leaves out partitions without changes. So record batches are compared by their partition and offset,
+whichever response of the connection has them, and the errors of a partition as a set. High watermarks depend on timing
+too, and are not compared. A batch that a target returns only later is fetched again (late_batches.py).
 """
 
 from __future__ import annotations

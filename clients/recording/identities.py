@@ -1,12 +1,12 @@
 """The ids of a recording, and those that the brokers of a replay have given instead.
 
-    learn(recorded, answered)   pairs the ids in two answers to the same request
+    learn(recorded, answered)   pairs the ids in two responses to the same request
     to_target(request)          a recorded request with the ids of the target
-    to_recording(answer)        an answer with the ids of the recording
+    to_recording(response)      a response with the ids of the recording
 
 Ids are those of producers, members, generations, topics, clusters, fetch sessions, brokers and leader epochs. The first
-pair of an id holds: if the target uses another id for the same thing later, the answers differ. Sequences and epochs of
-producers are no ids: they follow from what was sent.
+pair of an id holds: if the target uses another id for the same thing later, the responses differ. Sequences and epochs
+of producers are no ids: they follow from what was sent.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Place(NamedTuple):
 
 
 class Identities:
-    """`names` are shared with what else reads the answers."""
+    """`names` are shared with what else reads the responses."""
 
     def __init__(self, names: TopicNames) -> None:
         self._names = names
@@ -78,7 +78,7 @@ class Identities:
         self._to_recording: dict[Known, Any] = {}
 
     def learn(self, recorded: Any, answered: Any, connection: int, group: str = "") -> None:
-        """Notes the pairs of ids in two answers to the same request, which `group` asks if one does."""
+        """Notes the pairs of ids in two responses to the same request, which `group` asks if one does."""
         self._learn(recorded, answered, Place(connection, group))
 
     def to_target(self, request: Document, connection: int) -> Document:
@@ -87,9 +87,9 @@ class Identities:
         changed: Document = self._changed(request, place, self._to_target)
         return changed
 
-    def to_recording(self, answer: Document, connection: int, group: str = "") -> Document:
-        """Returns an answer of the target with the recording's ids. Record batches stay."""
-        changed: Document = self._changed(answer, Place(connection, group), self._to_recording)
+    def to_recording(self, response: Document, connection: int, group: str = "") -> Document:
+        """Returns a response of the target with the recording's ids. Record batches stay."""
+        changed: Document = self._changed(response, Place(connection, group), self._to_recording)
         return changed
 
     # Learning

@@ -1,8 +1,8 @@
-"""Requests that the recorded cluster has answered with "not yet", and answers of a target that say so.
+"""Requests that the recorded cluster has answered with "not yet", and responses of a target that say so.
 
 How long it takes until a topic, a coordinator or the end of a transaction is there is a matter of timing. Clients send
 such a request again. So a replay does not send what was answered with "not yet", only the client's repetition. And if a
-target says "not yet" where the recording has another answer, the request is repeated, as a client does.
+target says "not yet" where the recording has another response, the request is repeated, as a client does.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ Request = tuple[int, int]
 """A connection and the number of a request on it."""
 
 
-def says_not_yet(answer: Document) -> bool:
+def says_not_yet(response: Document) -> bool:
     return any(
         field.endswith("ErrorCode") and value in NOT_YET
-        for structure in documents_in(answer)
+        for structure in documents_in(response)
         for field, value in structure.items()
     )
 

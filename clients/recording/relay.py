@@ -88,7 +88,7 @@ class Relay:
         self._room = room
         self._slow_s = slow_s
         self._conversation = Conversation()
-        self._has_asked = self._has_answers = False
+        self._has_asked = self._has_responses = False
 
     async def run(self) -> str:
         """Returns when the connection has ended: who ended it, or why. Raises CannotRecord."""
@@ -112,7 +112,7 @@ class Relay:
             return "broker" if requests in done else "client"
         if requests in done:
             return "client"
-        if self._has_asked and not self._has_answers:
+        if self._has_asked and not self._has_responses:
             log.warning("connection ended", broker=self._broker.name, client=self._client.name, reason=UNANSWERED)
         return "broker"
 
@@ -151,7 +151,7 @@ class Relay:
             if first is None:
                 return
             asked = self._conversation.answered(first)
-            self._has_answers = True
+            self._has_responses = True
             if asked is None or not _is_held(asked):
                 if not await self._pass_on(Kind.RESPONSE, self._client, length, first, pieces, first):
                     return

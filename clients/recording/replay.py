@@ -1,18 +1,18 @@
-"""`odradek replay` and `odradek compare`: sends a recording again, and says where the answers differ.
+"""`odradek replay` and `odradek compare`: sends a recording again, and says where the responses differ.
 
 (A) Requests are sent in the order of the recording, each connection's on a connection of its own. A request is sent
     when all responses that were recorded before it have arrived.
 (B) Ids are replaced by those that the target has given (identities.py). Times, addresses and ids are not compared, and
     texts for people only as being there or not (comparison.py). Fetch responses are compared as a whole (fetched.py),
     and batches that a target returned too early to have are fetched (late_batches.py).
-    Last stable offsets are not compared, nor are high watermarks: a coordinator writes its markers after the answer to
-    EndTxn.
+    Last stable offsets are not compared, nor are high watermarks: a coordinator writes its markers after the response
+    to EndTxn.
 (C) Logins are not sent, since their secrets are not recorded: with credentials, each connection logs in before. Neither
     are other requests with secrets. They are counted.
-(D) With two targets, the answers of one are compared with those of the other. The recording's are not compared.
+(D) With two targets, the responses of one are compared with those of the other. The recording's are not compared.
 (E) Requests that were answered with "not yet" are not sent (not_yet.py). They are counted.
 (F) How a connection ends is not compared, nor are responses that cannot be decoded, as long as they come.
-(G) An answer that does not come is one difference, which says why.
+(G) A response that does not come is one difference, which says why.
 (H) A request that a target does not list is not sent to it (listed.py). It is one difference, and counted.
 (I) A recording without a request that can be sent is an error: nothing would be compared.
 """
@@ -199,24 +199,24 @@ class Replay:
         recorded = UNDECODED if decoded is None else decoded.document
         self._recorded_names.learn(recorded)
         self._learn_brokers(recorded)
-        answers = [await target.answer(entry.connection, asked) for target in request.targets]
-        for target, answer in zip(request.targets, answers, strict=True):
-            target.identities.learn(recorded, answer, entry.connection, request.group)
-        if len(answers) < len(self._targets):
+        responses = [await target.response(entry.connection, asked) for target in request.targets]
+        for target, response in zip(request.targets, responses, strict=True):
+            target.identities.learn(recorded, response, entry.connection, request.group)
+        if len(responses) < len(self._targets):
             return
         self.summary.responses += 1
-        if any(ENDED in answer for answer in answers):
-            shown = [answer.get(ENDED, "an answer") for answer in answers]
+        if any(ENDED in response for response in responses):
+            shown = [response.get(ENDED, "an answer") for response in responses]
             self._differ_as_a_whole(entry, asked, shown, "an answer")
-        elif UNDECODED in (recorded, *answers):
+        elif UNDECODED in (recorded, *responses):
             self.summary.undecoded += 1
         else:
             if asked.api_key == ApiKey.FETCH:
-                await self._fetch(entry.connection, request.reader, recorded, answers)
-            self._compare(entry, asked, request, recorded, answers)
+                await self._fetch(entry.connection, request.reader, recorded, responses)
+            self._compare(entry, asked, request, recorded, responses)
 
     def _differ_as_a_whole(self, entry: Entry, asked: Asked, shown: Sequence[str], recorded: str) -> None:
-        """The answers of the targets are no documents (G) (H)."""
+        """The responses of the targets are no documents (G) (H)."""
         expected, found = shown if len(shown) == 2 else (recorded, *shown)
         if expected != found:
             self._differ(entry.time_us, entry.connection, f"{asked.api_name} {asked.version}", expected, found)
@@ -228,29 +228,29 @@ class Replay:
                 address = text_of((broker["Host"], broker["Port"]))
                 self._brokers[address] = broker.get("NodeId", broker.get("BrokerId", 0))
 
-    async def _fetch(self, connection: int, reader: Reader, recorded: Document, answers: Sequence[Document]) -> None:
-        """Notes what the answers to a Fetch have. What one has and a target has not is fetched from it."""
+    async def _fetch(self, connection: int, reader: Reader, recorded: Document, responses: Sequence[Document]) -> None:
+        """Notes what the responses to a Fetch have. What one has and a target has not is fetched from it."""
         of_targets = [
-            target.fetched.add(answer, connection) for target, answer in zip(self._targets, answers, strict=True)
+            target.fetched.add(response, connection) for target, response in zip(self._targets, responses, strict=True)
         ]
         for wanted in (self._recorded_fetches.add(recorded, connection), *of_targets):
             for target in self._targets:
                 await target.fetch_late(connection, reader, wanted)
 
     def _compare(
-        self, entry: Entry, asked: Asked, request: _Request, recorded: Document, answers: Sequence[Document]
+        self, entry: Entry, asked: Asked, request: _Request, recorded: Document, responses: Sequence[Document]
     ) -> None:
         rules = _rules(self._clock.wall_ms(), self._started_ms + entry.time_us // 1000)
         translated = [
-            target.identities.to_recording(answer, entry.connection, request.group)
-            for target, answer in zip(self._targets, answers, strict=True)
+            target.identities.to_recording(response, entry.connection, request.group)
+            for target, response in zip(self._targets, responses, strict=True)
         ]
         one, other = translated if len(translated) == 2 else (recorded, *translated)
         if asked.api_key == ApiKey.METADATA:
             one, other = without_internal_of_one(one, other)
         if request.asks_for_stable_ends:
             one, other = without_offsets(one), without_offsets(other)
-        shown = [comparable(_plain(asked, answer), rules) for answer in (one, other)]
+        shown = [comparable(_plain(asked, response), rules) for response in (one, other)]
         for path, expected, found in differences(shown[0], shown[1]):
             self._differ(entry.time_us, entry.connection, f"{asked.api_name} {asked.version}{path}", expected, found)
 
@@ -280,14 +280,14 @@ def _shown(value: Any) -> str:
     return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
 
 
-def _plain(asked: Asked, answer: Document) -> Document:
-    """The part of an answer that is compared at once, with ApiVersions by the names of the APIs."""
+def _plain(asked: Asked, response: Document) -> Document:
+    """The part of a response that is compared at once, with ApiVersions by the names of the APIs."""
     if asked.api_key == ApiKey.FETCH:
-        return {field: value for field, value in answer.items() if field not in ("Responses", "SessionId")}
-    if asked.api_key == ApiKey.API_VERSIONS and "ApiKeys" in answer:
-        served = {_api_name(api["ApiKey"]): f"{api['MinVersion']}-{api['MaxVersion']}" for api in answer["ApiKeys"]}
-        return {**answer, "ApiKeys": served}
-    return answer
+        return {field: value for field, value in response.items() if field not in ("Responses", "SessionId")}
+    if asked.api_key == ApiKey.API_VERSIONS and "ApiKeys" in response:
+        served = {_api_name(api["ApiKey"]): f"{api['MinVersion']}-{api['MaxVersion']}" for api in response["ApiKeys"]}
+        return {**response, "ApiKeys": served}
+    return response
 
 
 def _api_name(api_key: int) -> str:

@@ -2,9 +2,9 @@
 
 (A) A connection goes to the broker that has the place of the recorded one: brokers correspond in the order of their
     ids. If that is not known, it goes to the given address.
-(B) An answer is a document. One with ENDED says why there is none: the connection has ended, or no response came in
+(B) A response is a document. One with ENDED says why there is none: the connection has ended, or no response came in
     time. Nothing more is sent on such a connection.
-(C) If an answer is "not yet" (not_yet.py), the request is sent again until the time is up. If later requests of the
+(C) If a response is "not yet" (not_yet.py), the request is sent again until the time is up. If later requests of the
     connection are under way, only those that change nothing are: they may be answered in another order.
 (D) What a broker does not list is not sent to it (listed.py). It is asked once, at the first connection to it.
 """
@@ -138,27 +138,27 @@ class Target:
         except OSError as error:
             self._end(connection, f"the connection has ended: {error}")
 
-    async def answer(self, connection: int, asked: Asked) -> Document:
-        """Returns the answer to a request (B) (C)."""
+    async def response(self, connection: int, asked: Asked) -> Document:
+        """Returns the response to a request (B) (C)."""
         opened = self._connections.get(connection)
         if opened is None:
             return {ENDED: self._ended.get(connection, "the connection has ended")}
         again = answered_of(opened.sent, asked.number)
-        answer: Document = {ENDED: f"no answer in {self._timeout_s:g} s"}
+        response: Document = {ENDED: f"no answer in {self._timeout_s:g} s"}
         is_repeated = False
         try:
             async with asyncio.timeout(self._timeout_s):
                 while (data := await opened.response(asked.correlation_id, is_repeated=is_repeated)) is not None:
-                    answer = self._decoded(asked, data)
-                    if again is None or not says_not_yet(answer):
-                        return answer
+                    response = self._decoded(asked, data)
+                    if again is None or not says_not_yet(response):
+                        return response
                     is_repeated = True
                     await asyncio.sleep(AGAIN_S)
                     await opened.stream.send(again.data)
         except TimeoutError:
-            if ENDED in answer:
-                self._end(connection, f"not asked: {asked.api_name} {asked.version} had {answer[ENDED]}")
-            return answer
+            if ENDED in response:
+                self._end(connection, f"not asked: {asked.api_name} {asked.version} had {response[ENDED]}")
+            return response
         except OSError:
             pass
         self._end(connection, "the connection has ended")

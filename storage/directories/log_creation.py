@@ -4,9 +4,9 @@ The order on the disk: the contents of the folder's small files, the names in th
 are created together, the folder's own name in its log directory. A crash in between leaves no folder, or one in which a
 file may be missing or empty: the next start then creates the log again, or uses the folder and writes the rest.
 
-A folder with the partition's name that was ignored at the start is a stray: of another topic, or of a replica that was
-taken from this broker while it was down. It is moved aside for a replica that is new, and kept for the operator
-(`-stray`, as in Kafka). A replica that should be here already is not replaced by an empty one: its files are damaged.
+At its start, a broker ignores the folder of another topic with the same name, and that of a replica that was moved to
+another broker meanwhile. If a new replica needs the name, such a folder is renamed (`-stray`, as in Kafka) and kept for
+the operator. If the replica is not new, the folder's files are damaged, and an empty log does not replace them.
 """
 
 from __future__ import annotations

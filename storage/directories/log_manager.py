@@ -46,9 +46,9 @@ from odradek.storage.log.recovery import open_log, open_log_steps
 from odradek.storage.log.truncation import Target
 from odradek.storage.log_config import LONG_MAX, LogConfig
 from odradek.storage.producers.producer_state import PRODUCER_ID_EXPIRATION_MS
+from odradek.storage.producers.replay import Steps
 from odradek.storage.segment.segment_cache import SegmentCache
 from odradek.storage.segment.tail import Tails
-from odradek.storage.steps import Steps
 from odradek.timer.clock import Clock
 
 _log = structlog.get_logger(__name__)

@@ -5,7 +5,7 @@
     append.py, follow.py             appends as leader, and as follower
     writer.py, write_ahead.py        writes at the end, rolls, and takes back what failed
     read.py, search.py               by offset, and by time
-    positions.py, segments.py, producers.py, leader_epochs.py, folder.py, topic_identity.py   what a log consists of
+    positions.py, segments.py, producers.py, leader_epochs.py, folder.py   what a log consists of
     flushing.py                      makes it durable
     start_offset.py, retention.py    its start moves
     truncation.py                    its end moves back

@@ -1,4 +1,6 @@
-"""The folder of a log's files: its path and partition, whether it needs a sync, whether its disk has failed."""
+"""The folder of a log's files: its path and partition, whether it needs a sync, whether its disk has failed; and the
+topic that it belongs to, by the id in its `partition.metadata` (KIP-516).
+"""
 
 from __future__ import annotations
 
@@ -8,10 +10,16 @@ from typing import Any
 
 import structlog
 
+from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.storage.checkpoint import (
+    PARTITION_METADATA,
+    CorruptCheckpoint,
+    read_partition_metadata,
+    write_partition_metadata,
+)
 from odradek.storage.file_names import DELETED_SUFFIX
 from odradek.storage.files import Files
-from odradek.storage.log.topic_identity import claim_folder, load_topic_id
 from odradek.storage.removal import Removals
 from odradek.storage.throttled_lines import ThrottledLines
 from odradek.timer.clock import Clock
@@ -51,13 +59,25 @@ class LogFolder:
         self._errors: ThrottledLines = ThrottledLines(clock)
 
     def load_topic_id(self) -> None:
-        self.topic_id = load_topic_id(self.files, self.path, self.topic_partition)
+        """Reads the id. An unreadable file is logged as an error and treated as missing: the metadata store has the id
+        too, and the next `assign_topic_id` writes it again.
+        """
+        try:
+            self.topic_id = read_partition_metadata(self.files, f"{self.path}/{PARTITION_METADATA}")
+        except CorruptCheckpoint as error:
+            self.topic_id = None
+            partition, instead = str(self.topic_partition), "the topic id of the metadata store"
+            _log.error("topic id unreadable", partition=partition, reason=str(error), instead=instead)
 
     def assign_topic_id(self, topic_id: uuid.UUID, *, sync: bool = True) -> None:
-        """Assigns the folder to this topic. Raises INCONSISTENT_TOPIC_ID if it belongs to another topic of the same
-        name, and OSError.
+        """Assigns the folder to this topic, and writes the id if none is known. Raises INCONSISTENT_TOPIC_ID if it
+        belongs to another topic of the same name, and OSError.
         """
-        claim_folder(self.files, self.path, self.topic_partition, self.topic_id, topic_id, sync=sync)
+        if self.topic_id is None:
+            write_partition_metadata(self.files, f"{self.path}/{PARTITION_METADATA}", topic_id, sync=sync)
+        elif self.topic_id != topic_id:
+            reason = f"{self.topic_partition} has the topic id {self.topic_id}, not {topic_id}"
+            raise ProtocolError(ErrorCode.INCONSISTENT_TOPIC_ID, reason)
         self.topic_id = topic_id
 
     def mark_changed(self) -> None:

@@ -6,9 +6,8 @@ from odradek.storage.files import Files
 from odradek.storage.log.log_state import LogState
 from odradek.storage.log.segments import LogSegments
 from odradek.storage.producers.producer_state import ProducerState
-from odradek.storage.producers.replay import replay
+from odradek.storage.producers.replay import Steps, replay
 from odradek.storage.producers.snapshots import ProducerSnapshots
-from odradek.storage.steps import Steps
 
 
 class LogProducers:

@@ -18,7 +18,7 @@ so the log is still readable.
 import random
 import uuid
 import zlib
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import structlog
 
@@ -39,7 +39,7 @@ from odradek.storage.log.leftovers import clear_leftovers
 from odradek.storage.log.log import Log
 from odradek.storage.log_config import LogConfig
 from odradek.storage.producers.producer_state import PRODUCER_ID_EXPIRATION_MS, ProducerState
-from odradek.storage.producers.replay import apply_stored
+from odradek.storage.producers.replay import BATCHES_PER_STEP, Steps, apply_stored
 from odradek.storage.segment.batch_scan import (
     CorruptSegment,
     StoredBatch,
@@ -51,8 +51,9 @@ from odradek.storage.segment.index import MAX_RELATIVE_OFFSET, OFFSET_ENTRY_SIZE
 from odradek.storage.segment.segment import LogSegment
 from odradek.storage.segment.segment_cache import SegmentCache
 from odradek.storage.segment.transaction_index import CorruptTransactionIndex
-from odradek.storage.steps import BATCHES_PER_STEP, Steps, finished
 from odradek.timer.clock import Clock
+
+T = TypeVar("T")
 
 _log = structlog.get_logger(__name__)
 
@@ -74,7 +75,17 @@ def open_log(
     **options: Any,
 ) -> Log:
     """Opens the log in `directory`, created if missing. Takes the options of `open_log_steps`. Raises OSError."""
-    return finished(open_log_steps(files, directory, topic_partition, config, clock, **options))
+    return _finished(open_log_steps(files, directory, topic_partition, config, clock, **options))
+
+
+def _finished(steps: Steps[T]) -> T:
+    """Runs all steps at once and returns their result."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
 
 
 def open_log_steps(
@@ -209,7 +220,7 @@ def _rebuild_transaction_index(log: Log, segment: LogSegment, log_start_offset: 
     """
     segment.transaction_index.reset()
     try:
-        state = finished(_state_at(log, segment.base_offset, log_start_offset))
+        state = _finished(_state_at(log, segment.base_offset, log_start_offset))
         for batch in whole_batches(segment.file, 0, segment.size):
             if batch.magic < 2:
                 continue

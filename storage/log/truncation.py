@@ -33,7 +33,7 @@ from odradek.storage.log.producers import LogProducers
 from odradek.storage.log.segments import LogSegments
 from odradek.storage.log_config import LogConfig
 from odradek.storage.producers.producer_state import ProducerState
-from odradek.storage.steps import Steps
+from odradek.storage.producers.replay import Steps
 
 SEGMENTS_PER_STEP = 32
 

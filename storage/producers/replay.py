@@ -1,5 +1,8 @@
 """Applying stored batches to a producer state. Batches that are in the log are not validated again."""
 
+from collections.abc import Generator
+from typing import TypeVar
+
 from odradek.protocol.batch_header import BatchHeader, Buffer, read_batch_header
 from odradek.protocol.control_records import Marker
 from odradek.protocol.errors import ProtocolError
@@ -8,7 +11,13 @@ from odradek.storage.producers.transaction_marker import read_marker
 from odradek.storage.segment.batch_scan import CorruptSegment, StoredBatch, whole_batches
 from odradek.storage.segment.segment import LogSegment
 from odradek.storage.segment.transaction_index import AbortedTransaction
-from odradek.storage.steps import BATCHES_PER_STEP, Steps
+
+T = TypeVar("T")
+Steps = Generator[None, None, T]
+"""Long work on a log: yields wherever other work may run, and returns its result."""
+
+BATCHES_PER_STEP = 256
+"""How many batches a step reads."""
 
 
 def apply_stored(state: ProducerState, batch: StoredBatch, header: BatchHeader) -> AbortedTransaction | None:

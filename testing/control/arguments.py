@@ -10,43 +10,19 @@ from odradek.broker.http.request import Refused
 from odradek.protocol.documents import from_document
 from odradek.protocol.schema import Message
 from odradek.testing.faults import Request
+from odradek.testing.faults.arguments import (
+    COUNT,
+    FLAG,
+    SECONDS,
+    FaultArguments,
+    Selected,
+    Types,
+    json_types,
+)
 from odradek.testing.faults.names import nearest
-from odradek.testing.faults.selector import Selected
 
-TEXT, COUNT, SECONDS, FLAG, DOCUMENT = (str,), (int,), (int, float), (bool,), (dict,)
-Types = tuple[type, ...]
-SELECTORS: Mapping[str, Types] = {
-    "api": TEXT,
-    "client_id": TEXT,
-    "user": TEXT,
-    "topic": TEXT,
-    "topic_id": TEXT,
-    "partition": COUNT,
-    "group": TEXT,
-    "transactional_id": TEXT,
-    "broker": COUNT,
-}
-FAULT: Mapping[str, Types] = {
-    **SELECTORS,
-    "nth": COUNT,
-    "times": COUNT,
-    "error": (str, int),
-    "error_message": TEXT,
-    "handled": FLAG,
-    "delay": SECONDS,
-    "hold": FLAG,
-    "in_order": FLAG,
-    "close": TEXT,
-    "drop": TEXT,
-    "cut": COUNT,
-    "throttle_ms": COUNT,
-    "corrupt": FLAG,
-    "respond": DOCUMENT,
-    "disk": TEXT,
-    "path": TEXT,
-    "after_bytes": COUNT,
-    "optional": FLAG,
-}
+SELECTORS = json_types(Selected)
+FAULT = json_types(FaultArguments)
 WAIT: Mapping[str, Types] = {**SELECTORS, "within": SECONDS, "answered": FLAG}
 HITS: Mapping[str, Types] = {"hits": COUNT, "within": SECONDS}
 LONGEST_WAIT_S = 600
@@ -67,9 +43,9 @@ def checked(document: Mapping[str, Any], known: Mapping[str, Types]) -> dict[str
 def fault_arguments(document: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the arguments of `Faults.add`. Raises Refused."""
     arguments = checked(document, FAULT)
-    answer = arguments.get("respond")
-    if answer is not None:
-        arguments["respond"] = _Responding(answer)
+    response = arguments.get("respond")
+    if response is not None:
+        arguments["respond"] = _Responding(response)
     return arguments
 
 

@@ -32,10 +32,10 @@ from odradek.testing.control.arguments import (
     wait_arguments,
 )
 from odradek.testing.faults import Fault, Faults, NoSuchRequest, UnusedFaults
-from odradek.testing.faults.selector import Selected
+from odradek.testing.faults.arguments import Selected
 from odradek.testing.not_reached import NotReached
 
-Answer = tuple[HTTPStatus, object]
+Response = tuple[HTTPStatus, object]
 WHAT_THERE_IS = (
     "the paths are /faults, /faults/ID, /faults/ID/release, /faults/ID/wait, /requests, /requests/wait and /check"
 )
@@ -45,7 +45,7 @@ class Resources:
     def __init__(self, faults: Faults) -> None:
         self._faults = faults
 
-    async def answer(self, method: str, path: str, query: Mapping[str, str], document: dict[str, Any]) -> Answer:
+    async def response(self, method: str, path: str, query: Mapping[str, str], document: dict[str, Any]) -> Response:
         """Returns the status and the document. Raises Refused."""
         parts = path.strip("/").split("/")
         handlers = self._handlers(parts, query, document)
@@ -65,7 +65,7 @@ class Resources:
 
     def _handlers(
         self, parts: list[str], query: Mapping[str, str], document: dict[str, Any]
-    ) -> dict[str, Callable[[], Awaitable[Answer]]]:
+    ) -> dict[str, Callable[[], Awaitable[Response]]]:
         """Returns what a path can do, by method."""
         match parts:
             case ["faults"]:
@@ -93,25 +93,25 @@ class Resources:
                 return fault
         raise Refused(HTTPStatus.NOT_FOUND, f"there is no fault {number}")
 
-    async def _all(self) -> Answer:
+    async def _all(self) -> Response:
         return await _ok([fault.document() for fault in self._faults.all()])
 
-    async def _add(self, document: dict[str, Any]) -> Answer:
+    async def _add(self, document: dict[str, Any]) -> Response:
         return HTTPStatus.CREATED, self._faults.add(**fault_arguments(document)).document()
 
-    async def _clear(self) -> Answer:
+    async def _clear(self) -> Response:
         self._faults.clear()
         return await _ok([])
 
-    async def _remove(self, fault: Fault) -> Answer:
+    async def _remove(self, fault: Fault) -> Response:
         fault.remove()
         return await _ok(fault.document())
 
-    async def _release(self, fault: Fault) -> Answer:
+    async def _release(self, fault: Fault) -> Response:
         fault.release()
         return await _ok(fault.document())
 
-    async def _hits(self, fault: Fault, document: dict[str, Any]) -> Answer:
+    async def _hits(self, fault: Fault, document: dict[str, Any]) -> Response:
         arguments = hits_arguments(document, WITHIN_S)
         try:
             await fault.wait(**arguments)
@@ -119,17 +119,17 @@ class Resources:
             return HTTPStatus.GATEWAY_TIMEOUT, {"error": str(error)}
         return await _ok(fault.document())
 
-    async def _requests(self, query: Mapping[str, str]) -> Answer:
+    async def _requests(self, query: Mapping[str, str]) -> Response:
         """Other tasks run between the requests: all of them may be 64 MB."""
         found = self._faults.journal.find(self._faults.selector(query_arguments(query)))
         texts = [encoded(request.document()) async for request in others_between(found, ITEMS_PER_STEP)]
         return await _ok(b"[" + b", ".join(texts) + b"]")
 
-    async def _forget(self) -> Answer:
+    async def _forget(self) -> Response:
         self._faults.journal.clear()
         return await _ok([])
 
-    async def _wait(self, document: dict[str, Any]) -> Answer:
+    async def _wait(self, document: dict[str, Any]) -> Response:
         arguments = wait_arguments(document, WITHIN_S)
         within, answered = arguments.pop("within"), arguments.pop("answered")
         try:
@@ -138,7 +138,7 @@ class Resources:
             return HTTPStatus.GATEWAY_TIMEOUT, {"error": str(error)}
         return await _ok(found.document())
 
-    async def _check(self) -> Answer:
+    async def _check(self) -> Response:
         try:
             self._faults.check()
         except UnusedFaults as error:
@@ -146,7 +146,7 @@ class Resources:
         return await _ok({})
 
 
-async def _ok(document: object) -> Answer:
+async def _ok(document: object) -> Response:
     return HTTPStatus.OK, document
 
 

@@ -76,7 +76,7 @@ class ControlServer:
     async def respond(self, request: HttpRequest) -> Response:
         """Raises Refused."""
         document = _document(request.body)
-        return _json(*await self._resources.answer(request.method, request.path, _query(request), document))
+        return _json(*await self._resources.response(request.method, request.path, _query(request), document))
 
     def refusal(self, refused: Refused) -> Response:
         """Returns the reason as JSON."""

@@ -2,13 +2,14 @@
 
     names.py         Kafka's names of APIs and error codes
     request.py       a request that a broker has received, and what it answered
-    selector.py      which requests a fault is for, and the arguments that say it
+    arguments.py     the arguments of faults: the one table of them
+    selector.py      which requests a fault is for
     selection.py     which topics, partitions and groups in a request are selected
     fault.py         one fault: what it does, how often it was hit, and waiting for that
-    faults.py        all faults of a broker or cluster, and the arguments of `add`
+    faults.py        all faults of a broker or cluster
     faulty_dispatch.py    the broker's dispatch with faults before and behind it
-    answers.py       encoded answers: decoded, changed, encoded again
-    parking.py       requests that wait, and answers that are changed when they are ready
+    answers.py       encoded responses: decoded, changed, encoded again
+    parking.py       requests that wait, and responses that are changed when they are ready
     failures.py      responses with an error code: whole, or in the selected items only
     fetches.py       the same for Fetch, whose partitions may be those of a session
     journal.py       the latest requests, and waiting for one

@@ -1,4 +1,4 @@
-"""Encoded answers of a broker: decoded, and encoded again."""
+"""Encoded responses of a broker: decoded, and encoded again."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CORRELATION = struct.Struct(">i")
 
 
 def as_bytes(parts: Iterable[Part]) -> bytes:
-    """Returns an encoded answer as one piece. Raises CloseConnection if a slice of a file cannot be read."""
+    """Returns an encoded response as one piece. Raises CloseConnection if a slice of a file cannot be read."""
     try:
         return b"".join(_read(part) if isinstance(part, FileSlice) else bytes(part) for part in parts)
     except (OSError, EOFError) as error:
@@ -27,12 +27,12 @@ def as_bytes(parts: Iterable[Part]) -> bytes:
 
 
 def decoded_response(row: ApiRow, version: int, answer: bytes) -> Any:
-    """Returns the response of an encoded answer with its length."""
+    """Returns the decoded response of an encoded one with its length."""
     return read(row.response_class, version, answer, BODY_POSITION + response_header_version(row.key, version))[0]
 
 
 def encoded_response(row: ApiRow, version: int, correlation_id: int, response: Message) -> bytes:
-    """Returns the encoded answer with its length. Raises UnwritableMessage."""
+    """Returns the encoded response with its length. Raises UnwritableMessage."""
     tags = b"\0" * response_header_version(row.key, version)
     body = _CORRELATION.pack(correlation_id) + tags + encode(response, version)
     return len(body).to_bytes(4, "big") + body

@@ -22,12 +22,11 @@ from pathlib import PurePath
 from odradek.storage.file_slice import FileSlice
 from odradek.storage.files import Buffer, File, OsFile
 from odradek.storage.linked_files import LinkingFiles
+from odradek.testing.faults.arguments import FAIL_READ, FAIL_SYNC, FULL, SLOW_SYNC
 from odradek.testing.faults.fault import Fault
 
-FULL, SLOW_SYNC, FAIL_SYNC, FAIL_READ = "full", "slow sync", "fail sync", "fail read"
 MOST_HELD_S = 120.0
 """What syncs is waited for when a broker stops, is reset or starts again, which must not hang."""
-KINDS = (FULL, SLOW_SYNC, FAIL_SYNC, FAIL_READ)
 
 
 class DiskFault:
@@ -59,7 +58,7 @@ class DiskFault:
         """Waits until the delay is over or the fault is released, in the thread that syncs. Raises OSError if nobody
         releases it for MOST_HELD_S.
         """
-        delay_s, go_on = self.fault.action.delay_s, self._released.set
+        delay_s, go_on = self.fault.action.delay, self._released.set
         self.fault.hold(go_on, None)
         try:
             if not self._released.wait(delay_s or MOST_HELD_S) and not delay_s:

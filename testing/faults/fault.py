@@ -6,28 +6,22 @@ import asyncio
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from odradek.protocol.errors import ErrorCode
 from odradek.testing.calls import Calls, noted
-from odradek.testing.faults.request import Request
+from odradek.testing.faults.arguments import Change, Respond, When
 from odradek.testing.faults.selector import Selector
 from odradek.testing.not_reached import NotReached
-
-When = Literal["before", "after"]
-Respond = Callable[[Request], Any]
-"""Returns a response, None to leave the request to the broker, or an awaitable of one of both."""
-Change = Callable[[Request, Any], Any]
-"""Changes the decoded response, or returns another one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
     """What a fault does, in this order: it waits, then fails the request or leaves it to the broker, then changes the
-    answer, or the connection ends. `handled`: the broker handles a request before it fails.
+    response, or the connection ends. The fields are what is made of the arguments with these names.
     """
 
-    delay_s: float = 0.0
+    delay: float = 0.0
     hold: bool = False
     in_order: bool = True
     respond: Respond | None = None
@@ -45,7 +39,7 @@ class Action:
     @property
     def waits(self) -> bool:
         """Whether the request is parked. A client that has not logged in yet cannot wait."""
-        return self.hold or self.delay_s > 0
+        return self.hold or self.delay > 0
 
     @property
     def changes_answers(self) -> bool:

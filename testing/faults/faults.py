@@ -11,23 +11,32 @@ A fault that was never hit fails the test at its end, unless it is optional or w
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Unpack, cast, get_args
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from odradek.broker.network.rounds import Dispatch
 from odradek.protocol.api_keys import ApiKey
 from odradek.testing.calls import Calls, noted
-from odradek.testing.faults.disk import FAIL_READ, FULL, KINDS, SLOW_SYNC, DiskFault, FaultyFiles
-from odradek.testing.faults.fault import Action, Change, Fault, Respond, When
+from odradek.testing.faults.arguments import (
+    FAIL_READ,
+    FULL,
+    REQUESTS,
+    SLOW_SYNC,
+    FaultArguments,
+    Selected,
+    given_of,
+    names_of,
+    values_of,
+)
+from odradek.testing.faults.disk import DiskFault, FaultyFiles
+from odradek.testing.faults.fault import Action, Fault
 from odradek.testing.faults.faulty_dispatch import FaultyDispatch
 from odradek.testing.faults.journal import Journal
-from odradek.testing.faults.names import error_of, nearest
 from odradek.testing.faults.request import Request
-from odradek.testing.faults.selector import Selected, Selector, given_of, selector_of
+from odradek.testing.faults.selector import Selector, selector_of
 
 if TYPE_CHECKING:
     from odradek.broker.server import Broker
 
-MOST_DELAY_S = 24 * 60 * 60
 LOGINS = (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
 
 
@@ -54,76 +63,33 @@ class Faults:
         self._count = 0
         self._failures: list[str] = []
 
-    def add(
-        self,
-        *,
-        nth: int | None = None,
-        times: int | None = None,
-        error: str | int | None = None,
-        error_message: str | None = None,
-        handled: bool = False,
-        delay: float | None = None,
-        hold: bool = False,
-        in_order: bool = True,
-        close: When | None = None,
-        drop: When | None = None,
-        cut: int | None = None,
-        throttle_ms: int | None = None,
-        corrupt: bool = False,
-        respond: Respond | None = None,
-        change: Change | None = None,
-        disk: str | None = None,
-        path: str | None = None,
-        after_bytes: int | None = None,
-        optional: bool = False,
-        **selected: Unpack[Selected],
-    ) -> Fault:
+    def add(self, **arguments: Unpack[FaultArguments]) -> Fault:
         """Adds a fault; docs/testing/faults.md says what each argument means. Without `nth` and `times` it is for every
-        `selected` request until it is removed; `nth` alone is for that one. Raises ValueError for what is impossible.
+        selected request until it is removed; `nth` alone is for that one. Raises ValueError for what is impossible.
         """
-        others = {name: value for name, value in locals().items() if name not in ("self", "selected")}
-        given = given_of(selected, others) | {name: value for name, value in others.items() if _is_given(name, value)}
-        selector = self.selector(selected)
-        _check_numbers(cut=cut, after_bytes=after_bytes)
-        _check_numbers(least=1, nth=nth, times=times, throttle_ms=throttle_ms)
-        if delay is not None and not 0 < delay <= MOST_DELAY_S:
-            raise ValueError(f"delay={delay}: must be above 0 seconds, and at most a day")
-        if throttle_ms is not None and throttle_ms > MOST_DELAY_S * 1000:
-            raise ValueError(f"throttle_ms={throttle_ms}: must be at most a day")
-        action = Action(
-            delay_s=delay or 0.0,
-            hold=hold,
-            in_order=in_order,
-            respond=respond,
-            error=None if error is None else error_of(error),
-            error_message=error_message,
-            handled=handled,
-            close=close,
-            drop=drop,
-            change=change,
-            throttle_ms=throttle_ms or 0,
-            corrupt=corrupt,
-            cut=cut,
-            disk=disk,
-        )
+        given = given_of(arguments, FaultArguments)
+        selector = self.selector(cast(Selected, {name: given[name] for name in given if name in SELECTORS}))
+        values = values_of(given)
+        action = Action(**{name: values[name] for name in values if name in ACTIONS})
         _check(given, selector, action)
-        if disk is not None and not self._has_disks:
+        if action.disk is not None and not self._has_disks:
             raise ValueError("the disk of this broker was passed in as `files`; only the broker's own disk has faults")
         self._count += 1
+        nth = values.get("nth")
         fault = Fault(
             self._count,
             given,
             selector,
             action,
             nth=nth,
-            times=1 if nth is not None and times is None else times,
-            optional=optional,
+            times=values.get("times", None if nth is None else 1),
+            optional=values.get("optional", False),
             remove=self._remove,
             calls=self.calls,
         )
         self._all[fault.number] = fault
-        if disk is not None:
-            self.of_disks = (*self.of_disks, DiskFault(fault, path, after_bytes or 0))
+        if action.disk is not None:
+            self.of_disks = (*self.of_disks, DiskFault(fault, values.get("path"), values.get("after_bytes", 0)))
         else:
             self.of_requests = (*self.of_requests, fault)
         return fault
@@ -181,26 +147,16 @@ class Faults:
         self._failures.append(f"the function of {fault!r} failed: {error!r}")
 
 
-ENDS = ("error", "respond", "change", "close", "drop", "cut", "throttle_ms", "corrupt", "disk")
+SELECTORS = names_of(lambda _: True, Selected)
+ACTIONS = tuple(Action.__dataclass_fields__)
+ENDS = names_of(lambda argument: argument.ends)
 """What a fault does to a request; one of them."""
 READ_FROM_MEMORY = ": the latest records are read from memory, unless the broker has odradek_log_tail_bytes=0"
-OF_REQUESTS = ("api", "client_id", "user", "topic_id", "group", "transactional_id", "when")
-OF_REQUESTS_ALONE = ("error_message", "handled", "in_order")
 
 
 def _never_hit(fault: Fault) -> str:
     of_memory = fault.action.disk == FAIL_READ
     return f"{fault!r} was never hit" + (READ_FROM_MEMORY if of_memory else "")
-
-
-def _is_given(name: str, value: object) -> bool:
-    return value is not None and value is not (name == "in_order")
-
-
-def _check_numbers(least: int = 0, **numbers: int | None) -> None:
-    for name, number in numbers.items():
-        if number is not None and number < least:
-            raise ValueError(f"{name}={number}: must be at least {least}")
 
 
 def _check(given: dict[str, Any], selector: Selector, action: Action) -> None:
@@ -212,9 +168,6 @@ def _check(given: dict[str, Any], selector: Selector, action: Action) -> None:
         raise ValueError(f"the fault does nothing: say delay, hold, or one of {', '.join(ENDS)}")
     if action.hold and "delay" in given:
         raise ValueError("hold and delay: a fault does one of both")
-    for name in ("close", "drop"):
-        if getattr(action, name) not in (None, *get_args(When)):
-            raise ValueError(f"{name}={getattr(action, name)!r}: must be 'before' or 'after' the request is handled")
     if action.disk is None:
         _check_request_fault(given, selector, action)
     else:
@@ -239,14 +192,14 @@ def _check_request_fault(given: dict[str, Any], selector: Selector, action: Acti
 
 
 def _check_disk_fault(given: dict[str, Any], action: Action) -> None:
-    if action.disk not in KINDS:
-        raise ValueError(f"there is no fault of disks {action.disk!r}{nearest(cast(str, action.disk), KINDS)}: {KINDS}")
-    wrong = [name for name in OF_REQUESTS if name in given]
+    of_requests = names_of(lambda argument: argument.of == REQUESTS)
+    wrong = [name for name in of_requests if name in given]
+    if selectors := [name for name in wrong if name in SELECTORS]:
+        raise ValueError(
+            f"a fault of disks selects by topic, partition, path and broker, not by {', '.join(selectors)}"
+        )
     if wrong:
-        raise ValueError(f"a fault of disks selects by topic, partition, path and broker, not by {', '.join(wrong)}")
-    for name in OF_REQUESTS_ALONE:
-        if name in given:
-            raise ValueError(f"{name} is for faults of requests, not of disks")
+        raise ValueError(f"{wrong[0]} is for faults of requests, not of disks")
     if "after_bytes" in given and action.disk != FULL:
         raise ValueError(f"after_bytes goes with disk={FULL!r}")
     if (action.disk == SLOW_SYNC) != action.waits:

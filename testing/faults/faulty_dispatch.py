@@ -180,7 +180,7 @@ class _Passage:
             waiting.when_abandoned(lambda: fault.let_go(go_on))
             fault.hold(go_on, self._dispatch.loop)
         else:
-            timer = self._dispatch.broker.timer.call_later(round(fault.action.delay_s * 1000), go_on)
+            timer = self._dispatch.broker.timer.call_later(round(fault.action.delay * 1000), go_on)
             waiting.when_abandoned(timer.cancel)
         return parked(int(self.request.row.key), waiting, len(self.request.frame))
 

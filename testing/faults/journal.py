@@ -69,7 +69,7 @@ class Journal:
 
     async def wait(self, selector: Selector, within: float, what: str, *, answered: bool = False) -> Request:
         """Returns the next selected request, each once: the oldest that no earlier call has returned, or else the next
-        one to come. `answered`: and waits for its answer. Raises NoSuchRequest after `within` seconds.
+        one to come. `answered`: and waits for its response. Raises NoSuchRequest after `within` seconds.
         """
         began_before, self.is_on = self.is_on, True
         changed = asyncio.Event()

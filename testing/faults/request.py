@@ -48,7 +48,7 @@ class Request:
         self.received_ms = received_ms
         self.answered_ms: int | None = None
         self.closed = False
-        """Whether the connection ended instead of, or right behind, the answer."""
+        """Whether the connection ended instead of, or right behind, the response."""
         self.faults: list[int] = []
         """The numbers of the faults that hit it."""
         self.number = 0

@@ -1,4 +1,4 @@
-"""Which requests a fault is for, or somebody waits for: the arguments that say it, and what is made of them.
+"""Which requests a fault is for, or somebody waits for: what is made of the arguments that say it.
 
 (A) All that is given must fit.
 (B) What no request could fit is a ValueError: an unknown API, a group of an API whose requests name none.
@@ -6,35 +6,18 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypedDict
-from uuid import UUID
+from typing import Any
 
 from odradek.broker.handlers.api_row import ApiRow
+from odradek.testing.faults.arguments import Selected, given_of, values_of
 from odradek.testing.faults.fetches import chosen_of
-from odradek.testing.faults.names import api_of, nearest
 from odradek.testing.faults.request import Request
 from odradek.testing.faults.selection import Selection, Split, what_requests_name
 
 ITEMS = ("topic", "topic_id", "partition", "group", "transactional_id")
-NOT_EMPTY = ("topic", "group", "transactional_id")
-
-
-class Selected(TypedDict, total=False):
-    """The arguments that select requests; docs/testing/faults.md says what each means. None: any."""
-
-    api: str | None
-    client_id: str | None
-    user: str | None
-    topic: str | None
-    topic_id: UUID | str | None
-    partition: int | None
-    group: str | None
-    transactional_id: str | None
-    broker: int | None
-    when: Callable[[Request], object] | None
+"""The arguments of Selection, in its order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,44 +51,20 @@ class Selector:
         )
 
 
-def given_of(selected: Mapping[str, object], others: Iterable[str] = ()) -> dict[str, Any]:
-    """Returns the arguments that say something. `others` are known beside those of Selected. Raises TypeError for an
-    unknown one, which names those that are similar.
-    """
-    known = (*Selected.__annotations__, *others)
-    for name in selected:
-        if name not in known:
-            raise TypeError(f"there is no argument {name!r}{nearest(name, known)}")
-    return {name: value for name, value in selected.items() if value is not None}
-
-
 def selector_of(selected: Selected) -> Selector:
     """Returns what selects requests. Raises ValueError (B), TypeError."""
     given = given_of(selected)
-    row = api_of(given["api"]) if "api" in given else None
-    for name in NOT_EMPTY:
-        if given.get(name) == "":
-            raise ValueError(f"{name} is empty: leave it out to select any")
-    if given.get("partition", 0) < 0:
-        raise ValueError(f"partition={given['partition']}: must be at least 0")
-    if inspect.iscoroutinefunction(given.get("when")):
-        raise ValueError("when is a coroutine function: it must decide at once")
+    values = values_of(given)
+    row: ApiRow | None = values.get("api")
     if row is not None:
         _check_items(row, given)
-    user, topic_id = given.get("user"), given.get("topic_id")
     return Selector(
         row=row,
-        client_id=given.get("client_id"),
-        user=user if user is None or ":" in user else f"User:{user}",
-        broker=given.get("broker"),
-        items=Selection(
-            given.get("topic"),
-            None if topic_id is None else UUID(str(topic_id)),
-            given.get("partition"),
-            given.get("group"),
-            given.get("transactional_id"),
-        ),
-        when=given.get("when"),
+        client_id=values.get("client_id"),
+        user=values.get("user"),
+        broker=values.get("broker"),
+        items=Selection(*map(values.get, ITEMS)),
+        when=values.get("when"),
     )
 
 

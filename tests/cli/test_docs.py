@@ -9,8 +9,9 @@ from odradek.broker.coordinator.group.classic.state import TRANSITIONS, GroupSta
 from odradek.broker.coordinator.transaction.transaction_state import MOVES, TransactionState
 from odradek.broker.handlers.api_table import api_table
 from odradek.broker.settings import AUTHORIZER, BROKER, TOPIC, value_text
-from odradek.cli.docs import PAGES, coordinators_page, main, settings_page, supported_apis_page
+from odradek.cli.docs import PAGES, PARTS, coordinators_page, main, settings_page, supported_apis_page
 from odradek.protocol.schema import NEVER
+from odradek.testing.faults.arguments import FaultArguments, arguments_of
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
 
@@ -18,6 +19,18 @@ DOCS = Path(__file__).parent.parent.parent / "docs"
 @pytest.mark.parametrize("name", list(PAGES))
 def test_the_generated_pages_in_docs_are_up_to_date(name: str) -> None:
     assert (DOCS / name).read_text() == PAGES[name](), "run make docs"
+
+
+@pytest.mark.parametrize("name", list(PARTS))
+def test_the_generated_parts_in_docs_are_up_to_date(name: str) -> None:
+    text = (DOCS / name).read_text()
+    assert text == PARTS[name](text), "run make docs"
+
+
+def test_the_page_on_faults_has_every_argument_once() -> None:
+    page = (DOCS / "testing" / "faults.md").read_text()
+    for name in arguments_of(FaultArguments):
+        assert len(re.findall(rf"^\| `{name}=", page, re.MULTILINE)) == 1, name
 
 
 def test_every_setting_has_a_line_that_states_whether_it_takes_effect() -> None:

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from odradek.broker.background.stepwise import finished
 from odradek.protocol.record_validation import AppendOrigin
 from odradek.protocol.records import ControlType, build_end_transaction_marker
 from odradek.storage.files import Files
 from odradek.storage.linked_files import LinkingFiles
 from odradek.storage.log.frozen import MOST_COPIED_AGAIN, FrozenLog, LogHasChanged, prepare
 from odradek.storage.log.log import Log
-from odradek.storage.steps import finished
 from tests.memory_files import ForgetfulFiles
 from tests.storage.small_logs import NOW, all_bytes, append, batch, idempotent, open_small, truncate
 

@@ -7,7 +7,6 @@ import asyncio
 import pytest
 from aiokafka import AIOKafkaProducer
 
-import odradek.testing
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.testing import InProcessBroker, in_process_broker
 from tests.patience import until
@@ -21,10 +20,6 @@ def has_been_deleted(broker: InProcessBroker) -> bool:
     """Whether retention has taken the first record of `orders`."""
     log = broker.log_manager.logs[TopicPartition("orders", 0)]
     return log.state.log_start_offset == 1
-
-
-def test_users_find_every_name_in_one_place() -> None:
-    assert set(odradek.testing.__all__) == set(odradek.testing.__all__)
 
 
 async def test_the_time_of_a_broker_goes_on_after_a_reset() -> None:

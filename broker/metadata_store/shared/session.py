@@ -1,6 +1,6 @@
 """A session with the shared metadata store, as a broker sees it: a MetadataStore over a connection that can break.
 
-    state       calls                       leaves it
+    state       calls                       until
     ----------  --------------------------  ------------------------------------------------------------------------
     closed      StoreUnavailable            `open`
     connected   sent, answered in order     the connection breaks: all open calls raise ConnectionLost; SUSPENDED

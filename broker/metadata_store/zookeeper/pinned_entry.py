@@ -1,4 +1,4 @@
-"""Whether a server has the data of the cluster: its entry that the store is pinned to (MetadataStore.pin) tells."""
+"""Checks that a server has the data of the cluster, by the entry that the store is pinned to (MetadataStore.pin)."""
 
 from __future__ import annotations
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import http.client
-import inspect
 import json
 import socket
 import subprocess
@@ -21,8 +20,7 @@ from odradek.protocol.errors import ErrorCode
 from odradek.testing import in_process_broker
 from odradek.testing.control import arguments
 from odradek.testing.control.resources import Resources
-from odradek.testing.faults import Faults
-from odradek.testing.faults.selector import Selected
+from odradek.testing.faults.arguments import FaultArguments, Selected
 from tests.patience import block_until
 from tests.testing.faults.asking import Client, codes, produce
 
@@ -296,9 +294,8 @@ def test_a_request_that_is_not_complete_in_time_is_refused(controlled: Controlle
 
 
 def test_the_arguments_are_those_of_python() -> None:
-    in_python = {*Selected.__annotations__, *inspect.signature(Faults.add).parameters} - {"self", "selected"}
-    assert in_python - set(arguments.FAULT) == {"when", "change"}
-    assert set(arguments.FAULT) <= in_python
+    assert set(FaultArguments.__annotations__) - set(arguments.FAULT) == {"when", "change"}
+    assert set(arguments.FAULT) <= set(FaultArguments.__annotations__)
     assert set(arguments.SELECTORS) == set(Selected.__annotations__) - {"when"}
 
 
@@ -354,7 +351,7 @@ async def test_other_tasks_run_between_the_requests_of_the_journal() -> None:
         async with AdminClient(broker.bootstrap) as admin:
             for _ in range(50):
                 await admin.topics([])
-        asked = Resources(broker.faults).answer("GET", "/requests", {"api": "Metadata"}, {})
+        asked = Resources(broker.faults).response("GET", "/requests", {"api": "Metadata"}, {})
         answer = asyncio.create_task(asked)
         turns = 0
         while not answer.done():

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from odradek.broker.background.eager import uncanceled
+from odradek.broker.background.tasks import uncanceled
 
 
 async def result(value: int, turns: int = 0) -> int:
