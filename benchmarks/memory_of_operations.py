@@ -29,26 +29,16 @@ from benchmarks.processes import resident_bytes
 from odradek.broker.handlers.api_table import api_table
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import ErrorCode
-from odradek.protocol.messages.groups import JoinGroupResponse, LeaveGroupResponse, SyncGroupResponse
 from odradek.protocol.messages.topics import (
-    CreateTopicsRequest,
-    CreateTopicsResponse,
     DeleteTopicsRequest,
-    DeleteTopicsResponse,
-)
-from odradek.protocol.messages.transactions import (
-    AddOffsetsToTxnResponse,
-    AddPartitionsToTxnResponse,
-    EndTxnResponse,
-    TxnOffsetCommitResponse,
 )
 from odradek.testing import BrokerThread
 from tests.base_requests import Known
 from tests.large_requests import small_request
-from tests.scenarios import coordinator_requests as requests
-from tests.scenarios.coordinator_requests import Connection
 from tests.scenarios.known_world import SETTINGS, KnownWorld
-from tests.scenarios.raw_client import RawClient
+from tests.wire import requests
+from tests.wire.blocking_client import Client, RawClient
+from tests.wire.coordinators import field_of, until_loaded
 
 COUNTED = 10_000
 IN_FLIGHT = 50
@@ -92,7 +82,7 @@ class Operations:
         """Error codes in the first response of a round to this API's request."""
         self._bootstrap = thread.bootstrap
         self._data_dir = thread.data_dir
-        self._connection = Connection(thread.bootstrap)
+        self._connection = Client(thread.bootstrap)
         self.world = KnownWorld(
             thread.bootstrap, Known(broker_id=thread.broker.broker_id, log_dir=str(thread.data_dir))
         )
@@ -127,47 +117,41 @@ class Operations:
 
     def _topics(self, count: int) -> None:
         """Waits until the topics' files are removed: their names are kept until then."""
-        at_once = CreateTopicsRequest.CreatableTopicConfig(name="file.delete.delay.ms", value="0")
-        topic = CreateTopicsRequest.CreatableTopic(
-            name="short-lived", num_partitions=1, replication_factor=1, configs=[at_once]
-        )
         for _ in range(count):
-            self._connection.call(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), CreateTopicsResponse)
-            self._connection.call(DeleteTopicsRequest(topic_names=["short-lived"]), DeleteTopicsResponse)
+            self._connection.ask(requests.create_topics("short-lived", file_delete_delay_ms=0))
+            self._connection.ask(DeleteTopicsRequest(topic_names=["short-lived"]))
         give_up = time.monotonic() + REMOVAL_S
         while any(self._data_dir.glob("short-lived*")) and time.monotonic() < give_up:
             time.sleep(0.05)
 
     def _members(self, count: int) -> None:
-        call = self._connection.call
+        ask = self._connection.ask
         for _ in range(count):
-            member = call(requests.join("short-lived", ""), JoinGroupResponse).member_id
-            joined = call(requests.join("short-lived", member), JoinGroupResponse)
-            call(requests.sync("short-lived", joined.generation_id, member, {member: b""}), SyncGroupResponse)
-            call(requests.leave("short-lived", [member]), LeaveGroupResponse)
+            member = ask(requests.join("short-lived", "")).member_id
+            joined = ask(requests.join("short-lived", member))
+            ask(requests.sync("short-lived", joined.generation_id, member, {member: b""}))
+            ask(requests.leave("short-lived", [member]))
 
     def _transactions(self, count: int) -> None:
         known = self.world.restore()
         identity = known.transactional_id
         producer = (known.producer_id, known.producer_epoch)
         for _ in range(count):
-            for request, response, error in (
+            for request, error in (
                 (
                     requests.add_partition(identity, producer, known.topic, 0),
-                    AddPartitionsToTxnResponse,
                     "results_by_topic_v3_and_below.results_by_partition.partition_error_code",
                 ),
-                (requests.add_offsets(identity, producer, known.group), AddOffsetsToTxnResponse, "error_code"),
+                (requests.add_offsets(identity, producer, known.group), "error_code"),
                 (
                     requests.commit_offset(identity, producer, known.group, known.topic, 0, 1),
-                    TxnOffsetCommitResponse,
                     "topics.partitions.error_code",
                 ),
-                (requests.end(identity, producer, True), EndTxnResponse, "error_code"),
+                (requests.end(identity, producer, True), "error_code"),
             ):
-                answer = requests.until_loaded(self._connection, request, response, error)
-                if requests.field_of(answer, error):
-                    raise RuntimeError(f"{type(request).__name__}: error {requests.field_of(answer, error)}")
+                answer = until_loaded(self._connection, request, error)
+                if field_of(answer, error):
+                    raise RuntimeError(f"{type(request).__name__}: error {field_of(answer, error)}")
 
 
 def soak(operations: Operations, wanted: set[str], count: int, minutes: float) -> dict[str, Kept]:

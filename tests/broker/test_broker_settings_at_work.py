@@ -12,8 +12,8 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,20 +23,20 @@ from odradek.broker.background.background import Background
 from odradek.broker.server import Broker
 from odradek.broker.settings import BROKER, TOPIC
 from odradek.protocol.errors import ErrorCode
-from odradek.protocol.messages.fetch import FetchRequest
 from odradek.protocol.messages.log_dirs import DescribeLogDirsRequest
 from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.protocol.messages.producers import DescribeProducersRequest
-from odradek.protocol.messages.topics import CreateTopicsRequest
 from odradek.protocol.records import Compression
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.checkpoint import HIGH_WATERMARK, LOG_START_OFFSET, RECOVERY_POINT, read_offsets
 from odradek.storage.segment.tail import ENTRY_BYTES
 from odradek.testing import in_process_broker
-from tests.broker.handlers.api_client import Api, api_of_a_broker
 from tests.broker.test_topic_settings_at_work import log_of, now_ms, produce, produced, topic_with
 from tests.patience import until
-from tests.scenarios.raw_client import API_VERSIONS_V0, request_payload
+from tests.wire import requests
+from tests.wire.api import Api, api_of_a_broker
+from tests.wire.frames import API_VERSIONS_V0, framed, request_payload
+from tests.wire.raw_client import RawClient, raw_client
 
 TESTS = Path(__file__).parent.parent
 Test = TypeVar("Test", bound=Callable[..., Any])
@@ -339,51 +339,23 @@ def shows(*names: str) -> Callable[[Test], Test]:
     return lambda test: test
 
 
-class Peer:
-    """A raw connection to a broker."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader, self.writer = reader, writer
-
-    def send(self, payload: bytes) -> None:
-        self.writer.write(struct.pack(">i", len(payload)) + payload)
-
-    async def answer(self) -> bytes | None:
-        """Returns the next response, None if the broker closes the connection instead."""
-        async with asyncio.timeout(20):
-            with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
-                length = int.from_bytes(await self.reader.readexactly(4), "big")
-                return await self.reader.readexactly(length)
-        return None
-
-    async def is_served(self) -> bool:
-        self.send(API_VERSIONS_V0)
-        return await self.answer() is not None
+def peer_of(broker: Broker, host: str = "127.0.0.1") -> AbstractAsyncContextManager[RawClient]:
+    return raw_client(broker.endpoints[0].port, host)
 
 
-@asynccontextmanager
-async def peer_of(broker: Broker, host: str = "127.0.0.1") -> AsyncIterator[Peer]:
-    port = int(broker.bootstrap.rpartition(":")[2])
-    reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(host, 0))
-    try:
-        yield Peer(reader, writer)
-    finally:
-        writer.close()
-        with contextlib.suppress(ConnectionError):
-            await writer.wait_closed()
+async def is_served(peer: RawClient) -> bool:
+    peer.send(framed(API_VERSIONS_V0))
+    return await peer.frame() is not None
 
 
 async def create(api: Api, partitions: int) -> None:
-    topic = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=partitions, replication_factor=1)
-    (result,) = (await api(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 5)).topics
+    (result,) = (await api(requests.create_topics("t", partitions=partitions), 5)).topics
     assert result.error_code == ErrorCode.NONE
 
 
 def fetch(min_bytes: int, max_wait_ms: int) -> bytes:
-    partition = FetchRequest.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
-    topic = FetchRequest.FetchTopic(topic="t", partitions=[partition])
-    request = FetchRequest(max_wait_ms=max_wait_ms, min_bytes=min_bytes, max_bytes=1000, topics=[topic])
-    return request_payload(request, 4)
+    limits = {"max_wait_ms": max_wait_ms, "min_bytes": min_bytes, "max_bytes": 1000, "partition_bytes": 1000}
+    return request_payload(requests.fetch((TopicPartition("t", 0), 0), **limits), 4)
 
 
 # --- connections
@@ -393,27 +365,27 @@ def fetch(min_bytes: int, max_wait_ms: int) -> bytes:
 async def test_an_idle_connection_is_closed_and_an_active_one_is_not() -> None:
     settings = {"connections.max.idle.ms": "1000"}
     async with in_process_broker(settings) as broker, peer_of(broker) as idle, peer_of(broker) as busy:
-        closing = asyncio.create_task(idle.answer())
+        closing = asyncio.create_task(idle.frame())
         while not closing.done():
-            assert await busy.is_served()
+            assert await is_served(busy)
             await asyncio.sleep(0.1)
         assert await closing is None
-        assert await busy.is_served()
+        assert await is_served(busy)
     async with in_process_broker({"connections.max.idle.ms": "-1"}) as broker, peer_of(broker) as peer:
         broker.socket_server.sweep()
-        assert await peer.is_served()
+        assert await is_served(peer)
 
 
 @shows("max.connections")
 async def test_connections_above_the_maximum_are_closed() -> None:
     async with in_process_broker({"max.connections": "2"}) as broker, peer_of(broker) as first:
-        assert await first.is_served()
+        assert await is_served(first)
         async with peer_of(broker) as second, peer_of(broker) as third:
-            assert await second.is_served()
-            assert not await third.is_served()
+            assert await is_served(second)
+            assert not await is_served(third)
         await until(lambda: len(broker.socket_server.connections) == 1)
         async with peer_of(broker) as fourth:
-            assert await fourth.is_served()
+            assert await is_served(fourth)
 
 
 @shows("max.connections.per.ip", "max.connections.per.ip.overrides")
@@ -423,7 +395,7 @@ async def test_connections_per_address_are_limited_with_overrides_for_some_addre
         for host, allowed in (("127.0.0.1", 1), ("127.0.0.2", 2), ("127.0.0.3", 1)):
             async with contextlib.AsyncExitStack() as stack:
                 peers = [await stack.enter_async_context(peer_of(broker, host)) for _ in range(3)]
-                assert [await peer.is_served() for peer in peers] == [number < allowed for number in range(3)]
+                assert [await is_served(peer) for peer in peers] == [number < allowed for number in range(3)]
 
 
 @shows("socket.request.max.bytes")
@@ -431,8 +403,8 @@ async def test_a_request_above_the_maximum_size_closes_its_connection() -> None:
     async with in_process_broker({"socket.request.max.bytes": "1000"}) as broker:
         for size, served in ((1000, True), (1001, False)):
             async with peer_of(broker) as peer:
-                peer.send(API_VERSIONS_V0 + bytes(size - len(API_VERSIONS_V0)))
-                assert (await peer.answer() is not None) == served
+                peer.send(framed(API_VERSIONS_V0 + bytes(size - len(API_VERSIONS_V0))))
+                assert (await peer.frame() is not None) == served
 
 
 def backlog_of(port: int) -> int:
@@ -467,13 +439,13 @@ async def test_a_connection_with_too_many_requests_in_flight_is_paused_until_a_r
     async with api_of_a_broker(settings) as api, peer_of(api.broker) as peer:
         await create(api, 1)
         for _ in range(5):
-            peer.send(fetch(1, 60_000))
+            peer.send(framed(fetch(1, 60_000)))
         purgatory = api.broker.replica_manager.fetch_purgatory
         await until(lambda: purgatory.delayed == 2)
         await asyncio.sleep(0.05)
         assert purgatory.delayed == 2
         assert (await produce(api)).error_code == ErrorCode.NONE
-        assert all([await peer.answer() is not None for _ in range(5)])
+        assert all([await peer.frame() is not None for _ in range(5)])
 
 
 @shows("odradek.log.tail.bytes")
@@ -519,8 +491,8 @@ async def test_the_timing_wheel_is_built_as_configured_and_timeouts_are_rounded_
         assert (wheel.tick_ms, wheel.wheel_size) == (50, 7)
         await create(api, 1)
         begun = time.monotonic()
-        peer.send(fetch(1, 400))
-        assert await peer.answer() is not None
+        peer.send(framed(fetch(1, 400)))
+        assert await peer.frame() is not None
         assert time.monotonic() - begun >= 0.34  # as in Kafka, up to a tick early
 
 

@@ -21,8 +21,8 @@ from odradek.storage.files import OsFiles
 from odradek.testing import in_process_broker
 from tests.patience import until
 from tests.spawned_broker import free_port
-from tests.testing.records import produce_on, values_on
 from tests.tls_files import TlsFiles
+from tests.wire.records import produce_on, values_on
 from tests.zookeeper.brokers import brokers_on_zookeeper
 
 MARKER = b"in clear text"

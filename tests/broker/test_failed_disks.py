@@ -18,7 +18,7 @@ from odradek.broker.metadata_store import znodes
 from odradek.protocol.errors import ErrorCode
 from odradek.storage.files import Buffer, OsFile
 from odradek.testing import Cluster, in_process_cluster
-from tests.testing.records import produce, values
+from tests.wire.records import produce, values
 
 LOST, KEPT = "lost", "kept"
 

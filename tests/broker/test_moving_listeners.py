@@ -12,8 +12,8 @@ from odradek.clients.network_client import NetworkClient
 from odradek.protocol.errors import ErrorCode
 from tests.broker.handlers.sasl_broker import PLAIN_MODULE
 from tests.patience import until
-from tests.testing.records import produce_on
 from tests.tls_files import TlsFiles
+from tests.wire.records import produce_on
 from tests.zookeeper.brokers import Brokers, brokers_on_zookeeper
 
 OTHER = "odradek.other.inter.broker.listener.name"

@@ -16,6 +16,8 @@ from odradek.testing import in_process_cluster
 from tests.base_requests import small_batch
 from tests.broker.handlers.scripted_authorizer import ScriptedAuthorizer, only
 from tests.patience import until
+from tests.wire import requests
+from tests.wire.records import connect
 
 BROKERS = ((Op.CLUSTER_ACTION, On.CLUSTER), (Op.CREATE, On.CLUSTER), (Op.DESCRIBE, On.TOPIC))
 CLIENTS = ((Op.WRITE, On.TOPIC), (Op.DESCRIBE, On.GROUP))
@@ -37,14 +39,11 @@ class Given:
 
 
 def with_two_replicas(name: str) -> CreateTopicsRequest:
-    topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=1, replication_factor=2)
-    return CreateTopicsRequest(topics=[topic], timeout_ms=DEADLINE_MS)
+    return requests.create_topics(name, replicas=2)
 
 
 def produce(name: str) -> ProduceRequest:
-    data = ProduceRequest.PartitionProduceData(index=0, records=small_batch())
-    topic = ProduceRequest.TopicProduceData(name=name, partition_data=[data])
-    return ProduceRequest(acks=-1, timeout_ms=DEADLINE_MS, topic_data=[topic])
+    return requests.produce(name, small_batch(), timeout_ms=DEADLINE_MS)
 
 
 async def test_brokers_replicate_and_create_topics_with_the_rights_of_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,8 +52,7 @@ async def test_brokers_replicate_and_create_topics_with_the_rights_of_brokers(mo
         controller = cluster.controller
         assert controller is not None
         for broker_id in sorted(cluster.ids, key=controller.__eq__, reverse=True):
-            host, port = cluster.bootstrap_of(broker_id).split(":")
-            async with await NetworkClient.connect(host, int(port)) as client:
+            async with await connect(cluster.bootstrap_of(broker_id)) as client:
                 if broker_id == controller:
                     (created,) = (await client.send(with_two_replicas("t"), version=7)).topics
                     assert created.error_code == ErrorCode.NONE
@@ -70,8 +68,7 @@ async def test_brokers_replicate_and_create_topics_with_the_rights_of_brokers(mo
                 await until(is_found)
         leader = cluster.leader("t", 0)
         assert leader is not None
-        host, port = cluster.bootstrap_of(leader).split(":")
-        async with await NetworkClient.connect(host, int(port)) as client:
+        async with await connect(cluster.bootstrap_of(leader)) as client:
             (answer,) = (await client.send(produce("t"), version=9)).responses
             assert answer.partition_responses[0].error_code == ErrorCode.NONE
 
@@ -81,16 +78,14 @@ async def test_a_broker_without_the_rights_of_brokers_replicates_nothing(monkeyp
     async with in_process_cluster(2) as cluster:
         controller = cluster.controller
         assert controller is not None
-        host, port = cluster.bootstrap_of(controller).split(":")
-        async with await NetworkClient.connect(host, int(port)) as client:
+        async with await connect(cluster.bootstrap_of(controller)) as client:
             await client.send(with_two_replicas("t"), version=7)
         await cluster.wait_for_isr("t", 0, {1, 2})
         for authorizer in given.authorizers:
             authorizer.change(only(*BROKERS[1:], *CLIENTS))
         leader = cluster.leader("t", 0)
         assert leader is not None
-        host, port = cluster.bootstrap_of(leader).split(":")
-        async with await NetworkClient.connect(host, int(port)) as client:
+        async with await connect(cluster.bootstrap_of(leader)) as client:
             request = produce("t")
             request.timeout_ms = 1000
             (answer,) = (await client.send(request, version=9)).responses

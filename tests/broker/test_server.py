@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import struct
 import threading
 from pathlib import Path
 from typing import Any
@@ -15,71 +14,16 @@ from odradek.broker.network.connection_limits import ConnectionLimits
 from odradek.broker.server import Broker
 from odradek.broker.settings.config import BrokerConfig, ConfigError
 from odradek.broker.start_error import StartError
-from odradek.protocol.api_keys import ApiKey
-from odradek.protocol.compiler import decode, encode
-from odradek.protocol.headers import response_header_version
 from odradek.protocol.messages.fetch import FetchRequest
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from odradek.protocol.messages.produce import ProduceRequest, ProduceResponse
-from odradek.protocol.messages.registry import response_class
-from odradek.protocol.records import Record, build_batch
-from odradek.protocol.schema import Message
+from odradek.protocol.messages.produce import ProduceResponse
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.files import DirectoryLock, OsFiles
 from odradek.testing import BrokerThread, in_process_broker
 from odradek.timer import ManualClock
-from tests.broker.network.echo_server import close
-
-
-class RawClient:
-    """Sends encoded requests unchanged and reads the responses."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader = reader
-        self.writer = writer
-
-    @classmethod
-    async def connect(cls, bootstrap: str) -> "RawClient":
-        host, port = bootstrap.split(":")
-        return cls(*await asyncio.open_connection(host, int(port)))
-
-    def send(self, request: Message, version: int, correlation_id: int = 1) -> None:
-        schema = request.__schema__
-        header = struct.pack(">hhih", schema.api_key, version, correlation_id, -1)
-        frame = header + (b"\0" if version in schema.flexible else b"") + encode(request, version)
-        self.writer.write(struct.pack(">i", len(frame)) + frame)
-
-    async def answer(self, api_key: ApiKey, version: int) -> Any:
-        length = int.from_bytes(await self.reader.readexactly(4), "big")
-        data = await self.reader.readexactly(length)
-        return decode(response_class(api_key), version, data, 4 + response_header_version(api_key, version))
-
-    async def ask(self, request: Message, version: int) -> Any:
-        self.send(request, version)
-        assert request.__schema__.api_key is not None
-        return await self.answer(ApiKey(request.__schema__.api_key), version)
-
-    async def close(self) -> None:
-        await close(self.writer)
-
-
-def produce(topic: str, value: bytes | None = b"value", acks: int = -1) -> ProduceRequest:
-    """`value`: None sends null records."""
-    records = None if value is None else build_batch([Record(value=value)])
-    data = ProduceRequest.PartitionProduceData(index=0, records=records)
-    return ProduceRequest(
-        acks=acks, timeout_ms=5000, topic_data=[ProduceRequest.TopicProduceData(name=topic, partition_data=[data])]
-    )
-
-
-def fetch(topic: str, max_wait_ms: int, min_bytes: int = 1) -> FetchRequest:
-    partition = FetchRequest.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
-    return FetchRequest(
-        max_wait_ms=max_wait_ms,
-        min_bytes=min_bytes,
-        max_bytes=1 << 20,
-        topics=[FetchRequest.FetchTopic(topic=topic, partitions=[partition])],
-    )
+from tests.wire.raw_client import connected
+from tests.wire.records import produce_request
+from tests.wire.requests import fetch, produce
 
 
 async def until_something_is_parked(broker: Broker) -> None:
@@ -94,8 +38,8 @@ async def test_a_broker_serves_on_a_free_port_and_leaves_nothing_behind() -> Non
     async with in_process_broker() as broker:
         data_dir = broker.config.log_dirs[0]
         assert "meta.properties" in os.listdir(data_dir)
-        client = await RawClient.connect(broker.bootstrap)
-        metadata: MetadataResponse = await client.ask(MetadataRequest(topics=[]), 9)
+        client = await connected(broker.endpoints[0].port)
+        metadata: MetadataResponse = await client.call(MetadataRequest(topics=[]), 9)
         assert [f"{node.host}:{node.port}" for node in metadata.brokers] == [broker.bootstrap]
         await client.close()
     assert not os.path.exists(data_dir)  # noqa: ASYNC240 - nothing else runs
@@ -105,9 +49,9 @@ async def test_a_broker_serves_on_a_free_port_and_leaves_nothing_behind() -> Non
 
 async def test_topics_and_records_survive_a_restart(tmp_path: Path) -> None:
     async with in_process_broker(data_dir=tmp_path) as broker:
-        client = await RawClient.connect(broker.bootstrap)
+        client = await connected(broker.endpoints[0].port)
         await broker.controller.topics.create([NewTopic("kept", 2, 1)], timeout_ms=10_000)
-        first: ProduceResponse = await client.ask(produce("kept"), 9)
+        first: ProduceResponse = await client.call(produce_request("kept", b"value"), 9)
         assert first.responses[0].partition_responses[0].error_code == 0
         await client.close()
         cluster_id, topic_id = broker.metadata.cluster_id, broker.metadata.topic_id("kept")
@@ -115,8 +59,8 @@ async def test_topics_and_records_survive_a_restart(tmp_path: Path) -> None:
         assert broker.metadata.cluster_id == cluster_id
         assert broker.metadata.topic_id("kept") == topic_id
         assert broker.replica_manager.partitions.find(TopicPartition("kept", 0)).log.state.log_end_offset == 1
-        client = await RawClient.connect(broker.bootstrap)
-        answer = await client.ask(fetch("kept", 1000), 11)
+        client = await connected(broker.endpoints[0].port)
+        answer = await client.call(fetch((TopicPartition("kept", 0), 0), max_wait_ms=1000), 11)
         assert b"value" in answer.responses[0].partitions[0].records
         await client.close()
 
@@ -124,11 +68,11 @@ async def test_topics_and_records_survive_a_restart(tmp_path: Path) -> None:
 async def test_a_stopping_broker_answers_parked_requests() -> None:
     async with in_process_broker() as broker:
         await broker.controller.topics.create([NewTopic("quiet", 1, 1)], timeout_ms=10_000)
-        client = await RawClient.connect(broker.bootstrap)
-        client.send(fetch("quiet", max_wait_ms=60_000), 11)
+        client = await connected(broker.endpoints[0].port)
+        client.send_request(fetch((TopicPartition("quiet", 0), 0), max_wait_ms=60_000), 11)
         await until_something_is_parked(broker)
         stopping = asyncio.create_task(broker.stop())
-        answer = await client.answer(ApiKey.FETCH, 11)
+        answer = await client.response()
         assert answer.responses[0].partitions[0].error_code == 0
         assert await client.reader.read() == b""
         await stopping
@@ -139,8 +83,8 @@ async def test_a_client_that_disconnects_cancels_its_parked_requests() -> None:
     async with in_process_broker() as broker:
         await broker.controller.topics.create([NewTopic("quiet", 1, 1)], timeout_ms=10_000)
         purgatory = broker.replica_manager.fetch_purgatory
-        client = await RawClient.connect(broker.bootstrap)
-        client.send(fetch("quiet", max_wait_ms=60_000), 11)
+        client = await connected(broker.endpoints[0].port)
+        client.send_request(fetch((TopicPartition("quiet", 0), 0), max_wait_ms=60_000), 11)
         await until_something_is_parked(broker)
         client.writer.write_eof()
         assert await client.reader.read() == b""
@@ -151,13 +95,13 @@ async def test_a_client_that_disconnects_cancels_its_parked_requests() -> None:
 async def test_a_parked_fetch_does_not_delay_later_requests() -> None:
     async with in_process_broker() as broker:
         await broker.controller.topics.create([NewTopic("t", 1, 1)], timeout_ms=10_000)
-        client = await RawClient.connect(broker.bootstrap)
-        client.send(fetch("t", max_wait_ms=60_000), 11, 1)
-        client.send(produce("t"), 9, 2)
-        client.send(MetadataRequest(topics=[]), 9, 3)
-        assert b"value" in (await client.answer(ApiKey.FETCH, 11)).responses[0].partitions[0].records
-        assert (await client.answer(ApiKey.PRODUCE, 9)).responses[0].partition_responses[0].base_offset == 0
-        assert (await client.answer(ApiKey.METADATA, 9)).controller_id == broker.broker_id
+        client = await connected(broker.endpoints[0].port)
+        client.send_request(fetch((TopicPartition("t", 0), 0), max_wait_ms=60_000), 11)
+        client.send_request(produce_request("t", b"value"), 9)
+        client.send_request(MetadataRequest(topics=[]), 9)
+        assert b"value" in (await client.response()).responses[0].partitions[0].records
+        assert (await client.response()).responses[0].partition_responses[0].base_offset == 0
+        assert (await client.response()).controller_id == broker.broker_id
         await client.close()
 
 
@@ -170,31 +114,31 @@ async def test_an_unexpected_error_is_answered_with_minus_one_and_the_connection
             raise ZeroDivisionError("a fault of ours")
 
         monkeypatch.setattr(broker.metadata, "contains", broken)
-        client = await RawClient.connect(broker.bootstrap)
+        client = await connected(broker.endpoints[0].port)
         with structlog.testing.capture_logs() as logs:
-            answer: ProduceResponse = await client.ask(produce("t", None), 9)
+            answer: ProduceResponse = await client.call(produce("t", None), 9)
         assert answer.responses[0].name == "t"
         assert answer.responses[0].partition_responses[0].error_code == -1
         [line] = [entry for entry in logs if entry["log_level"] == "error"]
         assert line["api"] == "PRODUCE"
         assert isinstance(line["exc_info"], ZeroDivisionError)
-        assert (await client.ask(MetadataRequest(topics=[]), 9)).controller_id == 0
+        assert (await client.call(MetadataRequest(topics=[]), 9)).controller_id == 0
         await client.close()
 
 
 @pytest.mark.parametrize("version", [4, 7, 11])
 async def test_more_than_ten_thousand_partitions_in_one_request_are_a_policy_violation(version: int) -> None:
     async with in_process_broker() as broker:
-        client = await RawClient.connect(broker.bootstrap)
-        request = fetch("t", 0)
+        client = await connected(broker.endpoints[0].port)
+        request = fetch((TopicPartition("t", 0), 0), max_wait_ms=0)
         request.topics[0].partitions = [FetchRequest.FetchPartition(partition=index) for index in range(10_001)]
         with structlog.testing.capture_logs() as logs:
-            answer = await client.ask(request, version)
+            answer = await client.call(request, version)
         codes = {partition.error_code for partition in answer.responses[0].partitions}
         assert codes == {44}
         assert [entry["error"] for entry in logs] == ["POLICY_VIOLATION"]
         request.topics[0].partitions.pop()
-        answer = await client.ask(request, version)
+        answer = await client.call(request, version)
         assert {partition.error_code for partition in answer.responses[0].partitions} == {3}
         await client.close()
 
@@ -209,8 +153,8 @@ async def test_each_listener_returns_its_own_advertised_address() -> None:
     async with in_process_broker(settings) as broker:
         seen = []
         for endpoint in broker.endpoints:
-            client = await RawClient.connect(f"127.0.0.1:{endpoint.port}")
-            [node] = (await client.ask(MetadataRequest(topics=[]), 9)).brokers
+            client = await connected(endpoint.port)
+            [node] = (await client.call(MetadataRequest(topics=[]), 9)).brokers
             seen.append((node.host, node.port))
             await client.close()
         assert seen == [("127.0.0.1", broker.endpoints[0].port), ("broker.example", 19092)]
@@ -232,8 +176,8 @@ async def test_a_locked_directory_keeps_a_broker_from_starting(tmp_path: Path) -
         with pytest.raises(StartError, match=r"in use by another broker"):
             async with in_process_broker(data_dir=tmp_path):
                 pass
-        client = await RawClient.connect(first.bootstrap)
-        assert (await client.ask(MetadataRequest(topics=[]), 9)).controller_id == 0
+        client = await connected(first.endpoints[0].port)
+        assert (await client.call(MetadataRequest(topics=[]), 9)).controller_id == 0
         await client.close()
 
 
@@ -303,8 +247,8 @@ async def test_a_broker_without_an_id_chooses_one_above_1000_and_keeps_it(tmp_pa
 async def test_the_start_does_not_sleep() -> None:
     """The start is not timed. It must not sleep, so it completes with a clock that stands still."""
     async with in_process_broker(clock=ManualClock()) as broker:
-        client = await RawClient.connect(broker.bootstrap)
-        assert (await client.ask(MetadataRequest(topics=[]), 9)).controller_id == 0
+        client = await connected(broker.endpoints[0].port)
+        assert (await client.call(MetadataRequest(topics=[]), 9)).controller_id == 0
         await client.close()
 
 

@@ -19,7 +19,7 @@ from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.protocol.wire_codes import ConfigOperation, ConfigResourceType
 from odradek.testing import Cluster, in_process_broker, in_process_cluster
-from tests.testing.records import connect, produce_on
+from tests.wire.records import connect, produce_on
 
 BATCH = 20_000
 LIMIT = 400_000

@@ -22,8 +22,8 @@ from odradek.storage.files import OsFiles
 from odradek.testing import in_process_broker
 from tests.broker.handlers.sasl_broker import PLAIN_MODULE, sasl_broker
 from tests.patience import until
-from tests.testing.records import produce_on
 from tests.tls_files import NAMES, TlsFiles
+from tests.wire.records import produce_on
 from tests.zookeeper.brokers import brokers_on_zookeeper
 from tests.zookeeper.certificates import PASSWORD, Authority
 

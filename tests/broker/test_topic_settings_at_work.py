@@ -19,15 +19,14 @@ import pytest
 from odradek.broker.settings import BROKER, TOPIC
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.configs import IncrementalAlterConfigsRequest
-from odradek.protocol.messages.list_offsets import ListOffsetsRequest
-from odradek.protocol.messages.produce import ProduceRequest, ProduceResponse
-from odradek.protocol.messages.topics import CreateTopicsRequest
+from odradek.protocol.messages.produce import ProduceResponse
 from odradek.protocol.records import BatchHeader, Compression, Record, build_batch, iter_batches
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.log.log import Log
 from odradek.storage.segment.segment import LogSegment
-from tests.broker.handlers.api_client import Api, api_of_a_broker
 from tests.patience import until, within
+from tests.wire import requests
+from tests.wire.api import Api, api_of_a_broker
 
 HOUR_MS = 3_600_000
 PAUSES = 30
@@ -51,9 +50,7 @@ def now_ms() -> int:
 async def produce(api: Api, size: int = 900, *, at_ms: int | None = None, key: bytes | None = b"k", **how: Any) -> Any:
     """Appends one record to t-0 and returns the partition's response."""
     records = build_batch([Record(0, now_ms() if at_ms is None else at_ms, key, b"v" * size)], **how)
-    data = ProduceRequest.PartitionProduceData(index=0, records=records)
-    topic = ProduceRequest.TopicProduceData(name="t", partition_data=[data])
-    response: ProduceResponse = await api(ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=[topic]), 9)
+    response: ProduceResponse = await api(requests.produce("t", records), 9)
     return response.responses[0].partition_responses[0]
 
 
@@ -78,9 +75,7 @@ def stored(api: Api) -> bytes:
 
 
 async def earliest(api: Api) -> int:
-    partition = ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=-2)
-    topic = ListOffsetsRequest.ListOffsetsTopic(name="t", partitions=[partition])
-    response = await api(ListOffsetsRequest(replica_id=-1, topics=[topic]), 5)
+    response = await api(requests.list_offsets("t", timestamp=-2), 5)
     return int(response.topics[0].partitions[0].offset)
 
 
@@ -175,9 +170,7 @@ async def stored_size(api: Api) -> int:
     """Returns the stored size of a batch that compresses better at higher levels."""
     text = b" ".join(b"%d and %d" % (number * 7919 % 1000, number * 104_729 % 997) for number in range(4000))
     records = build_batch([Record(0, now_ms(), b"k", text)])
-    data = ProduceRequest.PartitionProduceData(index=0, records=records)
-    topic = ProduceRequest.TopicProduceData(name="t", partition_data=[data])
-    await api(ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=[topic]), 9)
+    await api(requests.produce("t", records), 9)
     return len(stored(api))
 
 
@@ -287,11 +280,8 @@ async def topic_with(
     """Yields a broker with a topic t that has the setting set in this way; without a value it is not set."""
     static: dict[str, object] = {**beside, **({broker_setting: value} if value is not None and way == STATIC else {})}
     async with api_of_a_broker(static) as api:
-        own = [CreateTopicsRequest.CreatableTopicConfig(name=setting, value=value)]
-        topic = CreateTopicsRequest.CreatableTopic(
-            name="t", num_partitions=1, replication_factor=1, configs=own if value and way == CREATED else []
-        )
-        (result,) = (await api(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 5)).topics
+        own: dict[str, Any] = {setting: value} if value and way == CREATED else {}
+        (result,) = (await api(requests.create_topics("t", **own), 5)).topics
         assert result.error_code == ErrorCode.NONE
         if value is not None and way == ALTERED:
             await alter(api, TOPIC_RESOURCE, "t", setting, value)

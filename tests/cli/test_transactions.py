@@ -12,11 +12,10 @@ import pytest
 
 from odradek.cli.__main__ import main
 from odradek.clients.admin.client import AdminClient
-from odradek.protocol.messages.list_offsets import ListOffsetsRequest
-from odradek.protocol.messages.produce import ProduceRequest
 from odradek.protocol.records import Record, build_batch
 from tests.cli.conftest import Odradek
 from tests.spawned_broker import spawned_broker
+from tests.wire import requests
 
 LONG_AGO_MS = 1_700_000_000_000
 HANGING_PRODUCER = 4_000_000
@@ -63,9 +62,7 @@ def hang(bootstrap: str, topic: str) -> None:
                 base_sequence=0,
                 is_transactional=True,
             )
-            data = ProduceRequest.PartitionProduceData(index=0, records=batch)
-            one = ProduceRequest.TopicProduceData(name=topic, partition_data=[data])
-            request = ProduceRequest(transactional_id="gone", acks=-1, timeout_ms=5000, topic_data=[one])
+            request = requests.produce(topic, batch, transactional_id="gone")
             answer = (await admin.ask_broker(0, request)).responses[0].partition_responses[0]
             assert (answer.error_code, answer.base_offset) == (0, 0)
 
@@ -75,9 +72,7 @@ def hang(bootstrap: str, topic: str) -> None:
 def last_stable(bootstrap: str, topic: str) -> int:
     async def work() -> int:
         async with AdminClient(bootstrap) as admin:
-            asked = ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=-1)
-            one = ListOffsetsRequest.ListOffsetsTopic(name=topic, partitions=[asked])
-            request = ListOffsetsRequest(replica_id=-1, isolation_level=1, topics=[one])
+            request = requests.list_offsets(topic, isolation_level=1)
             return int((await admin.ask_broker(0, request)).topics[0].partitions[0].offset)
 
     return asyncio.run(work())

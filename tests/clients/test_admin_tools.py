@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.spawned_broker import free_port_beside_another, spawned_broker
+from tests.beside_kafka.control import apache_node
+from tests.spawned_broker import spawned_broker
 
 ELECTION = "org.apache.kafka.tools.LeaderElectionCommand"
 REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
@@ -137,17 +138,12 @@ def _in_order(line: str) -> str:
 
 
 def with_kafka(control: list[str], tools: list[str], directory: Path) -> Script:
-    port = free_port_beside_another()
     directory.mkdir()
-    log_dirs = f"log.dirs={directory / 'one'},{directory / 'two'}"
-    try:
-        start = [*control, "start", str(port), str(directory), "num.partitions=1", log_dirs]
-        subprocess.run(start, check=True, timeout=120, stdin=subprocess.DEVNULL)
+    settings = {"num.partitions": "1", "log.dirs": f"{directory / 'one'},{directory / 'two'}"}
+    with apache_node(control, directory, settings) as port:
         script = Script(tools, f"127.0.0.1:{port}", directory)
         script.run()
         return script
-    finally:
-        subprocess.run([*control, "stop", str(directory)], check=False, timeout=60)
 
 
 def with_ours(tools: list[str], directory: Path) -> Script:

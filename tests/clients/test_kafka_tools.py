@@ -1,4 +1,4 @@
-"""Kafka's own tools for groups and transactions print with our broker what they print with Apache Kafka."""
+"""Kafka's own tools that write, read and dump print with our broker what they print with Apache Kafka."""
 
 from __future__ import annotations
 
@@ -9,37 +9,6 @@ from tests.clients.kafka_tools.stages import Stage, run_both
 STEPS = (
     "ConsumerPerformance reads all with a group",
     "EndToEndLatency sends and waits",
-    "list groups",
-    "list groups with states",
-    "list groups that are stable",
-    "describe the offsets of a group at work",
-    "describe the members",
-    "describe the state",
-    "reset the offsets of a group at work",
-    "delete a group at work",
-    "delete offsets of a topic that is read",
-    "describe an empty group",
-    "describe the state of an empty group",
-    "describe the members of an empty group",
-    "describe a group that is not there",
-    "say what a reset to the beginning would do",
-    "reset by a shift",
-    "reset to an offset beyond the end",
-    "reset to the end",
-    "describe after the resets",
-    "delete the offsets of one partition",
-    "describe all groups",
-    "delete a group and one that is not there",
-    "list groups after a deletion",
-    "list transactions",
-    "describe a transaction that is open",
-    "describe a transaction that is not there",
-    "describe the producers",
-    "find hanging transactions",
-    "abort a transaction that does not begin there",
-    "abort a transaction that is open",
-    "describe the producers after that",
-    "describe a transaction that is complete",
     "a read_committed console consumer reads what was committed",
     "VerifiableProducer writes",
     "VerifiableConsumer reads with a group",

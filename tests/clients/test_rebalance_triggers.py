@@ -25,6 +25,7 @@ from odradek.protocol.messages.consumer_protocol import ConsumerProtocolSubscrip
 from odradek.protocol.messages.groups import JoinGroupRequest, SyncGroupRequest
 from odradek.testing import in_process_broker
 from tests.patience import until
+from tests.wire.records import connect
 
 GROUP, TOPIC, PARTITIONS = "triggers", "orders", 4
 SETTINGS = {"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "500"}
@@ -138,8 +139,7 @@ def _poll_until_assigned(consumer: KafkaConsumer) -> None:
 async def test_the_share_of_a_member_whose_session_expires_is_reassigned(broker: Broker) -> None:
     async with consuming(broker.bootstrap) as consumer:
         await until_shared(consumer)
-        host, port = broker.bootstrap.split(":")
-        async with await NetworkClient.connect(host, int(port)) as silent:
+        async with await connect(broker.bootstrap) as silent:
             joined = await _join(silent, session_timeout_ms=1_000)
             answer = await silent.send(_sync(joined), version=3, timeout_ms=10_000)
             assert answer.error_code == ErrorCode.NONE

@@ -9,44 +9,30 @@ ODRADEK_RECORD=1 pytest --kinds=quick,programs tests/clients/test_recordings.py 
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from odradek.testing import recorded, replayed
+from tests.beside_kafka.control import SMALL_JVM, apache_node
+from tests.beside_kafka.recordings import IS_RECORDING
 from tests.clients import program_clients, recorded_workloads
 from tests.clients.members.watch import until_coordinators
 from tests.clients.recording.known import unexplained
 from tests.clients.recording.recorded_clients import RECORDINGS, SETTINGS
-from tests.spawned_broker import free_port_beside_another, spawned_broker
+from tests.spawned_broker import spawned_broker
 
-IS_RECORDING = os.environ.get("ODRADEK_RECORD") == "1"
-SMALL = {"KOPTS": "-Xmx256m -XX:+UseSerialGC -XX:TieredStopAtLevel=1"}
 pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture
 def kafka(tmp_path: Path, kafka_control: list[str]) -> Iterator[str]:
     """A new broker of Apache Kafka whose coordinators serve; yields its address."""
-    port, directory = free_port_beside_another(), tmp_path / "kafka"
-    settings = [f"{name}={value}" for name, value in SETTINGS.items()]
-    environment = {**os.environ, **SMALL}
-    subprocess.run(
-        [*kafka_control, "start", str(port), str(directory), *settings],
-        check=True,
-        timeout=120,
-        stdin=subprocess.DEVNULL,
-        env=environment,
-    )
-    try:
+    with apache_node(kafka_control, tmp_path / "kafka", SETTINGS) as port:
         until_coordinators(f"127.0.0.1:{port}")
         yield f"127.0.0.1:{port}"
-    finally:
-        subprocess.run([*kafka_control, "stop", str(directory)], check=False, timeout=60)
 
 
 def compare(name: str, file: Path, directory: Path) -> None:
@@ -77,7 +63,7 @@ def test_librdkafka_gets_the_answers_that_kafka_has_given(kafka: str, tmp_path: 
 def test_the_java_client_gets_the_answers_that_kafka_has_given(
     kafka: str, java_tools: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("KOPTS", SMALL["KOPTS"])
+    monkeypatch.setenv("KOPTS", SMALL_JVM)
     file = tmp_path / "java.rec"
     with recorded(kafka, file) as proxy:
         recorded_workloads.java(java_tools, proxy)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.beside_kafka.printed import check, differences
 from tests.clients.secured_tools.known import KNOWN
 from tests.clients.secured_tools.script import played
 from tests.clients.secured_tools.stage import RECORDING, apaches, ours
-from tests.cluster.kafka_tools.printed import differences
 from tests.soak import SOAK
 
 
@@ -19,12 +19,7 @@ def test_kafkas_tools_print_the_same_of_our_broker(java_tools: list[str], tmp_pa
     recorded = json.loads(RECORDING.read_text())
     with ours() as port:
         steps = played(port, java_tools, tmp_path)
-    assert list(steps) == list(recorded)
-    found = list(differences(recorded, steps))
-    unexplained = [each for each in found if not any(known.explains(*each) for known in KNOWN)]
-    assert not unexplained, "\n".join(map(str, unexplained))
-    stale = [known for known in KNOWN if not any(known.explains(*each) for each in found)]
-    assert not stale, "these differences are no more"
+    check(recorded, steps, KNOWN)
 
 
 if SOAK:

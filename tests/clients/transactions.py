@@ -142,7 +142,18 @@ def read_committed(
     return read
 
 
-def ends(bootstrap: str, topic: str, partitions: int, isolation: IsolationLevel) -> dict[int, int]:
+def until_no_transaction_is_open(bootstrap: str, topic: str, partitions: int) -> None:
+    """Waits until the last stable offset of each partition is its end."""
+
+    def are_at_their_ends() -> bool:
+        levels = (IsolationLevel.READ_UNCOMMITTED, IsolationLevel.READ_COMMITTED)
+        whole, stable = (_ends(bootstrap, topic, partitions, level) for level in levels)
+        return whole == stable
+
+    until(are_at_their_ends, bool, "transactions that end")
+
+
+def _ends(bootstrap: str, topic: str, partitions: int, isolation: IsolationLevel) -> dict[int, int]:
     """The latest offset of each partition: the last stable one for READ_COMMITTED, else the high watermark."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     wanted = {TopicPartition(topic, partition): OffsetSpec.latest() for partition in range(partitions)}

@@ -4,33 +4,31 @@ from __future__ import annotations
 
 import contextlib
 import json
-from typing import TypeVar
+from typing import Any
 
 from odradek.broker.metadata_store import znodes
 from odradek.broker.metadata_store.interface import MetadataStore, NoEntry
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.reassignments import (
     AlterPartitionReassignmentsRequest,
-    AlterPartitionReassignmentsResponse,
     ElectLeadersRequest,
-    ElectLeadersResponse,
 )
-from odradek.protocol.messages.topics import DeleteTopicsRequest, DeleteTopicsResponse
+from odradek.protocol.messages.topics import DeleteTopicsRequest
 from odradek.protocol.schema import Message
 from odradek.protocol.topic_partition import TopicPartition
 from tests.cluster.cluster import Cluster
 from tests.patience import block_until, until
-from tests.scenarios.coordinator_requests import Connection, field_of
+from tests.wire.blocking_client import Client
+from tests.wire.coordinators import field_of
 from tests.zookeeper.stores import store_at
 
-R = TypeVar("R", bound=Message)
 TIMEOUT_MS = 20_000
 
 
-def of_controller(cluster: Cluster, request: Message, response: type[R]) -> R:
+def of_controller(cluster: Cluster, request: Message) -> Any:
     """What the controller answers."""
-    with contextlib.closing(Connection(cluster.nodes[cluster.controller()].address)) as connection:
-        return connection.call(request, response)
+    with Client(cluster.nodes[cluster.controller()].address) as connection:
+        return connection.ask(request)
 
 
 def reassign(cluster: Cluster, topic: str, partition: int, *brokers: int) -> None:
@@ -38,7 +36,7 @@ def reassign(cluster: Cluster, topic: str, partition: int, *brokers: int) -> Non
     one = AlterPartitionReassignmentsRequest.ReassignablePartition(partition_index=partition, replicas=list(brokers))
     topics = [AlterPartitionReassignmentsRequest.ReassignableTopic(name=topic, partitions=[one])]
     request = AlterPartitionReassignmentsRequest(timeout_ms=TIMEOUT_MS, topics=topics)
-    answer = of_controller(cluster, request, AlterPartitionReassignmentsResponse)
+    answer = of_controller(cluster, request)
     assert field_of(answer, "responses.partitions.error_code") == ErrorCode.NONE, answer
     key = TopicPartition(topic, partition)
     cluster.until(
@@ -53,14 +51,14 @@ def let_lead(cluster: Cluster, topic: str, partition: int, broker_id: int) -> No
     reassign(cluster, topic, partition, broker_id, *others)
     chosen = [ElectLeadersRequest.TopicPartitions(topic=topic, partitions=[partition])]
     request = ElectLeadersRequest(election_type=0, topic_partitions=chosen, timeout_ms=TIMEOUT_MS)
-    of_controller(cluster, request, ElectLeadersResponse)
+    of_controller(cluster, request)
     cluster.until(lambda view: view.partitions[key].leader == broker_id)
 
 
 def delete_topic(cluster: Cluster, topic: str) -> None:
     """Deletes a topic; waits until no broker knows it, or has more than folders that are to be removed later."""
     request = DeleteTopicsRequest(topic_names=[topic], timeout_ms=TIMEOUT_MS)
-    answer = of_controller(cluster, request, DeleteTopicsResponse)
+    answer = of_controller(cluster, request)
     assert field_of(answer, "responses.error_code") == ErrorCode.NONE, answer
     cluster.until(lambda view: all(key.topic != topic for key in view.partitions))
     block_until(lambda: not any(path for node in cluster.nodes.values() for path in node.data.glob(f"{topic}-[0-9]")))

@@ -5,28 +5,26 @@ process_cluster.py has brokers that are processes, thread_cluster.py brokers tha
 
 from __future__ import annotations
 
-import contextlib
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from odradek.protocol.errors import ErrorCode
-from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from odradek.protocol.messages.group_admin import DescribeGroupsRequest, DescribeGroupsResponse
-from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from odradek.protocol.messages.reassignments import ElectLeadersRequest, ElectLeadersResponse
+from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
+from odradek.protocol.messages.group_admin import DescribeGroupsRequest
+from odradek.protocol.messages.metadata import MetadataRequest
+from odradek.protocol.messages.reassignments import ElectLeadersRequest
 from odradek.protocol.messages.topics import (
     CreateTopicsRequest,
-    CreateTopicsResponse,
     DeleteTopicsRequest,
-    DeleteTopicsResponse,
 )
 from odradek.protocol.topic_partition import TopicPartition
-from tests.scenarios.coordinator_requests import Connection, field_of
+from tests.wire.blocking_client import Client
+from tests.wire.coordinators import field_of
 
 PATIENCE_S = 60
 PAUSE_S = 0.02
@@ -141,8 +139,8 @@ class Cluster(ABC):
 
     def view(self, broker_id: int) -> View:
         """What a broker shows now. Raises OSError."""
-        with contextlib.closing(Connection(self.nodes[broker_id].address)) as connection:
-            answer = connection.call(MetadataRequest(topics=None), MetadataResponse)
+        with Client(self.nodes[broker_id].address) as connection:
+            answer = connection.ask(MetadataRequest(topics=None))
         partitions = {
             TopicPartition(topic.name or "", part.partition_index): Leadership(
                 part.leader_id, part.leader_epoch, tuple(part.replica_nodes), frozenset(part.isr_nodes)
@@ -191,16 +189,16 @@ class Cluster(ABC):
 
     def elect_preferred_leaders(self) -> None:
         """Lets each partition be led by its first replica; waits until all brokers know it."""
-        with contextlib.closing(Connection(self.nodes[self.controller()].address)) as connection:
+        with Client(self.nodes[self.controller()].address) as connection:
             request = ElectLeadersRequest(election_type=0, topic_partitions=None, timeout_ms=20_000)
-            assert connection.call(request, ElectLeadersResponse).error_code == 0
+            assert connection.ask(request).error_code == 0
         self.until(lambda view: all(part.leader == part.replicas[0] for part in view.partitions.values()))
 
     def coordinator(self, key: str, key_type: int = GROUP) -> int:
         """The coordinator of a group or a transactional id, as a running broker names it; NOBODY if it does not."""
-        with contextlib.closing(Connection(self.nodes[self.running[0]].address)) as connection:
+        with Client(self.nodes[self.running[0]].address) as connection:
             request = FindCoordinatorRequest(key=key, key_type=key_type)
-            answer = connection.call(request, FindCoordinatorResponse)
+            answer = connection.ask(request)
         return NOBODY if answer.error_code else answer.node_id
 
     def until_coordinator(self, key: str, key_type: int = GROUP, other_than: int = NOBODY) -> int:
@@ -213,10 +211,10 @@ class Cluster(ABC):
 
     def group_state(self, group: str) -> str:
         """The state of a group, as its coordinator describes it. Takes some milliseconds: rebalances are short."""
-        with contextlib.closing(Connection(self.nodes[self.coordinator(group)].address)) as connection:
-            answer = connection.call(DescribeGroupsRequest(groups=[group]), DescribeGroupsResponse)
+        with Client(self.nodes[self.coordinator(group)].address) as connection:
+            answer = connection.ask(DescribeGroupsRequest(groups=[group]))
         (described,) = answer.groups
-        return described.group_state
+        return str(described.group_state)
 
     def create_offsets_topic(self) -> None:
         """Without it, librdkafka's first consumer waits for two seconds when it closes, even without a group."""
@@ -247,15 +245,15 @@ class Cluster(ABC):
         last = TopicPartition(topic.name, max(topic.num_partitions, len(topic.assignments)) - 1)
         self.until(lambda view: last in view.partitions and view.is_whole(len(self.nodes)))
 
-    def _create(self, topic: CreateTopicsRequest.CreatableTopic) -> CreateTopicsResponse:
-        with contextlib.closing(Connection(self.nodes[self.controller()].address)) as connection:
-            return connection.call(CreateTopicsRequest(topics=[topic], timeout_ms=20_000), CreateTopicsResponse)
+    def _create(self, topic: CreateTopicsRequest.CreatableTopic) -> Any:
+        with Client(self.nodes[self.controller()].address) as connection:
+            return connection.ask(CreateTopicsRequest(topics=[topic], timeout_ms=20_000))
 
     def delete_topic(self, name: str, timeout_ms: int = 1000) -> None:
         """Asks for the deletion of a topic, and waits for `timeout_ms` for its end."""
-        with contextlib.closing(Connection(self.nodes[self.controller()].address)) as connection:
+        with Client(self.nodes[self.controller()].address) as connection:
             request = DeleteTopicsRequest(topic_names=[name], timeout_ms=timeout_ms)
-            answer = connection.call(request, DeleteTopicsResponse)
+            answer = connection.ask(request)
         assert field_of(answer, "responses.error_code") in (ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT), answer
 
 

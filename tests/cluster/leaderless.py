@@ -21,11 +21,11 @@ from collections.abc import Mapping
 
 from odradek.broker.metadata_store import znodes
 from odradek.protocol.errors import ErrorCode
-from odradek.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from odradek.protocol.messages.list_offsets import ListOffsetsRequest
 from odradek.protocol.topic_partition import TopicPartition
 from tests.cluster.cluster import NOBODY, PATIENCE_S, Cluster
 from tests.cluster.zookeeper_client import ZooKeeperClient
-from tests.scenarios.coordinator_requests import Connection
+from tests.wire.blocking_client import Client
 
 LOOK_S = 0.005
 LATEST = -1
@@ -89,8 +89,8 @@ def led_by(address: str, epochs: Mapping[TopicPartition, int]) -> list[TopicPart
         )
         topics[key.topic].append(asked)
     listed = [ListOffsetsRequest.ListOffsetsTopic(name=name, partitions=parts) for name, parts in topics.items()]
-    with contextlib.closing(Connection(address)) as connection:
-        answer = connection.call(ListOffsetsRequest(replica_id=-1, topics=listed), ListOffsetsResponse)
+    with Client(address) as connection:
+        answer = connection.ask(ListOffsetsRequest(replica_id=-1, topics=listed))
     return [
         TopicPartition(topic.name, part.partition_index)
         for topic in answer.topics

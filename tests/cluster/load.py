@@ -9,10 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.clients.members.crew import Crew, Programs
-from tests.clients.members.watch import Watch, until
+from tests.clients.members.watch import Watch
 from tests.clients.test_rebalance import assert_all_is_processed, until_all_work
-from tests.clients.test_transactional_copy import lag
-from tests.clients.transactions import CopierProcess, Numbers, read_committed
+from tests.clients.transactions import CopierProcess, Numbers, read_committed, until_no_transaction_is_open
 from tests.cluster.cluster import TRANSACTION, Cluster
 from tests.cluster.verifiable_producer import VerifiableProducer
 from tests.cluster.writer import ONE_IN_FLIGHT, Writer
@@ -82,7 +81,7 @@ class Load:
     def _assert_copied(self, count: int) -> None:
         bootstrap = self._cluster.bootstrap
         Watch(bootstrap, COPIERS, FROM, PARTITIONS).until_all_is_committed()
-        until(lambda: lag(bootstrap, TO), lambda lags: not any(lags.values()), "transactions that end")
+        until_no_transaction_is_open(bootstrap, TO, PARTITIONS)
         read = read_committed(bootstrap, TO, PARTITIONS)
         for partition in range(PARTITIONS):
             wanted = [f"copy of {value}" for value in range(partition, count, PARTITIONS)]

@@ -17,6 +17,7 @@ from odradek.clients.network_client import NetworkClient, api_key_of
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.schema import Message
 from tests.patience import until
+from tests.wire.records import connect
 
 SESSION_TIMEOUT_MS = 6000
 SETTINGS = {
@@ -120,8 +121,7 @@ class RecordedCluster:
 
     @contextlib.asynccontextmanager
     async def _client(self, receiver: int, software: str) -> AsyncIterator[NetworkClient]:
-        host, port = self.brokers[receiver].bootstrap.split(":")
-        async with await NetworkClient.connect(host, int(port), software_name=software) as client:
+        async with await connect(self.brokers[receiver].bootstrap, software_name=software) as client:
             yield client
 
     def controller(self) -> int:

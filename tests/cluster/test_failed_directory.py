@@ -21,7 +21,7 @@ from tests.cluster.process_cluster import ProcessCluster
 from tests.cluster.writer import Writer
 from tests.cluster.zookeeper_client import zookeeper_client
 from tests.patience import block_until
-from tests.scenarios.coordinator_requests import Connection
+from tests.wire.blocking_client import Client
 from tests.zookeeper.stores import new_chroot
 
 TOPIC, PARTITIONS = "numbers", 6
@@ -65,8 +65,8 @@ def fill(disk: Path) -> Path:
 
 def log_dirs(cluster: Cluster, broker_id: int) -> dict[str, DescribeLogDirsResponse.DescribeLogDirsResult]:
     """What a broker says of its log directories."""
-    with contextlib.closing(Connection(cluster.nodes[broker_id].address)) as connection:
-        answer = connection.call(DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse)
+    with Client(cluster.nodes[broker_id].address) as connection:
+        answer = connection.ask(DescribeLogDirsRequest(topics=None))
     return {os.path.normpath(result.log_dir): result for result in answer.results}
 
 

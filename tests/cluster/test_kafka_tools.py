@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.beside_kafka.printed import Step, check, differences
 from tests.cluster.kafka_tools.known import KNOWN
-from tests.cluster.kafka_tools.printed import differences
 from tests.cluster.kafka_tools.script import played, played_by_apache
-from tests.cluster.kafka_tools.stage import RECORDING, SETTINGS, Step
+from tests.cluster.kafka_tools.stage import RECORDING, SETTINGS
 from tests.cluster.mixed_cluster import mixed_cluster
 from tests.soak import SOAK
 from tests.zookeeper.stores import new_chroot
@@ -31,12 +31,7 @@ def test_kafkas_tools_print_the_same_of_our_cluster(
     connect = zookeeper + new_chroot()
     with mixed_cluster(kafka_control, connect, tmp_path, apache=(), settings=SETTINGS) as cluster:
         steps = played(cluster, java_tools, tmp_path)
-    assert list(steps) == list(recorded)
-    found = list(differences(recorded, steps))
-    unexplained = [each for each in found if not any(known.explains(*each) for known in KNOWN)]
-    assert not unexplained, "\n".join(map(str, unexplained))
-    stale = [known for known in KNOWN if not any(known.explains(*each) for each in found)]
-    assert not stale, "these differences are no more"
+    check(recorded, steps, KNOWN)
 
 
 if SOAK:

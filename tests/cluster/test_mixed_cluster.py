@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 import subprocess
@@ -15,13 +14,13 @@ import pytest
 
 from odradek.broker.metadata_store import znodes
 from odradek.protocol.errors import ErrorCode
-from odradek.protocol.messages.producers import InitProducerIdRequest, InitProducerIdResponse
+from odradek.protocol.messages.producers import InitProducerIdRequest
 from tests.cluster.agreement import assert_replicas_agree
 from tests.cluster.cluster import View
 from tests.cluster.mixed_cluster import APACHE, JVM, MixedCluster, mixed_cluster
 from tests.cluster.writer import Writer
 from tests.patience import block_until
-from tests.scenarios.coordinator_requests import Connection
+from tests.wire.blocking_client import Client
 from tests.zookeeper.stores import new_chroot, store_at
 
 BROKERS = (APACHE, 2, 3)
@@ -61,11 +60,11 @@ def producer_id(cluster: MixedCluster, broker_id: int) -> int:
     found: list[int] = []
 
     def is_given() -> bool:
-        with contextlib.closing(Connection(cluster.nodes[broker_id].address)) as connection:
-            answer = connection.call(request, InitProducerIdResponse)
+        with Client(cluster.nodes[broker_id].address) as connection:
+            answer = connection.ask(request)
         assert answer.error_code in (ErrorCode.NONE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         found.append(answer.producer_id)
-        return answer.error_code == ErrorCode.NONE
+        return bool(answer.error_code == ErrorCode.NONE)
 
     block_until(is_given)
     return found[-1]

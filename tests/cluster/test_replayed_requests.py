@@ -13,7 +13,6 @@ import pytest
 
 from odradek.broker.server import Broker
 from odradek.protocol.errors import ErrorCode
-from odradek.protocol.messages.produce import ProduceRequest
 from odradek.protocol.messages.producers import AllocateProducerIdsRequest, InitProducerIdRequest
 from odradek.protocol.messages.reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -27,12 +26,12 @@ from odradek.protocol.messages.replica_control import (
     StopReplicaRequest,
     UpdateMetadataRequest,
 )
-from odradek.protocol.messages.topics import CreateTopicsRequest
 from odradek.protocol.records import Record, build_batch
 from odradek.protocol.schema import Message
 from odradek.protocol.topic_partition import TopicPartition
 from tests.cluster.recorded_cluster import RecordedCluster, recorded_cluster
 from tests.patience import until
+from tests.wire import requests
 
 CONTROLLER, RESTARTED, OTHER = 1, 2, 3
 TOPIC = "t"
@@ -65,21 +64,12 @@ async def cluster(tmp_path: Path) -> AsyncIterator[RecordedCluster]:
 
 
 async def create_topic(cluster: RecordedCluster) -> None:
-    assignment = CreateTopicsRequest.CreatableReplicaAssignment
-    topic = CreateTopicsRequest.CreatableTopic(
-        name=TOPIC,
-        num_partitions=-1,
-        replication_factor=-1,
-        assignments=[assignment(partition_index=number, broker_ids=ids) for number, ids in enumerate(ASSIGNMENTS)],
-    )
-    created = await cluster.ask(CONTROLLER, CreateTopicsRequest(topics=[topic], timeout_ms=20_000))
+    created = await cluster.ask(CONTROLLER, requests.create_assigned(TOPIC, *ASSIGNMENTS))
     assert [each.error_code for each in created.topics] == [0]
     await until(lambda: all(leads(cluster.brokers[leader], number) for number, (leader, *_) in enumerate(ASSIGNMENTS)))
     for number, (leader, *_) in enumerate(ASSIGNMENTS):
         batch = build_batch([Record(0, int(time.time() * 1000), b"k", b"v")])
-        data = ProduceRequest.PartitionProduceData(index=number, records=batch)
-        topic_data = [ProduceRequest.TopicProduceData(name=TOPIC, partition_data=[data])]
-        produced = await cluster.ask(leader, ProduceRequest(acks=-1, timeout_ms=20_000, topic_data=topic_data))
+        produced = await cluster.ask(leader, requests.produce(TOPIC, batch, number))
         assert [each.error_code for each in produced.responses[0].partition_responses] == [0]
 
 

@@ -13,31 +13,28 @@ import pytest
 
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.produce import ProduceRequest, ProduceResponse
-from odradek.protocol.messages.topics import CreateTopicsRequest
 from odradek.protocol.records import Record, build_batch, read_batch_header, read_records
 from odradek.protocol.topic_partition import TopicPartition
 from tests.cluster.agreement import assert_replicas_agree, stored
 from tests.cluster.cluster import Cluster
 from tests.cluster.writer import Writer
-from tests.scenarios.coordinator_requests import Connection, field_of
+from tests.wire.blocking_client import Client
+from tests.wire.coordinators import field_of
+from tests.wire.requests import assigned_topic, produce
 
 TOPIC = "numbers"
 KEY = TopicPartition(TOPIC, 0)
 PER_SECOND = 500
 LATE = 20
 """Records of each kind that are sent to the stopped leader."""
-ANSWER_S = 30
 IMPATIENT = {"request.timeout.ms": 1000, "socket.timeout.ms": 1500}
 """A producer gives a silent broker up after a minute by default."""
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 
-def produce(value: bytes, acks: int) -> ProduceRequest:
-    batch = build_batch([Record(0, int(time.time() * 1000), None, value)])
-    data = ProduceRequest.PartitionProduceData(index=0, records=batch)
-    topic = ProduceRequest.TopicProduceData(name=TOPIC, partition_data=[data])
-    return ProduceRequest(acks=acks, timeout_ms=ANSWER_S * 1000, topic_data=[topic])
+def of_value(value: bytes, acks: int) -> ProduceRequest:
+    return produce(TOPIC, build_batch([Record(0, int(time.time() * 1000), None, value)]), acks=acks)
 
 
 def error_of(answer: ProduceResponse) -> ErrorCode:
@@ -59,19 +56,14 @@ def test_a_leader_that_was_stopped_acknowledges_nothing_and_its_tail_is_truncate
     controller = cluster.controller()
     others = [broker_id for broker_id in cluster.nodes if broker_id != controller]
     leader, *followers = [controller, *others] if is_controller else [*others, controller]
-    assignment = CreateTopicsRequest.CreatableReplicaAssignment(partition_index=0, broker_ids=[leader, *followers])
-    cluster.create(
-        CreateTopicsRequest.CreatableTopic(
-            name=TOPIC, num_partitions=-1, replication_factor=-1, assignments=[assignment]
-        )
-    )
+    cluster.create(assigned_topic(TOPIC, [leader, *followers]))
     writer = Writer(cluster.bootstrap, TOPIC, 1, PER_SECOND, settings=IMPATIENT)
     with contextlib.ExitStack() as stack:
         stack.callback(writer.finish)
         address = cluster.nodes[leader].address
-        strict, lax = (stack.enter_context(contextlib.closing(Connection(address))) for _ in range(2))
-        assert error_of(strict.call(produce(b"-1", -1), ProduceResponse)) == ErrorCode.NONE
-        assert error_of(lax.call(produce(b"-1", 1), ProduceResponse)) == ErrorCode.NONE
+        strict, lax = (stack.enter_context(Client(address)) for _ in range(2))
+        assert error_of(strict.ask(of_value(b"-1", -1))) == ErrorCode.NONE
+        assert error_of(lax.ask(of_value(b"-1", 1))) == ErrorCode.NONE
         writer.until_acknowledged()
 
         cluster.stop(leader)
@@ -80,13 +72,12 @@ def test_a_leader_that_was_stopped_acknowledges_nothing_and_its_tail_is_truncate
         writer.until_acknowledged()
         time.sleep(max(0.0, stopped_at + 2 * cluster.session_timeout_ms / 1000 - time.monotonic()))
         for _ in range(LATE):
-            lax.send(produce(b"-2", 1))
-            strict.send(produce(b"-3", -1))
+            lax.send(of_value(b"-2", 1))
+            strict.send(of_value(b"-3", -1))
         cluster.go_on(leader)
 
-        wanted = produce(b"", 1)
-        lax_answers = [error_of(lax.receive(wanted, ProduceResponse)) for _ in range(LATE)]
-        strict_answers = [error_of(strict.receive(wanted, ProduceResponse)) for _ in range(LATE)]
+        lax_answers = [error_of(lax.receive()) for _ in range(LATE)]
+        strict_answers = [error_of(strict.receive()) for _ in range(LATE)]
         print(f"acks=1: {lax_answers}, acks=all: {strict_answers}")
         assert ErrorCode.NONE not in strict_answers
         assert set(lax_answers) <= {ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER}

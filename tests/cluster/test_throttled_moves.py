@@ -7,7 +7,6 @@ soak, when the machine has nothing else to do, also above nine tenths.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
 import time
@@ -19,18 +18,17 @@ from typing import NamedTuple
 import confluent_kafka
 import pytest
 
-from odradek.protocol.messages.configs import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
+from odradek.protocol.messages.configs import IncrementalAlterConfigsRequest
 from odradek.protocol.messages.reassignments import (
     AlterPartitionReassignmentsRequest,
-    AlterPartitionReassignmentsResponse,
 )
-from odradek.protocol.messages.topics import CreateTopicsRequest
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.protocol.wire_codes import ConfigResourceType
 from tests.cluster.process_cluster import ProcessCluster, process_cluster
 from tests.cluster.writer import percentile
-from tests.scenarios.coordinator_requests import Connection
 from tests.soak import SOAK, rounds
+from tests.wire import requests
+from tests.wire.blocking_client import Client
 
 MB = 1_000_000
 PARTITIONS = 4
@@ -133,8 +131,8 @@ def alter(cluster: ProcessCluster, broker_id: int, kind: ConfigResourceType, nam
     resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
         resource_type=kind, resource_name=name, configs=items
     )
-    with contextlib.closing(Connection(cluster.nodes[broker_id].address)) as connection:
-        answer = connection.call(IncrementalAlterConfigsRequest(resources=[resource]), IncrementalAlterConfigsResponse)
+    with Client(cluster.nodes[broker_id].address) as connection:
+        answer = connection.ask(IncrementalAlterConfigsRequest(resources=[resource]))
     assert [each.error_code for each in answer.responses] == [0], answer
 
 
@@ -167,21 +165,15 @@ def reassign(cluster: ProcessCluster, assignment: Mapping[int, list[int]]) -> No
         for number, replicas in assignment.items()
     ]
     topic = AlterPartitionReassignmentsRequest.ReassignableTopic(name=BIG, partitions=wanted)
-    with contextlib.closing(Connection(cluster.nodes[cluster.controller()].address)) as connection:
+    with Client(cluster.nodes[cluster.controller()].address) as connection:
         request = AlterPartitionReassignmentsRequest(topics=[topic], timeout_ms=60_000)
-        answer = connection.call(request, AlterPartitionReassignmentsResponse)
+        answer = connection.ask(request)
     assert answer.error_code == 0
     assert {each.error_code for each in answer.responses[0].partitions} == {0}
 
 
 def create(cluster: ProcessCluster, name: str, assignment: Mapping[int, list[int]]) -> None:
-    assignments = [
-        CreateTopicsRequest.CreatableReplicaAssignment(partition_index=number, broker_ids=replicas)
-        for number, replicas in assignment.items()
-    ]
-    cluster.create(
-        CreateTopicsRequest.CreatableTopic(name=name, num_partitions=-1, replication_factor=-1, assignments=assignments)
-    )
+    cluster.create(requests.assigned_topic(name, *assignment.values()))
 
 
 def fill(cluster: ProcessCluster) -> None:

@@ -15,9 +15,8 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.clients.members.watch import Watch, until
-from tests.clients.test_transactional_copy import lag
-from tests.clients.transactions import CopierProcess, Numbers, read_committed
+from tests.clients.members.watch import Watch
+from tests.clients.transactions import CopierProcess, Numbers, read_committed, until_no_transaction_is_open
 from tests.cluster.agreement import assert_replicas_agree
 from tests.cluster.cluster import NOBODY, TRANSACTION, Cluster
 from tests.sequences import assert_same
@@ -109,7 +108,7 @@ def test_a_copier_copies_each_record_once_and_in_order_while_brokers_are_lost(
         copier.until_it_works()
         written = numbers.finish()
         Watch(cluster.bootstrap, group, FROM, PARTITIONS).until_all_is_committed()
-        until(lambda: lag(cluster.bootstrap, TO), lambda lags: not any(lags.values()), "transactions that end")
+        until_no_transaction_is_open(cluster.bootstrap, TO, PARTITIONS)
     read = read_committed(cluster.bootstrap, TO, PARTITIONS)
     for partition in range(PARTITIONS):
         wanted = [f"copy of {value}" for value in range(partition, written, PARTITIONS)]

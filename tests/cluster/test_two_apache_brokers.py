@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
@@ -13,7 +12,6 @@ import pytest
 from confluent_kafka import TopicPartition as Position
 
 from odradek.broker.coordinator.runtime.java_hash import partition_for
-from odradek.protocol.messages.produce import ProduceRequest, ProduceResponse
 from odradek.protocol.records import Record, build_batch
 from odradek.protocol.topic_partition import TopicPartition
 from tests.clients.transactions import read_committed
@@ -25,7 +23,9 @@ from tests.cluster.mixed_cluster import OF_THE_CLUSTER, MixedCluster, mixed_clus
 from tests.cluster.test_mixed_cluster import leaders, producer_id
 from tests.cluster.writer import Writer
 from tests.patience import block_until
-from tests.scenarios.coordinator_requests import Connection, field_of
+from tests.wire.blocking_client import Client
+from tests.wire.coordinators import field_of
+from tests.wire.requests import produce
 from tests.zookeeper.stores import new_chroot
 
 ONE, TWO, OURS = BROKERS = (1, 2, 3)
@@ -194,10 +194,8 @@ def append(
 ) -> None:
     """Appends so many batches of one record each."""
     records = [build_batch([Record(0, FIRST_TIMESTAMP + number, None, b"%d" % number)]) for number in range(count)]
-    with contextlib.closing(Connection(cluster.nodes[cluster.leader(topic, partition)].address)) as connection:
+    with Client(cluster.nodes[cluster.leader(topic, partition)].address) as connection:
         once_connected()
         for batch in records:
-            data = ProduceRequest.PartitionProduceData(index=partition, records=batch)
-            topics = [ProduceRequest.TopicProduceData(name=topic, partition_data=[data])]
-            answer = connection.call(ProduceRequest(acks=acks, timeout_ms=30_000, topic_data=topics), ProduceResponse)
+            answer = connection.ask(produce(topic, batch, partition, acks=acks))
             assert field_of(answer, "responses.partition_responses.error_code") == 0, answer

@@ -15,8 +15,9 @@ import pytest
 
 from odradek.protocol.compiler import decode
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from tests.scenarios.raw_client import RawClient, request_payload
 from tests.spawned_broker import free_port
+from tests.wire.blocking_client import RawClient
+from tests.wire.frames import request_payload
 
 CONTAINER = os.environ["ODRADEK_IMAGE_CONTAINER"]
 

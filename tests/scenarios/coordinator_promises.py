@@ -8,19 +8,13 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from odradek.protocol.errors import ErrorCode
-from odradek.protocol.messages.groups import HeartbeatRequest, HeartbeatResponse
-from odradek.protocol.messages.transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
-from tests.scenarios.coordinator_requests import (
-    GIVE_UP_S,
-    Connection,
-    committed,
-    described,
-    end_offset,
-    until_loaded,
-)
+from odradek.protocol.messages.groups import HeartbeatRequest
+from odradek.protocol.messages.transactions import DescribeTransactionsRequest
+from tests.wire.blocking_client import Client
+from tests.wire.coordinators import GIVE_UP_S, committed, described, end_offset, until_loaded
 
 Members = frozenset[tuple[str, bytes]]
 NOBODY: Members = frozenset()
@@ -28,7 +22,7 @@ NOBODY: Members = frozenset()
 
 
 class Promise(Protocol):
-    def check(self, connection: Connection) -> None:
+    def check(self, connection: Client) -> None:
         """Fails if the broker does not keep the promise. The state that it sees is promised from then on."""
 
 
@@ -39,7 +33,7 @@ class GroupPromise:
     group: str
     allowed: dict[Members, int]
 
-    def check(self, connection: Connection) -> None:
+    def check(self, connection: Client) -> None:
         seen = described(connection, self.group)
         members = frozenset((member.member_id, member.member_assignment) for member in seen.members)
         assert members in self.allowed, f"{self.group}: {seen.group_state} {members}, not one of {self.allowed}"
@@ -47,7 +41,7 @@ class GroupPromise:
         assert seen.group_state in (("Stable",) if members else ("Empty", "Dead")), seen
         for member_id, _ in members:
             heartbeat = HeartbeatRequest(group_id=self.group, generation_id=generation, member_id=member_id)
-            assert connection.call(heartbeat, HeartbeatResponse).error_code == ErrorCode.NONE
+            assert connection.ask(heartbeat).error_code == ErrorCode.NONE
         self.allowed = {members: generation}
 
 
@@ -60,7 +54,7 @@ class OffsetPromise:
     partition: int
     allowed: set[int]
 
-    def check(self, connection: Connection) -> None:
+    def check(self, connection: Client) -> None:
         offset = committed(connection, self.group, self.topic, self.partition)
         assert offset in self.allowed, f"{self.group}: {offset}, not one of {self.allowed}"
         self.allowed = {offset}
@@ -87,7 +81,7 @@ class Transaction:
     has_the_log: bool = True
     """No later transaction writes to its partition."""
 
-    def check(self, connection: Connection) -> None:
+    def check(self, connection: Client) -> None:
         seen = self._settled(connection)
         assert seen.transaction_state in self.states, f"{self.name}: {seen}, not one of {self.states}"
         assert seen.producer_id == self.producer[0]
@@ -102,21 +96,19 @@ class Transaction:
         self.records_may_be_missing = False
         self.states, self.epochs = {seen.transaction_state}, {seen.producer_epoch}
 
-    def _settled(self, connection: Connection) -> DescribeTransactionsResponse.TransactionState:
+    def _settled(self, connection: Client) -> Any:
         """The state once nothing is pending: the broker itself completes prepared transactions."""
         request = DescribeTransactionsRequest(transactional_ids=[self.name])
         give_up = time.monotonic() + GIVE_UP_S
         while True:
-            answer = until_loaded(
-                connection, request, DescribeTransactionsResponse, "transaction_states.error_code"
-            ).transaction_states[0]
+            answer = until_loaded(connection, request, "transaction_states.error_code").transaction_states[0]
             assert answer.error_code == ErrorCode.NONE, f"{self.name}: {ErrorCode.of(answer.error_code).name}"
             if not answer.transaction_state.startswith("Prepare"):
                 return answer
             assert time.monotonic() < give_up, f"{self.name} stays {answer.transaction_state}"
             time.sleep(0.01)
 
-    def _check_log(self, connection: Connection, state: str) -> None:
+    def _check_log(self, connection: Client, state: str) -> None:
         stable, end = (end_offset(connection, self.topic, self.partition, isolation) for isolation in (1, 0))
         if state == "Ongoing" and self.records_may_be_missing and stable == end == self.first_offset:
             self.first_offset = -1
@@ -125,7 +117,7 @@ class Transaction:
         else:
             assert stable == end, f"{self.name} is {state}: last stable offset {stable} of {end}"
 
-    def _check_offset(self, connection: Connection, state: str) -> None:
+    def _check_offset(self, connection: Client, state: str) -> None:
         if self.offset is not None:
             group, offset = self.offset
             wanted = offset if state == "CompleteCommit" else -1

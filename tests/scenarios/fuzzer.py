@@ -18,7 +18,9 @@ from odradek.protocol.messages.produce import ProduceRequest
 from odradek.protocol.messages.topics import CreatePartitionsRequest, CreateTopicsRequest
 from odradek.protocol.records import Record, build_batch
 from odradek.protocol.schema import Message
-from tests.scenarios.raw_client import API_VERSIONS_V0, RawClient, request_payload
+from tests.wire import requests
+from tests.wire.blocking_client import RawClient
+from tests.wire.frames import API_VERSIONS_V0, request_payload
 
 M = TypeVar("M", bound=Message)
 TOPIC = "fuzz"
@@ -46,9 +48,7 @@ def seed_frames(vectors: Path, served: set[int], topic_id: UUID) -> list[bytes]:
 def _produce(compression: int) -> ProduceRequest:
     records = [Record(offset=n, timestamp=1000 + n, key=b"k%d" % n, value=b"v" * n, headers=[]) for n in range(5)]
     batch = build_batch(records, compression=compression)
-    partitions = [ProduceRequest.PartitionProduceData(index=0, records=batch)]
-    topics = [ProduceRequest.TopicProduceData(name=TOPIC, partition_data=partitions)]
-    return ProduceRequest(acks=1, timeout_ms=1000, topic_data=topics)
+    return requests.produce(TOPIC, batch, acks=1)
 
 
 def _fetch(topic_id: UUID) -> FetchRequest:

@@ -5,19 +5,11 @@ from __future__ import annotations
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.groups import (
     HeartbeatRequest,
-    HeartbeatResponse,
-    JoinGroupResponse,
-    LeaveGroupResponse,
-    SyncGroupResponse,
 )
-from odradek.protocol.messages.offsets import OffsetCommitResponse
-from odradek.protocol.messages.produce import ProduceRequest, ProduceResponse
-from odradek.protocol.messages.producers import InitProducerIdResponse
-from odradek.protocol.messages.topics import CreateTopicsRequest, CreateTopicsResponse
-from odradek.protocol.messages.transactions import AddPartitionsToTxnResponse
 from tests.base_requests import Known, small_batch
-from tests.scenarios import coordinator_requests as requests
-from tests.scenarios.coordinator_requests import Connection, field_of, find_coordinators, until_loaded
+from tests.wire import requests as requests
+from tests.wire.blocking_client import Client
+from tests.wire.coordinators import field_of, find_coordinators, until_loaded
 
 SETTINGS: dict[str, object] = {
     "auto.create.topics.enable": False,
@@ -35,7 +27,7 @@ class KnownWorld:
     """`known` names the objects that exist after `restore()`, which recreates what requests deleted or ended."""
 
     def __init__(self, bootstrap: str, known: Known) -> None:
-        self._connection = Connection(bootstrap)
+        self._connection = Client(bootstrap)
         self.known = known
         find_coordinators(self._connection)
         self._join()
@@ -55,47 +47,42 @@ class KnownWorld:
 
     def _have_topic(self) -> None:
         name = self.known.topic
-        topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=PARTITIONS, replication_factor=1)
-        created = self._connection.call(CreateTopicsRequest(topics=[topic]), CreateTopicsResponse)
+        created = self._connection.ask(requests.create_topics(name, partitions=PARTITIONS))
         if field_of(created, "topics.error_code") == ErrorCode.NONE:
             self.known = self.known._replace(topic_id=created.topics[0].topic_id)
-            partition = ProduceRequest.PartitionProduceData(index=0, records=small_batch())
-            topic_data = ProduceRequest.TopicProduceData(name=name, partition_data=[partition])
-            produced = self._connection.call(
-                ProduceRequest(acks=1, timeout_ms=1000, topic_data=[topic_data]), ProduceResponse
-            )
+            produced = self._connection.ask(requests.produce(name, small_batch(), acks=1))
             assert field_of(produced, "responses.partition_responses.error_code") == ErrorCode.NONE
 
     def _commit(self) -> None:
         request = requests.commit(self.known.group, self.known.topic, 0, 1)
-        until_loaded(self._connection, request, OffsetCommitResponse, "topics.partitions.error_code")
+        until_loaded(self._connection, request, "topics.partitions.error_code")
 
     def _heartbeat(self) -> int:
         known = self.known
         heartbeat = HeartbeatRequest(
             group_id=known.joined_group, generation_id=known.generation, member_id=known.member_id
         )
-        return self._connection.call(heartbeat, HeartbeatResponse).error_code
+        return int(self._connection.ask(heartbeat).error_code)
 
     def _join(self) -> None:
         """Joins as the only member: the previous one leaves."""
-        self._connection.call(requests.leave(self.known.joined_group, [self.known.member_id]), LeaveGroupResponse)
+        self._connection.ask(requests.leave(self.known.joined_group, [self.known.member_id]))
         group, metadata = self.known.joined_group, bytes(MEMBER_METADATA_BYTES)
-        refused = until_loaded(self._connection, requests.join(group, "", metadata), JoinGroupResponse, "error_code")
-        joined = self._connection.call(requests.join(group, refused.member_id, metadata), JoinGroupResponse)
+        refused = until_loaded(self._connection, requests.join(group, "", metadata), "error_code")
+        joined = self._connection.ask(requests.join(group, refused.member_id, metadata))
         assert joined.error_code == ErrorCode.NONE
         sync = requests.sync(group, joined.generation_id, joined.member_id, {joined.member_id: b""})
-        assert self._connection.call(sync, SyncGroupResponse).error_code == ErrorCode.NONE
+        assert self._connection.ask(sync).error_code == ErrorCode.NONE
         self.known = self.known._replace(member_id=joined.member_id, generation=joined.generation_id)
 
     def _begin_transaction(self) -> None:
         request = requests.init(self.known.transactional_id)
-        begun = until_loaded(self._connection, request, InitProducerIdResponse, "error_code")
+        begun = until_loaded(self._connection, request, "error_code")
         self.known = self.known._replace(producer_id=begun.producer_id, producer_epoch=begun.producer_epoch)
 
     def _add_partition(self) -> int:
         known = self.known
         producer = (known.producer_id, known.producer_epoch)
         request = requests.add_partition(known.transactional_id, producer, known.topic, 0)
-        added = until_loaded(self._connection, request, AddPartitionsToTxnResponse, ERROR_OF_PARTITION)
+        added = until_loaded(self._connection, request, ERROR_OF_PARTITION)
         return field_of(added, ERROR_OF_PARTITION)

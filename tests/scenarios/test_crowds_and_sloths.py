@@ -20,10 +20,13 @@ from odradek.broker.periodic_work import SWEEP_INTERVAL_MS
 from odradek.protocol.messages.fetch import FetchRequest
 from odradek.protocol.messages.produce import ProduceRequest
 from odradek.protocol.records import Record, build_batch
+from odradek.protocol.topic_partition import TopicPartition
 from odradek.testing import in_process_broker
 from tests.patience import until
-from tests.scenarios.raw_client import RawClient, request_payload
 from tests.spawned_broker import SpawnedBroker, spawned_broker
+from tests.wire import requests
+from tests.wire.blocking_client import RawClient
+from tests.wire.frames import request_payload
 
 IDLE_CONNECTIONS = 10_000
 
@@ -171,7 +174,7 @@ async def test_a_half_closed_connection_and_its_parked_fetch_end_within_a_second
 
 def fetch_of(**parameters: Any) -> bytes:
     """The frame of a fetch that finds nothing; without a session by default."""
-    asked = FetchRequest.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=99)
-    topics = [FetchRequest.FetchTopic(topic="felt", partitions=[asked])]
-    payload = request_payload(FetchRequest(min_bytes=1, max_bytes=1000, topics=topics, **parameters), 11)
+    payload = request_payload(
+        requests.fetch((TopicPartition("felt", 0), 0), max_bytes=1000, partition_bytes=99, **parameters), 11
+    )
     return len(payload).to_bytes(4, "big") + payload

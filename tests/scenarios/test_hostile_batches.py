@@ -21,9 +21,9 @@ from odradek.protocol.batch_header import Compression
 from odradek.protocol.compiler import decode
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.headers import response_header_version
-from odradek.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from odradek.protocol.messages.list_offsets import ListOffsetsResponse
 from odradek.protocol.messages.produce import ProduceResponse
-from odradek.protocol.messages.topics import CreateTopicsRequest, DeleteTopicsRequest
+from odradek.protocol.messages.topics import DeleteTopicsRequest
 from odradek.protocol.records import Record, build_batch
 from odradek.testing import BrokerThread
 from tests.scenarios.hostile_batches import (
@@ -37,10 +37,12 @@ from tests.scenarios.hostile_batches import (
     record_of_time,
     zeros_record,
 )
-from tests.scenarios.raw_client import RawClient, request_payload
 from tests.scenarios.turns_of_a_loop import longest_turn
 from tests.soak import rounds
 from tests.spawned_broker import SpawnedBroker, spawned_broker
+from tests.wire import requests
+from tests.wire.blocking_client import RawClient
+from tests.wire.frames import request_payload
 
 pytestmark = pytest.mark.soak("hostile batches", minutes=1)
 PRODUCE_VERSION = 7
@@ -74,10 +76,8 @@ def client_of(broker: BrokerThread) -> RawClient:
     return RawClient(broker.bootstrap, timeout=60)
 
 
-def create(client: RawClient, **settings: str) -> None:
-    configs = [CreateTopicsRequest.CreatableTopicConfig(name=name, value=value) for name, value in settings.items()]
-    topic = CreateTopicsRequest.CreatableTopic(name=TOPIC, num_partitions=60, replication_factor=1, configs=configs)
-    client.call(request_payload(CreateTopicsRequest(topics=[topic]), 2))
+def create(client: RawClient, **settings: Any) -> None:
+    client.call(request_payload(requests.create_topics(TOPIC, partitions=60, **settings), 2))
 
 
 def send(
@@ -103,9 +103,7 @@ def produce(client: RawClient, batches: list[bytes]) -> list[tuple[ErrorCode, in
 
 
 def offset_at(client: RawClient, timestamp: int, partition: int = 0, version: int = 1) -> int:
-    asked = ListOffsetsRequest.ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
-    topic = ListOffsetsRequest.ListOffsetsTopic(name=TOPIC, partitions=[asked])
-    answer = client.call(request_payload(ListOffsetsRequest(replica_id=-1, topics=[topic]), version))
+    answer = client.call(request_payload(requests.list_offsets(TOPIC, partition, timestamp=timestamp), version))
     header_bytes = 4 + response_header_version(ApiKey.LIST_OFFSETS, version)
     offset: int = decode(ListOffsetsResponse, version, answer, header_bytes).topics[0].partitions[0].offset
     return offset

@@ -22,14 +22,16 @@ from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.compiler import decode
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.metadata import MetadataRequest
-from odradek.protocol.messages.produce import ProduceRequest, ProduceResponse
+from odradek.protocol.messages.produce import ProduceResponse
 from odradek.protocol.primitives import unsigned_varint
 from odradek.protocol.records import Record, build_batch
 from odradek.testing import in_process_broker
 from tests.patience import block_until, until
-from tests.scenarios.raw_client import RawClient, request_payload
 from tests.scenarios.turns_of_a_loop import EachTurn, collector_as_when_served
 from tests.spawned_broker import SpawnedBroker, spawned_broker
+from tests.wire import requests
+from tests.wire.blocking_client import RawClient
+from tests.wire.frames import request_payload
 
 pytestmark = pytest.mark.soak("hostile frames", minutes=1)
 MEMORY_PER_BYTE = 20
@@ -177,9 +179,7 @@ async def test_only_a_produce_may_be_as_long_as_the_socket_allows(
 
 def produce_frame(value_bytes: int, partition: int = 0) -> bytes:
     batch = build_batch([Record(offset=0, timestamp=1, key=None, value=bytes(value_bytes), headers=[])])
-    data = ProduceRequest.PartitionProduceData(index=partition, records=batch)
-    topics = [ProduceRequest.TopicProduceData(name="felt", partition_data=[data])]
-    return request_payload(ProduceRequest(acks=-1, timeout_ms=5000, topic_data=topics), 9)
+    return request_payload(requests.produce("felt", batch, partition), 9)
 
 
 async def test_unfinished_frames_share_one_bound_and_other_clients_continue() -> None:

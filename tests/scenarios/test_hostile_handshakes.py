@@ -14,10 +14,11 @@ import pytest
 
 from odradek.testing import BrokerThread
 from tests.patience import block_until
-from tests.scenarios.raw_client import API_VERSIONS_V0, RawClient
 from tests.scenarios.turns_of_a_loop import longest_turn
 from tests.spawned_broker import free_port
 from tests.tls_files import TlsFiles
+from tests.wire.blocking_client import RawClient
+from tests.wire.frames import API_VERSIONS_V0
 
 pytestmark = pytest.mark.soak("stalled handshakes", minutes=1)
 STALLED, COMPLETE, AT_ONCE = 1000, 200, 20

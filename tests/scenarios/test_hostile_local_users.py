@@ -8,12 +8,10 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from odradek.protocol.messages.topics import CreateTopicsRequest
 from odradek.testing import in_process_broker
-from tests.broker.handlers.api_client import api_of_a_broker
 from tests.broker.test_topic_settings_at_work import produced
-
-TOPIC = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=1, replication_factor=1)
+from tests.wire import requests
+from tests.wire.api import api_of_a_broker
 
 
 def mode(path: Path) -> int:
@@ -112,7 +110,7 @@ async def test_links_in_place_of_temporary_files_are_not_followed(tmp_path: Path
     victim, data = tmp_path / "victim", tmp_path / "data"
     victim.write_text("precious")
     async with api_of_a_broker(data_dir=data) as api:
-        await api(CreateTopicsRequest(topics=[TOPIC], timeout_ms=10_000), 5)
+        await api(requests.create_topics("t"), 5)
         await produced(api, 1)
     plant_links(data, data / "t-0", victim)
     (data / "meta.properties").unlink()

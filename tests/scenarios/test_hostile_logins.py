@@ -20,10 +20,11 @@ from odradek.protocol.messages.produce import ProduceResponse
 from odradek.protocol.messages.sasl import SaslAuthenticateRequest
 from odradek.testing import InProcessBroker, in_process_broker
 from odradek.testing.security import Security
-from tests.broker.handlers.raw_client import RawClient, framed, raw_client, request_bytes
 from tests.broker.handlers.sasl_broker import ALICE, SETTINGS
 from tests.patience import until
 from tests.scenarios.test_hostile_frames import produce_frame
+from tests.wire.frames import framed, request_bytes
+from tests.wire.raw_client import RawClient, raw_client
 
 LIMIT = 4 << 20
 BEFORE_LOGIN = 1 << 20

@@ -6,35 +6,25 @@ is checked after each of the following rounds, too.
 
 from __future__ import annotations
 
-import contextlib
 import random
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 import pytest
 
-from odradek.protocol.messages.groups import JoinGroupResponse, LeaveGroupResponse, SyncGroupResponse
-from odradek.protocol.messages.offsets import OffsetCommitResponse
-from odradek.protocol.messages.produce import ProduceRequest, ProduceResponse
-from odradek.protocol.messages.producers import InitProducerIdResponse
-from odradek.protocol.messages.topics import CreateTopicsRequest, CreateTopicsResponse
-from odradek.protocol.messages.transactions import (
-    AddOffsetsToTxnResponse,
-    AddPartitionsToTxnResponse,
-    EndTxnResponse,
-    TxnOffsetCommitResponse,
-)
+from odradek.protocol.messages.groups import JoinGroupResponse
 from odradek.protocol.records import Record, build_batch
 from odradek.protocol.schema import Message
 from tests.clients.members.watch import until
 from tests.clients.transactions import read_committed
-from tests.scenarios import coordinator_requests as ask
 from tests.scenarios.coordinator_promises import NOBODY, GroupPromise, Members, OffsetPromise, Promise, Transaction
-from tests.scenarios.coordinator_requests import Connection, described, field_of, find_coordinators, until_loaded
 from tests.soak import rounds
 from tests.spawned_broker import SpawnedBroker, free_port, start_broker
+from tests.wire import requests as ask
+from tests.wire.blocking_client import Client
+from tests.wire.coordinators import described, end_offset, field_of, find_coordinators, until_loaded
 
 ROUNDS = rounds(1, in_soak=12)
 """How many times each step is killed in both ways."""
@@ -47,7 +37,6 @@ SETTINGS = {
 }
 TOPIC, PARTITIONS = "t", 16
 RECORDS = 3
-R = TypeVar("R", bound=Message)
 
 
 class Killed(Exception):
@@ -64,13 +53,12 @@ class World:
         self.target, self.is_answered = "", False
         self._start()
         find_coordinators(self.connection)
-        topic = CreateTopicsRequest.CreatableTopic(name=TOPIC, num_partitions=PARTITIONS, replication_factor=1)
-        request = CreateTopicsRequest(topics=[topic], timeout_ms=20_000)
-        assert field_of(self.connection.call(request, CreateTopicsResponse), "topics.error_code") == 0
+        created = self.connection.ask(ask.create_topics(TOPIC, partitions=PARTITIONS))
+        assert field_of(created, "topics.error_code") == 0
 
     def _start(self) -> None:
         self.broker: SpawnedBroker = start_broker(self.data_dir, SETTINGS, port=self.port)
-        self.connection = Connection(self.broker.bootstrap)
+        self.connection = Client(self.broker.bootstrap)
 
     def kill(self) -> None:
         self.connection.close()
@@ -81,16 +69,14 @@ class World:
         self.kill()
         self._start()
 
-    def step(
-        self, name: str, request: Message, response: type[R], error: str, may: Callable[[], None] = lambda: None
-    ) -> R:
+    def step(self, name: str, request: Message, error: str, may: Callable[[], None] = lambda: None) -> Any:
         """Returns the answer. If the broker is killed before it, `may` records what may have changed."""
         if name == self.target and not self.is_answered:
             may()
             self.connection.send(request)
             time.sleep(self.chance.choice((0, 0.0003, 0.001, 0.003)))
             raise Killed
-        return until_loaded(self.connection, request, response, error)
+        return until_loaded(self.connection, request, error)
 
     def after(self, name: str) -> None:
         """Called after the promise of a step's answer was recorded."""
@@ -113,32 +99,33 @@ def live_in_a_group(world: World, name: str) -> None:
     """Two members join and get an assignment, then another one, during which a kill may come; then they leave."""
     promise = GroupPromise(name, {NOBODY: -1})
     world.promises.append(promise)
-    ids = [world.connection.call(ask.join(name, ""), JoinGroupResponse).member_id for _ in range(2)]
-    assert world.connection.call(ask.join(name, ids[0]), JoinGroupResponse).error_code == 0
-    with contextlib.closing(Connection(world.broker.bootstrap)) as other:
+    ids = [world.connection.ask(ask.join(name, "")).member_id for _ in range(2)]
+    assert world.connection.ask(ask.join(name, ids[0])).error_code == 0
+    with Client(world.broker.bootstrap) as other:
         for prefix in ("first ", ""):
             joined = join_both(world, f"{prefix}join", other, name, ids)
             world.after(f"{prefix}join")
             sync_both(world, f"{prefix}sync", other, promise, joined)
             world.after(f"{prefix}sync")
     request = ask.leave(name, ids)
-    world.step("leave", request, LeaveGroupResponse, "error_code", lambda: promise.allowed.update({NOBODY: -1}))
+    world.step("leave", request, "error_code", lambda: promise.allowed.update({NOBODY: -1}))
     promise.allowed = {NOBODY: -1}
     world.after("leave")
 
 
-def join_both(world: World, step: str, other: Connection, name: str, ids: list[str]) -> JoinGroupResponse:
+def join_both(world: World, step: str, other: Client, name: str, ids: list[str]) -> JoinGroupResponse:
     """The leader's JoinGroup response when both have joined: one has new metadata, which starts a rebalance."""
     news = ask.join(name, ids[1], metadata=world.chance.randbytes(10))
     other.send(news)
     until(lambda: described(world.connection, name).group_state, "PreparingRebalance".__eq__, "rebalance")
-    answer = world.step(step, ask.join(name, ids[0]), JoinGroupResponse, "error_code")
-    answers = (answer, other.receive(news, JoinGroupResponse))
+    answer = world.step(step, ask.join(name, ids[0]), "error_code")
+    answers = (answer, other.receive())
     assert [each.error_code for each in answers] == [0, 0]
-    return max(answers, key=lambda each: len(each.members))
+    leaders: JoinGroupResponse = max(answers, key=lambda each: len(each.members))
+    return leaders
 
 
-def sync_both(world: World, step: str, other: Connection, promise: GroupPromise, joined: JoinGroupResponse) -> None:
+def sync_both(world: World, step: str, other: Client, promise: GroupPromise, joined: JoinGroupResponse) -> None:
     given = {member.member_id: world.chance.randbytes(20) for member in joined.members}
     members: Members = frozenset(given.items())
 
@@ -146,12 +133,12 @@ def sync_both(world: World, step: str, other: Connection, promise: GroupPromise,
         promise.allowed[members] = joined.generation_id
 
     request = ask.sync(promise.group, joined.generation_id, joined.leader, given)
-    answer = world.step(step, request, SyncGroupResponse, "error_code", may)
+    answer = world.step(step, request, "error_code", may)
     assert answer.error_code == 0
     promise.allowed = {members: joined.generation_id}
     for member_id in given:
         follower = ask.sync(promise.group, joined.generation_id, member_id, {})
-        assert other.call(follower, SyncGroupResponse).assignment == given[member_id]
+        assert other.ask(follower).assignment == given[member_id]
 
 
 def commit_offsets(world: World, name: str) -> None:
@@ -164,9 +151,7 @@ def commit_offsets(world: World, name: str) -> None:
 
 def commit_one(world: World, promise: OffsetPromise, offset: int) -> None:
     request = ask.commit(promise.group, TOPIC, 1, offset)
-    answer = world.step(
-        "commit", request, OffsetCommitResponse, "topics.partitions.error_code", lambda: promise.allowed.add(offset)
-    )
+    answer = world.step("commit", request, "topics.partitions.error_code", lambda: promise.allowed.add(offset))
     assert field_of(answer, "topics.partitions.error_code") == 0
     promise.allowed = {offset}
 
@@ -194,7 +179,7 @@ def initialize(world: World, transaction: Transaction) -> None:
     """Initializes twice, so that there is a promise before the call that is killed."""
     request = ask.init(transaction.name)
     for step in ("first init", "init"):
-        answer = world.step(step, request, InitProducerIdResponse, "error_code", lambda: transaction.epochs.add(1))
+        answer = world.step(step, request, "error_code", lambda: transaction.epochs.add(1))
         assert answer.error_code == 0
         transaction.producer = (answer.producer_id, answer.producer_epoch)
         transaction.epochs = {answer.producer_epoch}
@@ -212,7 +197,7 @@ def add_partition(world: World, transaction: Transaction) -> None:
 
     request = ask.add_partition(transaction.name, transaction.producer, TOPIC, transaction.partition)
     error = "results_by_topic_v3_and_below.results_by_partition.partition_error_code"
-    assert field_of(world.step("add", request, AddPartitionsToTxnResponse, error, may), error) == 0
+    assert field_of(world.step("add", request, error, may), error) == 0
     transaction.states, transaction.partitions = {"Ongoing"}, {added}
     world.after("add")
 
@@ -226,12 +211,10 @@ def write(world: World, transaction: Transaction) -> None:
         base_sequence=0,
         is_transactional=True,
     )
-    partition = ProduceRequest.PartitionProduceData(index=transaction.partition, records=batch)
-    data = ProduceRequest.TopicProduceData(name=TOPIC, partition_data=[partition])
-    request = ProduceRequest(transactional_id=transaction.name, acks=-1, timeout_ms=10_000, topic_data=[data])
-    transaction.first_offset = ask.end_offset(world.connection, TOPIC, transaction.partition, 0)
+    request = ask.produce(TOPIC, batch, transaction.partition, transactional_id=transaction.name)
+    transaction.first_offset = end_offset(world.connection, TOPIC, transaction.partition)
     transaction.records_may_be_missing = True
-    answer = world.step("write", request, ProduceResponse, "responses.partition_responses.error_code")
+    answer = world.step("write", request, "responses.partition_responses.error_code")
     assert field_of(answer, "responses.partition_responses.error_code") == 0
     assert field_of(answer, "responses.partition_responses.base_offset") == transaction.first_offset
     transaction.records_may_be_missing = False
@@ -244,16 +227,14 @@ def send_offsets(world: World, transaction: Transaction) -> None:
     group_partition = java_hash(group) % int(SETTINGS["offsets.topic.num.partitions"])
     added = before | {("__consumer_offsets", group_partition)}
     request = ask.add_offsets(transaction.name, transaction.producer, group)
-    answer = world.step(
-        "add offsets", request, AddOffsetsToTxnResponse, "error_code", lambda: transaction.partitions.add(added)
-    )
+    answer = world.step("add offsets", request, "error_code", lambda: transaction.partitions.add(added))
     assert answer.error_code == 0
     transaction.partitions = {added}
     world.after("add offsets")
     transaction.offset = (group, -1)
     send = ask.commit_offset(transaction.name, transaction.producer, group, TOPIC, 0, offset)
     error = "topics.partitions.error_code"
-    assert field_of(world.step("send offsets", send, TxnOffsetCommitResponse, error), error) == 0
+    assert field_of(world.step("send offsets", send, error), error) == 0
     transaction.offset = (group, offset)
     world.after("send offsets")
 
@@ -261,7 +242,7 @@ def send_offsets(world: World, transaction: Transaction) -> None:
 def end(world: World, transaction: Transaction, is_committed: bool) -> None:
     name, state = ("commit it", "CompleteCommit") if is_committed else ("abort it", "CompleteAbort")
     request = ask.end(transaction.name, transaction.producer, is_committed)
-    answer = world.step(name, request, EndTxnResponse, "error_code", lambda: transaction.states.add(state))
+    answer = world.step(name, request, "error_code", lambda: transaction.states.add(state))
     assert answer.error_code == 0
     transaction.states = {state}
     world.after(name)
@@ -312,6 +293,6 @@ def abort_what_is_open(world: World) -> None:
         if transaction.states == {"Ongoing"} and world.chance.random() < 0.5:
             (epoch,) = transaction.epochs
             request = ask.end(transaction.name, (transaction.producer[0], epoch), False)
-            answer = until_loaded(world.connection, request, EndTxnResponse, "error_code")
+            answer = until_loaded(world.connection, request, "error_code")
             assert answer.error_code == 0
             transaction.states = {"CompleteAbort"}

@@ -16,8 +16,10 @@ from pathlib import Path
 import kafka
 import pytest
 
-from odradek.protocol.messages.fetch import FetchRequest
-from tests.scenarios.raw_client import RawClient, request_payload
+from odradek.protocol.topic_partition import TopicPartition
+from tests.wire import requests
+from tests.wire.blocking_client import RawClient
+from tests.wire.frames import request_payload
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -56,10 +58,15 @@ def test_make_run_serves_and_ends_within_ten_seconds_of_sigterm(
     producer = kafka.KafkaProducer(bootstrap_servers=bootstrap, acks="all")
     assert producer.send("t", b"value").get(timeout=20).offset == 0
     producer.close()
-    partition = FetchRequest.FetchPartition(partition=0, fetch_offset=1, partition_max_bytes=100)
-    topic = FetchRequest.FetchTopic(topic="t", partitions=[partition])
     with RawClient(bootstrap, timeout=20) as waiting:
-        waiting.send(request_payload(FetchRequest(max_wait_ms=600_000, min_bytes=1, topics=[topic]), 11))
+        waiting.send(
+            request_payload(
+                requests.fetch(
+                    (TopicPartition("t", 0), 1), max_wait_ms=600_000, max_bytes=0x7FFFFFFF, partition_bytes=100
+                ),
+                11,
+            )
+        )
         os.killpg(make_run.pid, signal.SIGTERM)
         assert waiting.receive(), "what is parked is answered"
         out, err = make_run.communicate(timeout=10)

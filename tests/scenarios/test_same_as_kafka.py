@@ -5,14 +5,14 @@ The cases are in `same_as_kafka/`, each named by what it compares; `known.py` th
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from odradek.broker.handlers.api_table import api_table
 from odradek.protocol.api_keys import ApiKey
+from tests.beside_kafka.control import apache_broker
+from tests.beside_kafka.known import Known
 from tests.scenarios.same_as_kafka import (
     admin_cases,
     cluster_cases,
@@ -27,9 +27,10 @@ from tests.scenarios.same_as_kafka import (
     transactional_log_cases,
 )
 from tests.scenarios.same_as_kafka.case import Case, differences_of
-from tests.scenarios.same_as_kafka.known import KNOWN, Known
+from tests.scenarios.same_as_kafka.known import KNOWN
 from tests.scenarios.same_as_kafka.peer import Peer
 from tests.spawned_broker import free_port, spawned_broker
+from tests.zookeeper import real_zookeeper
 
 CASES: list[Case] = [
     case
@@ -72,23 +73,11 @@ asked: set[tuple[ApiKey, int]] = set()
 def kafka(tmp_path_factory: pytest.TempPathFactory, kafka_control: list[str]) -> Iterator[str]:
     """A Kafka broker with its ZooKeeper; yields its address."""
     directory = tmp_path_factory.mktemp("kafka")
-    zookeeper_port, port = free_port(), free_port()
-    settings = [f"{name}={value}" for name, value in SETTINGS.items() if name != "broker.id"]
-    started: list[Path] = []
-
-    def start(name: str, *command: str) -> None:
-        started.append(directory / name)
-        subprocess.run([*kafka_control, *command], check=True, timeout=120, stdin=subprocess.DEVNULL)
-
-    try:
-        zookeeper = directory / "zookeeper"
-        start("zookeeper", "zk-start", str(zookeeper_port), str(zookeeper))
-        address = f"127.0.0.1:{zookeeper_port}"
-        start("broker", "zk-broker", "0", str(port), address, str(directory / "broker"), *settings)
+    with (
+        real_zookeeper.running(kafka_control, directory / "zookeeper") as zookeeper,
+        apache_broker(kafka_control, zookeeper, directory / "broker", SETTINGS, broker_id="0") as port,
+    ):
         yield f"127.0.0.1:{port}"
-    finally:
-        for path in reversed(started):
-            subprocess.run([*kafka_control, "stop", str(path)], check=False, timeout=60)
 
 
 @pytest.fixture(scope="module")
@@ -108,9 +97,9 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     ("number", "version"), RUNS, ids=[f"{CASES[number].name}-v{version}" for number, version in RUNS]
 )
 def test_both_brokers_answer_the_same_when(number: int, version: int, kafka: str, ours: str) -> None:
-    comparison = differences_of(CASES[number], version, f"{number}-{version}", kafka, ours)
+    comparison, served = differences_of(CASES[number], version, f"{number}-{version}", kafka, ours)
     met.update(comparison.met)
-    asked.update(comparison.asked)
+    asked.update(served)
     compared.add((number, version))
     assert not comparison.unexplained, "\n".join(comparison.unexplained)
 

@@ -20,8 +20,9 @@ from odradek.protocol.headers import response_header_version
 from odradek.protocol.messages.registry import response_class
 from odradek.protocol.schema import Message
 from odradek.testing import BrokerThread
-from tests.scenarios.raw_client import API_VERSIONS_V0, RawClient, request_payload
 from tests.scenarios.turns_of_a_loop import EachTurn, Turns, collector_as_when_served
+from tests.wire.blocking_client import RawClient
+from tests.wire.frames import API_VERSIONS_V0, request_payload
 
 TIMEOUT_S = 60
 KEPT_BYTES = 8 << 20

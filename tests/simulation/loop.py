@@ -31,6 +31,7 @@ from asyncio import events
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from contextvars import Context, ContextVar, copy_context
+from functools import wraps
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, TypeVarTuple
 
 if TYPE_CHECKING:
@@ -361,6 +362,25 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 def simulated_loop(thread_delays: ThreadDelays = no_delays) -> SimulatedLoop:
     """Creates a loop. asyncio's methods for sockets, pipes, signals and processes are left out."""
     return SimulatedLoop(thread_delays)  # type: ignore[abstract]
+
+
+def run_in_virtual_time(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Returns the coroutine's result."""
+    loop = simulated_loop()
+    try:
+        return loop.run_until_complete(coroutine)
+    finally:
+        loop.close()
+
+
+def in_virtual_time(test: Callable[[], Coroutine[None, None, None]]) -> Callable[[], None]:
+    """Makes a test of a coroutine."""
+
+    @wraps(test)
+    def run() -> None:
+        run_in_virtual_time(test())
+
+    return run
 
 
 class _Running:

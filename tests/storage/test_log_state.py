@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import random
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -233,12 +234,16 @@ def written(path: Path) -> Iterator[ast.Attribute]:
 
 
 FIELDS = frozenset(node.attr for node in written(OWNER))
+ANY_FIELD = re.compile(rf"\.({'|'.join(FIELDS)})\b")
+"""In the other files there is nothing to parse."""
 
 
 def written_fields(path: Path, *, is_storage: bool) -> list[int]:
     """Returns the lines where the file writes a field of a LogState, judging by names: in storage/, an assignment to a
     field of that name of any object but `self`.
     """
+    if not ANY_FIELD.search(path.read_text()):
+        return []
     fields = [(node, ast.unparse(node.value)) for node in written(path) if node.attr in FIELDS]
     return sorted(node.lineno for node, owner in fields if owner.endswith("state") or (is_storage and owner != "self"))
 

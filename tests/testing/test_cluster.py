@@ -31,7 +31,7 @@ from odradek.testing.node_loop import NodeEnded
 from tests.patience import soon, until
 from tests.soak import SOAK, rounds
 from tests.testing.leftovers import left_behind
-from tests.testing.records import connect, produce, produce_on, values
+from tests.wire.records import connect, produce, produce_on, values
 
 OK = ErrorCode.NONE
 OTHERS = {1: frozenset({2, 3}), 2: frozenset({1, 3}), 3: frozenset({1, 2})}

@@ -36,7 +36,7 @@ from odradek.testing import (
 )
 from odradek.testing import security as kit_security
 from tests.patience import until
-from tests.testing.records import produce, values
+from tests.wire.records import produce, values
 
 PARTITIONS = 6
 SECURITY = Security(

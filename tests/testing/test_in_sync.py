@@ -9,7 +9,7 @@ import pytest
 
 from odradek.protocol.errors import ErrorCode
 from odradek.testing import Cluster, ClusterThread, NotReached, in_process_cluster
-from tests.testing.records import produce
+from tests.wire.records import produce
 
 OK = ErrorCode.NONE
 SAID = "cut keeps ISR as it is, acks=all waits until it heals"

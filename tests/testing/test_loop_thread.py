@@ -24,7 +24,7 @@ from odradek.testing import (
     still_loops,
 )
 from tests.patience import block_until
-from tests.testing.faults.asking import Client
+from tests.wire.blocking_client import Client
 
 CALLS: dict[str, Callable[[BrokerThread], Any]] = {
     "request": lambda broker: broker.request(api="Produce"),

@@ -11,7 +11,7 @@ from odradek.clients.admin.client import AdminClient
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.wire_codes import CoordinatorType
 from odradek.testing import Cluster, ClusterThread, NotReached, in_process_cluster
-from tests.testing.records import produce, values
+from tests.wire.records import produce, values
 
 OK = ErrorCode.NONE
 

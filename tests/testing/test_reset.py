@@ -19,14 +19,14 @@ from aiokafka.structs import TopicPartition
 from odradek.broker.start_error import StartError
 from odradek.clients.admin.client import AdminClient
 from odradek.clients.network_errors import NetworkError
-from odradek.protocol.messages.fetch import FetchRequest
 from odradek.protocol.wire_codes import ConfigOperation, ConfigResourceType
 from odradek.testing import BrokerThread, InProcessBroker, ResetError, Security, allow, in_process_broker
 from odradek.testing.snapshots import origin
 from tests.patience import until
 from tests.testing.leftovers import left_behind
-from tests.testing.records import FETCH_VERSION, connect, produce_on, values
 from tests.testing.test_snapshots import FEW, commit, committed
+from tests.wire import requests
+from tests.wire.records import FETCH_VERSION, connect, produce_on, values
 
 THREADS_OF_A_BROKER = 4
 
@@ -72,9 +72,13 @@ async def test_clients_are_disconnected_and_parked_requests_end() -> None:
         await broker.seed({"orders": [b"value"]})
         async with await connect(broker.bootstrap) as idle, await connect(broker.bootstrap) as waiting:
             assert await produce_on(idle, "orders", b"value") == 0
-            asked = FetchRequest.FetchPartition(partition=0, fetch_offset=2, partition_max_bytes=1000)
-            topics = [FetchRequest.FetchTopic(topic="orders", partitions=[asked])]
-            fetch = FetchRequest(max_wait_ms=600_000, min_bytes=1, max_bytes=1000, session_epoch=-1, topics=topics)
+            fetch = requests.fetch(
+                (TopicPartition("orders", 0), 2),
+                max_wait_ms=600_000,
+                max_bytes=1000,
+                session_epoch=-1,
+                partition_bytes=1000,
+            )
             parked = asyncio.create_task(waiting.send(fetch, version=FETCH_VERSION, timeout_ms=600_000))
             await until(lambda: broker.replica_manager.fetch_purgatory.delayed > 0)
             await broker.reset()

@@ -35,7 +35,7 @@ from odradek.testing.process_directories import LOCK
 from odradek.testing.snapshots import taking
 from odradek.testing.snapshots.manifest import NAME, listed, parse_manifest
 from tests.patience import until
-from tests.testing.records import produce, values
+from tests.wire.records import produce, values
 
 SMALL_SEGMENTS: dict[str, Any] = {"log_segment_bytes": 20_000, "log_segment_delete_delay_ms": 0}
 FEW: dict[str, Any] = {"offsets_topic_num_partitions": 2, "transaction_state_log_num_partitions": 2}

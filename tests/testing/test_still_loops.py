@@ -16,7 +16,7 @@ import structlog
 
 from odradek.testing import in_process_broker, in_process_cluster, still_loops
 from tests.patience import block_until, until
-from tests.testing.records import connect
+from tests.wire.records import connect
 
 EVENT = "event loop stands still while client connects"
 ANOTHER_PROCESS = """

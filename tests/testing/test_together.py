@@ -10,7 +10,7 @@ from aiokafka import AIOKafkaProducer
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.testing import InProcessBroker, in_process_broker
 from tests.patience import until
-from tests.testing.records import values
+from tests.wire.records import values
 
 AN_HOUR_S = 3600
 RETENTION = {"log.retention.minutes": 30, "log.message.timestamp.type": "LogAppendTime"}

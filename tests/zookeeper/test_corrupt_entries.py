@@ -19,10 +19,10 @@ from odradek.broker.metadata_store import znodes
 from odradek.broker.metadata_store.interface import MetadataStoreError
 from odradek.broker.metadata_store.zookeeper.zookeeper_store import ZooKeeperStore
 from odradek.broker.server import Broker
-from odradek.clients.network_client import NetworkClient
 from odradek.protocol.messages.topics import CreateTopicsRequest
 from odradek.testing import in_process_broker
 from tests.patience import until
+from tests.wire.records import connect
 from tests.zookeeper.model import ZooKeeperModel
 from tests.zookeeper.stores import store_at
 
@@ -146,8 +146,7 @@ class Cluster:
         )
         codes = []
         for broker in self.brokers:
-            host, port = broker.bootstrap.split(":")
-            async with await NetworkClient.connect(host, int(port)) as client:
+            async with await connect(broker.bootstrap) as client:
                 response = await client.send(CreateTopicsRequest(topics=[topic], timeout_ms=5_000))
             codes += [each.error_code for each in response.topics]
         return 0 in codes

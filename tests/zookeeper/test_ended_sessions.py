@@ -15,12 +15,11 @@ from odradek.broker.metadata_store.interface import Create
 from odradek.broker.server import Broker
 from odradek.clients.network_client import NetworkClient
 from odradek.protocol.errors import ErrorCode, ProtocolError
-from odradek.protocol.messages.fetch import FetchRequest
-from odradek.protocol.messages.list_offsets import ListOffsetsRequest
 from odradek.protocol.messages.offsets import OffsetCommitRequest
 from odradek.protocol.topic_partition import TopicPartition
 from tests.patience import until
-from tests.testing.records import connect, produce_on, values
+from tests.wire import requests
+from tests.wire.records import connect, produce_on, values
 from tests.zookeeper.brokers import Brokers, brokers_on_zookeeper
 from tests.zookeeper.stores import store_at
 
@@ -33,17 +32,13 @@ LATEST = -1
 
 async def fetch_on(client: NetworkClient, topic: str, version: int, *, wait_ms: int = 0) -> ErrorCode:
     """Reads partition 0 from offset 1."""
-    asked = FetchRequest.FetchPartition(partition=0, fetch_offset=1, partition_max_bytes=1 << 20)
-    topics = [FetchRequest.FetchTopic(topic=topic, partitions=[asked])]
-    request = FetchRequest(max_wait_ms=wait_ms, min_bytes=1, max_bytes=1 << 20, session_epoch=-1, topics=topics)
+    request = requests.fetch((TopicPartition(topic, 0), 1), max_wait_ms=wait_ms, session_epoch=-1)
     response = await client.send(request, version=version, timeout_ms=60_000)
     return ErrorCode.of(response.responses[0].partitions[0].error_code)
 
 
 async def latest_offset_on(client: NetworkClient, topic: str) -> ErrorCode:
-    partition = ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=LATEST)
-    topics = [ListOffsetsRequest.ListOffsetsTopic(name=topic, partitions=[partition])]
-    response = await client.send(ListOffsetsRequest(replica_id=-1, topics=topics), version=5)
+    response = await client.send(requests.list_offsets(topic, timestamp=LATEST), version=5)
     return ErrorCode.of(response.topics[0].partitions[0].error_code)
 
 

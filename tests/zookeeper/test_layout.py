@@ -19,12 +19,13 @@ import pytest
 from odradek.broker.metadata_store import znodes
 from odradek.broker.server import Broker
 from odradek.cli.__main__ import main
-from odradek.clients.network_client import NetworkClient
 from odradek.protocol.messages.configs import IncrementalAlterConfigsRequest
 from odradek.protocol.messages.producers import InitProducerIdRequest
-from odradek.protocol.messages.topics import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
+from odradek.protocol.messages.topics import CreatePartitionsRequest, DeleteTopicsRequest
 from odradek.protocol.schema import Message
 from odradek.testing import in_process_broker
+from tests.wire import requests
+from tests.wire.records import connect
 from tests.zookeeper.model import ZooKeeperModel
 from tests.zookeeper.stores import store_at
 
@@ -94,23 +95,12 @@ async def model() -> AsyncIterator[tuple[ZooKeeperModel, str]]:
 
 
 async def ask(broker: Broker, request: Message) -> Any:
-    host, port = broker.bootstrap.split(":")
-    async with await NetworkClient.connect(host, int(port)) as client:
+    async with await connect(broker.bootstrap) as client:
         return await client.send(request)
 
 
-async def create(broker: Broker, name: str, partitions: int, **configs: str) -> None:
-    topic = CreateTopicsRequest.CreatableTopic(
-        name=name,
-        num_partitions=partitions,
-        replication_factor=1,
-        assignments=[],
-        configs=[
-            CreateTopicsRequest.CreatableTopicConfig(name=setting.replace("_", "."), value=value)
-            for setting, value in configs.items()
-        ],
-    )
-    response = await ask(broker, CreateTopicsRequest(topics=[topic], timeout_ms=10_000))
+async def create(broker: Broker, name: str, partitions: int, **configs: Any) -> None:
+    response = await ask(broker, requests.create_topics(name, partitions=partitions, **configs))
     assert [each.error_code for each in response.topics] == [0]
 
 

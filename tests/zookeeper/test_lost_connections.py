@@ -20,7 +20,7 @@ from odradek.protocol.messages.offsets import OffsetCommitRequest, OffsetFetchRe
 from odradek.protocol.wire_codes import ConfigOperation, ConfigResourceType
 from odradek.storage.checkpoint import CLEAN_SHUTDOWN
 from tests.patience import until
-from tests.testing.records import connect, produce
+from tests.wire.records import connect, produce
 from tests.zookeeper.brokers import Brokers, brokers_on_zookeeper
 from tests.zookeeper.stores import store_at
 

@@ -22,7 +22,7 @@ from odradek.protocol.topic_partition import TopicPartition
 from odradek.protocol.wire_codes import ConfigOperation, ConfigResourceType
 from odradek.storage.checkpoint import CLEAN_SHUTDOWN
 from tests.patience import until
-from tests.testing.records import connect, produce, values
+from tests.wire.records import connect, produce, values
 from tests.zookeeper.brokers import Brokers, brokers_on_zookeeper
 from tests.zookeeper.stores import store_at
 

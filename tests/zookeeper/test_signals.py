@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from odradek.protocol.errors import ErrorCode
-from odradek.protocol.messages.topics import CreateTopicsRequest
 from odradek.storage.checkpoint import CLEAN_SHUTDOWN
 from tests.patience import until
 from tests.spawned_broker import SpawnedBroker, start_broker
-from tests.testing.records import connect, produce
+from tests.wire import requests
+from tests.wire.records import connect, produce
 from tests.zookeeper import real_zookeeper
 from tests.zookeeper.model import ZooKeeperModel
 from tests.zookeeper.stores import new_chroot
@@ -28,12 +28,8 @@ SECONDS_TO_END = 20
 
 
 async def create(bootstrap: str, topic: str) -> None:
-    assignment = CreateTopicsRequest.CreatableReplicaAssignment(partition_index=0, broker_ids=list(IDS))
-    asked = CreateTopicsRequest.CreatableTopic(
-        name=topic, num_partitions=-1, replication_factor=-1, assignments=[assignment]
-    )
     async with await connect(bootstrap) as client:
-        response = await client.send(CreateTopicsRequest(topics=[asked], timeout_ms=20_000))
+        response = await client.send(requests.create_assigned(topic, IDS))
     assert response.topics[0].error_code == ErrorCode.NONE, response.topics[0].error_message
 
 

@@ -92,20 +92,24 @@ class Cases(list[Case]):
         self.append(Case(name, api, tuple(versions), needs, document, states, **options))
 
 
-def states_of(case: Case, version: int) -> list[str]:
+def states_of(case: Case, version: int, *, is_thorough: bool = True) -> list[str]:
     """Many states for the last version, few for the others."""
     needs = needs_of(case.needs)
     if version != case.versions[-1]:
         return few_states(needs)
-    return list(dict.fromkeys([*many_states(needs), *case.states]))
+    return list(dict.fromkeys([*(many_states if is_thorough else few_states)(needs), *case.states]))
 
 
-async def lines_of(case: Case, stage: Stage, *, everyone: bool) -> list[Line]:
-    """Sends the requests of a case to a broker, and returns what it has answered."""
+async def lines_of(case: Case, stage: Stage, *, everyone: bool, is_thorough: bool = True) -> list[Line]:
+    """Sends the requests of a case to a broker, and returns what it has answered. Not `is_thorough`: those that show
+    where denials are, without those that show what ACLs there can be."""
     if everyone:
         states = states_for_everyone(needs_of(case.needs))
         return [await _line_of(case, stage, case.versions[-1], states, everyone=True)]
-    return [await _line_of(case, stage, version, states_of(case, version), everyone=False) for version in case.versions]
+    return [
+        await _line_of(case, stage, version, states_of(case, version, is_thorough=is_thorough), everyone=False)
+        for version in case.versions
+    ]
 
 
 async def _line_of(case: Case, stage: Stage, version: int, states: list[str], *, everyone: bool) -> Line:

@@ -2,25 +2,9 @@
 
 from __future__ import annotations
 
-import re
-from typing import Any, NamedTuple
+from typing import Any
 
-from odradek.clients.recording.comparison import differences
-
-
-class Known(NamedTuple):
-    """`key`: a pattern for a line's key. `where`: one for the state or note, and the place in the answer."""
-
-    key: str
-    where: str
-    reason: str
-
-    def is_about(self, key: str) -> bool:
-        return re.fullmatch(self.key, key) is not None
-
-    def explains(self, key: str, where: str) -> bool:
-        return self.is_about(key) and re.fullmatch(self.where, where) is not None
-
+from tests.beside_kafka.known import Known
 
 KNOWN: list[Known] = [
     Known(
@@ -64,23 +48,6 @@ KNOWN: list[Known] = [
         "Kafka answers version 1 without partitions, and so without an error, if the group is denied",
     ),
 ]
-
-
-class Comparison(NamedTuple):
-    """The differences without a known reason, and the known ones that occurred."""
-
-    unexplained: list[str]
-    met: set[Known]
-
-    def compare(self, key: str, about: str, kafka: Any, ours: Any) -> None:
-        """Notes every value that differs."""
-        for path, expected, found in differences(kafka, ours):
-            if is_a_text(path, expected, found):
-                continue
-            reasons = {known for known in KNOWN if known.explains(key, about + path)}
-            self.met.update(reasons)
-            if not reasons:
-                self.unexplained.append(f"{key}: {about or 'no ACL'}: {path}: Kafka {expected!r}, ours {found!r}")
 
 
 def is_a_text(path: str, kafka: Any, ours: Any) -> bool:

@@ -9,13 +9,13 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
+from tests.beside_kafka.recordings import VECTORS
 from tests.broker.authorization.case import Line
 from tests.broker.authorization.script import ScriptLine
 
-VECTORS = Path(__file__).parents[2] / "vectors" / "authorization"
-REQUESTS = VECTORS / "requests.jsonl"
-EVERYONE = VECTORS / "everyone.jsonl"
-SCRIPTED = VECTORS / "scripts.jsonl"
+REQUESTS = VECTORS / "authorization" / "requests.jsonl"
+EVERYONE = REQUESTS.with_name("everyone.jsonl")
+SCRIPTED = REQUESTS.with_name("scripts.jsonl")
 
 
 @cache

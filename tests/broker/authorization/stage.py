@@ -18,9 +18,10 @@ from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.documents import to_document
 from odradek.protocol.messages.registry import request_class
 from tests.broker.authorization.acl_states import Names, creations_of
-from tests.broker.handlers.raw_client import RawClient, request_bytes, response_of
 from tests.patience import PATIENCE_S, until
 from tests.scenarios.same_as_kafka.peer import RULES, Document, batch, message_of
+from tests.wire.frames import request_bytes, response_of
+from tests.wire.raw_client import RawClient
 
 PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"

@@ -6,19 +6,19 @@ Odradek answers otherwise. A test with Kafka itself repeats a part of the reques
 
 from __future__ import annotations
 
-import os
-import subprocess
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from odradek.broker.handlers.api_table import api_table
-from odradek.protocol.api_keys import ApiKey
 from odradek.testing import in_process_broker
+from tests.beside_kafka.control import SMALL_INDEXES, apache_broker
+from tests.beside_kafka.known import Comparison
+from tests.beside_kafka.recordings import IS_RECORDING
 from tests.broker.authorization.case import Case, Line, lines_of
-from tests.broker.authorization.known import KNOWN, Comparison
+from tests.broker.authorization.known import KNOWN, is_a_text
 from tests.broker.authorization.recording import (
     EVERYONE,
     REQUESTS,
@@ -29,12 +29,11 @@ from tests.broker.authorization.recording import (
 )
 from tests.broker.authorization.script import Script, ScriptLine, script_lines
 from tests.broker.authorization.stage import SETTINGS, Stage, stage_at
-from tests.broker.authorization.tables import APIS, CASES, SCRIPTS
+from tests.broker.authorization.tables import CASES, SCRIPTS, TABLES
 from tests.soak import SOAK
-from tests.spawned_broker import free_port
 
-IS_RECORDING = os.environ.get("ODRADEK_RECORD") == "1"
-Start = Callable[[Mapping[str, str]], int]
+Kafka = tuple[list[str], str, Path]
+"""The control, the address of ZooKeeper, and a directory."""
 FOR_EVERYONE = {"allow.everyone.if.no.acl.found": "true"}
 
 
@@ -45,45 +44,47 @@ async def our_stage(**more: str) -> AsyncIterator[Stage]:
         yield stage
 
 
-@pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
-async def test_an_api_answers_as_kafka_does(api: ApiKey) -> None:
-    cases = [case for case in CASES if case.api is api]
+@pytest.mark.parametrize("is_thorough", [False, pytest.param(True, marks=pytest.mark.long)])
+@pytest.mark.parametrize("about", TABLES)
+async def test_every_request_is_answered_as_by_kafka(about: str, is_thorough: bool) -> None:
     async with our_stage() as stage:
-        ours = [line for case in cases for line in await lines_of(case, stage, everyone=False)]
-    assert ours
-    comparison = compared(recorded_requests(everyone=False), ours)
-    assert not comparison.unexplained, "\n".join(comparison.unexplained)
-    about = {known for known in KNOWN if any(known.is_about(line.key) for line in ours)}
-    assert about <= comparison.met, "these differences are no more"
+        ours = await answers_to(TABLES[about], stage, is_thorough=is_thorough)
+    compared(recorded_requests(everyone=False), ours).check(line.key for line in ours)
 
 
 async def test_all_apis_answer_as_kafka_does_if_what_has_no_acl_is_for_everyone() -> None:
     async with our_stage(**FOR_EVERYONE) as stage:
-        ours = [line for case in CASES for line in await lines_of(case, stage, everyone=True)]
+        ours = await answers_to(CASES, stage, everyone=True)
     comparison = compared(recorded_requests(everyone=True), ours)
     assert not comparison.unexplained, "\n".join(comparison.unexplained)
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name.replace(" ", "_"))
 async def test_a_script_gets_kafkas_answers(script: Script) -> None:
+    """On a broker of its own: scripts need what only a new one has."""
     kafkas = recorded_scripts()
     async with our_stage() as stage:
         ours = await script_lines(script, stage)
-    comparison = Comparison([], set())
+    comparison = Comparison(KNOWN, is_a_text)
     for line in ours:
         recorded = kafkas[line.key].notes
         assert [about for about, _ in recorded] == [about for about, _ in line.notes]
         for (about, expected), (_, found) in zip(recorded, line.notes, strict=True):
             comparison.compare(line.key, about, expected, found)
-    assert not comparison.unexplained, "\n".join(comparison.unexplained)
-    assert {known for known in KNOWN if any(known.is_about(line.key) for line in ours)} <= comparison.met
+    comparison.check(line.key for line in ours)
+
+
+async def answers_to(cases: Sequence[Case], stage: Stage, **how: bool) -> list[Line]:
+    """`how`: see `lines_of`."""
+    how = {"everyone": False, **how}
+    return [line for case in cases for line in await lines_of(case, stage, **how)]
 
 
 def compared(kafkas: dict[str, Line], ours: list[Line]) -> Comparison:
-    comparison = Comparison([], set())
+    comparison = Comparison(KNOWN, is_a_text)
     for line in ours:
         expected, found = kafkas[line.key].by_state(), line.by_state()
-        assert found.keys() == expected.keys(), line.key
+        assert found.keys() <= expected.keys(), line.key
         for state, answer in found.items():
             comparison.compare(line.key, state, expected[state], answer)
     return comparison
@@ -107,37 +108,20 @@ def test_every_api_of_clients_is_asked() -> None:
 # Apache Kafka itself
 
 
-@pytest.fixture
-def control(zookeeper: str, kafka_control: list[str], tmp_path: Path) -> Iterator[Start]:
-    """Starts a broker of Apache Kafka with further settings, and returns its port."""
-    started: list[Path] = []
-
-    def start(more: Mapping[str, str]) -> int:
-        port = free_port()
-        directory = tmp_path / f"kafka-{port}"
-        address = f"SASL_PLAINTEXT://127.0.0.1:{port}"
-        settings = {**SETTINGS, **more, "listeners": address, "advertised.listeners": address}
-        lines = [f"{name}={value}" for name, value in {**settings, "log.index.size.max.bytes": "4096"}.items()]
-        small = {**os.environ, "KOPTS": "-Xmx256m -XX:+UseSerialGC -XX:TieredStopAtLevel=1"}
-        chroot = f"{zookeeper}/authorization-{port}"
-        command = [*kafka_control, "zk-broker", settings["broker.id"], str(port), chroot, str(directory), *lines]
-        subprocess.run(command, check=True, env=small)
-        started.append(directory)
-        return port
-
-    yield start
-    for directory in started:
-        subprocess.run([*kafka_control, "stop", str(directory)], check=True)
-
-
 async def of_kafka(
-    control: Start, cases: Sequence[Case], scripts: Sequence[Script], *, everyone: bool
+    kafka: Kafka, cases: Sequence[Case], scripts: Sequence[Script], *, everyone: bool
 ) -> tuple[list[Line], list[ScriptLine]]:
     """What Apache Kafka answers now. The scripts come first: they need what only a new broker has."""
-    async with stage_at(control(FOR_EVERYONE if everyone else {})) as stage:
-        notes = [line for script in scripts for line in await script_lines(script, stage)]
-        lines = [line for case in cases for line in await lines_of(case, stage, everyone=everyone)]
-    return lines, notes
+    settings = {**SETTINGS, **(FOR_EVERYONE if everyone else {}), **SMALL_INDEXES}
+    with apache_broker(*kafka, settings, protocol="SASL_PLAINTEXT", broker_id=SETTINGS["broker.id"]) as port:
+        async with stage_at(port) as stage:
+            notes = [line for script in scripts for line in await script_lines(script, stage)]
+            return await answers_to(cases, stage, everyone=everyone), notes
+
+
+@pytest.fixture
+def kafka(zookeeper: str, kafka_control: list[str], tmp_path: Path) -> Kafka:
+    return kafka_control, zookeeper, tmp_path / "kafka"
 
 
 def is_recorded(lines: list[Line], notes: list[ScriptLine], *, everyone: bool) -> None:
@@ -147,9 +131,9 @@ def is_recorded(lines: list[Line], notes: list[ScriptLine], *, everyone: bool) -
 
 
 @pytest.mark.timeout(300)
-async def test_kafka_still_gives_some_of_the_recorded_answers(control: Start) -> None:
+async def test_kafka_still_gives_some_of_the_recorded_answers(kafka: Kafka) -> None:
     some = [case._replace(versions=case.versions[-1:]) for case in CASES[::6]]
-    lines, notes = await of_kafka(control, some, SCRIPTS[1::3], everyone=False)
+    lines, notes = await of_kafka(kafka, some, SCRIPTS[1::3], everyone=False)
     is_recorded(lines, notes, everyone=False)
 
 
@@ -157,9 +141,11 @@ if SOAK or IS_RECORDING:
 
     @pytest.mark.timeout(900)
     @pytest.mark.soak("the answers of Apache Kafka to a client with ACLs", minutes=4)
-    async def test_kafka_gives_the_recorded_answers(control: Start) -> None:
+    async def test_kafka_gives_the_recorded_answers(kafka: Kafka) -> None:
         for everyone, path in ((False, REQUESTS), (True, EVERYONE)):
-            lines, notes = await of_kafka(control, CASES, [] if everyone else SCRIPTS, everyone=everyone)
+            lines, notes = await of_kafka(
+                (*kafka[:2], kafka[2] / path.stem), CASES, [] if everyone else SCRIPTS, everyone=everyone
+            )
             if IS_RECORDING:
                 write(path, lines)
                 if notes:

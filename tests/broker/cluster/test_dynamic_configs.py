@@ -18,7 +18,7 @@ from odradek.broker.metadata_store.start_up import make_persistent_entries
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.timer import ManualClock
 from tests.broker.cluster.configs_harness import TOPIC, ConfigsHarness, SingleNode, to
-from tests.broker.controller.virtual_time import run_in_virtual_time
+from tests.simulation.loop import run_in_virtual_time
 
 
 class TwoBrokers:

@@ -18,7 +18,7 @@ from odradek.protocol.topic_partition import TopicPartition
 from odradek.testing import Cluster, in_process_cluster
 from tests.broker.replica.harness import T0, ReplicaHarness
 from tests.patience import until
-from tests.testing.records import produce, values
+from tests.wire.records import produce, values
 
 KEY = TopicPartition("t", 0)
 THREE = {1, 2, 3}

@@ -21,7 +21,7 @@ from odradek.broker.metadata_store.start_up import open_store
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.timer import ManualClock
 from tests.broker.cluster.configs_harness import ConfigsHarness, to
-from tests.broker.controller.virtual_time import in_virtual_time, run_in_virtual_time
+from tests.simulation.loop import in_virtual_time, run_in_virtual_time
 
 SESSION_TIMEOUT_MS = 60_000
 KNOWN_ID = "nlQg0zzARJuGzyqjahpCMg"

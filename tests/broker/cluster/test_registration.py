@@ -16,7 +16,7 @@ from odradek.broker.metadata_store.interface import ConnectionLost, Create, Dele
 from odradek.broker.metadata_store.shared.shared_store import SharedStore, no_delay
 from odradek.timer import ManualClock
 from tests.broker.controller.harness import DIRECTORY, store_disk
-from tests.broker.controller.virtual_time import in_virtual_time, run_in_virtual_time
+from tests.simulation.loop import in_virtual_time, run_in_virtual_time
 
 TIMEOUT_S = 6.0
 PATH = znodes.broker_path(1)

@@ -13,7 +13,7 @@ from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.topics import DeleteTopicsRequest
 from odradek.testing import BrokerStatus, Cluster, in_process_cluster
 from tests.patience import until
-from tests.testing.records import connect, produce, values
+from tests.wire.records import connect, produce, values
 
 BACK = 2
 

@@ -23,7 +23,7 @@ from odradek.protocol.errors import ErrorCode
 from odradek.protocol.wire_codes import AclOperation, AclPatternType, AclPermissionType, AclResourceType
 from odradek.timer import ManualClock
 from tests.broker.cluster.configs_harness import SingleNode
-from tests.broker.controller.virtual_time import run_in_virtual_time
+from tests.simulation.loop import run_in_virtual_time
 
 T = ResourcePattern(AclResourceType.TOPIC, AclPatternType.LITERAL, "t")
 PREFIX = ResourcePattern(AclResourceType.TRANSACTIONAL_ID, AclPatternType.PREFIXED, 'pre:"é')

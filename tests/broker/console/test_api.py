@@ -20,9 +20,10 @@ from odradek.testing import in_process_broker
 from tests.broker.console.waiters import EVIL, fetch_of, join_of
 from tests.broker.metrics.test_metrics import ask
 from tests.broker.metrics.test_waiting_is_counted import delete_records
-from tests.broker.replica.test_over_sockets import Client, batch, client_of, create, hold_high_watermark, produce
+from tests.broker.replica.test_over_sockets import batch, client_of, create, hold_high_watermark
 from tests.patience import until
-from tests.scenarios.coordinator_requests import end
+from tests.wire.raw_client import RawClient
+from tests.wire.requests import end, produce
 
 Rows = list[dict[str, Any]]
 
@@ -56,11 +57,11 @@ async def purgatory(port: int, name: str) -> dict[str, Any]:
     return found
 
 
-async def coordinate(client: Client, key: str, key_type: int = 0) -> None:
+async def coordinate(client: RawClient, key: str, key_type: int = 0) -> None:
     """Waits until the broker coordinates a group, or a transactional id (1)."""
 
     async def is_found() -> bool:
-        found = await client.ask(FindCoordinatorRequest(key=key, key_type=key_type), 2)
+        found = await client.call(FindCoordinatorRequest(key=key, key_type=key_type), 2)
         return bool(found.error_code == 0)
 
     await until(is_found)
@@ -106,7 +107,7 @@ async def test_the_overview_counts_what_the_broker_has() -> None:
 async def test_topics_and_partitions_show_leaders_offsets_and_sizes() -> None:
     async with broker_with_console() as (broker, port), client_of(broker) as client:
         await create(client, "orders", 2, retention_ms="1000000")
-        await client.ask(produce(batch(3), "orders"), 9)
+        await client.call(produce("orders", batch(3), acks=1), 9)
         [topic] = await rows(port, "topics")
         first, second = await rows(port, "partitions?name=orders")
     assert (topic["name"], topic["partitions"], topic["led_here"], topic["offsets_here"]) == ("orders", 2, 2, 3)
@@ -130,14 +131,14 @@ async def test_a_list_is_sorted_searched_and_cut_into_pages() -> None:
         assert (await api(port, "topics?offset=9"))["rows"] == []
 
 
-async def committed(client: Client, group: str, topic: str, offset: int) -> None:
+async def committed(client: RawClient, group: str, topic: str, offset: int) -> None:
     await coordinate(client, group)
     partition = OffsetCommitRequest.OffsetCommitRequestPartition(
         partition_index=0, committed_offset=offset, committed_metadata=""
     )
     topics = [OffsetCommitRequest.OffsetCommitRequestTopic(name=topic, partitions=[partition])]
     request = OffsetCommitRequest(group_id=group, generation_id_or_member_epoch=-1, member_id="", topics=topics)
-    response = await client.ask(request, 7)
+    response = await client.call(request, 7)
     assert response.topics[0].partitions[0].error_code == 0
 
 
@@ -145,12 +146,12 @@ async def test_groups_show_their_members_offsets_and_lag() -> None:
     settings = {"group.initial.rebalance.delay.ms": 0}
     async with broker_with_console(settings) as (broker, port), client_of(broker) as client:
         await create(client, "orders")
-        await client.ask(produce(batch(5), "orders"), 9)
+        await client.call(produce("orders", batch(5), acks=1), 9)
         await committed(client, "old", "orders", 2)
         await coordinate(client, "readers")
-        joined = await client.ask(join_of("readers"), 3, "reader-7")
+        joined = await client.call(join_of("readers"), 3, "reader-7")
         assignment = SyncGroupRequest.SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"")
-        await client.ask(
+        await client.call(
             SyncGroupRequest(
                 group_id="readers",
                 generation_id=joined.generation_id,
@@ -177,10 +178,10 @@ async def test_transactions_show_their_state_and_partitions() -> None:
     async with broker_with_console() as (broker, port), client_of(broker) as client:
         await create(client, "orders", 12)
         await coordinate(client, "tx", 1)
-        producer = await client.ask(InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=60_000), 3)
+        producer = await client.call(InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=60_000), 3)
         assert producer.error_code == 0
         topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name="orders", partitions=list(range(12)))
-        await client.ask(
+        await client.call(
             AddPartitionsToTxnRequest(
                 v3_and_below_transactional_id="tx",
                 v3_and_below_producer_id=producer.producer_id,
@@ -193,7 +194,7 @@ async def test_transactions_show_their_state_and_partitions() -> None:
         assert (row["name"], row["state"], row["producer_id"]) == ("tx", "Ongoing", producer.producer_id)
         assert (row["timeout_ms"], len(row["partitions"]), row["partitions_left_off"]) == (60_000, 10, 2)
         assert row["open_ms"] >= 0
-        await client.ask(end("tx", (producer.producer_id, producer.producer_epoch), committed=True), 2)
+        await client.call(end("tx", (producer.producer_id, producer.producer_epoch), committed=True), 2)
 
         async def is_committed() -> bool:
             [row] = await rows(port, "transactions")
@@ -213,11 +214,11 @@ async def test_what_waits_is_shown_with_its_client_its_reason_and_its_deadline()
     ):
         await create(client, "t")
         await create(client, "u")
-        await client.ask(produce(batch(3)), 9)
+        await client.call(produce("t", batch(3), acks=1), 9)
         hold_high_watermark(broker)
-        client.send(produce(batch(1), acks=-1, timeout_ms=60_000), 9, "writer")
-        second.send(fetch_of(("u", 0, 0), min_bytes=7, wait_ms=50_000), 11, "reader")
-        third.send(delete_records(3, 40_000), 2, "admin")
+        client.send_request(produce("t", batch(1), acks=-1, timeout_ms=60_000), 9, "writer")
+        second.send_request(fetch_of(("u", 0, 0), min_bytes=7, wait_ms=50_000), 11, "reader")
+        third.send_request(delete_records(3, 40_000), 2, "admin")
         names = ("Produce", "Fetch", "DeleteRecords")
 
         async def all_wait() -> bool:
@@ -253,14 +254,14 @@ async def test_a_rebalance_names_the_members_that_it_waits_for() -> None:
         client_of(broker) as second,
     ):
         await coordinate(client, "g")
-        await client.ask(join_of("g"), 3, "first")
+        await client.call(join_of("g"), 3, "first")
 
         async def reasons() -> list[str]:
             return [row["why"] for row in (await purgatory(port, "Rebalance"))["rows"]]
 
         await until(reasons)
         assert await reasons() == ["SyncGroup of 1 of 1 members of group g (first)"]
-        second.send(join_of("g"), 3, "second")
+        second.send_request(join_of("g"), 3, "second")
 
         async def rejoins() -> bool:
             return await reasons() == ["1 of 2 members of group g to rejoin (first)"]
@@ -274,7 +275,7 @@ async def test_the_first_rebalance_waits_for_more_members() -> None:
     settings = {"group.initial.rebalance.delay.ms": 100_000}
     async with broker_with_console(settings) as (broker, port), client_of(broker) as client:
         await coordinate(client, "g")
-        client.send(join_of("g"), 3, "first")
+        client.send_request(join_of("g"), 3, "first")
 
         async def waits() -> bool:
             return bool((await purgatory(port, "Rebalance"))["rows"])
@@ -289,7 +290,7 @@ async def test_the_wheel_has_each_deadline_in_one_bucket() -> None:
     settings = {"odradek.timer.tick.ms": 5, "odradek.timer.wheel.size": 10}
     async with broker_with_console(settings) as (broker, port), client_of(broker) as client:
         await create(client, "t")
-        client.send(fetch_of(("t", 0, 0)), 11)
+        client.send_request(fetch_of(("t", 0, 0)), 11)
         await until(lambda: broker.replica_manager.fetch_purgatory.delayed)
         found = await api(port, "wheel")
     levels = found["levels"]

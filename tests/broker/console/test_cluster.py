@@ -9,8 +9,9 @@ from aiokafka import AIOKafkaProducer
 from odradek.broker.server import Broker
 from odradek.testing import Cluster, in_process_cluster
 from tests.broker.console.test_api import api, purgatory, rows
-from tests.broker.replica.test_over_sockets import batch, client_of, create, produce
+from tests.broker.replica.test_over_sockets import batch, client_of, create
 from tests.patience import until
+from tests.wire.requests import produce
 
 SETTINGS = {
     "odradek.metrics.port": "0",
@@ -55,7 +56,7 @@ async def test_each_broker_shows_its_roles_and_who_is_in_sync() -> None:
 
         cluster.pause(other)  # not the controller, which must confirm the new ISR
         async with client_of(member_of(cluster, leader)) as client:
-            await client.ask(produce(batch(1), "orders"), 9)  # now the other one lags
+            await client.call(produce("orders", batch(1), acks=1), 9)  # now the other one lags
 
         async def is_out_of_sync() -> bool:
             [partition, *_] = await rows(port_of(cluster, leader), "partitions?name=orders")

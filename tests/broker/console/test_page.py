@@ -18,7 +18,8 @@ from tests.broker.console.test_bounds import add_topics
 from tests.broker.console.waiters import EVIL, fetch_of, join_of, waiting_clients
 from tests.chromium import Chromium, Page
 from tests.patience import block_until
-from tests.scenarios.raw_client import RawClient, request_payload
+from tests.wire.blocking_client import RawClient
+from tests.wire.frames import request_payload
 
 VIEWS = ("Overview", "Waiting", "Topics", "Groups", "Transactions", "Connections", "Settings")
 

@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from odradek.protocol.messages.fetch import FetchRequest
 from odradek.protocol.messages.groups import JoinGroupRequest
 from odradek.protocol.schema import Message
-from tests.scenarios.raw_client import RawClient, request_payload
+from tests.wire.blocking_client import RawClient
+from tests.wire.frames import request_payload
 
 LONG_MS = 600_000
 EVIL = "<img src=x onerror=\"window.hacked='yes'\">"

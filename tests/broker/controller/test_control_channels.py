@@ -25,7 +25,7 @@ from odradek.protocol.messages.replica_control import (
 from odradek.protocol.schema import ZERO_UUID
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.protocol.wire_codes import EPOCH_DURING_DELETE
-from tests.broker.controller.virtual_time import in_virtual_time
+from tests.simulation.loop import in_virtual_time
 
 OWN = 1
 

@@ -15,9 +15,7 @@ from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.group_admin import DescribeGroupsRequest, ListGroupsRequest
 from odradek.protocol.messages.groups import HeartbeatRequest, JoinGroupRequest, SyncGroupRequest
-from odradek.protocol.messages.list_offsets import ListOffsetsRequest
 from odradek.protocol.messages.offsets import OffsetCommitRequest, OffsetFetchRequest
-from odradek.protocol.messages.produce import ProduceRequest
 from odradek.protocol.messages.producers import InitProducerIdRequest
 from odradek.protocol.messages.topics import DeleteTopicsRequest
 from odradek.protocol.messages.transactions import (
@@ -39,6 +37,7 @@ from tests.broker.coordinator.three_brokers import (
     three_brokers,
 )
 from tests.patience import until
+from tests.wire import requests
 
 
 @pytest.fixture
@@ -232,9 +231,7 @@ async def test_a_deleted_topic_leaves_no_offsets_at_any_coordinator(brokers: Bro
     assert {await brokers.coordinator(group) for group in groups} == set(IDS)
     for group in groups:
         for topic in ("t", "u"):
-            partition = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
-            named = OffsetCommitRequest.OffsetCommitRequestTopic(name=topic, partitions=[partition])
-            request = OffsetCommitRequest(group_id=group, topics=[named])
+            request = requests.commit(group, topic, 0, 1)
             response = await brokers.ask(await brokers.coordinator(group), request, 7)
             assert response.topics[0].partitions[0].error_code == 0
     deleting = DeleteTopicsRequest(topic_names=["t"], timeout_ms=10_000)
@@ -252,9 +249,7 @@ async def test_each_broker_lists_the_groups_that_it_coordinates(brokers: Brokers
     coordinators = {}
     for group in brokers.names_by_partition("group"):
         coordinators[group] = await brokers.coordinator(group)
-        partition = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
-        named = OffsetCommitRequest.OffsetCommitRequestTopic(name="t", partitions=[partition])
-        await brokers.ask(coordinators[group], OffsetCommitRequest(group_id=group, topics=[named]), 7)
+        await brokers.ask(coordinators[group], requests.commit(group, "t", 0, 1), 7)
     for broker_id in IDS:
         listed = await brokers.ask(broker_id, ListGroupsRequest(), 4)
         assert {group.group_id for group in listed.groups} == {
@@ -323,9 +318,7 @@ class Producer:
             base_sequence=self._sequences.setdefault(key, 0),
             is_transactional=True,
         )
-        data = ProduceRequest.PartitionProduceData(index=key.partition, records=batch)
-        topic = ProduceRequest.TopicProduceData(name=key.topic, partition_data=[data])
-        request = ProduceRequest(transactional_id=self.name, acks=-1, timeout_ms=10_000, topic_data=[topic])
+        request = requests.produce(key.topic, batch, key.partition, transactional_id=self.name)
         response = await self._brokers.ask(self._brokers.leader(*key), request, 8)
         code = ErrorCode.of(response.responses[0].partition_responses[0].error_code)
         self._sequences[key] += code is ErrorCode.NONE
@@ -360,9 +353,7 @@ async def stable_and_end(brokers: Brokers, key: TopicPartition) -> tuple[int, in
     """The last stable offset and the high watermark."""
     found = []
     for isolation_level in (1, 0):
-        asked = ListOffsetsRequest.ListOffsetsPartition(partition_index=key.partition, timestamp=-1)
-        topic = ListOffsetsRequest.ListOffsetsTopic(name=key.topic, partitions=[asked])
-        request = ListOffsetsRequest(replica_id=-1, isolation_level=isolation_level, topics=[topic])
+        request = requests.list_offsets(key.topic, key.partition, isolation_level=isolation_level)
         found.append((await brokers.ask(brokers.leader(*key), request, 5)).topics[0].partitions[0].offset)
     return found[0], found[1]
 

@@ -16,10 +16,10 @@ from odradek.protocol.messages.group_admin import DeleteGroupsRequest, DescribeG
 from odradek.protocol.messages.offsets import OffsetDeleteRequest, OffsetFetchRequest
 from odradek.protocol.messages.transactions import DescribeTransactionsRequest, EndTxnRequest, ListTransactionsRequest
 from odradek.storage.log.log import Log
-from tests.broker.handlers.api_client import Api, api_of_a_broker
 from tests.broker.handlers.test_bad_requests_to_coordinators import joined, leave_request
 from tests.broker.handlers.test_offsets_api import begin, commit, commit_in, coordinated
 from tests.patience import until
+from tests.wire.api import Api, api_of_a_broker
 
 GROUPS = [f"group {number}" for number in range(6)]
 SMALL = 2_000

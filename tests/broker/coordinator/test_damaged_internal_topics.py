@@ -19,7 +19,7 @@ from odradek.protocol.messages.offsets import OffsetCommitRequest, OffsetFetchRe
 from odradek.protocol.messages.producers import InitProducerIdRequest
 from odradek.protocol.messages.transactions import ListTransactionsRequest
 from tests.broker.coordinator.runtime.harness import overwrite
-from tests.broker.handlers.api_client import Api, api_of_a_broker
+from tests.wire.api import Api, api_of_a_broker
 
 ONE_PARTITION = {"offsets.topic.num.partitions": 1, "transaction.state.log.num.partitions": 1}
 GROUPS = [f"group {number}" for number in range(6)]

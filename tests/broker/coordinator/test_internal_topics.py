@@ -19,7 +19,7 @@ from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.files import File, OsFiles
-from tests.broker.handlers.api_client import Api, api_of_a_broker
+from tests.wire.api import Api, api_of_a_broker
 
 NOT_YET = ErrorCode.COORDINATOR_NOT_AVAILABLE
 FEW = {"offsets.topic.num.partitions": 3, "transaction.state.log.num.partitions": 4}

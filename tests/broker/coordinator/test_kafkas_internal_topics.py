@@ -21,7 +21,7 @@ from odradek.protocol.messages.transactions import DescribeTransactionsRequest, 
 from odradek.protocol.schema import Message
 from odradek.testing import in_process_broker
 from odradek.timer import SystemClock
-from tests.broker.handlers.api_client import Api, api_of_a_broker
+from tests.wire.api import Api, api_of_a_broker
 
 LOGS = Path(__file__).parents[2] / "vectors" / "logs"
 KNOWN = json.loads((LOGS / "clean" / "coordinators.json").read_text(encoding="utf-8"))

@@ -16,10 +16,11 @@ from odradek.broker.settings.config import BrokerConfig
 from odradek.clients.network_client import NetworkClient
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
-from odradek.protocol.messages.topics import CreateTopicsRequest
 from odradek.protocol.schema import Message
 from odradek.protocol.topic_partition import TopicPartition
 from tests.patience import until
+from tests.wire import requests
+from tests.wire.records import connect
 
 IDS = (1, 2, 3)
 GROUP, TRANSACTION = 0, 1
@@ -73,8 +74,7 @@ class Brokers:
         self.clients[broker_id] = await self._connect(broker_id)
 
     async def _connect(self, broker_id: int) -> NetworkClient:
-        host, port = self.brokers[broker_id].bootstrap.split(":")
-        return await NetworkClient.connect(host, int(port))
+        return await connect(self.brokers[broker_id].bootstrap)
 
     def _all_know_all(self) -> bool:
         return all(broker.metadata.brokers.keys() == self.brokers.keys() for broker in self.brokers.values())
@@ -104,16 +104,7 @@ class Brokers:
 
     async def create(self, name: str, *assignments: Sequence[int]) -> None:
         """Creates a topic with these replicas, by partition, and waits until all brokers know it."""
-        topic = CreateTopicsRequest.CreatableTopic(
-            name=name,
-            num_partitions=-1,
-            replication_factor=-1,
-            assignments=[
-                CreateTopicsRequest.CreatableReplicaAssignment(partition_index=number, broker_ids=list(replicas))
-                for number, replicas in enumerate(assignments)
-            ],
-        )
-        request = CreateTopicsRequest(topics=[topic], timeout_ms=20_000)
+        request = requests.create_assigned(name, *assignments)
         response = await self.ask(self.controller.broker_id, request, 5)
         assert response.topics[0].error_code == 0, response.topics[0].error_message
         await until(lambda: all(broker.metadata.topic(name) is not None for broker in self.brokers.values()))

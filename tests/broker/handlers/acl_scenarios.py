@@ -6,7 +6,7 @@ from typing import Any
 
 from odradek.protocol.messages.acls import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
 from odradek.protocol.schema import Message
-from tests.broker.handlers.raw_client import raw_client
+from tests.wire.raw_client import raw_client
 
 SETTINGS = {
     "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from odradek.broker.server import Broker
 from odradek.testing import in_process_broker
-from tests.broker.handlers.raw_client import RawClient, raw_client
+from tests.wire.raw_client import RawClient, raw_client
 
 PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 JAAS = f'{PLAIN_MODULE} required user_alice="alice-secret" user_bob="bob-secret" user_a="b";'

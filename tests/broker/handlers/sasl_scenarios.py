@@ -16,8 +16,9 @@ from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.protocol.messages.registry import request_class
 from odradek.protocol.messages.scram import AlterUserScramCredentialsRequest, DescribeUserScramCredentialsRequest
 from odradek.protocol.schema import Message
-from tests.broker.handlers.raw_client import RawClient, framed, raw_client, request_bytes
 from tests.broker.security.scram_client import SALT, ScramClient
+from tests.wire.frames import framed, request_bytes
+from tests.wire.raw_client import RawClient, raw_client
 
 PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"

@@ -12,11 +12,10 @@ from odradek.broker.protection import Protection
 from odradek.broker.security.authorizer.acl_authorizer import AclAuthorizer
 from odradek.broker.server import Broker
 from odradek.broker.settings.config import BrokerConfig
-from odradek.clients.network_client import NetworkClient
 from odradek.protocol.wire_codes import AclOperation, AclResourceType
 from odradek.testing.one_broker import ANY_PORT
 from odradek.testing.setting_texts import setting_texts
-from tests.broker.handlers.api_client import Api
+from tests.wire.api import Api, api_of
 
 
 class Question(NamedTuple):
@@ -103,7 +102,5 @@ async def broker_with(authorizer: AclAuthorizer, settings: Mapping[str, object] 
 @contextlib.asynccontextmanager
 async def api_with(authorizer: AclAuthorizer, settings: Mapping[str, object] | None = None) -> AsyncIterator[Api]:
     """Yields the client of a new broker whose authorizer this is."""
-    async with broker_with(authorizer, settings) as broker:
-        host, port = broker.bootstrap.split(":")
-        async with await NetworkClient.connect(host, int(port)) as client:
-            yield Api(broker, client)
+    async with broker_with(authorizer, settings) as broker, api_of(broker) as api:
+        yield api

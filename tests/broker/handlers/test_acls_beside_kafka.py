@@ -6,10 +6,6 @@ ODRADEK_RECORD=1 it writes them.
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +13,11 @@ import pytest
 
 from odradek.protocol.errors import ErrorCode
 from odradek.testing import in_process_broker
+from tests.beside_kafka.control import apache_broker
+from tests.beside_kafka.recordings import VECTORS, is_still, recorded
 from tests.broker.handlers.acl_scenarios import ERROR_TEXTS, SETTINGS, STEPS, answers_of
-from tests.spawned_broker import free_port
 
-VECTORS = Path(__file__).parents[2] / "vectors" / "acls.json"
+ACLS = VECTORS / "acls.json"
 
 
 def without_reasons(ours: Any, kafkas: Any) -> Any:
@@ -33,7 +30,7 @@ def without_reasons(ours: Any, kafkas: Any) -> Any:
 
 
 async def test_every_request_gets_kafkas_answer() -> None:
-    kafkas = json.loads(VECTORS.read_text())
+    kafkas = recorded(ACLS)
     async with in_process_broker(SETTINGS) as broker:
         ours = await answers_of(broker.endpoints[0].port)
     assert ours.keys() == kafkas.keys() == STEPS.keys()
@@ -54,21 +51,7 @@ async def test_without_an_authorizer_every_request_is_answered_with_security_dis
     assert codes == {ErrorCode.SECURITY_DISABLED}
 
 
-@pytest.fixture
-def kafka(zookeeper: str, kafka_control: list[str], tmp_path: Path) -> Iterator[int]:
-    """The port of a broker of Apache Kafka."""
-    port, directory = free_port(), str(tmp_path / "kafka")
-    lines = [f"{name}={value}" for name, value in SETTINGS.items()]
-    small = {**os.environ, "KOPTS": "-Xmx256m -XX:+UseSerialGC -XX:TieredStopAtLevel=1"}
-    chroot = f"{zookeeper}/acls-beside-kafka"
-    subprocess.run([*kafka_control, "zk-broker", "1", str(port), chroot, directory, *lines], check=True, env=small)
-    yield port
-    subprocess.run([*kafka_control, "stop", directory], check=True)
-
-
 @pytest.mark.timeout(300)
-async def test_kafka_gives_the_recorded_answers(kafka: int) -> None:
-    found = json.loads(json.dumps(await answers_of(kafka)))
-    if os.environ.get("ODRADEK_RECORD") == "1":
-        VECTORS.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
-    assert found == json.loads(VECTORS.read_text())
+async def test_kafka_gives_the_recorded_answers(zookeeper: str, kafka_control: list[str], tmp_path: Path) -> None:
+    with apache_broker(kafka_control, zookeeper, tmp_path / "kafka", SETTINGS) as port:
+        is_still(ACLS, await answers_of(port), sort_keys=True)

@@ -8,8 +8,8 @@ import pytest
 
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.transactions import AddPartitionsToTxnRequest
-from tests.broker.handlers.api_client import Api
 from tests.broker.handlers.test_transactions_api import Producer, api, describe, end, new_producer, produce
+from tests.wire.api import Api
 
 __all__ = ["api"]
 

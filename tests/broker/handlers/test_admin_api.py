@@ -13,7 +13,7 @@ from odradek.protocol.messages.reassignments import (
     ElectLeadersRequest,
     ListPartitionReassignmentsRequest,
 )
-from tests.broker.handlers.api_client import Api, api_of_a_broker
+from tests.wire.api import Api, api_of_a_broker
 
 Named = list[tuple[str, list[int]]]
 

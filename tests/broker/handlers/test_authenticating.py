@@ -25,16 +25,14 @@ from odradek.protocol.messages.configs import DescribeConfigsRequest
 from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.protocol.messages.registry import codec_versions, request_class
 from odradek.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
-from odradek.protocol.messages.topics import CreateTopicsRequest
 from odradek.testing import in_process_broker
-from tests.broker.handlers.raw_client import RawClient, framed, raw_client, request_bytes
 from tests.broker.handlers.sasl_broker import ALICE, PREFIX, sasl_broker, stranger_of
 from tests.broker.security.scram_client import ScramClient
+from tests.wire import requests
+from tests.wire.frames import framed, request_bytes
+from tests.wire.raw_client import RawClient, raw_client
 
-NEW_TOPIC = request_bytes(
-    CreateTopicsRequest(topics=[CreateTopicsRequest.CreatableTopic(name="t", num_partitions=1, replication_factor=1)]),
-    7,
-)
+NEW_TOPIC = request_bytes(requests.create_topics("t"), 7)
 LONGEST = 524_288
 GENERIC = "Authentication failed during {} due to invalid credentials with SASL mechanism {}"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from odradek.broker.server import Broker
 from odradek.protocol.messages.metadata import MetadataRequest
-from tests.broker.handlers.raw_client import RawClient
 from tests.broker.handlers.sasl_broker import ALICE, sasl_broker, stranger_of
+from tests.wire.raw_client import RawClient
 
 BOB = b"\0bob\0bob-secret"
 

@@ -26,7 +26,7 @@ from tests.base_requests import Known
 from tests.broker.handlers.scripted_authorizer import ScriptedAuthorizer, broker_with, everything, nothing, only
 from tests.large_requests import LargeRequest, small_request
 from tests.scenarios.known_world import SETTINGS, KnownWorld
-from tests.scenarios.raw_client import RawClient
+from tests.wire.blocking_client import RawClient
 
 ROWS = api_table().client_rows()
 ASKING = [row for row in ROWS if row.authorization.checks]

@@ -12,12 +12,11 @@ import pytest
 from odradek.clients.network_client import NetworkClient
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.fetch import FetchRequest
-from odradek.protocol.messages.produce import ProduceRequest
-from odradek.protocol.messages.topics import CreateTopicsRequest
 from odradek.protocol.wire_codes import AclOperation, AclResourceType
 from tests.base_requests import small_batch
-from tests.broker.handlers.api_client import Api
 from tests.broker.handlers.scripted_authorizer import Question, ScriptedAuthorizer, api_with, but, everything
+from tests.wire import requests
+from tests.wire.api import Api
 
 TOPICS = [f"topic-{number}" for number in range(5)]
 DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -86,15 +85,12 @@ def records(response: Any) -> set[str]:
 
 
 async def produce(api: Api, name: str) -> None:
-    data = ProduceRequest.PartitionProduceData(index=0, records=small_batch())
-    topic = ProduceRequest.TopicProduceData(name=name, partition_data=[data])
-    response = await api(ProduceRequest(acks=1, timeout_ms=9000, topic_data=[topic]), 9)
+    response = await api(requests.produce(name, small_batch(), acks=1), 9)
     assert response.responses[0].partition_responses[0].error_code == ErrorCode.NONE
 
 
 async def create(api: Api, *names: str) -> dict[str, UUID]:
-    topics = [CreateTopicsRequest.CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names]
-    response = await api(CreateTopicsRequest(topics=topics, timeout_ms=9000), 7)
+    response = await api(requests.create_topics(*names), 7)
     assert {topic.error_code for topic in response.topics} == {ErrorCode.NONE}
     return {topic.name: topic.topic_id for topic in response.topics}
 

@@ -28,10 +28,10 @@ from odradek.protocol.messages.transactions import (
     TxnOffsetCommitRequest,
 )
 from odradek.protocol.schema import Message
-from tests.broker.handlers.api_client import Api, api_of_a_broker
 from tests.broker.handlers.test_offsets_api import coordinated
 from tests.broker.test_broker_settings_at_work import peer_of
-from tests.scenarios.raw_client import request_payload
+from tests.wire.api import Api, api_of_a_broker
+from tests.wire.frames import framed, request_payload
 
 SETTINGS: dict[str, object] = {
     "group.initial.rebalance.delay.ms": 0,
@@ -233,10 +233,10 @@ async def test_an_id_of_64_kb_closes_only_the_connection_that_sends_it(
     short = bytes([ID_LENGTH + 1]) + LONG_ID.encode()
     assert payload.count(short) == 1
     async with peer_of(api.broker) as peer:
-        peer.send(payload)
-        assert await peer.answer() is not None
-        peer.send(payload.replace(short, b"\x81\x80\x04" + b"G" * LONGEST))
-        assert await peer.answer() is None
+        peer.send(framed(payload))
+        assert await peer.frame() is not None
+        peer.send(framed(payload.replace(short, b"\x81\x80\x04" + b"G" * LONGEST)))
+        assert await peer.frame() is None
     await witness.has_noticed_nothing()
 
 
@@ -264,10 +264,7 @@ async def test_a_full_group_refuses_new_members_and_keeps_its_own(api: Api, witn
 
 async def _join_elsewhere(api: Api, member_id: str) -> int:
     async with peer_of(api.broker) as peer:
-        peer.send(request_payload(join_request("g", member_id), 9))
-        answer = await peer.answer()
-        assert answer is not None
-        return int.from_bytes(answer[9:11], "big")  # after correlation id, tags and throttle time
+        return int((await peer.call(join_request("g", member_id), 9)).error_code)
 
 
 @pytest.fixture

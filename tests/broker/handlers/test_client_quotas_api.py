@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from odradek.broker.metadata_store.interface import Create
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.client_quotas import DescribeClientQuotasRequest
-from tests.broker.handlers.api_client import Api, api_of_a_broker
+from tests.wire.api import Api, api_of_a_broker
 
 MANY = 2000
 LEAST_TURNS = MANY // 100

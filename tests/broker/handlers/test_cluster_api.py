@@ -16,7 +16,7 @@ from odradek.protocol.messages.log_dirs import DescribeLogDirsRequest
 from odradek.protocol.messages.producers import InitProducerIdRequest
 from odradek.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from odradek.testing import BrokerThread
-from tests.broker.handlers.api_client import Api, api_of_a_broker
+from tests.wire.api import Api, api_of_a_broker
 
 
 @pytest.fixture

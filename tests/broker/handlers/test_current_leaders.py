@@ -12,12 +12,12 @@ from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.fetch import FetchRequest
 from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.protocol.messages.produce import ProduceRequest
-from odradek.protocol.messages.topics import CreateTopicsRequest
 from odradek.protocol.records import Record, build_batch
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.testing import Cluster, in_process_broker, in_process_cluster
 from tests.patience import until
-from tests.testing.records import connect
+from tests.wire import requests
+from tests.wire.records import connect
 
 NOT_LEADER, FENCED = ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH
 RACKS = {broker_id: {"broker.rack": f"rack-{broker_id}"} for broker_id in (1, 2, 3)}
@@ -161,8 +161,7 @@ async def test_a_single_broker_names_itself_to_a_fetch_with_an_old_epoch() -> No
         for endpoint in broker.endpoints:
             address = f"127.0.0.1:{endpoint.port}"
             async with await connect(address) as client:
-                topic = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=1, replication_factor=1)
-                await client.send(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), version=5)
+                await client.send(requests.create_topics("t"), version=5)
                 state = broker.metadata.partition("t", 0)
                 assert state is not None
                 broker.replica_manager.partitions.find(TopicPartition("t", 0)).make_leader(

@@ -16,7 +16,7 @@ from tests.base_requests import Known
 from tests.broker.handlers.scripted_authorizer import nothing
 from tests.broker.handlers.test_authorization_of_every_api import ASKING, World, by_name, started, versions
 from tests.large_requests import small_request
-from tests.scenarios.raw_client import RawClient
+from tests.wire.blocking_client import RawClient
 
 ABSENT = {
     "topic": "absent",

@@ -58,7 +58,6 @@ from odradek.protocol.wire_codes import AclOperation as Op
 from odradek.protocol.wire_codes import AclResourceType as On
 from odradek.testing.loop_thread import LoopThread
 from tests.base_requests import small_batch
-from tests.broker.handlers.raw_client import response_of
 from tests.broker.handlers.scripted_authorizer import (
     Question,
     Rule,
@@ -69,7 +68,8 @@ from tests.broker.handlers.scripted_authorizer import (
     only,
 )
 from tests.patience import block_until
-from tests.scenarios.raw_client import RawClient, request_payload
+from tests.wire.blocking_client import RawClient
+from tests.wire.frames import request_payload, response_of
 
 TOPIC_DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 GROUP_DENIED = ErrorCode.GROUP_AUTHORIZATION_FAILED

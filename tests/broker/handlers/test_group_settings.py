@@ -13,13 +13,12 @@ from odradek.broker.metadata.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPI
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.records import Compression, iter_batches
 from odradek.timer import ManualClock
-from tests.broker.handlers.api_client import api_of_a_broker
 from tests.broker.handlers.test_bad_requests_to_coordinators import commit_request, join_request, sync_request
 from tests.broker.handlers.test_bad_requests_to_coordinators import joined as lives_alone
 from tests.broker.handlers.test_offsets_api import coordinated
 from tests.broker.test_broker_settings_at_work import peer_of
 from tests.patience import until
-from tests.scenarios.raw_client import request_payload
+from tests.wire.api import api_of_a_broker
 
 SMALL: dict[str, object] = {"offsets.topic.num.partitions": 1, "transaction.state.log.num.partitions": 1}
 AT_ONCE = {**SMALL, "group.initial.rebalance.delay.ms": 0}
@@ -31,7 +30,7 @@ async def test_a_new_group_waits_for_more_members_for_the_configured_delay(delay
     settings = {**SMALL, "group.initial.rebalance.delay.ms": delay_ms}
     async with api_of_a_broker(settings, clock=clock) as api, peer_of(api.broker) as peer:
         await coordinated(api)
-        peer.send(request_payload(join_request("g", rebalance_timeout_ms=60_000), 3))
+        peer.send_request(join_request("g", rebalance_timeout_ms=60_000), 3)
         waits, groups = api.broker.coordinators.groups.waits, api.broker.coordinators.groups.groups_by_state
         await until(lambda: waits.rebalance.delayed == 1)
         clock.advance(delay_ms - 1)
@@ -42,7 +41,7 @@ async def test_a_new_group_waits_for_more_members_for_the_configured_delay(delay
         api.broker.timer.advance_clock()
         api.broker.completions.drain()
         assert groups()[CLASSIC, GroupState.COMPLETING_REBALANCE.label] == 1
-        assert await peer.answer() is not None
+        assert await peer.frame() is not None
 
 
 async def test_session_timeouts_are_accepted_within_the_configured_bounds() -> None:
@@ -64,11 +63,9 @@ async def test_a_group_has_at_most_the_configured_number_of_members(size: int) -
     async with api_of_a_broker({**AT_ONCE, "group.max.size": size}) as api, peer_of(api.broker) as peer:
         await coordinated(api)
         me = await lives_alone(api, "g")
-        peer.send(request_payload(join_request("g"), 3))
+        peer.send_request(join_request("g"), 3)
         if size == 1:
-            answer = await peer.answer()
-            assert answer is not None
-            assert int.from_bytes(answer[8:10], "big") == ErrorCode.GROUP_MAX_SIZE_REACHED
+            assert (await peer.response()).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
             assert (await api(sync_request(me), 5)).error_code == ErrorCode.NONE
             return
         waits = api.broker.coordinators.groups.waits

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from odradek.clients.network_client import NetworkClient
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.group_admin import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
 from odradek.protocol.messages.groups import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
-from tests.broker.handlers.api_client import Api, api_of_a_broker
 from tests.broker.handlers.test_offsets_api import coordinated, loaded
 from tests.patience import until
+from tests.wire.api import Api, api_of_a_broker
+from tests.wire.records import connect
 
 SETTINGS: dict[str, object] = {
     "offsets.topic.num.partitions": 2,
@@ -77,8 +77,7 @@ class Other:
         self._bootstrap = api.broker.bootstrap
 
     async def __aenter__(self) -> Other:
-        host, port = self._bootstrap.split(":")
-        self.client = await NetworkClient.connect(host, int(port))
+        self.client = await connect(self._bootstrap)
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -12,14 +12,14 @@ import pytest
 
 from odradek.broker.security.sasl.scram import LONGEST_MESSAGE
 from odradek.broker.server import Broker
-from odradek.protocol.messages.produce import ProduceRequest
 from odradek.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
-from odradek.protocol.messages.topics import CreateTopicsRequest
 from odradek.protocol.records import Record, build_batch
-from tests.broker.handlers.raw_client import RawClient, raw_client, request_bytes
 from tests.broker.handlers.sasl_broker import ALICE, sasl_broker, stranger_of
 from tests.broker.handlers.test_authenticating import is_let_in
 from tests.patience import until
+from tests.wire import requests
+from tests.wire.frames import request_bytes
+from tests.wire.raw_client import RawClient, raw_client
 
 MANY = 300
 MOST_BYTES_EACH = 48 * 1024
@@ -107,16 +107,12 @@ async def test_a_client_that_goes_away_before_its_answer_leaves_nothing() -> Non
 @pytest.mark.parametrize(("password", "offset"), [(b"alice-secret", 1), (b"wrong", 0)])
 async def test_records_behind_a_token_are_appended_if_the_token_is_right(password: bytes, offset: int) -> None:
     batch = build_batch([Record(0, 1000, None, b"x")])
-    data = ProduceRequest.PartitionProduceData(index=0, records=bytes(batch))
-    request = ProduceRequest(
-        acks=1, timeout_ms=1000, topic_data=[ProduceRequest.TopicProduceData(name="t", partition_data=[data])]
-    )
-    topic = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=1, replication_factor=1)
+    request = requests.produce("t", bytes(batch), acks=1)
     async with sasl_broker() as broker:
         async with stranger_of(broker) as client:
             await client.handshake()
             await client.token(ALICE)
-            await client.call(CreateTopicsRequest(topics=[topic]), 7)
+            await client.call(requests.create_topics("t"), 7)
         async with stranger_of(broker) as client:
             client.send(handshake("PLAIN") + token(b"\0alice\0" + password) + request_bytes(request, 9))
             client.writer.write_eof()

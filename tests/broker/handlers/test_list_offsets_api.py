@@ -7,9 +7,9 @@ import pytest
 from odradek.broker.metadata.new_topic import NewTopic
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.list_offsets import ListOffsetsRequest
-from odradek.protocol.messages.produce import ProduceRequest
 from odradek.protocol.records import Record, build_batch
-from tests.broker.handlers.api_client import Api, api_of_a_broker
+from tests.wire import requests
+from tests.wire.api import Api, api_of_a_broker
 
 FOUND = {-1: (1, 2), -2: (1, 0), -3: (7, 1), -4: (8, 0), -5: (9, -1)}
 """By timestamp: the first version that knows it, and the offset. The log has two records, and nothing is tiered."""
@@ -30,9 +30,7 @@ async def test_special_timestamps_are_found_from_their_version_on(version: int) 
     async with api_of_a_broker() as api:
         await api.broker.controller.topics.create([NewTopic("t")], timeout_ms=10_000)
         records = build_batch([Record(number, 1_700_000_000_000 + number, None, b"v") for number in range(2)])
-        data = ProduceRequest.PartitionProduceData(index=0, records=records)
-        topic = ProduceRequest.TopicProduceData(name="t", partition_data=[data])
-        await api(ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[topic]), 8)
+        await api(requests.produce("t", records), 8)
         for timestamp, (first, found) in FOUND.items():
             expected = (0, found) if version >= first else (ErrorCode.UNSUPPORTED_VERSION, -1)
             assert await offset(api, timestamp, version) == expected

@@ -11,15 +11,14 @@ from odradek.broker.metadata.new_topic import NewTopic
 from odradek.broker.server import Broker
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.configs import IncrementalAlterConfigsRequest
-from odradek.protocol.messages.fetch import FetchRequest
 from odradek.protocol.messages.log_dirs import AlterReplicaLogDirsRequest, DescribeLogDirsRequest
-from odradek.protocol.messages.produce import ProduceRequest
 from odradek.protocol.records import Record, build_batch, iter_batches
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.testing import in_process_broker
 from tests.broker.controller.harness import at_once
-from tests.broker.handlers.api_client import Api, api_of_a_broker
 from tests.patience import until
+from tests.wire import requests
+from tests.wire.api import Api, api_of_a_broker
 
 KEY = TopicPartition("t", 0)
 
@@ -58,18 +57,14 @@ async def places(api: Api) -> dict[str, tuple[int, int, bool]]:
 
 async def produce(api: Api, number: int, index: int = 0, size: int = 4000) -> int:
     records = build_batch([Record(0, 1_700_000_000_000, b"%d" % number, b"x" * size)])
-    partition = ProduceRequest.PartitionProduceData(index=index, records=records)
-    topic = ProduceRequest.TopicProduceData(name="t", partition_data=[partition])
-    response = await api(ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[topic]), 8)
+    response = await api(requests.produce("t", records, index), 8)
     answer = response.responses[0].partition_responses[0]
     assert answer.error_code == 0
     return int(answer.base_offset)
 
 
 async def fetch(api: Api, offset: int) -> Any:
-    partition = FetchRequest.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1)
-    topic = FetchRequest.FetchTopic(topic="t", partitions=[partition])
-    request = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1 << 20, session_epoch=-1, topics=[topic])
+    request = requests.fetch((TopicPartition("t", 0), offset), min_bytes=0, session_epoch=-1, partition_bytes=1)
     answer = (await api(request, 11)).responses[0].partitions[0]
     assert answer.error_code == 0
     return [header.base_offset for _, header in iter_batches(bytes(answer.records or b""))]

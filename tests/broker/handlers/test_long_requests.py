@@ -19,7 +19,6 @@ from odradek.broker.coordinator.group.shard import GroupShard
 from odradek.broker.handlers.api_row import ApiTable
 from odradek.broker.handlers.api_table import api_table
 from odradek.broker.requests.request_bound import MAX_PARTITIONS_PER_REQUEST
-from odradek.clients.network_client import NetworkClient
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
@@ -40,8 +39,10 @@ from odradek.protocol.messages.transactions import (
     WriteTxnMarkersRequest,
 )
 from odradek.protocol.schema import Message
-from tests.broker.handlers.api_client import Api, api_of_a_broker
 from tests.broker.handlers.test_offsets_api import coordinated
+from tests.wire import requests
+from tests.wire.api import Api, api_of_a_broker
+from tests.wire.records import connect
 
 MANY = 12_000
 NAMES = [f"name-{number}" for number in range(MANY)]
@@ -298,8 +299,7 @@ async def test_requests_after_a_long_one_are_answered_after_it(api: Api) -> None
 
 
 async def test_another_connection_is_answered_before_a_long_request(api: Api) -> None:
-    host, port = api.broker.bootstrap.split(":")
-    async with await NetworkClient.connect(host, int(port)) as other:
+    async with await connect(api.broker.bootstrap) as other:
         many = [f"{name}-{number}" for name in NAMES for number in range(2)]
         long = asyncio.ensure_future(api(DescribeTransactionsRequest(transactional_ids=many), 0))
         await turns_until(lambda: bool(api.broker.background.turns._bytes))
@@ -310,8 +310,7 @@ async def test_another_connection_is_answered_before_a_long_request(api: Api) ->
 
 async def test_a_client_that_disconnects_cancels_its_undecoded_request(api: Api) -> None:
     turns = api.broker.background.turns
-    host, port = api.broker.bootstrap.split(":")
-    client = await NetworkClient.connect(host, int(port))
+    client = await connect(api.broker.bootstrap)
     asking = asyncio.ensure_future(
         client.send(FindCoordinatorRequest(coordinator_keys=NAMES * 10), version=4, timeout_ms=10_000)
     )
@@ -406,10 +405,8 @@ GROUPS = [f"group-{number}" for number in range(150)]
 
 
 async def commit(api: Api, topic: str) -> None:
-    partition = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=0, committed_offset=5)
-    committed = OffsetCommitRequest.OffsetCommitRequestTopic(name=topic, partitions=[partition])
     for group_id in GROUPS:
-        answer = await api(OffsetCommitRequest(group_id=group_id, topics=[committed]), 5)
+        answer = await api(requests.commit(group_id, topic, 0, 5), 5)
         assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
 
 

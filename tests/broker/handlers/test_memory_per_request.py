@@ -15,9 +15,9 @@ import pytest
 
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.offsets import OffsetCommitRequest
-from tests.broker.handlers.api_client import Api, api_of_a_broker
 from tests.broker.handlers.test_transactions_api import add, end, new_producer, prepare, produce
 from tests.patience import until
+from tests.wire.api import Api, api_of_a_broker
 
 ROUND = 256
 BLOCKS_PER_REQUEST = 0.9

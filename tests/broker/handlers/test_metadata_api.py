@@ -9,7 +9,7 @@ from odradek.broker.metadata.metadata_cache import BrokerEndpoint, BrokerInfo
 from odradek.broker.metadata.new_topic import NewTopic
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from tests.broker.handlers.api_client import Api, api_of_a_broker
+from tests.wire.api import Api, api_of_a_broker
 
 ZERO = UUID(int=0)
 NOT_ASKED = -(2**31)

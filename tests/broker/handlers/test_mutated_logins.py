@@ -15,13 +15,14 @@ from odradek.broker.security.sasl.scram import MECHANISMS
 from odradek.broker.server import Broker
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
-from tests.broker.handlers.raw_client import RawClient, framed, raw_client, request_bytes
 from tests.broker.handlers.sasl_broker import ALICE, sasl_broker, stranger_of
 from tests.broker.handlers.test_authenticating import NEW_TOPIC, is_let_in
 from tests.broker.security.scram_client import ScramClient
 from tests.log_levels import levels_logged
 from tests.scenarios.turns_of_a_loop import LongestTurn, collector_as_when_served
 from tests.soak import rounds
+from tests.wire.frames import framed, request_bytes
+from tests.wire.raw_client import RawClient, raw_client
 
 STEP = rounds(3, in_soak=1)
 """Of the bytes of a last token so many are passed over."""

@@ -16,11 +16,12 @@ from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.group_admin import DescribeGroupsRequest, ListGroupsRequest
 from odradek.protocol.messages.offsets import OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest
 from odradek.protocol.messages.producers import InitProducerIdRequest
-from odradek.protocol.messages.topics import CreateTopicsRequest, DeleteTopicsRequest
+from odradek.protocol.messages.topics import DeleteTopicsRequest
 from odradek.protocol.messages.transactions import AddOffsetsToTxnRequest, EndTxnRequest, TxnOffsetCommitRequest
 from odradek.timer import ManualClock
-from tests.broker.handlers.api_client import Api, api_of_a_broker
 from tests.patience import until
+from tests.wire import requests
+from tests.wire.api import Api, api_of_a_broker
 
 MINUTE_MS = 60_000
 SETTINGS: dict[str, object] = {"offsets.topic.num.partitions": 2, "transaction.state.log.num.partitions": 2}
@@ -31,10 +32,7 @@ _CommitPartition = OffsetCommitRequest.OffsetCommitRequestPartition
 
 async def coordinated(api: Api, *topics: str) -> None:
     """Creates the topics, with two partitions each, and waits until both coordinators are available."""
-    creatable = [CreateTopicsRequest.CreatableTopic(name=name, num_partitions=2) for name in topics]
-    for topic in creatable:
-        topic.replication_factor = 1
-    await api(CreateTopicsRequest(topics=creatable, timeout_ms=10_000), 5)
+    await api(requests.create_topics(*topics, partitions=2), 5)
     for key_type in (0, 1):
         request = FindCoordinatorRequest(key="any", key_type=key_type)
 

@@ -7,8 +7,6 @@ them.
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -16,8 +14,7 @@ from typing import Any
 
 import pytest
 
-from odradek.clients.network_client import NetworkClient
-from tests.broker.handlers.api_client import api_of_a_broker
+from tests.beside_kafka.recordings import VECTORS, as_json, is_still, recorded
 from tests.broker.handlers.quota_scenarios import (
     IMPOSSIBLE,
     answers_of,
@@ -26,9 +23,11 @@ from tests.broker.handlers.quota_scenarios import (
     stored_entries,
 )
 from tests.cluster.mixed_cluster import APACHE, MixedCluster, mixed_cluster
+from tests.wire.api import api_of_a_broker
+from tests.wire.records import connect
 from tests.zookeeper.stores import new_chroot, store_at
 
-VECTORS = Path(__file__).parents[2] / "vectors" / "client_quotas.json"
+QUOTAS = VECTORS / "client_quotas.json"
 OTHERWISE = {f"only {name}" for name in IMPOSSIBLE}
 """Kafka fails on names that ZooKeeper does not take."""
 NOTHING = {"ThrottleTimeMs": 0, "ErrorCode": 0, "ErrorMessage": "", "Entries": []}
@@ -50,15 +49,11 @@ def is_as(answer: Any, kafkas: Any, name: str) -> bool:
 
 
 async def test_every_request_gets_kafkas_answer() -> None:
-    kafkas = json.loads(VECTORS.read_text())
+    kafkas = recorded(QUOTAS)
     async with api_of_a_broker() as api:
         store = api.broker.metadata_store
         await create_entries(store, kafkas["entries"])
         assert differences(as_json(await answers_of(api.client, store)), kafkas["answers"]) == {}
-
-
-def as_json(document: Any) -> Any:
-    return json.loads(json.dumps(document))
 
 
 # Apache Kafka itself
@@ -76,8 +71,8 @@ async def test_kafka_gives_the_recorded_answers_and_a_broker_beside_it_the_same(
     (ours,) = cluster.ours
     async with (
         AsyncExitStack() as closed,
-        await connected(cluster, APACHE) as apache,
-        await connected(cluster, ours) as beside,
+        await connect(cluster.nodes[APACHE].address) as apache,
+        await connect(cluster.nodes[ours].address) as beside,
     ):
         closed.push_async_callback(store.close)
         await store.open()
@@ -85,13 +80,5 @@ async def test_kafka_gives_the_recorded_answers_and_a_broker_beside_it_the_same(
         entries = await stored_entries(store)
         answers = as_json(await answers_of(apache, store))
         same = as_json(await answers_of(beside, store))
-    found = {"entries": entries, "answers": answers}
-    if os.environ.get("ODRADEK_RECORD") == "1":
-        VECTORS.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
-    assert found == json.loads(VECTORS.read_text())
+    is_still(QUOTAS, {"entries": entries, "answers": answers}, sort_keys=True)
     assert differences(same, answers) == {}
-
-
-async def connected(cluster: MixedCluster, broker_id: int) -> NetworkClient:
-    host, port = cluster.nodes[broker_id].address.split(":")
-    return await NetworkClient.connect(host, int(port))

@@ -15,7 +15,6 @@ from odradek.broker.metadata.new_topic import NewTopic
 from odradek.broker.settings.config import ConfigError
 from odradek.broker.settings.odradek import RELEASES
 from odradek.cli.__main__ import main
-from odradek.clients.network_client import NetworkClient
 from odradek.clients.network_errors import NetworkError
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import ErrorCode
@@ -24,13 +23,15 @@ from odradek.protocol.messages.cluster import DescribeClusterRequest
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.protocol.messages.produce import ProduceRequest
-from odradek.protocol.messages.topics import CreateTopicsRequest
 from odradek.protocol.records import Compression
 from odradek.protocol.schema import Message
 from odradek.testing import in_process_broker, in_process_cluster
-from tests.broker.handlers.raw_client import raw_client, request_bytes, response_of
 from tests.clients.recording.test_recorded_clients import coordinators_serve
 from tests.scenarios.same_as_kafka.peer import batch
+from tests.wire import requests
+from tests.wire.frames import request_bytes, response_of
+from tests.wire.raw_client import raw_client
+from tests.wire.records import connect
 
 VECTOR = Path(__file__).parent.parent.parent / "vectors" / "api_versions_of_releases.json"
 """By release and API key: the lowest and the highest version in `ApiKeys` of the released kafka-clients."""
@@ -45,8 +46,7 @@ def settings_of(release: str) -> dict[str, str]:
 
 
 async def ask(bootstrap: str, request: Message, version: int) -> Any:
-    host, port = bootstrap.split(":")
-    async with await NetworkClient.connect(host, int(port), timeout_ms=10_000) as client:
+    async with await connect(bootstrap, timeout_ms=10_000) as client:
         return await client.send(request, version=version)
 
 
@@ -130,10 +130,11 @@ async def test_only_releases_since_2_7_have_an_epoch_of_features(release: str, e
     ],
 )
 async def test_a_topic_has_default_counts_since_2_4(counts: tuple[int, int], refusal: ErrorCode) -> None:
-    topic = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=counts[0], replication_factor=counts[1])
     for release, code in (("2.3", refusal), ("2.4", ErrorCode.NONE), (OWN, ErrorCode.NONE)):
         async with in_process_broker(settings_of(release)) as broker:
-            answer = await ask(broker.bootstrap, CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 3)
+            answer = await ask(
+                broker.bootstrap, requests.create_topics("t", partitions=counts[0], replicas=counts[1]), 3
+            )
         assert answer.topics[0].error_code == code
 
 
@@ -159,12 +160,8 @@ async def test_a_refused_batch_gets_a_code_of_the_release(topic: str, records: b
 
 
 async def test_a_topic_with_assigned_replicas_has_no_counts_in_any_release() -> None:
-    assigned = CreateTopicsRequest.CreatableReplicaAssignment(partition_index=0, broker_ids=[0])
-    topic = CreateTopicsRequest.CreatableTopic(
-        name="t", num_partitions=-1, replication_factor=-1, assignments=[assigned]
-    )
     async with in_process_broker(odradek_as_version="1.0") as broker:
-        answer = await ask(broker.bootstrap, CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 2)
+        answer = await ask(broker.bootstrap, requests.create_assigned("t", [0]), 2)
     assert answer.topics[0].error_code == ErrorCode.NONE
 
 

@@ -6,10 +6,6 @@ ODRADEK_RECORD=1 it writes them.
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +13,11 @@ import pytest
 
 from odradek.broker.security.sasl.plain import WRONG
 from odradek.testing import in_process_broker
+from tests.beside_kafka.control import apache_broker
+from tests.beside_kafka.recordings import VECTORS, as_json, is_still, recorded
 from tests.broker.handlers.sasl_scenarios import SETTINGS, outcomes_of
-from tests.spawned_broker import free_port
 
-VECTORS = Path(__file__).parents[2] / "vectors" / "sasl.json"
+LOGINS = VECTORS / "sasl.json"
 REFUSED = {"error_code": 58, "error_message": WRONG, "session_lifetime_ms": 0}
 HANDSHAKE = {"error_code": 0, "mechanisms": ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]}
 GENERIC = "Authentication failed during authentication due to invalid credentials with SASL mechanism SCRAM-SHA-256"
@@ -60,33 +57,17 @@ OTHERWISE: dict[str, tuple[list[Any], str]] = {
 
 
 async def test_every_message_gets_kafkas_answer() -> None:
-    kafkas = json.loads(VECTORS.read_text())
+    kafkas = recorded(LOGINS)
     settings = {**SETTINGS, "listeners": "SASL_PLAINTEXT://127.0.0.1:0"}
     async with in_process_broker(settings) as broker:
-        ours = json.loads(json.dumps(await outcomes_of(broker.endpoints[0].port)))
+        ours = as_json(await outcomes_of(broker.endpoints[0].port))
     expected = {name: OTHERWISE[name][0] if name in OTHERWISE else notes for name, notes in kafkas.items()}
     assert {name: notes for name, notes in ours.items() if notes != expected.get(name)} == {}
     assert ours.keys() == expected.keys()
     assert all(kafkas[name] != other for name, (other, _) in OTHERWISE.items())
 
 
-@pytest.fixture
-def kafka(zookeeper: str, kafka_control: list[str], tmp_path: Path) -> Iterator[int]:
-    """The port of a broker of Apache Kafka."""
-    port, directory = free_port(), str(tmp_path / "kafka")
-    address = f"SASL_PLAINTEXT://127.0.0.1:{port}"
-    settings = {**SETTINGS, "listeners": address, "advertised.listeners": address}
-    lines = [f"{name}={value}" for name, value in settings.items()]
-    small = {**os.environ, "KOPTS": "-Xmx256m -XX:+UseSerialGC -XX:TieredStopAtLevel=1"}
-    chroot = f"{zookeeper}/sasl-beside-kafka"
-    subprocess.run([*kafka_control, "zk-broker", "1", str(port), chroot, directory, *lines], check=True, env=small)
-    yield port
-    subprocess.run([*kafka_control, "stop", directory], check=True)
-
-
 @pytest.mark.timeout(300)
-async def test_kafka_gives_the_recorded_answers(kafka: int) -> None:
-    found = json.loads(json.dumps(await outcomes_of(kafka)))
-    if os.environ.get("ODRADEK_RECORD") == "1":
-        VECTORS.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
-    assert found == json.loads(VECTORS.read_text())
+async def test_kafka_gives_the_recorded_answers(zookeeper: str, kafka_control: list[str], tmp_path: Path) -> None:
+    with apache_broker(kafka_control, zookeeper, tmp_path / "kafka", SETTINGS, protocol="SASL_PLAINTEXT") as port:
+        is_still(LOGINS, await outcomes_of(port), sort_keys=True)

@@ -11,9 +11,9 @@ import pytest
 from odradek.broker.security.sasl.scram import BY_NUMBER
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.scram import AlterUserScramCredentialsRequest, DescribeUserScramCredentialsRequest
-from tests.broker.handlers.api_client import Api, api_of_a_broker
 from tests.broker.handlers.sasl_broker import sasl_broker, stranger_of
 from tests.broker.security.scram_client import SALT, ScramClient
+from tests.wire.api import Api, api_of_a_broker
 
 SHA_256, SHA_512 = 1, 2
 Upsertion = AlterUserScramCredentialsRequest.ScramCredentialUpsertion

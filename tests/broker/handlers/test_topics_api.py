@@ -17,7 +17,7 @@ from odradek.protocol.messages.topics import (
     CreateTopicsResponse,
     DeleteTopicsRequest,
 )
-from tests.broker.handlers.api_client import Api, api_of_a_broker
+from tests.wire.api import Api, api_of_a_broker
 
 ZERO = UUID(int=0)
 BROKER = 4

@@ -13,14 +13,14 @@ from odradek.broker.metrics.families import FAMILIES
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.configs import IncrementalAlterConfigsRequest
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
-from odradek.protocol.messages.list_offsets import ListOffsetsRequest
 from odradek.protocol.messages.produce import ProduceRequest
 from odradek.protocol.messages.producers import DescribeProducersRequest, InitProducerIdRequest
 from odradek.protocol.messages.transactions import AddPartitionsToTxnRequest, EndTxnRequest, WriteTxnMarkersRequest
 from odradek.protocol.records import Record, build_batch
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.log.log import Log
-from tests.broker.handlers.api_client import Api, api_of_a_broker
+from tests.wire import requests
+from tests.wire.api import Api, api_of_a_broker
 
 ID = "copier"
 FEW = {"transaction.state.log.num.partitions": 1, "offsets.topic.num.partitions": 1}
@@ -88,9 +88,7 @@ def log_of(api: Api) -> Log:
 
 
 async def latest(api: Api, isolation_level: int) -> int:
-    asked = ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=-1)
-    topic = ListOffsetsRequest.ListOffsetsTopic(name="t", partitions=[asked])
-    answer = await api(ListOffsetsRequest(replica_id=-1, isolation_level=isolation_level, topics=[topic]), 5)
+    answer = await api(requests.list_offsets("t", isolation_level=isolation_level), 5)
     return int(answer.topics[0].partitions[0].offset)
 
 

@@ -13,12 +13,8 @@ from odradek.broker.coordinator.transaction.transaction import LARGEST_EPOCH
 from odradek.broker.coordinator.transaction.transaction_state import BY_LABEL
 from odradek.broker.metrics.families import FAMILIES
 from odradek.protocol.errors import ErrorCode
-from odradek.protocol.messages.fetch import FetchRequest
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
-from odradek.protocol.messages.list_offsets import ListOffsetsRequest
-from odradek.protocol.messages.produce import ProduceRequest
 from odradek.protocol.messages.producers import InitProducerIdRequest
-from odradek.protocol.messages.topics import CreateTopicsRequest
 from odradek.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
@@ -28,8 +24,10 @@ from odradek.protocol.messages.transactions import (
     WriteTxnMarkersRequest,
 )
 from odradek.protocol.records import Record, build_batch
-from tests.broker.handlers.api_client import Api, api_of_a_broker
+from odradek.protocol.topic_partition import TopicPartition
 from tests.patience import until
+from tests.wire import requests
+from tests.wire.api import Api, api_of_a_broker
 
 Producer = tuple[int, int]
 SMALL: dict[str, object] = {"transaction.state.log.num.partitions": 1, "offsets.topic.num.partitions": 1}
@@ -46,8 +44,7 @@ async def api() -> AsyncIterator[Api]:
 
 async def prepare(api: Api, topic: str = "orders", partitions: int = 2) -> None:
     """Creates a topic and waits for the transaction coordinator."""
-    creatable = CreateTopicsRequest.CreatableTopic(name=topic, num_partitions=partitions, replication_factor=1)
-    await api(CreateTopicsRequest(topics=[creatable], timeout_ms=10_000), 5)
+    await api(requests.create_topics(topic, partitions=partitions), 5)
     await until_coordinated(api)
 
 
@@ -115,26 +112,20 @@ async def produce(api: Api, producer: Producer, value: bytes, partition: int = 0
         base_sequence=sequence,
         is_transactional=True,
     )
-    data = ProduceRequest.PartitionProduceData(index=partition, records=batch)
-    topic = ProduceRequest.TopicProduceData(name="orders", partition_data=[data])
-    request = ProduceRequest(transactional_id="t", acks=-1, timeout_ms=5000, topic_data=[topic])
+    request = requests.produce("orders", batch, partition, transactional_id="t")
     return int((await api(request, 8)).responses[0].partition_responses[0].error_code)
 
 
 async def last_stable_and_end(api: Api, partition: int = 0) -> tuple[int, int]:
     found = []
     for isolation_level in (1, 0):
-        asked = ListOffsetsRequest.ListOffsetsPartition(partition_index=partition, timestamp=-1)
-        topic = ListOffsetsRequest.ListOffsetsTopic(name="orders", partitions=[asked])
-        request = ListOffsetsRequest(replica_id=-1, isolation_level=isolation_level, topics=[topic])
+        request = requests.list_offsets("orders", partition, isolation_level=isolation_level)
         found.append((await api(request, 5)).topics[0].partitions[0].offset)
     return found[0], found[1]
 
 
 async def aborted(api: Api, partition: int = 0) -> list[tuple[int, int]]:
-    asked = FetchRequest.FetchPartition(partition=partition, fetch_offset=0, partition_max_bytes=1 << 20)
-    topic = FetchRequest.FetchTopic(topic="orders", partitions=[asked])
-    request = FetchRequest(max_bytes=1 << 20, isolation_level=1, topics=[topic])
+    request = requests.fetch((TopicPartition("orders", partition), 0), isolation_level=1, min_bytes=0)
     answer = (await api(request, 11)).responses[0].partitions[0]
     return [(one.producer_id, one.first_offset) for one in answer.aborted_transactions or ()]
 

@@ -14,14 +14,15 @@ from odradek.broker.server import Broker
 from odradek.protocol.append_allowance import TURN_BYTES
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
-from odradek.protocol.messages.list_offsets import ListOffsetsRequest
 from odradek.protocol.messages.offsets import OffsetFetchRequest
 from odradek.protocol.messages.produce import ProduceRequest
 from odradek.protocol.messages.transactions import TxnOffsetCommitRequest, WriteTxnMarkersRequest
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.testing import in_process_broker
-from tests.broker.replica.test_over_sockets import Client, batch, client_of, create
+from tests.broker.replica.test_over_sockets import batch, client_of, create
 from tests.patience import until
+from tests.wire import requests
+from tests.wire.raw_client import RawClient
 
 T0 = TopicPartition("t", 0)
 Codes = dict[TopicPartition, ErrorCode]
@@ -64,7 +65,7 @@ async def broker() -> AsyncIterator[Broker]:
 
 
 @pytest.fixture
-async def client(broker: Broker) -> AsyncIterator[Client]:
+async def client(broker: Broker) -> AsyncIterator[RawClient]:
     async with client_of(broker) as client:
         await create(client, partitions=2)
         yield client
@@ -88,9 +89,7 @@ def produce(sequence: int = 0, *, acks: int = -1, partitions: tuple[int, ...] = 
 
 
 def plain(acks: int = 1) -> ProduceRequest:
-    data = ProduceRequest.PartitionProduceData(index=1, records=batch())
-    topics = [ProduceRequest.TopicProduceData(name="t", partition_data=[data])]
-    return ProduceRequest(acks=acks, timeout_ms=30_000, topic_data=topics)
+    return requests.produce("t", batch(), 1, acks=acks)
 
 
 def outcomes(response: Any) -> list[tuple[int, int]]:
@@ -98,121 +97,119 @@ def outcomes(response: Any) -> list[tuple[int, int]]:
     return [(each.error_code, each.base_offset) for topic in response.responses for each in topic.partition_responses]
 
 
-async def end_offset(client: Client, partition: int = 0) -> int:
-    asked = ListOffsetsRequest.ListOffsetsPartition(partition_index=partition, timestamp=-1)
-    topic = ListOffsetsRequest.ListOffsetsTopic(name="t", partitions=[asked])
-    response = await client.ask(ListOffsetsRequest(replica_id=-1, topics=[topic]), 5)
+async def end_offset(client: RawClient, partition: int = 0) -> int:
+    response = await client.call(requests.list_offsets("t", partition), 5)
     return int(response.topics[0].partitions[0].offset)
 
 
-async def abort(client: Client, topic: str = "t") -> None:
+async def abort(client: RawClient, topic: str = "t") -> None:
     """Writes a marker to the topic's first partition."""
     topics = [WriteTxnMarkersRequest.WritableTxnMarkerTopic(name=topic, partition_indexes=[0])]
     marker = WriteTxnMarkersRequest.WritableTxnMarker(
         producer_id=7, producer_epoch=0, transaction_result=False, topics=topics
     )
-    response = await client.ask(WriteTxnMarkersRequest(markers=[marker]), 1)
+    response = await client.call(WriteTxnMarkersRequest(markers=[marker]), 1)
     assert response.markers[0].topics[0].partitions[0].error_code == 0
 
 
 # Produce
 
 
-async def test_a_batch_is_appended_after_the_other_brokers_answer(client: Client, elsewhere: Elsewhere) -> None:
-    client.send(produce(), 9)
+async def test_a_batch_is_appended_after_the_other_brokers_answer(client: RawClient, elsewhere: Elsewhere) -> None:
+    client.send_request(produce(), 9)
     (question,) = await elsewhere.questions(1)
     assert (question.transactional_id, question.producer_id, question.partitions) == ("copier", 7, (T0,))
     assert await client.is_silent()
     await elsewhere.answer(0)
-    assert outcomes(await client.receive()) == [(0, 0)]
+    assert outcomes(await client.response()) == [(0, 0)]
 
 
 async def test_later_produce_requests_of_the_connection_stay_behind_the_one_that_waits(
-    client: Client, elsewhere: Elsewhere
+    client: RawClient, elsewhere: Elsewhere
 ) -> None:
-    client.send(produce(0), 9)
-    client.send(plain(), 9)
+    client.send_request(produce(0), 9)
+    client.send_request(plain(), 9)
     for sequence in (1, 2, 3):
-        client.send(produce(sequence), 9)
+        client.send_request(produce(sequence), 9)
     await elsewhere.answer(0)
-    assert [outcomes(await client.receive()) for _ in range(5)] == [[(0, n)] for n in (0, 0, 1, 2, 3)]
+    assert [outcomes(await client.response()) for _ in range(5)] == [[(0, n)] for n in (0, 0, 1, 2, 3)]
     assert len(elsewhere.asked) == 1, "the transaction was open then"
 
 
-async def test_the_order_is_kept_if_the_first_batch_is_refused(client: Client, elsewhere: Elsewhere) -> None:
+async def test_the_order_is_kept_if_the_first_batch_is_refused(client: RawClient, elsewhere: Elsewhere) -> None:
     """The producer sends all of them again, in their order."""
-    client.send(produce(0), 9)
-    client.send(produce(1), 9)
+    client.send_request(produce(0), 9)
+    client.send_request(produce(1), 9)
     await elsewhere.answer(0, ErrorCode.NETWORK_EXCEPTION)
-    assert outcomes(await client.receive()) == [(ErrorCode.NOT_ENOUGH_REPLICAS, -1)]
+    assert outcomes(await client.response()) == [(ErrorCode.NOT_ENOUGH_REPLICAS, -1)]
     await elsewhere.answer(1)
-    assert outcomes(await client.receive()) == [(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)]
+    assert outcomes(await client.response()) == [(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)]
     assert await end_offset(client) == 0
 
 
 async def test_other_requests_of_the_connection_and_other_connections_do_not_wait(
-    broker: Broker, client: Client, elsewhere: Elsewhere
+    broker: Broker, client: RawClient, elsewhere: Elsewhere
 ) -> None:
-    client.send(produce(0), 9)
+    client.send_request(produce(0), 9)
     await elsewhere.questions(1)
     async with client_of(broker) as another:
-        assert outcomes(await another.ask(plain(), 9)) == [(0, 0)]
-    client.send(FindCoordinatorRequest(key="g"), 3)
+        assert outcomes(await another.call(plain(), 9)) == [(0, 0)]
+    client.send_request(FindCoordinatorRequest(key="g"), 3)
     await until(lambda: broker.metadata.topic("__consumer_offsets") is not None)
     await elsewhere.answer(0)
-    assert outcomes(await client.receive()) == [(0, 0)]
-    assert (await client.receive()).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert outcomes(await client.response()) == [(0, 0)]
+    assert (await client.response()).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-async def test_each_partition_gets_its_own_answer(client: Client, elsewhere: Elsewhere) -> None:
-    client.send(produce(0, partitions=(0, 1)), 9)
+async def test_each_partition_gets_its_own_answer(client: RawClient, elsewhere: Elsewhere) -> None:
+    client.send_request(produce(0, partitions=(0, 1)), 9)
     (question,) = await elsewhere.questions(1)
     second = TopicPartition("t", 1)
     elsewhere.asked[0][1].set_result({T0: ErrorCode.NONE, second: ErrorCode.INVALID_TXN_STATE})
     assert question.partitions == (T0, second)
-    assert sorted(outcomes(await client.receive())) == [(0, 0), (ErrorCode.INVALID_TXN_STATE, -1)]
+    assert sorted(outcomes(await client.response())) == [(0, 0), (ErrorCode.INVALID_TXN_STATE, -1)]
 
 
 async def test_a_marker_that_is_written_meanwhile_refuses_the_batch(
-    broker: Broker, client: Client, elsewhere: Elsewhere
+    broker: Broker, client: RawClient, elsewhere: Elsewhere
 ) -> None:
-    client.send(produce(0), 9)
+    client.send_request(produce(0), 9)
     await elsewhere.questions(1)
     async with client_of(broker) as coordinator:
         await abort(coordinator)
         await elsewhere.answer(0)
-        assert outcomes(await client.receive()) == [(ErrorCode.INVALID_TXN_STATE, -1)]
+        assert outcomes(await client.response()) == [(ErrorCode.INVALID_TXN_STATE, -1)]
         assert await end_offset(coordinator) == 1, "the marker only"
 
 
 async def test_a_request_without_acknowledgment_is_appended_in_order_and_not_answered(
-    client: Client, elsewhere: Elsewhere
+    client: RawClient, elsewhere: Elsewhere
 ) -> None:
-    client.send(produce(0, acks=0), 9)
-    client.send(produce(1, acks=0), 9)
-    client.send(produce(2, acks=1), 9)
+    client.send_request(produce(0, acks=0), 9)
+    client.send_request(produce(1, acks=0), 9)
+    client.send_request(produce(2, acks=1), 9)
     await elsewhere.answer(0)
-    assert outcomes(await client.receive()) == [(0, 2)]
+    assert outcomes(await client.response()) == [(0, 2)]
 
 
 async def test_a_refused_request_without_acknowledgment_ends_the_connection(
-    client: Client, elsewhere: Elsewhere
+    client: RawClient, elsewhere: Elsewhere
 ) -> None:
     with capture_logs() as lines:
-        client.send(produce(0, acks=0), 9)
-        client.send(produce(1, acks=0), 9)
+        client.send_request(produce(0, acks=0), 9)
+        client.send_request(produce(1, acks=0), 9)
         await elsewhere.answer(0, ErrorCode.INVALID_TXN_STATE)
-        assert await client.is_closed()
+        assert await client.frame() is None
     assert [line["event"] for line in lines] == ["produce with acks=0 failed"]
     assert len(elsewhere.asked) == 1, "the second request was not handled"
 
 
 async def test_a_batch_is_appended_although_its_client_has_left(
-    broker: Broker, client: Client, elsewhere: Elsewhere
+    broker: Broker, client: RawClient, elsewhere: Elsewhere
 ) -> None:
     async with client_of(broker) as leaving:
-        leaving.send(produce(0), 9)
-        leaving.send(produce(1), 9)
+        leaving.send_request(produce(0), 9)
+        leaving.send_request(produce(1), 9)
         await elsewhere.questions(1)
     await until(lambda: len(broker.socket_server.connections) == 1)
     await elsewhere.answer(0)
@@ -221,19 +218,19 @@ async def test_a_batch_is_appended_although_its_client_has_left(
 
 
 async def test_large_batches_keep_the_answer_until_they_are_appended(
-    broker: Broker, client: Client, elsewhere: Elsewhere
+    broker: Broker, client: RawClient, elsewhere: Elsewhere
 ) -> None:
     await create(client, "large", max_message_bytes=str(100 << 20))
-    client.send(produce_large(), 9)
-    client.send(plain(), 9)
+    client.send_request(produce_large(), 9)
+    client.send_request(plain(), 9)
     await elsewhere.answer(0)
-    assert outcomes(await client.receive()) == [(0, 0)]
-    assert outcomes(await client.receive()) == [(0, 0)]
+    assert outcomes(await client.response()) == [(0, 0)]
+    assert outcomes(await client.response()) == [(0, 0)]
     assert len(elsewhere.asked) == 1
 
 
 async def test_a_marker_during_the_checks_of_a_large_batch_refuses_it(
-    broker: Broker, client: Client, elsewhere: Elsewhere, monkeypatch: pytest.MonkeyPatch
+    broker: Broker, client: RawClient, elsewhere: Elsewhere, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     manager = broker.replica_manager
     is_before, checked = asyncio.Event(), manager.large_appends._checked
@@ -246,30 +243,28 @@ async def test_a_marker_during_the_checks_of_a_large_batch_refuses_it(
     may_go_on = asyncio.Event()
     monkeypatch.setattr(manager.large_appends, "_checked", held)
     await create(client, "large", max_message_bytes=str(100 << 20))
-    client.send(produce_large(), 9)
+    client.send_request(produce_large(), 9)
     await elsewhere.answer(0)
     await is_before.wait()
     async with client_of(broker) as coordinator:
         await abort(coordinator, "large")
         may_go_on.set()
-        assert outcomes(await client.receive()) == [(ErrorCode.INVALID_TXN_STATE, -1)]
+        assert outcomes(await client.response()) == [(ErrorCode.INVALID_TXN_STATE, -1)]
 
 
 def produce_large() -> ProduceRequest:
     records = batch(size=2 * TURN_BYTES, producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
-    data = [ProduceRequest.PartitionProduceData(index=0, records=records)]
-    topics = [ProduceRequest.TopicProduceData(name="large", partition_data=data)]
-    return ProduceRequest(transactional_id="copier", acks=-1, timeout_ms=30_000, topic_data=topics)
+    return requests.produce("large", records, transactional_id="copier")
 
 
 async def test_a_stopping_broker_answers_nothing_that_waits_and_stops(elsewhere_is_silent: Broker) -> None:
     async with client_of(elsewhere_is_silent) as client:
         await create(client)
         elsewhere = Elsewhere(elsewhere_is_silent)
-        client.send(produce(0), 9)
+        client.send_request(produce(0), 9)
         await elsewhere.questions(1)
         await elsewhere_is_silent.stop()
-        assert await client.is_closed()
+        assert await client.frame() is None
 
 
 @pytest.fixture
@@ -293,28 +288,28 @@ def code_of(response: Any) -> int:
     return int(response.topics[0].partitions[0].error_code)
 
 
-async def coordinated(broker: Broker, client: Client) -> None:
+async def coordinated(broker: Broker, client: RawClient) -> None:
     async def is_found() -> bool:
-        return bool((await client.ask(FindCoordinatorRequest(key="g"), 3)).error_code == 0)
+        return bool((await client.call(FindCoordinatorRequest(key="g"), 3)).error_code == 0)
 
     await until(is_found)
 
 
 async def test_offsets_are_committed_after_the_other_brokers_answer_in_the_order_of_the_requests(
-    broker: Broker, client: Client, elsewhere: Elsewhere
+    broker: Broker, client: RawClient, elsewhere: Elsewhere
 ) -> None:
     await coordinated(broker, client)
-    client.send(commit(5), 3)
-    client.send(commit(9), 3)
+    client.send_request(commit(5), 3)
+    client.send_request(commit(9), 3)
     (question,) = await elsewhere.questions(1)
     assert question.partitions == (TopicPartition("__consumer_offsets", 0),)
     assert await client.is_silent()
     await elsewhere.answer(0)
-    assert [code_of(await client.receive()) for _ in range(2)] == [0, 0]
+    assert [code_of(await client.response()) for _ in range(2)] == [0, 0]
     assert len(elsewhere.asked) == 1
     shard: Any = broker.coordinators.groups.shard_of("g")
     shard.replay_end_transaction(7, 0, True)
-    response = await client.ask(OffsetFetchRequest(group_id="g", topics=None), 7)
+    response = await client.call(OffsetFetchRequest(group_id="g", topics=None), 7)
     assert response.topics[0].partitions[0].committed_offset == 9
 
 
@@ -330,29 +325,29 @@ async def test_offsets_are_committed_after_the_other_brokers_answer_in_the_order
     ],
 )
 async def test_offsets_that_were_not_verified_are_not_committed(
-    broker: Broker, client: Client, elsewhere: Elsewhere, answer: ErrorCode, version: int, returned: ErrorCode
+    broker: Broker, client: RawClient, elsewhere: Elsewhere, answer: ErrorCode, version: int, returned: ErrorCode
 ) -> None:
     await coordinated(broker, client)
-    client.send(commit(5), version)
+    client.send_request(commit(5), version)
     await elsewhere.answer(0, answer)
-    assert code_of(await client.receive()) == returned
-    response = await client.ask(OffsetFetchRequest(group_id="g", topics=None), 7)
+    assert code_of(await client.response()) == returned
+    response = await client.call(OffsetFetchRequest(group_id="g", topics=None), 7)
     assert response.topics == []
 
 
 async def test_nobody_is_asked_about_a_group_that_another_broker_coordinates(
-    broker: Broker, client: Client, elsewhere: Elsewhere
+    broker: Broker, client: RawClient, elsewhere: Elsewhere
 ) -> None:
-    assert code_of(await client.ask(commit(5), 3)) == ErrorCode.NOT_COORDINATOR
+    assert code_of(await client.call(commit(5), 3)) == ErrorCode.NOT_COORDINATOR
     assert elsewhere.asked == []
 
 
 async def test_a_group_that_moves_while_another_broker_is_asked_is_not_committed_here(
-    broker: Broker, client: Client, elsewhere: Elsewhere
+    broker: Broker, client: RawClient, elsewhere: Elsewhere
 ) -> None:
     await coordinated(broker, client)
-    client.send(commit(5), 3)
+    client.send_request(commit(5), 3)
     await elsewhere.questions(1)
     broker.replica_manager.stop_replica(TopicPartition("__consumer_offsets", 0))
     await elsewhere.answer(0)
-    assert code_of(await client.receive()) == ErrorCode.NOT_COORDINATOR
+    assert code_of(await client.response()) == ErrorCode.NOT_COORDINATOR

@@ -17,14 +17,14 @@ from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.fetch import FetchRequest
 from odradek.protocol.messages.groups import JoinGroupResponse
-from odradek.protocol.messages.list_offsets import ListOffsetsRequest
 from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.protocol.messages.produce import ProduceRequest, ProduceResponse
 from odradek.protocol.messages.sasl import SaslHandshakeRequest
-from odradek.protocol.messages.topics import CreateTopicsRequest
 from odradek.protocol.records import Compression, Record, build_batch
 from odradek.protocol.schema import Message
-from tests.broker.handlers.api_client import Api, api_of_a_broker
+from odradek.protocol.topic_partition import TopicPartition
+from tests.wire import requests
+from tests.wire.api import Api, api_of_a_broker
 
 GOOD = build_batch([Record(0, 1, b"k", b"v" * 50), Record(1, 2, b"k", b"v")])
 
@@ -45,27 +45,11 @@ def changed(position: int) -> bytes:
 
 
 def produce(records: bytes) -> ProduceRequest:
-    data = ProduceRequest.PartitionProduceData(index=0, records=records)
-    return ProduceRequest(
-        acks=1, timeout_ms=5000, topic_data=[ProduceRequest.TopicProduceData(name="t", partition_data=[data])]
-    )
+    return requests.produce("t", records, acks=1)
 
 
 def fetch(topic: str, offset: int) -> FetchRequest:
-    partition = FetchRequest.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1000)
-    return FetchRequest(max_wait_ms=0, topics=[FetchRequest.FetchTopic(topic=topic, partitions=[partition])])
-
-
-def create(name: str) -> CreateTopicsRequest:
-    topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=1, replication_factor=1)
-    return CreateTopicsRequest(topics=[topic], timeout_ms=5000)
-
-
-def list_offsets(timestamp: int) -> ListOffsetsRequest:
-    partition = ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=timestamp)
-    return ListOffsetsRequest(
-        replica_id=-1, topics=[ListOffsetsRequest.ListOffsetsTopic(name="t", partitions=[partition])]
-    )
+    return requests.fetch((TopicPartition(topic, 0), offset), partition_bytes=1000)
 
 
 @pytest.mark.parametrize(
@@ -85,11 +69,11 @@ def list_offsets(timestamp: int) -> ListOffsetsRequest:
         ),
         (fetch("t", 99), 11, "t-0 OFFSET_OUT_OF_RANGE"),
         (fetch("t", 0), 3, "t-0 UNSUPPORTED_VERSION"),
-        (create("a/b"), 5, "a/b INVALID_TOPIC_EXCEPTION: "),
-        (create(".."), 5, ".. INVALID_TOPIC_EXCEPTION: "),
-        (create("x" * 250), 5, "xxx"),
+        (requests.create_topics("a/b"), 5, "a/b INVALID_TOPIC_EXCEPTION: "),
+        (requests.create_topics(".."), 5, ".. INVALID_TOPIC_EXCEPTION: "),
+        (requests.create_topics("x" * 250), 5, "xxx"),
         (MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="a/b")]), 9, "a/b INVALID_TOPIC_EXCEPTION"),
-        (list_offsets(-77), 5, "t-0 "),
+        (requests.list_offsets("t", 0, -77), 5, "t-0 "),
         (SaslHandshakeRequest(mechanism="PLAIN"), 1, "ILLEGAL_SASL_STATE"),
     ],
 )
@@ -115,7 +99,7 @@ async def test_a_refused_item_is_logged_in_one_line_with_the_reason(
         (fetch("t", 0), 11),
         (fetch("not-there", 0), 11),
         (MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="t")]), 9),
-        (create("t"), 5),
+        (requests.create_topics("t"), 5),
     ],
 )
 async def test_expected_errors_are_not_logged(api: Api, request_: Message, version: int) -> None:

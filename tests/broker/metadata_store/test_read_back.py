@@ -24,7 +24,7 @@ from odradek.broker.metadata_store.interface import (
 )
 from odradek.broker.metadata_store.read_back import multi_or_read_back, pipeline_or_read_back
 from odradek.broker.metadata_store.shared.shared_store import SharedStore
-from tests.broker.controller.virtual_time import in_virtual_time, run_in_virtual_time
+from tests.simulation.loop import in_virtual_time, run_in_virtual_time
 
 CALL_LOST, ANSWER_LOST = 0.5, 1.5
 SESSION_TIMEOUT_MS = 60_000

@@ -16,10 +16,10 @@ from odradek.broker.security.digest_md5 import Credentials
 from odradek.broker.settings.config import BrokerConfig, ConfigError
 from odradek.broker.start_error import StartError
 from odradek.protocol.errors import ErrorCode
-from odradek.protocol.messages.topics import CreateTopicsRequest
 from odradek.testing import in_process_broker
-from tests.broker.handlers.api_client import api_of_a_broker
 from tests.memory_files import ForgetfulFiles
+from tests.wire import requests
+from tests.wire.api import api_of_a_broker
 from tests.zookeeper.model import ZooKeeperModel
 from tests.zookeeper.stores import acls_of
 from tests.zookeeper.wire import Acl
@@ -75,8 +75,7 @@ async def test_all_entries_of_a_broker_have_kafkas_acls(tmp_path: Path) -> None:
     async with model.served() as address:
         settings = {"zookeeper.connect": address, JAAS_FILE: str(tmp_path / "jaas.conf"), "zookeeper.set.acl": "true"}
         async with api_of_a_broker(settings) as api:
-            topic = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=2, replication_factor=1)
-            (created,) = (await api(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 5)).topics
+            (created,) = (await api(requests.create_topics("t", partitions=2), 5)).topics
             assert created.error_code == ErrorCode.NONE
             acls = dict(model.acls)
     assert {"/brokers/ids/0", "/controller", "/cluster/id", "/brokers/topics/t/partitions/1/state"} <= acls.keys()

@@ -25,7 +25,7 @@ from odradek.broker.metadata_store.interface import (
 from odradek.broker.metadata_store.journal import JOURNAL_NAME, SNAPSHOT_NAME, read_journal, read_snapshot
 from odradek.broker.metadata_store.shared.shared_store import SharedStore, no_delay
 from odradek.broker.metadata_store.tree import MetadataTree
-from tests.broker.controller.virtual_time import in_virtual_time, run_in_virtual_time
+from tests.simulation.loop import in_virtual_time, run_in_virtual_time
 
 CONNECTED, SUSPENDED, LOST = SessionState.CONNECTED, SessionState.SUSPENDED, SessionState.LOST
 TIMEOUT_S = 6.0

@@ -29,7 +29,7 @@ from odradek.broker.metadata_store.interface import (
     Set,
 )
 from odradek.broker.metadata_store.shared.shared_store import SharedStore
-from tests.broker.controller.virtual_time import run_in_virtual_time
+from tests.simulation.loop import run_in_virtual_time
 from tests.soak import rounds
 
 NAMES = ("1", "2", "3", "4")

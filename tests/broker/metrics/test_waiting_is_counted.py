@@ -6,15 +6,9 @@ from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.delete_records import DeleteRecordsRequest
 from odradek.protocol.topic_partition import TopicPartition
 from tests.broker.metrics.test_metrics import Samples, ask, broker_with_metrics, samples_of, value
-from tests.broker.replica.test_over_sockets import (
-    batch,
-    client_of,
-    create,
-    fetch,
-    hold_high_watermark,
-    produce,
-)
+from tests.broker.replica.test_over_sockets import batch, client_of, create, hold_high_watermark
 from tests.patience import until
+from tests.wire.requests import fetch, produce
 
 PURGATORY = "kafka_server_delayedoperationpurgatory"
 
@@ -37,11 +31,12 @@ async def test_waiting_operations_are_listed_and_counted_in_each_purgatory_with_
         async with client_of(broker) as client, client_of(broker) as second, client_of(broker) as third:
             await create(client)
             await create(client, "u", 2)
-            assert (await client.ask(produce(batch(3)), 9)).responses[0].partition_responses[0].error_code == 0
+            answer = await client.call(produce("t", batch(3), acks=1), 9)
+            assert answer.responses[0].partition_responses[0].error_code == 0
             hold_high_watermark(broker)
-            client.send(produce(batch(1), acks=-1, timeout_ms=60_000), 9)
-            second.send(fetch((TopicPartition("u", 0), 0), (TopicPartition("u", 1), 0), wait_ms=50_000), 11)
-            third.send(delete_records(3, 40_000), 2)
+            client.send_request(produce("t", batch(1), acks=-1, timeout_ms=60_000), 9)
+            second.send_request(fetch((TopicPartition("u", 0), 0), (TopicPartition("u", 1), 0), max_wait_ms=50_000), 11)
+            third.send_request(delete_records(3, 40_000), 2)
             await until(lambda: all(purgatory.delayed for purgatory in purgatories))
 
             rows = [row for purgatory in purgatories for row in purgatory.waiting()]
@@ -66,15 +61,15 @@ async def test_waiting_operations_are_listed_and_counted_in_each_purgatory_with_
             assert counted(samples, f"{PURGATORY}_purgatorysize") == {"Produce": 1, "Fetch": 2, "DeleteRecords": 1}
 
             async with client_of(broker) as other:
-                await other.ask(produce(batch(1), "u", 1), 9)
-            await second.receive()
+                await other.call(produce("u", batch(1), 1, acks=1), 9)
+            await second.response()
         await until(lambda: broker.timer.size == 0)
 
         async with client_of(broker) as client:  # the same again with short timeouts
-            answer = await client.ask(produce(batch(1), acks=-1, timeout_ms=20), 9)
+            answer = await client.call(produce("t", batch(1), acks=-1, timeout_ms=20), 9)
             assert answer.responses[0].partition_responses[0].error_code == ErrorCode.REQUEST_TIMED_OUT
-            await client.ask(fetch((TopicPartition("u", 0), 0), wait_ms=20), 11)
-            assert (await client.ask(delete_records(3, 20), 2)).topics[0].partitions[0].error_code == 7
+            await client.call(fetch((TopicPartition("u", 0), 0), max_wait_ms=20), 11)
+            assert (await client.call(delete_records(3, 20), 2)).topics[0].partitions[0].error_code == 7
             samples = samples_of((await ask(port))[2])
         assert counted(samples, "odradek_purgatory_completed_total")["Fetch"] == 1
         assert counted(samples, "odradek_purgatory_expired_total") == {"Produce": 1, "Fetch": 1, "DeleteRecords": 1}

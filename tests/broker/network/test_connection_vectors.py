@@ -3,11 +3,8 @@
 Texts, addresses and ids are not compared. Everything else that differs is listed here with its reason.
 """
 
-import asyncio
-import contextlib
 import json
 import struct
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +18,8 @@ from odradek.protocol.headers import response_header_version
 from odradek.protocol.messages.registry import response_class
 from odradek.protocol.schema import Message
 from odradek.testing import in_process_broker
+from tests.wire.frames import framed
+from tests.wire.raw_client import RawClient, raw_client
 
 VECTORS = [
     json.loads(line) for line in (Path(__file__).parents[2] / "vectors" / "connections.jsonl").read_text().splitlines()
@@ -47,32 +46,11 @@ NEWEST_API_VERSIONS = 4
 API_VERSIONS_V0 = bytes.fromhex("0000000b0012000000000007000163")
 
 
-class Peer:
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader = reader
-        self._writer = writer
-
-    async def ask(self, frame: bytes) -> tuple[str, bytes]:
-        """Returns `answered` with the response, including its length, or `closed`."""
-        self._writer.write(frame)
-        try:
-            async with asyncio.timeout(20):
-                length = await self._reader.readexactly(4)
-                return "answered", length + await self._reader.readexactly(int.from_bytes(length, "big"))
-        except (asyncio.IncompleteReadError, ConnectionResetError):
-            return "closed", b""
-
-
-@contextlib.asynccontextmanager
-async def connected(bootstrap: str) -> AsyncIterator[Peer]:
-    host, port = bootstrap.split(":")
-    reader, writer = await asyncio.open_connection(host, int(port))
-    try:
-        yield Peer(reader, writer)
-    finally:
-        writer.close()
-        with contextlib.suppress(ConnectionError):
-            await writer.wait_closed()
+async def ask(client: RawClient, frame: bytes) -> tuple[str, bytes]:
+    """Returns `answered` with the response, including its length, or `closed`."""
+    client.send(frame)
+    response = await client.frame()
+    return ("closed", b"") if response is None else ("answered", framed(response))
 
 
 def read_answer(frame: bytes, answer: bytes) -> Message:
@@ -99,10 +77,10 @@ async def test_raw_bytes_are_answered_as_kafka_answers_them(vector: dict[str, st
         if any(part in vector["name"] for part in ("group", "offset_", "txn")):
             await broker.coordinators.internal_topics.ensure(GROUP_TOPIC)  # Kafka's broker had its coordinator ready
             await broker.coordinators.internal_topics.ensure(TRANSACTION_TOPIC)
-        async with connected(broker.bootstrap) as peer:
-            outcome, answer = await peer.ask(frame)
+        async with raw_client(broker.endpoints[0].port) as client:
+            outcome, answer = await ask(client, frame)
             if outcome == "answered":
-                assert (await peer.ask(API_VERSIONS_V0))[0] == "answered"
+                assert (await ask(client, API_VERSIONS_V0))[0] == "answered"
     expected = vector["outcome"], None
     found = outcome, None
     if outcome == vector["outcome"] == "answered":
@@ -121,6 +99,6 @@ def test_every_listed_difference_names_a_vector() -> None:
 
 async def test_the_refusal_of_an_api_versions_version_names_our_range() -> None:
     vector = next(vector for vector in VECTORS if vector["name"] == "api_versions_v5")
-    async with in_process_broker() as broker, connected(broker.bootstrap) as peer:
-        _, answer = await peer.ask(bytes.fromhex(vector["send"]))
+    async with in_process_broker() as broker, raw_client(broker.endpoints[0].port) as client:
+        _, answer = await ask(client, bytes.fromhex(vector["send"]))
     assert answer.hex() == vector["receive"]

@@ -21,7 +21,7 @@ from odradek.protocol.headers import RequestHeader, request_header_version
 from odradek.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from odradek.protocol.messages.registry import codec_versions, request_class
 from odradek.protocol.schema import Message
-from tests.scenarios.raw_client import RawClient
+from tests.wire.blocking_client import RawClient
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "releases"
 SOFTWARE = {"client_software_name": "tester", "client_software_version": "1.0"}

@@ -7,8 +7,9 @@ from typing import Any
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.messages.registry import request_class
 from odradek.protocol.records import Compression
-from tests.scenarios.raw_client import RawClient, request_payload
 from tests.scenarios.same_as_kafka.peer import Document, batch, message_of
+from tests.wire.blocking_client import RawClient
+from tests.wire.frames import request_payload
 
 CREATE_TOPICS, PRODUCE, LIST_OFFSETS, ALTER_CONFIGS = 1, 3, 1, 0
 TOPIC = 2

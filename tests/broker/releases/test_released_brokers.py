@@ -8,7 +8,6 @@ ODRADEK_RECORD=1 pytest --kinds=quick,releases tests/broker/releases/test_releas
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from odradek.testing import recorded, replayed
+from tests.beside_kafka.recordings import IS_RECORDING
 from tests.broker.releases import workloads
 from tests.broker.releases.first_words import frames_for, record_words, recorded_words, spoken
 from tests.broker.releases.recorded_releases import REFUSALS, RELEASED_SETTINGS, recording_of, unexplained
@@ -25,7 +25,6 @@ from tests.clients import recorded_workloads
 from tests.clients.members.watch import until_coordinators
 from tests.spawned_broker import spawned_broker
 
-IS_RECORDING = os.environ.get("ODRADEK_RECORD") == "1"
 pytestmark = [
     pytest.mark.releases,
     pytest.mark.soak("clients of three released brokers", minutes=4),

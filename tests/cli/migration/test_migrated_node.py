@@ -25,7 +25,7 @@ from odradek.protocol.messages.reassignments import AlterPartitionReassignmentsR
 from odradek.protocol.wire_codes import ConfigOperation, ConfigResourceType
 from odradek.testing import in_process_broker
 from tests.patience import until
-from tests.testing.records import connect
+from tests.wire.records import connect
 from tests.zookeeper.model import ZooKeeperModel
 from tests.zookeeper.stores import new_chroot
 

@@ -12,7 +12,6 @@ from odradek.broker.metadata.new_topic import NewPartitions, NewTopic
 from odradek.clients.admin.client import AdminClient
 from odradek.clients.admin.groups import GroupAdmin
 from odradek.clients.admin.transactions import TransactionAdmin
-from odradek.clients.network_client import NetworkClient
 from odradek.clients.network_errors import Disconnected, NodeUnreachable
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.producers import InitProducerIdRequest
@@ -21,6 +20,7 @@ from odradek.protocol.topic_partition import TopicPartition
 from odradek.protocol.wire_codes import ConfigOperation, ConfigResourceType, CoordinatorType
 from odradek.testing import Cluster, in_process_cluster
 from tests.patience import until
+from tests.wire.records import connect
 
 SET = ConfigOperation.SET
 T0 = TopicPartition("t", 0)
@@ -64,8 +64,7 @@ async def test_another_broker_does_not_say_that_a_topic_to_delete_is_unknown(clu
         topics=[DeleteTopicsRequest.DeleteTopicState(name="t"), DeleteTopicsRequest.DeleteTopicState(topic_id=uuid4())],
         timeout_ms=1000,
     )
-    host, port = cluster.bootstrap_of(another(cluster)).split(":")
-    async with await NetworkClient.connect(host, int(port)) as client:
+    async with await connect(cluster.bootstrap_of(another(cluster))) as client:
         response = await client.send(request, version=6, timeout_ms=5000)
     assert [result.error_code for result in response.responses] == [ErrorCode.NOT_CONTROLLER] * 2
 

@@ -15,7 +15,8 @@ from odradek.protocol.records import read_batch_header, read_records
 from tests.clients.bodies.mutator import Body
 from tests.clients.bodies.readers import checksum
 from tests.scenarios.hostile_batches import produce_of
-from tests.scenarios.raw_client import RawClient, request_payload
+from tests.wire.blocking_client import RawClient
+from tests.wire.frames import request_payload
 
 VERSION = 8
 IN_FLIGHT = 20

@@ -15,9 +15,9 @@ from odradek.clients.logins import logged_in
 from odradek.clients.network_client import NetworkClient
 from odradek.clients.network_errors import Disconnected, LoginRefused
 from odradek.protocol.messages.metadata import MetadataRequest
-from odradek.protocol.messages.topics import CreateTopicsRequest
 from odradek.testing import in_process_cluster
 from tests.broker.handlers.sasl_broker import PLAIN_MODULE, PREFIX, sasl_broker
+from tests.wire import requests
 
 ADMIN = f'{PLAIN_MODULE} required username="admin" password="admin-secret" user_admin="admin-secret";'
 SCRAM = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="admin" password="admin-secret";'
@@ -143,9 +143,8 @@ async def test_brokers_of_a_cluster_authenticate_to_each_other(mechanism: str, t
         controller = cluster.controller
         assert controller is not None
         host, port = cluster.bootstrap_of(controller).split(":")
-        topic = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=3, replication_factor=3)
         async with await connecting(host, int(port), timeout_ms=20_000) as client:
-            (created,) = (await client.send(CreateTopicsRequest(topics=[topic], timeout_ms=20_000))).topics
+            (created,) = (await client.send(requests.create_topics("t", partitions=3, replicas=3))).topics
             assert created.error_code == 0
         for partition in range(3):
             await cluster.wait_for_isr("t", partition, {1, 2, 3})

@@ -42,26 +42,6 @@ def _latency(text: str) -> str:
     return re.sub(r"\d+(\.\d+)?\b(?!th)", "N", text.partition("--- stderr")[0])
 
 
-def _producers(text: str) -> str:
-    """Replaces producer ids, which differ if other clients use up blocks of them."""
-    return re.sub(r"^(\s*)\d+(\s)", r"\1PRODUCER\2", text, flags=re.MULTILINE)
-
-
-def _listed_transactions(text: str) -> str:
-    lines = [re.sub(r"^(sums-\S+\s+\d+\s+)\d+", r"\1PRODUCER", line) for line in text.splitlines()]
-    return "\n".join(sorted(lines))
-
-
-def _transaction(text: str) -> str:
-    """Removes the producer id, the start time and the duration."""
-    row = r"^(\d+\s+sums-\S+\s+)\d+(\s+\d+\s+\w+\s+\d+\s+)\d+\s+\d+"
-    return re.sub(row, r"\1PRODUCER\2START DURATION", text, flags=re.MULTILINE)
-
-
-def _without_order(text: str) -> str:
-    return "\n".join(sorted(text.splitlines()))
-
-
 def _verifiable_consumer(text: str) -> str:
     """Replaces the batches, whose sizes depend on speed, by their sums; keeps each record."""
     lines, counts, committed = [], 0, 0
@@ -116,9 +96,4 @@ SPECIAL = {
     "VerifiableConsumer": _verifiable_consumer,
     "VerifiableProducer": _verifiable_producer,
     "DumpLogSegments": _dump,
-    "list transactions": _listed_transactions,
-    "describe a transaction": _transaction,
-    "describe the producers": _producers,
-    "list groups": _without_order,
-    "describe all groups": _without_order,
 }

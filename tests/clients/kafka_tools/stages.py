@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.beside_kafka.control import apache_node
 from tests.clients.kafka_tools.comparable import comparable
 from tests.clients.kafka_tools.script import Script
-from tests.spawned_broker import free_port_beside_another, spawned_broker
+from tests.spawned_broker import spawned_broker
 
 SETTINGS = {
     "broker.id": "1",
@@ -43,19 +43,6 @@ class Stage:
 
 
 @contextmanager
-def kafka(control: list[str], directory: Path) -> Iterator[Script]:
-    """A node of Apache Kafka; `control` starts and stops it."""
-    port = free_port_beside_another()
-    settings = [f"{name}={value}" for name, value in SETTINGS.items()]
-    try:
-        start = [*control, "start", str(port), str(directory), *settings]
-        subprocess.run(start, check=True, timeout=120, stdin=subprocess.DEVNULL)
-        yield Script(f"127.0.0.1:{port}", directory / "data", [])
-    finally:
-        subprocess.run([*control, "stop", str(directory)], check=False, timeout=60)
-
-
-@contextmanager
 def ours(directory: Path) -> Iterator[Script]:
     with spawned_broker(directory / "data", SETTINGS) as broker:
         yield Script(broker.bootstrap, directory / "data", [])
@@ -63,8 +50,9 @@ def ours(directory: Path) -> Iterator[Script]:
 
 def run_both(tools: list[str], control: list[str], directory: Path) -> tuple[Stage, Stage]:
     """Runs both; returns Apache Kafka's stage and ours after the last step."""
-    with kafka(control, directory / "kafka") as theirs, ours(directory / "ours") as own:
-        stages = (Stage(theirs), Stage(own))
+    apache = directory / "kafka"
+    with apache_node(control, apache, SETTINGS) as port, ours(directory / "ours") as own:
+        stages = (Stage(Script(f"127.0.0.1:{port}", apache / "data", [])), Stage(own))
         for stage in stages:
             stage.script.tools = tools
         threads = [threading.Thread(target=stage.run) for stage in stages]

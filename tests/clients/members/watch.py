@@ -14,7 +14,8 @@ from confluent_kafka.admin import AdminClient, NewPartitions, OffsetSpec
 
 from odradek.protocol.compiler import decode
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from tests.scenarios.raw_client import RawClient, request_payload
+from tests.wire.blocking_client import RawClient
+from tests.wire.frames import request_payload
 
 GIVE_UP_S = 60
 T = TypeVar("T")

@@ -24,7 +24,6 @@ from odradek.clients.recording.target import Target
 from odradek.protocol.framing import frame as framed
 from odradek.protocol.messages.delete_records import DeleteRecordsRequest
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
-from odradek.protocol.messages.list_offsets import ListOffsetsRequest
 from odradek.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from odradek.protocol.schema import Message
 from odradek.testing import Security, in_process_broker, in_process_cluster
@@ -42,6 +41,7 @@ from tests.clients.recording.workloads import (
     transactions,
 )
 from tests.patience import PATIENCE_S
+from tests.wire import requests
 
 
 @pytest.mark.parametrize("workload", [transactions, a_group])
@@ -122,9 +122,7 @@ async def test_only_last_stable_offsets_are_not_compared(isolation_level: int, t
         await asked(stream, request, version)
         stream.abort()
 
-    partition = ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=timestamp)
-    topic = ListOffsetsRequest.ListOffsetsTopic(name="orders", partitions=[partition])
-    request = ListOffsetsRequest(replica_id=-1, isolation_level=isolation_level, topics=[topic])
+    request = requests.list_offsets("orders", timestamp=timestamp, isolation_level=isolation_level)
 
     async with fresh() as upstream, fresh() as target:
         await filled(upstream, 3)

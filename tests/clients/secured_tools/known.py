@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.cluster.kafka_tools.known import Known
+from tests.beside_kafka.known import Known
 
 KNOWN = [
     Known(

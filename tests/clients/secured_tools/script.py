@@ -12,10 +12,10 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tests.beside_kafka.printed import Step
 from tests.clients.secured_tools.acts import ACTS
 from tests.clients.secured_tools.stage import RECORDING, Stage, apaches
 from tests.cluster.kafka_tools.java_tools import java_tools
-from tests.cluster.kafka_tools.stage import Step
 from tests.zookeeper import real_zookeeper
 
 

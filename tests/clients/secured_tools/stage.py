@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
-import subprocess
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from odradek.testing import BrokerThread
+from tests.beside_kafka.control import apache_broker
+from tests.beside_kafka.printed import Step
+from tests.beside_kafka.recordings import VECTORS
 from tests.broker.authorization.stage import PLAIN_MODULE, SCRAM_MODULE, SETTINGS
 from tests.cluster.kafka_tools.java_tools import JavaTools
-from tests.cluster.kafka_tools.stage import NOT_PRINTED_BY_THE_TOOL, REPLACEMENTS, Step
-from tests.spawned_broker import free_port
+from tests.cluster.kafka_tools.stage import NOT_PRINTED_BY_THE_TOOL, REPLACEMENTS
 
-RECORDING = Path(__file__).parents[2] / "vectors" / "tools" / "secured.json"
+RECORDING = VECTORS / "tools" / "secured.json"
 NONE_RESERVED = {"num.partitions": "1", "offsets.retention.check.interval.ms": "600000"}
 OF_ALL = {**SETTINGS, **NONE_RESERVED}
 MECHANISMS = {"scram": ("SCRAM-SHA-256", SCRAM_MODULE), "plain": ("PLAIN", PLAIN_MODULE)}
@@ -96,18 +97,8 @@ def ours() -> Iterator[int]:
         yield int(broker.bootstrap.rpartition(":")[2])
 
 
-@contextlib.contextmanager
-def apaches(control: Sequence[str], zookeeper: str, directory: Path) -> Iterator[int]:
+def apaches(control: Sequence[str], zookeeper: str, directory: Path) -> AbstractContextManager[int]:
     """Yields the port of one of Apache Kafka."""
-    port = free_port()
-    address = f"SASL_PLAINTEXT://127.0.0.1:{port}"
-    settings = {**OF_ALL, "listeners": address, "advertised.listeners": address}
-    lines = [f"{name}={value}" for name, value in settings.items()]
-    small = {**os.environ, "KOPTS": "-Xmx256m -XX:+UseSerialGC -XX:TieredStopAtLevel=1"}
-    chroot = f"{zookeeper}/secured-tools-{port}"
-    command = [*control, "zk-broker", settings["broker.id"], str(port), chroot, str(directory), *lines]
-    subprocess.run(command, check=True, env=small)
-    try:
-        yield port
-    finally:
-        subprocess.run([*control, "stop", str(directory)], check=True)
+    return apache_broker(
+        control, zookeeper, directory, OF_ALL, protocol="SASL_PLAINTEXT", broker_id=OF_ALL["broker.id"]
+    )

@@ -2,20 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from typing import NamedTuple
-
-
-class Known(NamedTuple):
-    """`step` and `line` are patterns for a whole sentence, and for every whole line that differs in it."""
-
-    step: str
-    line: str
-    reason: str
-
-    def explains(self, step: str, line: str) -> bool:
-        return bool(re.fullmatch(self.step, step) and re.fullmatch(self.line, line))
-
+from tests.beside_kafka.known import Known
 
 KNOWN = [
     Known(

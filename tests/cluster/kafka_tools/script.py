@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tests.beside_kafka.printed import Step
 from tests.cluster.cluster import Cluster
 from tests.cluster.kafka_tools.configs import configs
 from tests.cluster.kafka_tools.elections import brokers_down, elections
@@ -20,7 +21,7 @@ from tests.cluster.kafka_tools.groups import groups
 from tests.cluster.kafka_tools.java_tools import java_tools
 from tests.cluster.kafka_tools.logs import comparison, logs
 from tests.cluster.kafka_tools.reassignments import reassignments, under_way
-from tests.cluster.kafka_tools.stage import RECORDING, SETTINGS, Stage, Step
+from tests.cluster.kafka_tools.stage import RECORDING, SETTINGS, Stage
 from tests.cluster.kafka_tools.topics import topics_of_a_whole_cluster
 from tests.cluster.kafka_tools.transactions import transactions
 from tests.cluster.mixed_cluster import mixed_cluster

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TypedDict
 
 import confluent_kafka
 
-from odradek.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResponse
+from odradek.protocol.messages.configs import DescribeConfigsRequest
 from odradek.protocol.topic_partition import TopicPartition
+from tests.beside_kafka.printed import Step
+from tests.beside_kafka.recordings import VECTORS
 from tests.cluster.cluster import SETTINGS as OF_ALL_CLUSTERS
 from tests.cluster.cluster import Cluster, Leadership, View
 from tests.cluster.kafka_tools.java_tools import JavaTools, Printed
 from tests.patience import block_until
-from tests.scenarios.coordinator_requests import Connection
+from tests.wire.blocking_client import Client
 
 SESSION_TIMEOUT_MS = 6000
 SETTINGS = {
@@ -34,7 +34,7 @@ TOPIC, BROKER = 2, 4
 """Kinds of resources that have settings."""
 OWN_SOURCES = {(TOPIC, True): 1, (BROKER, True): 2, (BROKER, False): 3}
 """What DescribeConfigs calls a value of the resource itself; a broker without a name is the default of all."""
-RECORDING = Path(__file__).parents[2] / "vectors" / "tools" / "cluster.json"
+RECORDING = VECTORS / "tools" / "cluster.json"
 FIRST_TIMESTAMP = 4_000_000_000_000
 """2096-10-02T07:06:40: no retention deletes the records."""
 NOT_PRINTED_BY_THE_TOOL = re.compile(
@@ -48,15 +48,6 @@ REPLACEMENTS = (
     (r"(TopicId: |Cluster ID: )[\w-]{22}", r"\1ID"),
     (r"(zookeeper\.connect=)[^\s,}]+", r"\1ADDRESS"),
 )
-
-
-class Step(TypedDict):
-    """What a tool was asked, and what it printed, made comparable."""
-
-    command: list[str]
-    status: int
-    out: list[str]
-    err: list[str]
 
 
 class Stage:
@@ -159,7 +150,7 @@ class Stage:
 
     def _until_settings(self, kind: int, name: str, condition: Callable[[Mapping[str, str | None]], bool]) -> None:
         for broker_id in self.cluster.running if kind == TOPIC or not name else [int(name)]:
-            with contextlib.closing(Connection(self.cluster.nodes[broker_id].address)) as connection:
+            with Client(self.cluster.nodes[broker_id].address) as connection:
                 block_until(lambda: condition(own_settings(connection, kind, name)))
 
     def write(self, topic: str, partition: int, count: int) -> None:
@@ -172,9 +163,9 @@ class Stage:
             assert producer.flush(30) == 0
 
 
-def own_settings(connection: Connection, kind: int, name: str) -> dict[str, str | None]:
+def own_settings(connection: Client, kind: int, name: str) -> dict[str, str | None]:
     """The settings that a resource has dynamically and itself."""
     resource = DescribeConfigsRequest.DescribeConfigsResource(resource_type=kind, resource_name=name)
-    (answer,) = connection.call(DescribeConfigsRequest(resources=[resource]), DescribeConfigsResponse).results
+    (answer,) = connection.ask(DescribeConfigsRequest(resources=[resource])).results
     own = OWN_SOURCES[kind, bool(name)]
     return {config.name: config.value for config in answer.configs if config.config_source == own}

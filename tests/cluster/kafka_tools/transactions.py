@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-
 import confluent_kafka
 
-from odradek.protocol.messages.produce import ProduceRequest, ProduceResponse
-from odradek.protocol.messages.producers import InitProducerIdResponse
-from odradek.protocol.messages.transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
+from odradek.protocol.messages.transactions import DescribeTransactionsRequest
 from odradek.protocol.records import Record, build_batch
 from tests.cluster.cluster import TRANSACTION
 from tests.cluster.kafka_tools.stage import BROKER, FIRST_TIMESTAMP, Stage
 from tests.cluster.kafka_tools.topics import create
 from tests.patience import block_until
-from tests.scenarios.coordinator_requests import Connection, field_of, init, until_loaded
+from tests.wire.blocking_client import Client
+from tests.wire.coordinators import field_of, until_loaded
+from tests.wire.requests import init, produce
 
 TRANSACTIONS = "org.apache.kafka.tools.TransactionsCommand"
 CONFIGS = "kafka.admin.ConfigCommand"
@@ -64,12 +62,12 @@ def opened(stage: Stage, name: str, partition: int) -> confluent_kafka.Producer:
 def until_complete(stage: Stage, name: str) -> None:
     """Waits until the markers of a transaction are written."""
     coordinator = stage.cluster.coordinator(name, TRANSACTION)
-    with contextlib.closing(Connection(stage.cluster.nodes[coordinator].address)) as connection:
+    with Client(stage.cluster.nodes[coordinator].address) as connection:
 
         def is_complete() -> bool:
             request = DescribeTransactionsRequest(transactional_ids=[name])
-            (state,) = connection.call(request, DescribeTransactionsResponse).transaction_states
-            return state.transaction_state.startswith("Complete")
+            (state,) = connection.ask(request).transaction_states
+            return bool(state.transaction_state.startswith("Complete"))
 
         block_until(is_complete)
 
@@ -106,8 +104,8 @@ def write_outside_transactions(stage: Stage, name: str, partition: int) -> None:
     verifies this.
     """
     coordinator = stage.cluster.until_coordinator(name, TRANSACTION)
-    with contextlib.closing(Connection(stage.cluster.nodes[coordinator].address)) as connection:
-        given = until_loaded(connection, init(name), InitProducerIdResponse, "error_code")
+    with Client(stage.cluster.nodes[coordinator].address) as connection:
+        given = until_loaded(connection, init(name), "error_code")
     batch = build_batch(
         [Record(0, FIRST_TIMESTAMP, None, b"lost")],
         producer_id=given.producer_id,
@@ -115,14 +113,12 @@ def write_outside_transactions(stage: Stage, name: str, partition: int) -> None:
         base_sequence=0,
         is_transactional=True,
     )
-    data = ProduceRequest.PartitionProduceData(index=partition, records=batch)
-    topics = [ProduceRequest.TopicProduceData(name="sums", partition_data=[data])]
-    request = ProduceRequest(transactional_id=name, acks=-1, timeout_ms=30_000, topic_data=topics)
+    request = produce("sums", batch, partition, transactional_id=name)
     leader = stage.cluster.leader("sums", partition)
-    with contextlib.closing(Connection(stage.cluster.nodes[leader].address)) as connection:
+    with Client(stage.cluster.nodes[leader].address) as connection:
 
         def is_accepted() -> bool:
-            answer = connection.call(request, ProduceResponse)
+            answer = connection.ask(request)
             return field_of(answer, "responses.partition_responses.error_code") == 0
 
         block_until(is_accepted)

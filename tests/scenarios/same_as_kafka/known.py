@@ -2,21 +2,9 @@
 
 from __future__ import annotations
 
-import re
-from typing import Any, NamedTuple
+from typing import Any
 
-
-class Known(NamedTuple):
-    """`case` and `where` are patterns for the complete name of a case and place of a difference."""
-
-    case: str
-    where: str
-    reason: str
-    is_a_race: bool = False
-    """It depends on Kafka's speed: it may not occur in a run."""
-
-    def explains(self, case: str, where: str) -> bool:
-        return bool(re.fullmatch(self.case, case) and re.fullmatch(self.where, where))
+from tests.beside_kafka.known import Known
 
 
 def is_a_kinder_text(where: str, kafka: Any, ours: Any) -> bool:

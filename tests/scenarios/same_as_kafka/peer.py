@@ -19,7 +19,8 @@ from odradek.protocol.headers import response_header_version
 from odradek.protocol.messages.registry import request_class, response_class
 from odradek.protocol.records import Record, build_batch
 from odradek.protocol.schema import Message
-from tests.scenarios.raw_client import RawClient, request_payload
+from tests.wire.blocking_client import RawClient
+from tests.wire.frames import request_payload
 
 Document = dict[str, Any]
 T = 1_700_000_000_000

@@ -22,7 +22,9 @@ from odradek.testing.control import arguments
 from odradek.testing.control.resources import Resources
 from odradek.testing.faults.arguments import FaultArguments, Selected
 from tests.patience import block_until
-from tests.testing.faults.asking import Client, codes, produce
+from tests.wire.blocking_client import Client
+from tests.wire.records import codes
+from tests.wire.requests import produce_to as produce
 
 SERVE = [sys.executable, "-m", "odradek.broker", "--port", "0"]
 
@@ -93,7 +95,7 @@ def test_a_request_is_held_awaited_and_released(controlled: Controlled) -> None:
         assert (status, request["client_id"], request["faults"]) == (200, "service", [number])
         assert (request["request"]["TopicData"][0]["Name"], request["response"]) == ("orders", None)
         assert controlled.ask("POST", f"/faults/{number}/release")[1]["held"] == 0
-        client.receive(0, 9)
+        client.receive()
     status, requests = controlled.ask("GET", "/requests?api=Produce&client_id=service")
     assert (status, [each["number"] for each in requests]) == (200, [request["number"]])
     assert requests[0]["response"]["Responses"][0]["PartitionResponses"][0]["ErrorCode"] == 0

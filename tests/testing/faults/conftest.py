@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from odradek.testing import BrokerThread
-from tests.testing.faults.asking import Client
+from tests.wire.blocking_client import Client
 
 
 @pytest.fixture

@@ -16,8 +16,7 @@ from odradek.protocol.messages.registry import request_class
 from odradek.testing import BrokerThread
 from odradek.testing.faults.names import api_name
 from tests.base_requests import Document, Known, base_request
-from tests.scenarios.raw_client import RawClient
-from tests.testing.faults.asking import Client
+from tests.wire.blocking_client import Client, RawClient
 
 CODE = "THROTTLING_QUOTA_EXCEEDED"
 """One that no request of the test gets without a fault."""

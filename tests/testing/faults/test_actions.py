@@ -12,6 +12,7 @@ import aiokafka
 import pytest
 from crc32c import crc32c
 
+from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.protocol.messages.group_admin import ListGroupsRequest
@@ -27,9 +28,12 @@ from odradek.testing import (
     in_process_cluster,
 )
 from tests.patience import block_until, until
-from tests.scenarios.coordinator_requests import join
-from tests.testing.faults.asking import Client, codes, produce
 from tests.testing.faults.test_selected_items import end_offset, fetch, until_coordinated
+from tests.wire.blocking_client import Client
+from tests.wire.frames import body_of
+from tests.wire.records import codes
+from tests.wire.requests import join
+from tests.wire.requests import produce_to as produce
 
 
 def test_a_delayed_request_is_handled_later_and_in_its_turn(broker: BrokerThread, client: Client) -> None:
@@ -37,7 +41,7 @@ def test_a_delayed_request_is_handled_later_and_in_its_turn(broker: BrokerThread
     began = time.monotonic()
     client.send(produce({"orders": [0]}, value=b"first"), 9)
     client.send(produce({"orders": [0]}, value=b"second"), 9)
-    first, second = (client.receive(0, 9).responses[0].partition_responses[0].base_offset for _ in range(2))
+    first, second = (client.receive().responses[0].partition_responses[0].base_offset for _ in range(2))
     assert (first, second) == (0, 1)
     assert time.monotonic() - began >= 0.19
 
@@ -50,7 +54,7 @@ def test_a_held_request_waits_until_it_is_released_and_others_go_on(broker: Brok
         assert codes(other.ask(produce({"orders": [1]}), 9)) == {("orders", 1): 0}
         assert end_offset(other, "orders", 0) == 0, "a held request is not handled"
     fault.release()
-    assert codes(client.receive(0, 9)) == {("orders", 0): 0}
+    assert codes(client.receive()) == {("orders", 0): 0}
     assert codes(client.ask(produce({"orders": [0]}), 9)) == {("orders", 0): 0}
     assert (fault.hits, fault.held) == (2, 0), "a released fault holds no more"
 
@@ -65,7 +69,7 @@ def test_requests_behind_a_held_one_are_handled_if_the_order_does_not_matter(
         block_until(lambda: end_offset(other, "orders", 1) == 1)
         assert end_offset(other, "orders", 0) == 0
     fault.release()
-    assert [list(codes(client.receive(0, 9))) for _ in range(2)] == [[("orders", 0)], [("orders", 1)]]
+    assert [list(codes(client.receive())) for _ in range(2)] == [[("orders", 0)], [("orders", 1)]]
 
 
 def test_a_held_request_of_a_client_that_goes_away_is_never_handled(broker: BrokerThread) -> None:
@@ -86,7 +90,7 @@ def test_a_broker_that_stops_answers_held_requests() -> None:
         client.send(MetadataRequest(topics=None), 9)
         block_until(lambda: fault.held == 1)
     with client:
-        assert client.receive(3, 9).topics == [], "and need not wait until its patience ends"
+        assert client.receive().topics == [], "and need not wait until its patience ends"
 
 
 @pytest.mark.parametrize(("when", "written"), [("before", 0), ("after", 1)])
@@ -219,7 +223,7 @@ def test_a_coroutine_answers_when_it_is_ready(broker: BrokerThread, client: Clie
     client.send(ListOffsetsRequest(topics=[]), 7)
     with Client(broker.bootstrap, "another") as other:
         other.create("created")
-    assert client.receive(2, 7).throttle_time_ms == 7
+    assert client.receive().throttle_time_ms == 7
 
 
 def test_a_connection_error_of_a_function_ends_the_connection(broker: BrokerThread, client: Client) -> None:
@@ -286,7 +290,7 @@ def test_what_is_no_response_of_the_api_ends_the_connection_and_fails_the_test(a
 def test_an_unsupported_version_of_api_versions_is_answered_in_version_0(broker: BrokerThread, client: Client) -> None:
     broker.faults.add(api="ApiVersions", times=1, error="UNSUPPORTED_VERSION")
     client.send(ApiVersionsRequest(client_software_name="raw", client_software_version="1"), 3)
-    answered = client.receive(18, 0)
+    answered = body_of(client.raw.receive(), ApiKey.API_VERSIONS, 0)
     assert answered.error_code == int(ErrorCode.UNSUPPORTED_VERSION)
     assert [(api.api_key, api.max_version) for api in answered.api_keys] == [(18, 4)]
 

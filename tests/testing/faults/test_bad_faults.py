@@ -21,7 +21,7 @@ from odradek.testing import (
     in_process_cluster,
 )
 from tests.memory_files import ForgetfulFiles
-from tests.testing.faults.asking import Client
+from tests.wire.blocking_client import Client
 
 
 async def decides_later(_request: Request) -> bool:

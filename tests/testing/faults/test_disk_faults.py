@@ -15,8 +15,10 @@ from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.testing import BrokerThread, Faults, UnusedFaults
 from odradek.testing.faults import disk
 from tests.patience import block_until
-from tests.testing.faults.asking import Client, codes, produce
 from tests.testing.faults.test_selected_items import fetch
+from tests.wire.blocking_client import Client
+from tests.wire.records import codes
+from tests.wire.requests import produce_to as produce
 
 FAILED = int(ErrorCode.KAFKA_STORAGE_ERROR)
 
@@ -74,7 +76,7 @@ def test_a_slow_fsync_delays_what_waits_for_it() -> None:
             other.ask(MetadataRequest(topics=None), 9)
             assert broker.requests[0].answered_ms is None, "what is not synced is not acknowledged"
         fault.release()
-        assert codes(client.receive(0, 9)) == {("orders", 0): 0}
+        assert codes(client.receive()) == {("orders", 0): 0}
         fault.remove()
         slow = broker.faults.add(disk="slow sync", topic="orders", delay=0.2)
         began = time.monotonic()

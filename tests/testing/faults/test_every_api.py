@@ -9,8 +9,8 @@ import pytest
 from odradek.broker.handlers.api_table import api_table
 from odradek.broker.requests.request_metrics import error_finder
 from odradek.protocol.errors import ErrorCode
-from tests.testing.faults.asking import body_of
 from tests.testing.faults.failed_answers import CODE, failed_answers
+from tests.wire.frames import body_of
 
 
 def errors_in(response: Any) -> dict[int, int]:

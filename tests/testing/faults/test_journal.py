@@ -19,8 +19,9 @@ from odradek.protocol.schema import Message
 from odradek.testing import BrokerThread, NoSuchRequest, in_process_broker, in_process_cluster
 from odradek.testing.faults import journal
 from odradek.testing.security import Security
-from tests.testing.faults.asking import Client, produce
 from tests.testing.faults.test_selected_items import fetch
+from tests.wire.blocking_client import Client
+from tests.wire.requests import produce_to as produce
 
 
 def test_the_journal_has_requests_and_responses_from_the_start() -> None:
@@ -151,7 +152,7 @@ def test_a_wait_sees_a_request_that_comes_later_and_its_answer(broker: BrokerThr
     with pytest.raises(NoSuchRequest):
         broker.request(api="Produce", answered=True, within=0.05)
     fault.release()
-    client.receive(0, 9)
+    client.receive()
     client.ask(produce({"orders": [1]}), 9)
     assert broker.request(api="Produce", answered=True).response is not None
     sending.join()

@@ -17,7 +17,9 @@ from odradek.protocol.messages.offsets import OffsetCommitRequest, OffsetDeleteR
 from odradek.protocol.messages.transactions import EndTxnRequest
 from odradek.testing import BrokerThread
 from tests.patience import block_until
-from tests.testing.faults.asking import Client, codes, produce
+from tests.wire.blocking_client import Client
+from tests.wire.records import codes
+from tests.wire.requests import produce_to as produce
 
 NOT_LEADER = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 NONE = 0

@@ -16,8 +16,8 @@ from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.protocol.messages.offsets import OffsetCommitRequest
 from odradek.testing import BrokerStatus, Cluster
 from tests.patience import until
-from tests.scenarios.coordinator_requests import commit
-from tests.testing.records import produce_on
+from tests.wire.records import produce_on
+from tests.wire.requests import commit
 
 HOUR_S = 3600
 HOUR_MS = HOUR_S * 1000

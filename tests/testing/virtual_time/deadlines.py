@@ -14,14 +14,13 @@ from odradek.broker.coordinator.transaction.shard import TransactionShard
 from odradek.clients.network_client import NetworkClient
 from odradek.clients.network_errors import NetworkError
 from odradek.protocol.errors import ErrorCode
-from odradek.protocol.messages.fetch import FetchRequest
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.groups import JoinGroupRequest
 from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.protocol.messages.offsets import OffsetFetchRequest
 from odradek.protocol.messages.producers import InitProducerIdRequest
 from odradek.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
-from odradek.protocol.messages.topics import CreateTopicsRequest, DeleteTopicsRequest
+from odradek.protocol.messages.topics import DeleteTopicsRequest
 from odradek.protocol.records import Record, build_batch, iter_batches, read_records
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.checkpoint import HIGH_WATERMARK, LOG_START_OFFSET, RECOVERY_POINT, read_offsets
@@ -30,8 +29,9 @@ from odradek.testing.virtual_time.members import groups_of
 from tests.broker.test_broker_settings_at_work import producers
 from tests.broker.test_topic_settings_at_work import files_of, log_of, produce, stored
 from tests.patience import until
-from tests.scenarios.coordinator_requests import add_partition, commit
 from tests.testing.virtual_time.timed_api import TimedApi
+from tests.wire import requests
+from tests.wire.requests import add_partition, commit
 
 HOUR_S = 3600
 HOUR_MS = HOUR_S * 1000
@@ -289,9 +289,7 @@ async def expiry_of_a_transactional_id(api: TimedApi) -> Happened:
 
 async def a_fetch(api: TimedApi) -> Happened:
     """A fetch that waits for an hour."""
-    partition = FetchRequest.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
-    topic = FetchRequest.FetchTopic(topic="t", partitions=[partition])
-    request = FetchRequest(max_wait_ms=HOUR_MS, min_bytes=1, max_bytes=1000, topics=[topic])
+    request = requests.fetch((TopicPartition("t", 0), 0), max_wait_ms=HOUR_MS, max_bytes=1000, partition_bytes=1000)
     answer = asyncio.ensure_future(api.client.send(request, version=4, timeout_ms=60_000))
     await until(lambda: api.broker.timer.size)
     return answer.done
@@ -306,10 +304,8 @@ async def end_of_a_rate(api: TimedApi) -> Happened:
     return lambda: quota.byte_rate == 0
 
 
-async def create(api: TimedApi, configs: Mapping[str, str]) -> None:
-    own = [CreateTopicsRequest.CreatableTopicConfig(name=name, value=value) for name, value in configs.items()]
-    topic = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=1, replication_factor=1, configs=own)
-    (result,) = (await api(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 5)).topics
+async def create(api: TimedApi, configs: Mapping[str, Any]) -> None:
+    (result,) = (await api(requests.create_topics("t", **configs), 5)).topics
     assert result.error_code == ErrorCode.NONE
 
 

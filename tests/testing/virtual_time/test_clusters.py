@@ -8,8 +8,8 @@ import structlog.testing
 from odradek.protocol.errors import ErrorCode
 from odradek.testing import ClusterThread, in_process_cluster
 from tests.patience import until
-from tests.testing.records import produce
 from tests.testing.virtual_time.cluster_deadlines import fetches
+from tests.wire.records import produce
 
 THREE = {1, 2, 3}
 

@@ -23,10 +23,10 @@ from odradek.testing import (
 from odradek.testing.virtual_time.members import groups_of
 from odradek.timer import ManualClock
 from tests.patience import until
-from tests.scenarios.coordinator_requests import sync
 from tests.testing.leftovers import left_behind
-from tests.testing.records import produce
 from tests.testing.virtual_time.timed_api import TimedApi, timed_api
+from tests.wire.records import produce
+from tests.wire.requests import sync
 
 HOUR_S = 3600
 SESSION_MS = 30_000

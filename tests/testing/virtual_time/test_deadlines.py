@@ -16,10 +16,10 @@ from odradek.clients.network_client import NetworkClient
 from odradek.testing import in_process_cluster
 from odradek.testing.virtual_time.controls import TimeControls
 from tests.patience import until
-from tests.testing.records import connect
 from tests.testing.virtual_time.cluster_deadlines import CLUSTER, ClusterDeadline
 from tests.testing.virtual_time.deadlines import LOGINS, ONE_BROKER, Deadline, Happened, create
 from tests.testing.virtual_time.timed_api import timed_api
+from tests.wire.records import connect
 
 A_TIME = re.compile(r"\.(ms|seconds|minutes|hours)$")
 KEPT: dict[str, object] = {"connections.max.idle.ms": "-1"}

@@ -12,7 +12,6 @@ import pytest
 from odradek.broker.background.background import Background
 from odradek.broker.network.connection import Connection
 from odradek.broker.network.socket_server import SocketServer
-from odradek.clients.network_client import NetworkClient
 from odradek.testing import in_process_broker
 from odradek.testing.network import Network
 from odradek.testing.node_loop import NodeLoop, node_loop
@@ -20,6 +19,7 @@ from odradek.testing.virtual_time.advance import LOOK_US, Advance
 from odradek.testing.virtual_time.virtual_time import VirtualTime
 from tests.patience import until
 from tests.soak import rounds
+from tests.wire.records import connect
 
 HOUR_S = 3600
 WEEK_S = 7 * 24 * HOUR_S
@@ -174,14 +174,12 @@ NOT_IDLE: dict[str, Callable[[SocketServer, Connection], object]] = {
 
 @pytest.mark.parametrize("state", NOT_IDLE)
 async def test_connections_are_swept_while_there_is_something_to_sweep(state: str) -> None:
-    async with in_process_broker(time="virtual") as broker:
-        host, port = broker.bootstrap.split(":")
-        async with await NetworkClient.connect(host, int(port)):
-            server = broker.socket_server
-            await until(lambda: server.connections)
-            assert server.idle_until_ms() > broker.clock.now_ms()
-            (connection,) = server.connections
-            NOT_IDLE[state](server, connection)
-            assert server.idle_until_ms() == 0
-            server.lost(connection)
-            assert server.idle_until_ms() > broker.clock.now_ms()
+    async with in_process_broker(time="virtual") as broker, await connect(broker.bootstrap):
+        server = broker.socket_server
+        await until(lambda: server.connections)
+        assert server.idle_until_ms() > broker.clock.now_ms()
+        (connection,) = server.connections
+        NOT_IDLE[state](server, connection)
+        assert server.idle_until_ms() == 0
+        server.lost(connection)
+        assert server.idle_until_ms() > broker.clock.now_ms()

@@ -17,7 +17,6 @@ from odradek.testing.virtual_time import controls
 from odradek.testing.virtual_time.members import groups_of
 from odradek.testing.virtual_time.virtual_time import VirtualTime
 from tests.patience import until
-from tests.scenarios.coordinator_requests import commit
 from tests.testing.virtual_time.deadlines import (
     Happened,
     abort,
@@ -29,6 +28,7 @@ from tests.testing.virtual_time.deadlines import (
     session,
 )
 from tests.testing.virtual_time.timed_api import TimedApi, timed_api
+from tests.wire.requests import commit
 
 HOUR_S = 3600
 SPEEDS = (1000, 300, 100)

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from odradek.clients.network_client import NetworkClient
 from odradek.testing import InProcessBroker, in_process_broker
-from tests.broker.handlers.api_client import Api
+from tests.wire.api import Api
+from tests.wire.records import connect
 
 SMALL: dict[str, object] = {"offsets.topic.num.partitions": 1, "transaction.state.log.num.partitions": 1}
 """The internal topics have one partition each."""
@@ -23,7 +23,9 @@ class TimedApi(Api):
 @asynccontextmanager
 async def timed_api(settings: Mapping[str, object] | None = None, **options: Any) -> AsyncIterator[TimedApi]:
     """Yields the client of a new broker with these settings."""
-    async with in_process_broker({**SMALL, **(settings or {})}, time="virtual", **options) as broker:
-        host, port = broker.bootstrap.split(":")
-        async with await NetworkClient.connect(host, int(port)) as client:
-            yield TimedApi(broker, client)
+    small = {**SMALL, **(settings or {})}
+    async with (
+        in_process_broker(small, time="virtual", **options) as broker,
+        await connect(broker.bootstrap) as client,
+    ):
+        yield TimedApi(broker, client)

@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from odradek.clients.network_client import NetworkClient
 from odradek.protocol.errors import ErrorCode
-from odradek.protocol.messages.fetch import FetchRequest
 from odradek.protocol.messages.produce import ProduceRequest
 from odradek.protocol.records import Record, build_batch, iter_batches, read_records
+from odradek.protocol.topic_partition import TopicPartition
+from tests.wire import requests
 
 PRODUCE_VERSION = 8
 FETCH_VERSION = 11
 
 
-async def connect(bootstrap: str) -> NetworkClient:
+async def connect(bootstrap: str, **options: Any) -> NetworkClient:
+    """`options`: of NetworkClient."""
     host, port = bootstrap.split(":")
-    return await NetworkClient.connect(host, int(port), timeout_ms=10_000)
+    return await NetworkClient.connect(host, int(port), **options)
 
 
 def produce_request(topic: str, value: bytes, *, acks: int = -1, timeout_ms: int = 10_000) -> ProduceRequest:
     """A request with one record for partition 0."""
-    data = ProduceRequest.PartitionProduceData(
-        index=0, records=build_batch([Record(0, 1_700_000_000_000, None, value)])
-    )
-    topics = [ProduceRequest.TopicProduceData(name=topic, partition_data=[data])]
-    return ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=topics)
+    batch = build_batch([Record(0, 1_700_000_000_000, None, value)])
+    return requests.produce(topic, batch, acks=acks, timeout_ms=timeout_ms)
 
 
 async def produce_on(
@@ -41,6 +42,15 @@ async def produce(bootstrap: str, topic: str, value: bytes, *, acks: int = -1, t
         return await produce_on(client, topic, value, acks=acks, timeout_ms=timeout_ms)
 
 
+def codes(response: Any) -> dict[tuple[str, int], int]:
+    """The error code of each partition of a response to Produce."""
+    return {
+        (topic.name, partition.index): partition.error_code
+        for topic in response.responses
+        for partition in topic.partition_responses
+    }
+
+
 async def values(bootstrap: str, topic: str) -> list[bytes]:
     """Returns what a consumer reads from the leader of partition 0: all records below the high watermark."""
     async with await connect(bootstrap) as client:
@@ -49,14 +59,7 @@ async def values(bootstrap: str, topic: str) -> list[bytes]:
 
 async def values_on(client: NetworkClient, topic: str) -> list[bytes]:
     """As `values`, over a connection."""
-    asked = FetchRequest.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
-    request = FetchRequest(
-        max_wait_ms=0,
-        min_bytes=0,
-        max_bytes=1 << 20,
-        session_epoch=-1,
-        topics=[FetchRequest.FetchTopic(topic=topic, partitions=[asked])],
-    )
+    request = requests.fetch((TopicPartition(topic, 0), 0), min_bytes=0, session_epoch=-1)
     response = await client.send(request, version=FETCH_VERSION)
     (data,) = response.responses[0].partitions
     assert data.error_code == ErrorCode.NONE, ErrorCode.of(data.error_code)

@@ -1,4 +1,4 @@
-"""An in-process broker with a client, for tests of the responses to single requests."""
+"""Clients of brokers in the process, for tests of the responses to single requests."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from odradek.broker.server import Broker
 from odradek.clients.network_client import NetworkClient
 from odradek.protocol.schema import Message
 from odradek.testing import in_process_broker
+from tests.wire.records import connect
 
 
 class Api:
@@ -24,9 +25,14 @@ class Api:
 
 
 @asynccontextmanager
+async def api_of(broker: Broker) -> AsyncIterator[Api]:
+    """Yields a client of a broker."""
+    async with await connect(broker.bootstrap) as client:
+        yield Api(broker, client)
+
+
+@asynccontextmanager
 async def api_of_a_broker(settings: Mapping[str, object] | None = None, **options: Any) -> AsyncIterator[Api]:
     """Yields the client of a new broker with these settings."""
-    async with in_process_broker(settings, **options) as broker:
-        host, port = broker.bootstrap.split(":")
-        async with await NetworkClient.connect(host, int(port)) as client:
-            yield Api(broker, client)
+    async with in_process_broker(settings, **options) as broker, api_of(broker) as api:
+        yield api

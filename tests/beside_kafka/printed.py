@@ -1,11 +1,30 @@
-"""Where two runs of the same tools have printed something else."""
+"""What Kafka's tools print, step by step, and where two runs of the same steps have printed something else."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypedDict
 
-from tests.cluster.kafka_tools.stage import Step
+from tests.beside_kafka.known import Comparison, Known
+
+
+class Step(TypedDict):
+    """What a tool was asked, and what it printed, made comparable."""
+
+    command: list[str]
+    status: int
+    out: list[str]
+    err: list[str]
+
+
+def check(recorded: Mapping[str, Step], steps: Mapping[str, Step], known: Sequence[Known]) -> None:
+    """Fails unless what was printed is what is recorded of Apache Kafka, but for known differences, which all occur."""
+    assert list(steps) == list(recorded)
+    comparison = Comparison(known)
+    for sentence, line in differences(recorded, steps):
+        comparison.meet(sentence, line, f"{sentence}: {line}")
+    comparison.check()
 
 
 def differences(wanted: Mapping[str, Step], found: Mapping[str, Step]) -> Iterator[tuple[str, str]]:
