@@ -10,10 +10,10 @@ DEFAULTS = BrokerConfig.from_mapping({"broker.id": "0"})
 
 
 class Part(Protocol):
+    """A named tuple."""
+
     @classmethod
     def from_config(cls, config: BrokerConfig) -> Self: ...
-
-    def _replace(self, **changed: Any) -> Self: ...
 
 
 P = TypeVar("P", bound=Part)
@@ -21,4 +21,6 @@ P = TypeVar("P", bound=Part)
 
 def of_table(part: type[P], **changed: Any) -> P:
     """Returns a part's settings, of which some are changed."""
-    return part.from_config(DEFAULTS)._replace(**changed)
+    settings: Any = part.from_config(DEFAULTS)
+    found: P = settings._replace(**changed)
+    return found

@@ -40,7 +40,8 @@ from odradek.protocol.messages.produce import ProduceRequest
 from odradek.protocol.schema import Message
 from odradek.protocol.topic_partition import TopicPartition
 from tests.base_requests import small_batch
-from tests.broker.handlers.raw_client import RawClient, raw_client, request_bytes
+from tests.wire.frames import request_bytes
+from tests.wire.raw_client import RawClient, raw_client
 
 ROOT = Path(__file__).resolve().parents[2]
 GENERATED = "protocol: generated code"
@@ -94,7 +95,7 @@ def _place(file_name: str) -> str | None:
     if not path.is_absolute() or not path.resolve().is_relative_to(ROOT):
         return None
     name = str(path.resolve().relative_to(ROOT))
-    return None if "site-packages" in name or name.startswith(("tests/", "testing/", "testing/")) else name
+    return None if "site-packages" in name or name.startswith(("tests/", "testing/")) else name
 
 
 async def produce(broker: Broker, client: RawClient, other: RawClient) -> Trace:
