@@ -1,4 +1,4 @@
-"""What every kind of group promises. The shard, offsets, metrics, the console and handlers know groups by nothing else.
+"""What every kind of group promises: what the shard, the offsets, the administration and the console know of a group.
 
 A kind is a room beside this file: `classic/` is one. Its states, its members and its records are its own.
 
