@@ -39,23 +39,12 @@ class OffsetExpiry(NamedTuple):
 class GroupMember(Protocol):
     """A member as administrators see it. `heartbeat` is the parked operation that expires its session."""
 
-    @property
-    def member_id(self) -> str: ...
-
-    @property
-    def group_instance_id(self) -> str | None: ...
-
-    @property
-    def client_id(self) -> str: ...
-
-    @property
-    def client_host(self) -> str: ...
-
-    @property
-    def session_timeout_ms(self) -> int: ...
-
-    @property
-    def heartbeat(self) -> DelayedHeartbeat | None: ...
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    heartbeat: DelayedHeartbeat | None
 
     @property
     def waits_for(self) -> str | None:
@@ -69,13 +58,11 @@ class Group(Protocol):
     """
 
     group_id: str
+    group_type: str
     protocol_type: str | None
     protocol_name: str | None
     generation_id: int
     current_state_timestamp_ms: int
-
-    @property
-    def group_type(self) -> str: ...
 
     @property
     def state_name(self) -> str: ...
