@@ -5,6 +5,8 @@
     @pytest.mark.soak("100,000 steps of each of 20 seeds", minutes=2)
     def test_...
 
+Random runs have more rows in the long tests (tests/kinds.py): SEEDS = seeds(4, of=12, in_soak=600).
+
 `minutes` is the duration of all rounds on one core. `pytest --plan` prints what a soak would run; a soak prints at its
 end how long each test took.
 """
@@ -13,6 +15,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 
@@ -22,6 +25,13 @@ PROPERTY = "soak"
 
 def rounds(few: int, *, in_soak: int) -> int:
     return in_soak if SOAK else few
+
+
+def seeds(few: int, *, of: int, in_soak: int = 0) -> list[Any]:
+    """Rows of random runs: the first `few` of them are quick, the others are long; in a soak, there are `in_soak`."""
+    if SOAK:
+        return list(range(in_soak or of))
+    return [*range(few), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(few, of))]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -116,7 +116,9 @@ ELSEWHERE = {
         ("ssl.allow.dn.changes", "ssl.allow.san.changes"),
         "broker/test_certificate_reload.py::test_other_names_may_be_allowed",
     ),
-    "authorizer.class.name": "broker/handlers/test_acls_beside_kafka.py::test_every_request_gets_kafkas_answer",
+    "authorizer.class.name": (
+        "broker/authorization/test_authorization_beside_kafka.py::test_every_request_is_answered_as_by_kafka"
+    ),
     "odradek.other.inter.broker.listener.name": (
         "broker/test_moving_listeners.py::test_brokers_move_one_by_one_and_stay_in_sync"
     ),

@@ -11,10 +11,17 @@ from odradek.broker.metadata_store.shared.shared_store import SharedStore
 from odradek.broker.security.authorizer.acl import AccessControlEntry, ResourcePattern
 from odradek.broker.security.authorizer.acl_authorizer import AclAuthorizer
 from odradek.protocol.errors import ErrorCode
-from odradek.protocol.messages.acls import DescribeAclsResponse
+from odradek.protocol.messages.acls import (
+    CreateAclsRequest,
+    DeleteAclsRequest,
+    DescribeAclsRequest,
+    DescribeAclsResponse,
+)
+from odradek.protocol.schema import Message
 from odradek.protocol.wire_codes import AclOperation, AclPatternType, AclPermissionType, AclResourceType
 from odradek.timer import ManualClock
-from tests.broker.handlers.acl_scenarios import PREFIXED, SETTINGS, acl, create, delete, describe
+from tests.beside_kafka.documents import Document, message_of
+from tests.broker.authorization.acl_scripts import acl_filter, binding
 from tests.scenarios.test_hostile_admin_requests import BYTES_PER_BYTE
 from tests.scenarios.turns_of_a_loop import LongestTurn, collector_as_when_served
 from tests.scenarios.watched_broker import Memory, decoded, watched_broker
@@ -32,6 +39,14 @@ EXEMPT_BYTES = 8 << 20
 """See docs/security.md."""
 
 
+SETTINGS = {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer", "super.users": "User:ANONYMOUS"}
+ALL = message_of(DescribeAclsRequest, acl_filter())
+
+
+def create(*acls: Document) -> Message:
+    return message_of(CreateAclsRequest, {"creations": list(acls)})
+
+
 def in_proportion(memory: Memory) -> bool:
     return memory.beyond_frame_and_answer <= EXEMPT_BYTES + BYTES_PER_BYTE * memory.request
 
@@ -43,32 +58,34 @@ def test_no_turn_is_long_while_acls_are_created_described_and_deleted() -> None:
     with watched_broker(SETTINGS) as broker:
         for number in range(REQUESTS):
             names = (f"topic-{each}" for each in range(number * PER_REQUEST, (number + 1) * PER_REQUEST))
-            request = create(*(acl(name=name, pattern_type=PREFIXED) for name in names))
+            request = create(
+                *(binding(resource_name=name, resource_pattern_type=AclPatternType.PREFIXED) for name in names)
+            )
             answer = broker.ask(request, VERSION)
             assert {each.error_code for each in decoded(request, VERSION, answer).results} == {ErrorCode.NONE}
             assert answer.turns.are_short()
-        many = create(*(acl(name="one", principal=f"User:{number}") for number in range(ENTRIES)))
+        many = create(*(binding(resource_name="one", principal=f"User:{number}") for number in range(ENTRIES)))
         assert broker.ask(many, VERSION).turns.are_short()
-        described = broker.ask(describe(), VERSION)
+        described = broker.ask(ALL, VERSION)
         assert described.turns.are_short()
-        response: DescribeAclsResponse = decoded(describe(), VERSION, described)
+        response: DescribeAclsResponse = decoded(ALL, VERSION, described)
         assert sum(len(resource.acls) for resource in response.resources) == ACLS + ENTRIES
-        assert in_proportion(broker.memory_of(describe(), VERSION))
-        deletion = delete({"operation": AclOperation.READ})
+        assert in_proportion(broker.memory_of(ALL, VERSION))
+        deletion = message_of(DeleteAclsRequest, {"filters": [acl_filter(operation=AclOperation.READ)]})
         deleted = broker.ask(deletion, VERSION)
         assert deleted.turns.are_short()
         (result,) = decoded(deletion, VERSION, deleted).filter_results
         assert len(result.matching_acls) == ACLS + ENTRIES
-        assert broker.response(describe(), VERSION).resources == []
+        assert broker.response(ALL, VERSION).resources == []
 
 
 def test_refused_acls_take_memory_in_proportion() -> None:
     with watched_broker(SETTINGS) as broker:
-        refused = create(*(acl(name=f"{number}", principal="nobody") for number in range(10_000)))
+        refused = create(*(binding(resource_name=f"{number}", principal="nobody") for number in range(10_000)))
         answer = broker.ask(refused, VERSION)
         assert answer.turns.are_short()
         assert in_proportion(broker.memory_of(refused, VERSION))
-        too_many = create(*(acl(name=f"{number}") for number in range(10_001)))
+        too_many = create(*(binding(resource_name=f"{number}") for number in range(10_001)))
         assert {each.error_code for each in broker.response(too_many, VERSION).results} == {ErrorCode.POLICY_VIOLATION}
 
 

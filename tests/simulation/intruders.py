@@ -32,12 +32,13 @@ from odradek.testing.acls import allow
 from tests.simulation.client.acls import create_acls_request
 from tests.simulation.client.cluster import Address
 from tests.simulation.client.login import Login
-from tests.simulation.client.requests import FetchFrom, fetch_request, produce_request
+from tests.simulation.client.requests import FetchFrom, fetch_request
 from tests.simulation.client.transactions import commit_topics
 from tests.simulation.client.wire import NotSent, Unanswered, Wire
 from tests.simulation.history import History, Outcome
 from tests.simulation.login_history import Attempt
 from tests.simulation.security import BROKERS, CLIENTS, STRANGERS, Security, credentials_of
+from tests.wire.requests import produce_batches
 
 NAMELESS, IMPOSTOR, SLEEPER, STRANGER = INTRUDERS = ("nameless", "impostor", "sleeper", "stranger")
 PAUSE_S = (0.4, 1.6)
@@ -237,7 +238,7 @@ def _writing(partition: TopicPartition, text: str) -> Forbidden:
     batch = build_batch([Record(value=f"{text} ".encode())])
     return Forbidden(
         f"write {text} to {partition}",
-        produce_request({partition: batch}, acks=1, timeout_ms=1000),
+        produce_batches({partition: batch}, acks=1, timeout_ms=1000),
         lambda response: [each.error_code for topic in response.responses for each in topic.partition_responses],
         ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     )

@@ -21,7 +21,7 @@ from odradek.storage.segment.segment_cache import SegmentCache
 from odradek.storage.segment.tail import Tails
 from odradek.timer import ManualClock
 from tests.memory_files import ForgetfulFiles
-from tests.soak import rounds
+from tests.soak import seeds
 from tests.storage.followed_logs import (
     SETTINGS,
     Killed,
@@ -37,7 +37,7 @@ from tests.storage.followed_logs import (
 from tests.storage.small_logs import NOW, append, batch, headers_of, idempotent, open_small, truncate
 from tests.storage.vector_logs import config_of, copy_of, open_manager, partition_folders
 
-SEEDS = range(rounds(12, in_soak=300))
+SEEDS = seeds(4, of=12, in_soak=300)
 
 
 def code_of(log: Log, records: bytes) -> ErrorCode | None:
@@ -84,7 +84,7 @@ def test_a_follower_ends_with_its_leaders_log_whatever_the_sizes_of_its_fetches(
         assert len(segment.time_index) == len(leaders.time_index)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(2, of=6))
 def test_a_follower_that_was_killed_recovers_to_the_same(seed: int) -> None:
     source = random.Random(seed)
     leader = leader_with(80, source)

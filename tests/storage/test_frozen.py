@@ -17,6 +17,7 @@ from odradek.storage.linked_files import LinkingFiles
 from odradek.storage.log.frozen import MOST_COPIED_AGAIN, FrozenLog, LogHasChanged, prepare
 from odradek.storage.log.log import Log
 from tests.memory_files import ForgetfulFiles
+from tests.soak import seeds
 from tests.storage.small_logs import NOW, all_bytes, append, batch, idempotent, open_small, truncate
 
 SMALL_SEGMENTS: dict[str, Any] = {"segment_bytes": 3000, "index_interval_bytes": 200}
@@ -57,7 +58,7 @@ def what_it_has(log: Log) -> tuple[object, ...]:
     )
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(4, of=12))
 def test_it_opens_as_the_log_was_whatever_was_appended_meanwhile(tmp_path: Path, seed: int) -> None:
     source = random.Random(seed)
     files = LinkingFiles()

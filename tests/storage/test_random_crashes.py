@@ -20,10 +20,10 @@ from odradek.storage.log.truncation import Truncate
 from odradek.storage.log_config import LogConfig
 from odradek.timer import ManualClock
 from tests.memory_files import ForgetfulFiles
-from tests.soak import rounds
+from tests.soak import seeds
 from tests.storage.small_logs import NOW, all_bytes, batch, bytes_of, headers_of, idempotent, truncate_in
 
-SEEDS = range(rounds(20, in_soak=1_200))
+SEEDS = seeds(6, of=20, in_soak=1_200)
 STEPS = 120
 PARTITION = TopicPartition("orders", 0)
 CONFIG = LogConfig({"segment.bytes": 700, "index.interval.bytes": 100, "retention.ms": -1})

@@ -18,7 +18,7 @@ from odradek.storage.log.truncation import StartOver, Target, Truncate
 from odradek.storage.log_config import LogConfig
 from odradek.timer import ManualClock
 from tests.memory_files import ForgetfulFiles
-from tests.soak import rounds
+from tests.soak import seeds
 from tests.storage.followed_logs import (
     Killed,
     MortalFiles,
@@ -33,7 +33,7 @@ from tests.storage.followed_logs import (
 )
 from tests.storage.small_logs import NOW, PARTITION, append, batch, headers_of, open_small, truncate, truncate_in
 
-SEEDS = range(rounds(8, in_soak=600))
+SEEDS = seeds(3, of=8, in_soak=600)
 DELETED = LogConfig({"segment.bytes": 900, "index.interval.bytes": 150, "retention.ms": -1})
 COMPACTED = LogConfig({"segment.bytes": 900, "index.interval.bytes": 150, "cleanup.policy": "compact"})
 
@@ -76,7 +76,7 @@ def part_below(data: bytes, offset: int) -> bytes:
 # ---- what a truncation leaves
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(4, of=10))
 def test_a_truncated_log_is_as_if_the_rest_had_never_been_appended(seed: int) -> None:
     source = random.Random(seed)
     leader = leader_with(100, source)

@@ -6,11 +6,11 @@ from typing import Any
 
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.wire_codes import AclOperation, AclPatternType, AclPermissionType, AclResourceType
+from tests.beside_kafka.documents import Document
 from tests.broker.authorization.acl_states import creations_of
 from tests.broker.authorization.case import Cases, always
 from tests.broker.authorization.script import Notes, Scripts
 from tests.broker.authorization.stage import without_own_texts
-from tests.scenarios.same_as_kafka.peer import Document
 
 SCRIPTS = Scripts()
 CASES = Cases()

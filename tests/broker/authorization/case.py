@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
 from odradek.protocol.api_keys import ApiKey
+from tests.beside_kafka.documents import Document
 from tests.broker.authorization.acl_states import (
     Names,
     few_states,
@@ -15,7 +16,6 @@ from tests.broker.authorization.acl_states import (
     states_for_everyone,
 )
 from tests.broker.authorization.stage import Stage, noted, only_of
-from tests.scenarios.same_as_kafka.peer import Document
 
 Making = Callable[[Names, Stage], Document]
 Preparation = Callable[[Names, Stage], Awaitable[None]]

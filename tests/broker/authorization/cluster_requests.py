@@ -6,8 +6,8 @@ from typing import Any
 
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.wire_codes import ConfigOperation, ConfigResourceType
+from tests.beside_kafka.documents import Document
 from tests.broker.authorization.case import Cases, always
-from tests.scenarios.same_as_kafka.peer import Document
 
 CASES = Cases()
 TOPIC, BROKER, LOGGER = ConfigResourceType.TOPIC, ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from odradek.protocol.api_keys import ApiKey
+from tests.beside_kafka.documents import Document, batch
 from tests.broker.authorization.acl_states import Names
 from tests.broker.authorization.case import Cases
 from tests.broker.authorization.stage import IDENTIFIED, Stage
-from tests.scenarios.same_as_kafka.peer import Document, batch
 
 CASES = Cases()
 FOLLOWER = "+CLUSTER_ACTION CLUSTER"

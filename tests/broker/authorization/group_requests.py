@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from odradek.protocol.api_keys import ApiKey
+from tests.beside_kafka.documents import Document
 from tests.broker.authorization.case import Cases
 from tests.broker.authorization.data_requests import THREE
-from tests.scenarios.same_as_kafka.peer import Document
 
 CASES = Cases()
 GROUP_AND_TOPICS = "{0} GROUP group; {1} TOPIC there; {1} TOPIC none"

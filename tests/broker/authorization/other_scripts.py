@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from odradek.protocol.api_keys import ApiKey
+from tests.beside_kafka.documents import Document, batch
 from tests.broker.authorization.cluster_requests import TOPIC, alter_configs
 from tests.broker.authorization.data_requests import fetch, produce
 from tests.broker.authorization.script import Notes, Scripts
 from tests.broker.authorization.stage import IDENTIFIED
-from tests.scenarios.same_as_kafka.peer import Document, batch
 
 SCRIPTS = Scripts()
 SILENCE_S = 3

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, NamedTuple
 
 from odradek.protocol.api_keys import ApiKey
+from tests.beside_kafka.documents import Document
 from tests.broker.authorization.stage import Client, Stage, noted
-from tests.scenarios.same_as_kafka.peer import Document
 
 Play = Callable[["Notes"], Awaitable[None]]
 

@@ -17,9 +17,9 @@ from odradek.clients.recording.comparison import ZERO_ID, comparable
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.documents import to_document
 from odradek.protocol.messages.registry import request_class
+from tests.beside_kafka.documents import RULES, Document, batch, message_of
 from tests.broker.authorization.acl_states import Names, creations_of
 from tests.patience import PATIENCE_S, until
-from tests.scenarios.same_as_kafka.peer import RULES, Document, batch, message_of
 from tests.wire.frames import request_bytes, response_of
 from tests.wire.raw_client import RawClient
 

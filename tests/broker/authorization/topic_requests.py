@@ -6,11 +6,11 @@ from typing import Any
 
 from odradek.clients.recording.comparison import ZERO_ID
 from odradek.protocol.api_keys import ApiKey
+from tests.beside_kafka.documents import Document
 from tests.broker.authorization.acl_states import Names
 from tests.broker.authorization.case import Cases, always
 from tests.broker.authorization.data_requests import THREE, both_and_none
 from tests.broker.authorization.stage import IDENTIFIED, Stage
-from tests.scenarios.same_as_kafka.peer import Document
 
 CASES = Cases()
 WITH_CREATION = "+DESCRIBE TOPIC none; +CREATE TOPIC none"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from odradek.protocol.api_keys import ApiKey
+from tests.beside_kafka.documents import Document
 from tests.broker.authorization.acl_states import Names
 from tests.broker.authorization.case import Cases
 from tests.broker.authorization.data_requests import THREE
 from tests.broker.authorization.stage import Stage
-from tests.scenarios.same_as_kafka.peer import Document
 
 CASES = Cases()
 

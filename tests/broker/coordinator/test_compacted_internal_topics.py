@@ -19,6 +19,7 @@ from odradek.storage.log.log import Log
 from tests.broker.handlers.test_bad_requests_to_coordinators import joined, leave_request
 from tests.broker.handlers.test_offsets_api import begin, commit, commit_in, coordinated
 from tests.patience import until
+from tests.soak import seeds
 from tests.wire.api import Api, api_of_a_broker
 
 GROUPS = [f"group {number}" for number in range(6)]
@@ -120,7 +121,7 @@ async def until_settled(api: Api) -> None:
 
 
 @pytest.mark.parametrize("delete_retention_ms", [0, 86_400_000])
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", seeds(1, of=2))
 async def test_the_state_loaded_after_cleaning_equals_the_state_before_it(
     tmp_path: Path, seed: int, delete_retention_ms: int
 ) -> None:

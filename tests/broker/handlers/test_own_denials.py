@@ -15,9 +15,9 @@ from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.registry import request_class
 from odradek.protocol.wire_codes import AclOperation as Op
 from odradek.protocol.wire_codes import AclResourceType as On
+from tests.beside_kafka.documents import Document, message_of
 from tests.broker.handlers.scripted_authorizer import Question, Rule, ScriptedAuthorizer, api_with, but, everything
 from tests.patience import until
-from tests.scenarios.same_as_kafka.peer import Document, message_of
 from tests.wire.api import Api
 
 TOPIC_DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED

@@ -26,8 +26,8 @@ from odradek.protocol.messages.produce import ProduceRequest
 from odradek.protocol.records import Compression
 from odradek.protocol.schema import Message
 from odradek.testing import in_process_broker, in_process_cluster
+from tests.beside_kafka.documents import batch
 from tests.clients.recording.test_recorded_clients import coordinators_serve
-from tests.scenarios.same_as_kafka.peer import batch
 from tests.wire import requests
 from tests.wire.frames import request_bytes, response_of
 from tests.wire.raw_client import raw_client

@@ -30,12 +30,12 @@ from odradek.broker.metadata_store.interface import (
 )
 from odradek.broker.metadata_store.shared.shared_store import SharedStore
 from tests.simulation.loop import run_in_virtual_time
-from tests.soak import rounds
+from tests.soak import seeds
 
 NAMES = ("1", "2", "3", "4")
 KEYS = [f"/keys/{number}" for number in range(5)]
 ROUNDS = 60
-SEEDS = rounds(12, in_soak=300)
+SEEDS = seeds(5, of=12, in_soak=300)
 TIMEOUT_S = 2.0
 
 
@@ -187,7 +187,7 @@ ran_once = lru_cache(maxsize=5)(ran)
 
 
 @pytest.mark.soak("300 random histories of a shared store", minutes=1)
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_answers_and_entries_are_those_of_the_model(seed: int) -> None:
     run, model = ran_once(seed), Model()
     assert len(set(run.history)) == len(run.history), "no change is applied twice"

@@ -7,7 +7,7 @@ from typing import Any
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.messages.registry import request_class
 from odradek.protocol.records import Compression
-from tests.scenarios.same_as_kafka.peer import Document, batch, message_of
+from tests.beside_kafka.documents import Document, batch, message_of
 from tests.wire.blocking_client import RawClient
 from tests.wire.frames import request_payload
 

@@ -15,6 +15,7 @@ from odradek.protocol.messages.fetch import FetchResponse
 from odradek.storage.files import Buffer
 from odradek.storage.log.truncation import Truncate
 from tests.broker.replica.replicas import KEY, Replica, same
+from tests.soak import seeds
 
 
 def truncations(replica: Replica) -> list[int]:
@@ -243,7 +244,7 @@ def test_truncation_lowers_the_followers_high_watermark() -> None:
     same(a, b)
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", seeds(8, of=25))
 def test_after_any_history_of_clean_elections_no_committed_record_is_lost(seed: int) -> None:
     """Only replicas with everything committed are elected; brokers restart, crash and lose responses on the way."""
     source = random.Random(seed)
@@ -279,7 +280,7 @@ def test_after_any_history_of_clean_elections_no_committed_record_is_lost(seed: 
     same(*replicas.values())
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", seeds(8, of=25))
 def test_after_any_history_of_unclean_elections_the_replicas_become_equal(seed: int) -> None:
     source = random.Random(seed)
     replicas = {number: Replica(number) for number in (1, 2, 3)}

@@ -8,8 +8,9 @@ import time
 from typing import Any
 
 from odradek.protocol.api_keys import ApiKey
+from tests.beside_kafka.documents import Document, batch
 from tests.scenarios.same_as_kafka.case import Cases
-from tests.scenarios.same_as_kafka.peer import Document, Peer, batch
+from tests.scenarios.same_as_kafka.peer import Peer
 
 CASES = Cases()
 

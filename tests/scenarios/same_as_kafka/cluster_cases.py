@@ -6,8 +6,9 @@ import time
 from typing import Any
 
 from odradek.protocol.api_keys import ApiKey
+from tests.beside_kafka.documents import batch
 from tests.scenarios.same_as_kafka.case import Cases
-from tests.scenarios.same_as_kafka.peer import Peer, batch
+from tests.scenarios.same_as_kafka.peer import Peer
 
 CASES = Cases()
 

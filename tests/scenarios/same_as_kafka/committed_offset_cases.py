@@ -9,8 +9,9 @@ from typing import Any
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.compiler import encode_versioned
 from odradek.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
+from tests.beside_kafka.documents import Document
 from tests.scenarios.same_as_kafka.case import Cases
-from tests.scenarios.same_as_kafka.peer import Document, Peer
+from tests.scenarios.same_as_kafka.peer import Peer
 
 CASES = Cases()
 COMMIT, FETCH, FETCH_V2, DELETE, IN_TRANSACTION = range(10), range(10), range(2, 10), range(1), range(5)

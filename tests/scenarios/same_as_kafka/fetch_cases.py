@@ -8,8 +8,9 @@ from uuid import NAMESPACE_DNS, uuid5
 from odradek.clients.recording.comparison import ZERO_ID
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.records import Compression, Record, build_batch
+from tests.beside_kafka.documents import Document, T, batch
 from tests.scenarios.same_as_kafka.case import Cases
-from tests.scenarios.same_as_kafka.peer import Document, Peer, T, batch
+from tests.scenarios.same_as_kafka.peer import Peer
 
 CASES = Cases()
 FETCH = range(4, 18)

@@ -12,9 +12,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from odradek.protocol.api_keys import ApiKey
+from tests.beside_kafka.documents import Document
 from tests.scenarios.same_as_kafka.case import Cases
 from tests.scenarios.same_as_kafka.committed_offset_cases import commit, coordinator
-from tests.scenarios.same_as_kafka.peer import Document, Peer
+from tests.scenarios.same_as_kafka.peer import Peer
 
 CASES = Cases()
 JOIN, STATIC = range(10), range(5, 10)

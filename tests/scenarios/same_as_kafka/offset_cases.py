@@ -6,8 +6,9 @@ import time
 from typing import Any
 
 from odradek.protocol.api_keys import ApiKey
+from tests.beside_kafka.documents import T, batch
 from tests.scenarios.same_as_kafka.case import Cases
-from tests.scenarios.same_as_kafka.peer import Peer, T, batch
+from tests.scenarios.same_as_kafka.peer import Peer
 
 CASES = Cases()
 LIST, BY_TIME, EPOCH, TRIM = range(10), range(1, 10), range(5), range(3)

@@ -1,30 +1,24 @@
 """One of the two brokers that get the same requests, and the comparison of their answers.
 
-Requests are dictionaries with the attributes of the message classes: missing fields have Kafka's default, and fields
-that a version lacks are not sent. Answers are documents (see `protocol.documents`), with the specification's names.
+tests/beside_kafka/documents.py says what requests and answers are.
 """
 
 from __future__ import annotations
 
 import time
 from typing import Any
-from uuid import UUID
 
-from odradek.clients.recording.comparison import Rules, comparable, rules_at
+from odradek.clients.recording.comparison import comparable
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.compiler import decode
 from odradek.protocol.documents import to_document
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.headers import response_header_version
 from odradek.protocol.messages.registry import request_class, response_class
-from odradek.protocol.records import Record, build_batch
-from odradek.protocol.schema import Message
+from tests.beside_kafka.documents import RULES, Document, message_of
 from tests.wire.blocking_client import RawClient
 from tests.wire.frames import request_payload
 
-Document = dict[str, Any]
-T = 1_700_000_000_000
-"""The timestamp of records whose timestamp does not matter."""
 TIMEOUT = 5
 """In seconds; longer than any case makes a broker wait."""
 
@@ -164,37 +158,6 @@ class Peer:
             self.ask(ApiKey.LIST_OFFSETS, {"replica_id": -1, "topics": [{"name": topic, "partitions": [asked]}]}, 5)
 
 
-def batch(*values: bytes | None, key: bytes | None = b"k", first_time: int = T, **more: Any) -> bytes:
-    """A batch of records a millisecond apart."""
-    records = [Record(index, first_time + index, key, value) for index, value in enumerate(values or (b"v",))]
-    return build_batch(records, **more)
-
-
-def message_of(cls: type[Message], document: Document) -> Message:
-    """The message of a dictionary whose fields can belong to any version."""
-    made = cls()
-    fields = {field.attribute: field for field in cls.__schema__.fields}
-    for attribute, value in document.items():
-        field = fields[attribute]
-        if field.type == "array" and field.element == "struct" and value is not None:
-            value = [message_of(field.structure, element) for element in value]
-        elif field.type == "struct":
-            value = message_of(field.structure, value)
-        elif field.type == "uuid":
-            value = UUID(value)
-        setattr(made, attribute, value)
-    return made
-
-
 def _answer(api: ApiKey, version: int, frame: bytes) -> Document:
     header = 5 if response_header_version(api, version) else 4
     return to_document(decode(response_class(api), version, frame, header), version)
-
-
-# Comparison
-
-
-RULES: Rules = {
-    **rules_at(lambda: time.time() * 1000),
-    "ProducerId": lambda value: value if value < 0 or value >= 7000 else "PRODUCER",
-}

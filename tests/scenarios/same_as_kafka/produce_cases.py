@@ -7,8 +7,9 @@ from typing import Any
 
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.records import Compression, Record, build_batch
+from tests.beside_kafka.documents import T, batch
 from tests.scenarios.same_as_kafka.case import Cases
-from tests.scenarios.same_as_kafka.peer import Peer, T, batch
+from tests.scenarios.same_as_kafka.peer import Peer
 
 CASES = Cases()
 PRODUCE = range(3, 12)

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.records import iter_batches, read_control_type, read_coordinator_epoch, read_records
+from tests.beside_kafka.documents import Document, T, batch
 from tests.scenarios.same_as_kafka.case import Cases
-from tests.scenarios.same_as_kafka.peer import Document, Peer, T, batch
+from tests.scenarios.same_as_kafka.peer import Peer
 
 CASES = Cases()
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1

@@ -10,9 +10,9 @@ from odradek.protocol.messages.producers import InitProducerIdRequest
 from odradek.protocol.topic_partition import TopicPartition
 from tests.simulation.client.cluster import Cluster
 from tests.simulation.client.producer_state import Batch, Ended, ProducerState
-from tests.simulation.client.requests import produce_request
 from tests.simulation.client.wire import NotSent, Unanswered
 from tests.simulation.history import History, Outcome, Send, Transaction
+from tests.wire.requests import produce_batches
 
 LOOK_S = 0.1
 """How often waiting batches are looked at when nothing else happens."""
@@ -146,7 +146,7 @@ class Producer:
     async def _deliver(
         self, broker_id: int, batches: dict[TopicPartition, Batch], contents: dict[TopicPartition, bytes | None]
     ) -> None:
-        request = produce_request(
+        request = produce_batches(
             contents, acks=self._acks, timeout_ms=TIMEOUT_MS, transactional_id=self._transactional_id
         )
         is_stale = False

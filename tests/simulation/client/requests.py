@@ -1,4 +1,4 @@
-"""The versions that the simulated clients speak, and their Produce and Fetch requests."""
+"""The versions that the simulated clients speak, and their Fetch requests."""
 
 from __future__ import annotations
 
@@ -87,26 +87,6 @@ class Session(NamedTuple):
 
     id: int = 0
     epoch: int = -1
-
-
-def produce_request(
-    batches: Mapping[TopicPartition, bytes | None],
-    *,
-    acks: int,
-    timeout_ms: int,
-    transactional_id: str | None = None,
-) -> ProduceRequest:
-    """One batch for each of some partitions, topics in the order of their first partitions."""
-    topics: dict[str, list[ProduceRequest.PartitionProduceData]] = {}
-    for partition, records in batches.items():
-        data = ProduceRequest.PartitionProduceData(index=partition.partition, records=records)
-        topics.setdefault(partition.topic, []).append(data)
-    return ProduceRequest(
-        transactional_id=transactional_id,
-        acks=acks,
-        timeout_ms=timeout_ms,
-        topic_data=[ProduceRequest.TopicProduceData(name=name, partition_data=data) for name, data in topics.items()],
-    )
 
 
 def fetch_request(

@@ -16,15 +16,9 @@ from odradek.protocol.messages.produce import ProduceRequest
 from odradek.protocol.messages.registry import request_class
 from odradek.protocol.topic_partition import TopicPartition
 from tests.protocol.vector_files import message_vectors
-from tests.simulation.client.requests import (
-    VERSIONS,
-    FetchFrom,
-    Session,
-    fetch_request,
-    in_rounds,
-    produce_request,
-)
+from tests.simulation.client.requests import VERSIONS, FetchFrom, Session, fetch_request, in_rounds
 from tests.simulation.client.wire import Exchange
+from tests.wire.requests import produce_batches
 
 TOPICS = ("TopicData", "Topics", "ForgottenTopicsData")
 
@@ -59,7 +53,7 @@ def test_a_produce_request_has_kafkas_bytes(data: bytes) -> None:
         for topic in read.topic_data
         for partition in topic.partition_data
     }
-    request = produce_request(
+    request = produce_batches(
         batches, acks=read.acks, timeout_ms=read.timeout_ms, transactional_id=read.transactional_id
     )
     assert encode(request, VERSIONS[ProduceRequest]) == data

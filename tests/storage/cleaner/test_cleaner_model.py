@@ -14,11 +14,11 @@ from odradek.protocol.records import ControlType, read_control_type
 from odradek.storage.cleaner.candidates import log_to_clean
 from odradek.storage.log.log import Log
 from tests.memory_files import ForgetfulFiles
-from tests.soak import rounds
+from tests.soak import rounds, seeds
 from tests.storage.cleaner.clean_logs import batches, clean, contents, end_transaction, put, seal
 from tests.storage.small_logs import NOW, open_small
 
-SEEDS = range(rounds(12, in_soak=600))
+SEEDS = seeds(4, of=12, in_soak=600)
 CRASH_SEEDS = range(rounds(2, in_soak=120))
 RETENTION_MS = 1000
 SETTINGS: dict[str, Any] = {

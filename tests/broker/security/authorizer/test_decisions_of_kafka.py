@@ -21,7 +21,7 @@ from odradek.protocol.wire_codes import AclOperation, AclPatternType, AclPermiss
 from tests.broker.security.authorizer.decisions import recorder
 from tests.broker.security.authorizer.decisions.cases import BLOCKS, REQUESTS_PER_SET, SETS, Case, Request, cases
 from tests.broker.security.authorizer.decisions.recorder import ask, digest_of
-from tests.soak import rounds
+from tests.soak import seeds
 
 RECORDED = recorder.recorded()
 SOME_CASES = 2000
@@ -60,7 +60,7 @@ def our_decisions(some: Iterable[Case], host_of: HostOf = java_host) -> Iterator
 
 
 @pytest.mark.soak("400,000 decisions", minutes=1)
-@pytest.mark.parametrize("block", range(rounds(2, in_soak=BLOCKS)))
+@pytest.mark.parametrize("block", seeds(1, of=2, in_soak=BLOCKS))
 def test_decisions_are_those_of_kafka(block: int) -> None:
     some = list(cases(block))
     assert digest_of(some) == RECORDED[block].digest, "the cases are others than those recorded"
