@@ -136,7 +136,7 @@ ELSEWHERE = {
         "broker/test_sasl_mechanisms.py::test_users_of_plain_are_options_of_the_listeners_login_module"
     ),
     "sasl.mechanism.inter.broker.protocol": (
-        "broker/peers/test_logins.py::test_brokers_of_a_cluster_authenticate_to_each_other"
+        "clients/connections/test_logins.py::test_brokers_of_a_cluster_authenticate_to_each_other"
     ),
     "sasl.server.max.receive.size": (
         "broker/settings/test_sasl_listeners.py"

@@ -136,12 +136,12 @@ def test_a_second_signal_ends_the_process_at_once(serve: Serve) -> None:
 
 def test_a_signal_during_a_long_start_shuts_down_cleanly(tmp_path: Path) -> None:
     slow = (
-        "import asyncio, sys; from odradek.broker import serve, server\n"
+        "import asyncio, sys; from odradek.broker import server; from odradek.cli.serve import main\n"
         "async def forever(self):\n"
         "    print('loading', flush=True)\n"
         "    await asyncio.Event().wait()\n"
         "server.Broker._load_logs = forever\n"
-        "sys.exit(serve.main(['--port', '0', '--data-dir', 'd']))\n"
+        "sys.exit(main(['--port', '0', '--data-dir', 'd']))\n"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", slow],
@@ -412,6 +412,7 @@ STUCK = """
 import sys, time
 import odradek.broker.serve as serve
 import odradek.broker.server as server
+from odradek.cli.serve import main
 
 class Stuck(server.Broker):
     async def stop(self, **_):
@@ -419,7 +420,7 @@ class Stuck(server.Broker):
 
 server.Broker = Stuck
 serve.STOP_S = 0.2
-sys.exit(serve.main(sys.argv[1:]))
+sys.exit(main(sys.argv[1:]))
 """
 
 
