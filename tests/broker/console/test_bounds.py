@@ -152,7 +152,7 @@ async def test_answers_take_turns_one_step_at_a_time(monkeypatch: pytest.MonkeyP
         counting = asyncio.ensure_future(count_turns())
         pages = await asyncio.gather(*(console.answer("/api/topics", "") for _ in range(4)))
         counting.cancel()
-    assert [page is not None and page.body for page in pages] == [b"{}"] * 4
+    assert [page is not None and page.body for page in pages] == [b"{}\n"] * 4
     assert len(steps) == 12
     assert len(set(steps)) == 12
 
