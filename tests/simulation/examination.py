@@ -83,6 +83,10 @@ def _checked_in(broker: Broker) -> Iterator[tuple[str, Checked]]:
         yield f"the purgatory {purgatory.name}", purgatory
     for partition in broker.replica_manager.partitions:
         yield str(partition.topic_partition), partition
+    for of_groups in broker.coordinators.groups.shards():
+        yield from ((f"group {name}", group) for name, group in of_groups.groups.items())
+    for of_transactions in broker.coordinators.transactions.shards():
+        yield from ((f"transactional id {name}", each) for name, each in of_transactions.transactions.items())
 
 
 def served_early(machines: Iterable[Machine]) -> Iterator[ServedEarly]:

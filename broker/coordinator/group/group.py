@@ -67,6 +67,9 @@ class Group(Protocol):
     @property
     def state_name(self) -> str: ...
 
+    def check(self) -> None:
+        """Asserts what must hold between two requests."""
+
     # Members
 
     @property

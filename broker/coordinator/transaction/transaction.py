@@ -19,6 +19,8 @@ from odradek.broker.coordinator.transaction.transaction_state import (
     COMPLETION,
     DEAD,
     EMPTY,
+    IN_THE_LOG,
+    MOVES,
     ONGOING,
     PREPARE_ABORT,
     PREPARE_COMMIT,
@@ -96,6 +98,19 @@ class Transaction:
         self.pending: TransactionState | None = None
         self.failed_fence = False
         """A fence with this epoch is not in the log, so the next fence does not increment the epoch again."""
+
+    def check(self) -> None:
+        """Asserts what holds between two changes: the state is one of the log, or Dead; a pending change is legal; and
+        partitions and times are those of the state.
+        """
+        state, partitions = self.state, self.partitions
+        assert state == DEAD or state in IN_THE_LOG, f"{self} is never in the log"
+        assert self.pending is None or (state, self.pending) in MOVES, f"{self} cannot become {self.pending}"
+        assert not (state.is_idle and partitions), f"{self} has {len(partitions)} partitions and no transaction"
+        assert state.is_idle or state == DEAD or self.start_ms != NO_TIME, f"{self} has no beginning"
+        assert self.producer_id >= 0, f"{self} has no producer id"
+        assert self.producer_epoch >= 0 or state in (EMPTY, DEAD), f"{self} has no epoch"
+        assert not self.failed_fence or state == ONGOING, f"{self} is fenced"
 
     @property
     def is_exhausted(self) -> bool:

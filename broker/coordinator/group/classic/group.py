@@ -52,6 +52,8 @@ from odradek.timer import Clock
 
 CLASSIC = "classic"
 """The group type. (KIP-848)"""
+OF_MEMBERS = (GroupState.STABLE, GroupState.COMPLETING_REBALANCE)
+"""A group has these states only with members."""
 GROUP_METADATA = 2
 """The key version of the record of a group."""
 LONGEST_LOGGED = 300
@@ -123,6 +125,26 @@ class ClassicGroup:
         self._support = Support()
         self.awaiting = 0
         """The number of members with a parked JoinGroup."""
+
+    def check(self) -> None:
+        """Asserts what holds between two requests: counts and indexes agree with the members, and the state with their
+        number.
+        """
+        members = self._members
+        assert all(key == member.member_id for key, member in members.items()), f"{self.group_id}: a member's key"
+        instances = {
+            each.group_instance_id: each.member_id for each in self.members if each.group_instance_id is not None
+        }
+        assert instances == self._by_instance, f"{self.group_id}: instances are {self._by_instance}, not {instances}"
+        joined = sum(member.awaiting_join is not None for member in self.members)
+        assert joined == self.awaiting, (
+            f"{self.group_id}: {joined} members wait for their JoinGroup, not {self.awaiting}"
+        )
+        supported = Counter(name for member in self.members for name in {name for name, _ in member.protocols})
+        assert supported == self._support, f"{self.group_id}: members support {supported}, not {self._support}"
+        assert self.pending_sync <= members.keys(), f"{self.group_id}: who left is expected to sync"
+        assert not members or self.leader_id in members, f"{self.group_id}: {self.leader_id} leads and is no member"
+        assert members or self.state not in OF_MEMBERS, f"{self.group_id} is {self.state.label} without members"
 
     # --- state --------------------------------------------------------------------------------------------------
 

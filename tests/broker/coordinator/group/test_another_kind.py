@@ -57,6 +57,9 @@ class OtherGroup:
     def sessions(self) -> Iterable[DelayedHeartbeat]:
         return []
 
+    def check(self) -> None:
+        pass
+
     def accept_commit(self, who: Committer, *, in_transaction: bool = False) -> None:
         if who.member_id not in self.names or who.generation_id != self.generation_id:
             raise ProtocolError(ErrorCode.STALE_MEMBER_EPOCH)

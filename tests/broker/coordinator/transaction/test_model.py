@@ -280,6 +280,8 @@ class Comparison:
             for name, found in self.reference.ids.items()
         }
         assert ours == theirs
+        for found in self.harness.shard.transactions.values():
+            found.check()
         assert set(self.harness.shard.open) == {name for name, found in self.reference.ids.items() if found.open}
 
     def compare_markers(self) -> None:

@@ -211,6 +211,8 @@ class Life:
             self.done[f"answered {request.error.name}"] += 1
             del self.waiting[number]
         assert self._state() == self._expected(), self.history()
+        if GROUP in self.harness.shard.groups:
+            self.harness.group.check()
 
     def _state(self) -> tuple[Any, ...]:
         if GROUP not in self.harness.shard.groups:
