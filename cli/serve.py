@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-import odradek.broker.quick_imports  # noqa: F401 - before all others
 from odradek.broker import serve
 from odradek.cli.options import command
 

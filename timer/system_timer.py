@@ -99,9 +99,9 @@ class SystemTimer:
 
     def check(self) -> None:
         """Asserts what holds between two calls: wheels, queue and counter agree."""
-        self._queue.check(self._wheel.check())
-        counted = self._wheel.count()
-        assert counted == self._counter.tasks, f"{counted} tasks are in the wheels, {self._counter.tasks} are counted"
+        queued, tasks = self._wheel.check()
+        self._queue.check(queued)
+        assert tasks == self._counter.tasks, f"{tasks} tasks are in the wheels, {self._counter.tasks} are counted"
 
     def on_earlier(self, callback: Callable[[], None] | None) -> None:
         """Sets the function to call whenever `next_expiration_ms` becomes earlier, or the first bucket is queued."""

@@ -110,38 +110,32 @@ class TimingWheel:
             wheel.current_time_ms = time_ms
             wheel = wheel.overflow_wheel
 
-    def check(self) -> int:
+    def check(self) -> tuple[int, int]:
         """Asserts what holds between two calls: each bucket is in its place on the dial and has only tasks of its
-        range, and the hands of all levels show the same time. Returns how many buckets have an expiration.
+        range, and the hands of all levels show the same time. Returns how many buckets have an expiration, and how many
+        tasks are in this wheel and those above.
         """
         hand, tick_ms = self.current_time_ms, self.tick_ms
         assert hand % tick_ms == 0, f"the hand of a wheel with ticks of {tick_ms} stands at {hand}"
-        queued: i64 = 0
+        queued, tasks = 0, 0
         for index, bucket in enumerate(self.buckets):
             start_ms: i64 = bucket.expiration_ms
-            if bucket.check() > 0:
-                assert start_ms != -1, f"bucket {index} has tasks and no expiration"
-                for task in bucket.tasks():
-                    expiration_ms: i64 = task.expiration_ms
-                    assert start_ms <= expiration_ms < start_ms + tick_ms, f"{task!r} is in another task's bucket"
-            if start_ms != -1:
-                queued += 1
-                assert start_ms % tick_ms == 0, f"bucket {index} begins between two ticks"
-                assert (start_ms // tick_ms) % self.wheel_size == index, f"bucket {index} is in another's place"
-                assert hand <= start_ms < hand + self.interval_ms, f"bucket {index} is not of this round"
+            found = bucket.check()
+            if start_ms == -1:
+                assert found == 0, f"bucket {index} has tasks and no expiration"
+                continue
+            queued += 1
+            tasks += found
+            assert start_ms % tick_ms == 0, f"bucket {index} begins between two ticks"
+            assert (start_ms // tick_ms) % self.wheel_size == index, f"bucket {index} is in another's place"
+            assert hand <= start_ms < hand + self.interval_ms, f"bucket {index} is not of this round"
+            for task in bucket.tasks():
+                expiration_ms: i64 = task.expiration_ms
+                assert start_ms <= expiration_ms < start_ms + tick_ms, f"{task!r} is in another task's bucket"
         above = self.overflow_wheel
         if above is None:
-            return queued
+            return queued, tasks
         assert above.tick_ms == self.interval_ms, "a coarser wheel does not begin where this one ends"
         assert above.current_time_ms == hand - hand % above.tick_ms, "the hands disagree"
-        return queued + above.check()
-
-    def count(self) -> int:
-        """Returns how many tasks are in this wheel and in those above, by a walk through all of them."""
-        found: i64 = 0
-        wheel: TimingWheel | None = self
-        while wheel is not None:
-            for bucket in wheel.buckets:
-                found += bucket.check()
-            wheel = wheel.overflow_wheel
-        return found
+        queued_above, tasks_above = above.check()
+        return queued + queued_above, tasks + tasks_above

@@ -14,5 +14,5 @@
     disk_failures.py     replicas whose disk has failed are reported to the controller
     offline_replicas.py  brings replicas back when their disk can be written again
 
-Callers: `server.py`, periodic work and the handlers.
+Callers: `assembly.py`, `server.py`, periodic work and the handlers.
 """

@@ -6,5 +6,5 @@
     group/               the coordinator of groups
     transaction/         the coordinator of transactions
 
-Callers: the handlers, `server.py`, the metrics.
+Callers: the handlers, `assembly.py`, the metrics.
 """

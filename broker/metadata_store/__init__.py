@@ -19,5 +19,5 @@
     migration_note.py   a third file: the content of the two was copied to ZooKeeper
 
 `shared/` serves several brokers in one process. Callers: `controller` (by interface.py, znodes.py and read_back.py
-only), `cluster`, offsets of version 0, `migration`, and `server.py`.
+only), `cluster`, offsets of version 0, `cli/migration`, and `server.py`.
 """

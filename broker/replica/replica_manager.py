@@ -1,7 +1,7 @@
 """The replica manager: creates what works on the partitions of this broker, and gives and takes the partitions' roles.
 
-Its parts do the work, and whoever needs one receives it: `appends` and `large_appends` (Produce), `fetches` (Fetch),
-`deletions` (DeleteRecords), `verification` and the markers of transactions, `flusher` (fsync), `log_dirs` and
+Its parts do the work, and each caller gets those that it needs: `appends` and `large_appends` (Produce), `fetches`
+(Fetch), `deletions` (DeleteRecords), `verification` and the markers of transactions, `flusher` (fsync), `log_dirs` and
 `log_dir_moves`, `alter_partitions` (proposals of in-sync replicas to the controller), the purgatories, the quotas.
 `partitions` has the partitions themselves. Here are the changes that concern several parts at once: a partition gets or
 loses a role (role_changes.py calls), goes offline, has been flushed, has other in-sync replicas.

@@ -116,6 +116,9 @@ class Partition:
         followers = set(self.remote_replicas)
         if self.is_leader:
             assert self.leader_id == local_id, f"{self.topic_partition} is led here and by {self.leader_id}"
+            assert local_id in isr.committed, (
+                f"{self.topic_partition} is led by a replica that is not in {isr.committed}"
+            )
             assert not self.has_lapsed, f"the leadership of {self.topic_partition} has lapsed"
             assert followers == set(self.replicas) - {local_id}, f"{followers} follow, not {self.replicas}"
             assert self.epoch_start_offset <= self.log.state.log_end_offset, (
