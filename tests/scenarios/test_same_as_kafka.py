@@ -5,6 +5,7 @@ The cases are in `same_as_kafka/`, each named by what it compares; `known.py` th
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
@@ -67,6 +68,7 @@ SETTINGS = {
 met: set[Known] = set()
 compared: set[tuple[int, int]] = set()
 asked: set[tuple[ApiKey, int]] = set()
+attempts: Counter[tuple[int, int]] = Counter()
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +99,9 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     ("number", "version"), RUNS, ids=[f"{CASES[number].name}-v{version}" for number, version in RUNS]
 )
 def test_both_brokers_answer_the_same_when(number: int, version: int, kafka: str, ours: str) -> None:
-    comparison, served = differences_of(CASES[number], version, f"{number}-{version}", kafka, ours)
+    attempts[number, version] += 1
+    prefix = f"{number}-{version}-{attempts[number, version]}"  # --reruns: no topic of the first
+    comparison, served = differences_of(CASES[number], version, prefix, kafka, ours)
     met.update(comparison.met)
     asked.update(served)
     compared.add((number, version))

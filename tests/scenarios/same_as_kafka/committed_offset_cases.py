@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from odradek.protocol.api_keys import ApiKey
@@ -55,6 +55,18 @@ def fetch(
     name = b.name("group") if group is None else group
     document = {"group_id": name, "topics": asked, "groups": [{"group_id": name, "topics": asked}], **more}
     return b.ask(ApiKey.OFFSET_FETCH, document, version)
+
+
+def until_fetched(b: Peer, *topics: tuple[str, Iterable[int]], is_expected: Callable[[list[Document]], bool]) -> None:
+    """Waits until the group's committed offsets, by partition, are what the function expects."""
+    asked = [{"name": topic, "partition_indexes": list(indexes)} for topic, indexes in topics] or None
+    document = {"group_id": b.name("group"), "topics": asked, "require_stable": True}
+    for _ in range(100):
+        response = b.ask(ApiKey.OFFSET_FETCH, document, 7, is_noted=False)
+        if is_expected([partition for topic in response["Topics"] for partition in topic["Partitions"]]):
+            return
+        time.sleep(0.1)
+    raise AssertionError(response)
 
 
 def joined(b: Peer, *topics: str, group: str | None = None, protocol_type: str = "consumer") -> tuple[str, int]:
@@ -257,7 +269,7 @@ def offsets_of_a_deleted_topic(b: Peer) -> None:
     commit(b, topic, {0: 5, 1: 6}, version=7)
     commit(b, other, {0: 7}, version=7)
     b.ask(ApiKey.DELETE_TOPICS, {"topic_names": [topic], "timeout_ms": 30000}, 3)
-    time.sleep(1)
+    until_fetched(b, is_expected=lambda partitions: len(partitions) == 1)
     fetch(b, version=5)
 
 
@@ -304,7 +316,8 @@ def end(b: Peer, producer: tuple[int, int], *, committed: bool) -> None:
         "committed": committed,
     }
     assert b.ask(ApiKey.END_TXN, document, 0, is_noted=False)["ErrorCode"] == 0
-    time.sleep(0.3)  # the markers
+    topic = (b.name("t"), range(3))  # the markers
+    until_fetched(b, topic, is_expected=lambda partitions: all(each["ErrorCode"] == 0 for each in partitions))
 
 
 @CASES.of(IN_TRANSACTION)
