@@ -1,4 +1,4 @@
-"""Polls for a condition that sends no notification, for a minute at most.
+"""Polls for a condition that sends no notification, for two minutes at most.
 
 A wait that gives up says for what: the condition's source and its last value.
 """
@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable, Callable
 from inspect import isawaitable
 
-PATIENCE_S = 60
+PATIENCE_S = 120
 PAUSE_S = 0.01
 TURNS = 10_000
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from odradek.testing.security import as_security
+from tests.patience import PATIENCE_S
 
 PROGRAM = """
 import asyncio, json, sys
@@ -44,7 +45,7 @@ def imported(security: str, directory: Path) -> set[str]:
         json.dumps({"listeners": "PLAINTEXT://127.0.0.1:0", **settings}),
         str(found),
     ]
-    subprocess.run(command, timeout=60, check=True)
+    subprocess.run(command, timeout=PATIENCE_S, check=True)
     return set(found.read_text().split())
 
 

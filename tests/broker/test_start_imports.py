@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE_S
+
 PROGRAM = """
 import os, sys
 from odradek.cli.__main__ import main
@@ -47,7 +49,9 @@ NOT_NEEDED = {
 @pytest.fixture(scope="module")
 def imported(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     directory = tmp_path_factory.mktemp("start")
-    subprocess.run([sys.executable, "-c", PROGRAM, str(directory)], timeout=60, check=True, stderr=subprocess.DEVNULL)
+    subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(directory)], timeout=PATIENCE_S, check=True, stderr=subprocess.DEVNULL
+    )
     return set((directory / "imported").read_text().split())
 
 
@@ -63,7 +67,9 @@ def test_a_broker_imports_no_more_of_our_modules_than_it_did(imported: set[str])
 def run(*lines: str, path: Path | None = None) -> str:
     """Runs a program; returns what it prints."""
     program = "\n".join(("import sys", *([] if path is None else [f"sys.path.insert(0, {str(path)!r})"]), *lines))
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -51,6 +51,7 @@ FOLLOWER = 7
 NUMBERS = count()
 SUBSCRIPTION = bytes(6) + b"\xff" * 4
 """Of version 0, to no topics."""
+PERIODIC = f"{Periodic.__name__}."
 TIMES = 3
 WAIT_MS = 100
 PARKED_S = 0.05
@@ -78,7 +79,7 @@ class Trace:
             if event == "return" and frame is self._periodic:
                 self._periodic = None
         elif event == "call":
-            if frame.f_code is Periodic.__call__.__code__:
+            if frame.f_code.co_qualname.startswith(PERIODIC):
                 self._periodic = frame
             elif self._since is None or frame.f_code.co_name == self._since:
                 self._since = None

@@ -12,6 +12,7 @@ from cryptography import x509
 
 from odradek.broker.settings.properties import parse_properties
 from tests.cli.conftest import Odradek
+from tests.patience import PATIENCE_S
 from tests.spawned_broker import spawned_broker
 
 
@@ -117,7 +118,7 @@ def test_bad_options_are_one_line(run_odradek: Odradek, tmp_path: Path, options:
 def test_without_cryptography_one_line_says_what_to_install(tmp_path: Path) -> None:
     code = "import sys; sys.modules['cryptography'] = None; from odradek.cli.__main__ import main; sys.exit(main())"
     command = [sys.executable, "-c", code, "certificates", "--to", str(tmp_path / "made")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert done.returncode == 1
     assert done.stderr == "odradek: cryptography: not installed; run: pip install 'odradek[security]'\n"
     assert not (tmp_path / "made").exists()

@@ -10,6 +10,7 @@ import pytest
 from odradek.cli.__main__ import main
 from odradek.testing import ClusterThread
 from tests.cli.conftest import Odradek
+from tests.patience import PATIENCE_S
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +48,7 @@ def test_a_topic_gets_another_number_of_replicas(cluster: ClusterThread, reassig
 def test_what_is_under_way_can_be_canceled(cluster: ClusterThread, reassign: Odradek) -> None:
     cluster.create_topic("stays", assignments={0: [1, 2]})
     producer = kafka.KafkaProducer(bootstrap_servers=cluster.bootstrap, acks="all")
-    producer.send("stays", b"what the new replica does not get").get(timeout=20)
+    producer.send("stays", b"what the new replica does not get").get(timeout=PATIENCE_S)
     producer.close()
     cluster.freeze_replication(4)
     try:

@@ -16,6 +16,7 @@ from kafka import KafkaConsumer, KafkaProducer
 
 from odradek.testing import BrokerThread, recorded
 from tests.cli.conftest import Odradek
+from tests.patience import PATIENCE_S
 from tests.shown_secrets import look_into
 
 SETTINGS = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "1"}
@@ -23,8 +24,8 @@ SETTINGS = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitio
 
 def work(bootstrap: str) -> None:
     producer = KafkaProducer(bootstrap_servers=bootstrap, client_id="writer")
-    producer.send("orders", b"an order", key=b"k").get(timeout=20)
-    producer.send("bills", b"a bill").get(timeout=20)
+    producer.send("orders", b"an order", key=b"k").get(timeout=PATIENCE_S)
+    producer.send("bills", b"a bill").get(timeout=PATIENCE_S)
     producer.close()
     consumer = KafkaConsumer(
         "orders", bootstrap_servers=bootstrap, client_id="reader", group_id="g", auto_offset_reset="earliest"
@@ -60,7 +61,7 @@ def test_record_prints_its_address_and_at_the_end_what_it_has_recorded(tmp_path:
     with BrokerThread(SETTINGS) as broker, recording(broker.bootstrap, *options) as (process, address):
         work(address)
         process.send_signal(signal.SIGTERM)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, err
     look_into(err, "log of a proxy")
     found = re.search(r"orders.rec: (\d+) connections, (\d+) frames, (\d+) bytes$", err.strip())

@@ -23,6 +23,7 @@ from odradek.protocol.messages.api_versions import ApiVersionsResponse
 from odradek.protocol.messages.registry import NAMES
 from odradek.protocol.records import Record, build_batch
 from tests.cli.conftest import Odradek
+from tests.patience import PATIENCE_S
 from tests.protocol.vector_files import (
     COORDINATOR_FILES,
     MESSAGE_FILES,
@@ -283,7 +284,7 @@ def test_files_are_read_one_after_the_other(tmp_path: Path, run_odradek: Odradek
 def test_a_process_reads_stdin_and_a_closed_stdout_is_no_error() -> None:
     line = json.dumps({"name": "HeartbeatResponse", "version": 0, "hex": "0005"})
     command = f"for i in $(seq 2000); do echo '{line}'; done | {' '.join(SHOW_HEX)} | head -n 1"
-    done = subprocess.run(command, shell=True, capture_output=True, timeout=60, check=False)
+    done = subprocess.run(command, shell=True, capture_output=True, timeout=PATIENCE_S, check=False)
     assert done.stderr == b""
     assert json.loads(done.stdout)["fields"] == {"ErrorCode": 5}
 
@@ -292,7 +293,7 @@ def test_a_process_prints_text_that_its_locale_lacks() -> None:
     line = {"name": "SaslHandshakeRequest", "version": 0, "hex": "0002c3a9"}
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
     done = subprocess.run(
-        SHOW_HEX, input=json.dumps(line).encode(), capture_output=True, timeout=60, check=False, env=environment
+        SHOW_HEX, input=json.dumps(line).encode(), capture_output=True, timeout=PATIENCE_S, check=False, env=environment
     )
     assert (done.returncode, done.stderr) == (0, b"")
     assert json.loads(done.stdout)["fields"] == {"Mechanism": "é"}

@@ -10,6 +10,7 @@ import confluent_kafka
 import kafka
 
 from tests.clients.workload import PARTITIONS, Sent
+from tests.patience import PATIENCE_S
 
 
 def kafka_python_produce(
@@ -38,7 +39,7 @@ def kafka_python_produce(
         ]
         producer.flush(timeout=120)
         for future in sent:
-            future.get(timeout=60)
+            future.get(timeout=PATIENCE_S)
     finally:
         producer.close()
 

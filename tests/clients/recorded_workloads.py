@@ -18,6 +18,7 @@ from kafka.admin import KafkaAdminClient, NewTopic
 
 from tests.clients import program_clients, python_clients
 from tests.clients.workload import PARTITIONS, binary_records, text_records
+from tests.patience import PATIENCE_S
 
 COUNT = 120
 GROUP = "readers"
@@ -44,7 +45,7 @@ def kafka_python(bootstrap: str) -> None:
     producer.init_transactions()
     for ends in (producer.commit_transaction, producer.abort_transaction):
         producer.begin_transaction()
-        producer.send("orders", b"in a transaction", partition=0).get(timeout=30)
+        producer.send("orders", b"in a transaction", partition=0).get(timeout=PATIENCE_S)
         ends()
     producer.close()
     admin.delete_topics(["orders"])

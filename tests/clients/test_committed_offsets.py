@@ -14,6 +14,7 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.structs import OffsetAndMetadata
 
 from tests.clients.conftest import ClientBroker
+from tests.patience import PATIENCE_S
 
 NewTopic = Callable[[int], str]
 NONE = confluent_kafka.OFFSET_INVALID
@@ -36,7 +37,7 @@ def test_offsets_that_one_client_commits_are_read_by_another(client_broker: Clie
     first = TopicPartition(topic, 0)
     python.assign([first])
     python.commit({first: OffsetAndMetadata(5, "von hier", -1)})
-    found = rdkafka.committed([Partition(topic, 0), Partition(topic, 1)], timeout=10)
+    found = rdkafka.committed([Partition(topic, 0), Partition(topic, 1)], timeout=PATIENCE_S)
     assert [(each.offset, each.error) for each in found] == [(5, None), (NONE, None)]
     # librdkafka's view of the metadata is not checked: the Python binding reads it beyond its end.
     assert python.committed(first, metadata=True).metadata == "von hier"
@@ -54,7 +55,7 @@ def test_a_commit_for_an_unknown_partition_is_refused_and_the_others_succeed(
     with pytest.raises(confluent_kafka.KafkaException) as caught:
         consumer.commit(offsets=[Partition(topic, 0, 7), Partition(topic, 9, 8)], asynchronous=False)
     assert caught.value.args[0].code() == confluent_kafka.KafkaError.UNKNOWN_TOPIC_OR_PART
-    assert consumer.committed([Partition(topic, 0)], timeout=10)[0].offset == 7
+    assert consumer.committed([Partition(topic, 0)], timeout=PATIENCE_S)[0].offset == 7
     consumer.close()
 
 

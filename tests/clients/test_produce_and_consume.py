@@ -22,6 +22,7 @@ from tests.clients.workload import (
     stored_codecs,
     text_records,
 )
+from tests.patience import PATIENCE_S
 from tests.soak import rounds
 
 NewTopicName = Callable[[int], str]
@@ -78,7 +79,7 @@ def test_kafka_python_as_a_2_0_client_uses_produce_v6_and_fetch_v8(
 def _requests_by_version(broker: ClientBroker) -> dict[tuple[str, int], float]:
     if broker.metrics_url is None:
         return {}
-    with urllib.request.urlopen(broker.metrics_url, timeout=10) as answer:
+    with urllib.request.urlopen(broker.metrics_url, timeout=PATIENCE_S) as answer:
         text = answer.read().decode()
     pattern = re.compile(r"^kafka_network_requestmetrics_requests_total\{(.*)\} (\S+)$", re.MULTILINE)
     found = {}

@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.clients.secured_broker import SecuredBroker, secured_broker
 from tests.cluster.verifiable_producer import VerifiableProducer
 from tests.cluster.writer import Writer
-from tests.patience import block_until
+from tests.patience import PATIENCE_S, block_until
 from tests.tls_files import NAMES
 from tests.zookeeper.certificates import Signed
 
@@ -79,7 +79,7 @@ def shown(secured: SecuredBroker) -> int:
 def count(secured: SecuredBroker, name: str) -> float:
     """A counter of the listener in the broker's metrics."""
     assert secured.broker.metrics_url is not None
-    with urllib.request.urlopen(secured.broker.metrics_url, timeout=30) as response:
+    with urllib.request.urlopen(secured.broker.metrics_url, timeout=PATIENCE_S) as response:
         text = response.read().decode()
     wanted = f"kafka_server_socket_server_metrics_{name}_total"
     samples = (sample for family in text_string_to_metric_families(text) for sample in family.samples)
@@ -97,7 +97,7 @@ def replace(secured: SecuredBroker) -> Signed:
 def connects(secured: SecuredBroker) -> None:
     """A new client, which verifies the broker's certificate."""
     admin = confluent_kafka.Consumer({**secured.librdkafka(READS_BY), "group.id": "unused"})
-    assert admin.list_topics(timeout=30).brokers
+    assert admin.list_topics(timeout=PATIENCE_S).brokers
     admin.close()
 
 

@@ -17,6 +17,7 @@ import kafka.errors
 import pytest
 
 from tests.clients.program_clients import run
+from tests.patience import PATIENCE_S
 from tests.spawned_broker import SpawnedBroker, spawned_broker
 
 PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -95,7 +96,7 @@ def of_java(mechanism: str, directory: Path, password: str = "alice-secret") -> 
 def test_kafka_python(broker: SpawnedBroker, mechanism: str, topic: str) -> None:
     producer = kafka.KafkaProducer(**of_python(broker, mechanism))
     for value in RECORDS:
-        producer.send(topic, value).get(timeout=30)
+        producer.send(topic, value).get(timeout=PATIENCE_S)
     producer.close()
     consumer = kafka.KafkaConsumer(
         topic, auto_offset_reset="earliest", group_id=f"group-{topic}", **of_python(broker, mechanism)
@@ -170,7 +171,7 @@ def test_librdkafka_changes_a_password(broker: SpawnedBroker) -> None:
         future.result(30)
     assert iterations_of(admin, "bob") == [8192]
     bob = {**of_librdkafka(broker, "SCRAM-SHA-256"), "sasl.username": "bob", "sasl.password": "bob-secret"}
-    assert confluent_kafka.admin.AdminClient(bob).list_topics(timeout=30).brokers
+    assert confluent_kafka.admin.AdminClient(bob).list_topics(timeout=PATIENCE_S).brokers
 
 
 def test_librdkafka_goes_on_beyond_the_lifetime_of_its_session(

@@ -14,6 +14,7 @@ import pytest
 from tests.clients.program_clients import franz_go_consume, franz_go_produce, run
 from tests.clients.secured_broker import MUTUAL_TLS, WAYS, SecuredBroker, secured_broker
 from tests.clients.workload import PARTITIONS, Sent
+from tests.patience import PATIENCE_S
 from tests.zookeeper.certificates import PASSWORD as PASSWORD_OF_STORES
 
 RECORDS = [b"one", b"two", b"three"]
@@ -41,7 +42,7 @@ def test_kafka_python(secured: SecuredBroker, way: str, topic: str) -> None:
     security = secured.kafka_python(way)
     producer = kafka.KafkaProducer(**security, acks="all")
     for value in RECORDS:
-        producer.send(topic, value, partition=0).get(timeout=60)
+        producer.send(topic, value, partition=0).get(timeout=PATIENCE_S)
     producer.close()
     consumer = kafka.KafkaConsumer(topic, **security, auto_offset_reset="earliest", group_id=topic)
     assert [next(consumer).value for _ in RECORDS] == RECORDS

@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.clients import program_clients
 from tests.clients.conftest import ClientBroker
 from tests.clients.workload import PARTITIONS, assert_same, binary_records
-from tests.patience import block_until
+from tests.patience import PATIENCE_S, block_until
 
 pytestmark = pytest.mark.timeout(300)
 FIRST_BY_ID = 13
@@ -65,7 +65,7 @@ def fetches(client_broker: ClientBroker) -> Any:
     def answered() -> dict[int, float]:
         if client_broker.metrics_url is None:
             pytest.skip("needs the broker's metrics")
-        with urllib.request.urlopen(client_broker.metrics_url, timeout=10) as answer:
+        with urllib.request.urlopen(client_broker.metrics_url, timeout=PATIENCE_S) as answer:
             text = answer.read().decode()
         pattern = re.compile(r'requestmetrics_requests_total\{[^}]*request="Fetch",version="(\d+)"\} (\S+)')
         return {int(version): float(count) for version, count in pattern.findall(text)}

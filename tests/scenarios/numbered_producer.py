@@ -7,6 +7,7 @@ import threading
 import confluent_kafka
 
 from tests.clients.python_clients import confluent_messages
+from tests.patience import PATIENCE_S
 
 TOPIC = "numbers"
 
@@ -60,7 +61,7 @@ class NumberedProducer:
 def read_all(bootstrap: str) -> list[int]:
     consumer = confluent_kafka.Consumer({"bootstrap.servers": bootstrap, "group.id": "unused", "check.crcs": True})
     partition = confluent_kafka.TopicPartition(TOPIC, 0, 0)
-    _, end = consumer.get_watermark_offsets(partition, timeout=20)
+    _, end = consumer.get_watermark_offsets(partition, timeout=PATIENCE_S)
     consumer.assign([partition])
     numbers = [int(message.value() or b"") for message in confluent_messages(consumer, end)]
     consumer.close()

@@ -13,6 +13,7 @@ import confluent_kafka
 import pytest
 
 from tests.clients.python_clients import confluent_messages
+from tests.patience import PATIENCE_S
 from tests.spawned_broker import SpawnedBroker, spawned_broker, start_broker
 
 MEBIBYTE = 1024 * 1024
@@ -58,7 +59,7 @@ def consume_all(broker: SpawnedBroker) -> list[bytes]:
         {"bootstrap.servers": broker.bootstrap, "group.id": "unused", "enable.auto.commit": False}
     )
     partition = confluent_kafka.TopicPartition("disk", 0, 0)
-    _, end = consumer.get_watermark_offsets(partition, timeout=20)
+    _, end = consumer.get_watermark_offsets(partition, timeout=PATIENCE_S)
     consumer.assign([partition])
     values = [message.value() or b"" for message in confluent_messages(consumer, end)]
     consumer.close()

@@ -26,6 +26,7 @@ from odradek.protocol.messages.produce import ProduceResponse
 from odradek.protocol.messages.topics import DeleteTopicsRequest
 from odradek.protocol.records import Record, build_batch
 from odradek.testing import BrokerThread
+from tests.patience import PATIENCE_S
 from tests.scenarios.hostile_batches import (
     MEBIBYTE,
     TINY_RECORD,
@@ -73,7 +74,7 @@ def broker() -> Iterator[BrokerThread]:
 
 
 def client_of(broker: BrokerThread) -> RawClient:
-    return RawClient(broker.bootstrap, timeout=60)
+    return RawClient(broker.bootstrap, timeout=PATIENCE_S)
 
 
 def create(client: RawClient, **settings: Any) -> None:
@@ -157,7 +158,7 @@ def test_only_a_part_of_an_inflated_batch_is_in_memory(tmp_path: Path, codec: Co
     settings = {"message.max.bytes": "104857600", "compression.type": stored}
     batch = bomb(codec, INFLATED)
     decoders = LZ4_DECODERS if codec is Compression.LZ4 else 0
-    with spawned_broker(tmp_path, settings) as broker, RawClient(broker.bootstrap, timeout=60) as client:
+    with spawned_broker(tmp_path, settings) as broker, RawClient(broker.bootstrap, timeout=PATIENCE_S) as client:
         create(client)
         assert produce(client, [bomb(codec, 3 * MEBIBYTE)]) == [(ErrorCode.NONE, 0)]  # what is imported once
         before = resident_bytes(broker)
@@ -168,7 +169,7 @@ def test_only_a_part_of_an_inflated_batch_is_in_memory(tmp_path: Path, codec: Co
 
 def test_records_without_keys_are_named_without_holding_an_inflated_batch(tmp_path: Path) -> None:
     """The search for them inflates the batch a second time."""
-    with spawned_broker(tmp_path, SETTINGS) as broker, RawClient(broker.bootstrap, timeout=60) as client:
+    with spawned_broker(tmp_path, SETTINGS) as broker, RawClient(broker.bootstrap, timeout=PATIENCE_S) as client:
         create(client, **{"cleanup.policy": "compact"})
         assert produce(client, [bomb(Compression.ZSTD, 3 * MEBIBYTE)]) == [(ErrorCode.INVALID_RECORD, -1)]
         before = resident_bytes(broker)

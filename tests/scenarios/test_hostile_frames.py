@@ -26,7 +26,7 @@ from odradek.protocol.messages.produce import ProduceResponse
 from odradek.protocol.primitives import unsigned_varint
 from odradek.protocol.records import Record, build_batch
 from odradek.testing import in_process_broker
-from tests.patience import block_until, until
+from tests.patience import PATIENCE_S, block_until, until
 from tests.scenarios.turns_of_a_loop import EachTurn, collector_as_when_served
 from tests.spawned_broker import SpawnedBroker, spawned_broker
 from tests.wire import requests
@@ -96,7 +96,7 @@ def peak_memory() -> Iterator[Callable[[], int]]:
 
 def send_and_wait(bootstrap: str, frame: bytes) -> None:
     """Sends the frame on a connection of its own and takes the answer, if there is one."""
-    with RawClient(bootstrap, timeout=60) as client:
+    with RawClient(bootstrap, timeout=PATIENCE_S) as client:
         try:
             client.call(frame)
         except OSError:
@@ -146,7 +146,7 @@ def test_many_empty_elements_take_memory_in_proportion_to_the_frame(tmp_path: Pa
     one_tag = b"\1\x7f" + unsigned_varint(padding) + bytes(padding)
     frame = frame_of(ApiKey.FETCH, 12, FETCH_FIELDS + topics + b"\1\1" + one_tag)
     with spawned_broker(tmp_path) as broker:
-        with RawClient(broker.bootstrap, timeout=60) as client:
+        with RawClient(broker.bootstrap, timeout=PATIENCE_S) as client:
             assert client.is_alive()
             before = peak_of(broker)
             answer = client.call(frame)
@@ -228,7 +228,7 @@ def answer_to(bootstrap: str, frame: bytes) -> bytes:
     """Retries if its connection is closed, as producers do."""
     while True:
         try:
-            with RawClient(bootstrap, timeout=30) as client:
+            with RawClient(bootstrap, timeout=PATIENCE_S) as client:
                 return client.call(frame)
         except ConnectionError:
             continue

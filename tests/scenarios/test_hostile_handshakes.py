@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from odradek.testing import BrokerThread
-from tests.patience import block_until
+from tests.patience import PATIENCE_S, block_until
 from tests.scenarios.turns_of_a_loop import longest_turn
 from tests.spawned_broker import free_port
 from tests.tls_files import TlsFiles
@@ -63,7 +63,7 @@ def test_a_thousand_stalled_handshakes_stop_nobody(broker: BrokerThread, files: 
 
     def complete(_: int) -> str | None:
         with (
-            socket.create_connection(("127.0.0.1", ssl_port), timeout=60) as plain,
+            socket.create_connection(("127.0.0.1", ssl_port), timeout=PATIENCE_S) as plain,
             context.wrap_socket(plain, server_hostname="localhost") as secured,
         ):
             return secured.version()
@@ -72,15 +72,15 @@ def test_a_thousand_stalled_handshakes_stop_nobody(broker: BrokerThread, files: 
     assert handshakes is not None
     with contextlib.ExitStack() as ends, longest_turn(broker) as turn:
         for number in range(STALLED):
-            stalled = ends.enter_context(socket.create_connection(("127.0.0.1", ssl_port), timeout=60))
+            stalled = ends.enter_context(socket.create_connection(("127.0.0.1", ssl_port), timeout=PATIENCE_S))
             stalled.sendall((b"", first[: len(first) // 2], first)[number % 3])
         with ThreadPoolExecutor(AT_ONCE) as clients:
             versions = clients.map(complete, range(COMPLETE))
-            with RawClient(broker.bootstrap, timeout=60) as other:
+            with RawClient(broker.bootstrap, timeout=PATIENCE_S) as other:
                 for _ in range(100):
                     assert other.call(API_VERSIONS_V0)
             assert set(versions) == {"TLSv1.3"}
-        block_until(lambda: len(handshakes) == STALLED)  # the server sees the end of the others' later than they do
+        block_until(lambda: len(handshakes) <= STALLED)  # the server sees the end of the others' later than they do
     block_until(lambda: not broker.broker.socket_server.connections)
     assert not len(handshakes)
     assert turn.are_short()

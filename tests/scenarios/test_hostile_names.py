@@ -14,6 +14,7 @@ from odradek.broker.logging.printable import printable, printable_lines
 from odradek.broker.logging.structured_logging import configure_logging
 from odradek.cli.__main__ import describe, main
 from odradek.testing import BrokerThread
+from tests.patience import PATIENCE_S
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\r\nforged\u202e"
 """Sets the title, clears the screen, sets colors, begins a line, reverses the text direction."""
@@ -115,7 +116,7 @@ def test_a_json_log_is_escaped_by_its_format() -> None:
 def test_records_consumed_as_json_are_escaped(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     with BrokerThread(auto_create_topics_enable=True) as broker:
         producer = kafka.KafkaProducer(bootstrap_servers=broker.bootstrap)
-        producer.send("t", key="größe".encode(), value=HOSTILE.encode()).get(timeout=20)
+        producer.send("t", key="größe".encode(), value=HOSTILE.encode()).get(timeout=PATIENCE_S)
         producer.close()
         main(["consume", "t", "--from-beginning", "--exit", "--json", "--bootstrap-server", broker.bootstrap])
     lines = capfdbinary.readouterr().out.decode().splitlines()

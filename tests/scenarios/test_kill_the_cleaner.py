@@ -17,6 +17,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
 from tests.clients.transactions import END_OF_PARTITION
+from tests.patience import PATIENCE_S
 from tests.soak import rounds
 from tests.spawned_broker import SpawnedBroker, free_port, start_broker
 
@@ -125,7 +126,7 @@ class World:
 
     def _end(self, partition: int) -> int:
         consumer = confluent_kafka.Consumer({"bootstrap.servers": self.broker.bootstrap, "group.id": "unused"})
-        ends = consumer.get_watermark_offsets(confluent_kafka.TopicPartition(TOPIC, partition), timeout=20)
+        ends = consumer.get_watermark_offsets(confluent_kafka.TopicPartition(TOPIC, partition), timeout=PATIENCE_S)
         consumer.close()
         return ends[1]
 

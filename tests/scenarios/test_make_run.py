@@ -17,6 +17,7 @@ import kafka
 import pytest
 
 from odradek.protocol.topic_partition import TopicPartition
+from tests.patience import PATIENCE_S
 from tests.wire import requests
 from tests.wire.blocking_client import RawClient
 from tests.wire.frames import request_payload
@@ -56,9 +57,9 @@ def test_make_run_serves_and_ends_within_ten_seconds_of_sigterm(
     word, bootstrap = make_run.stdout.readline().split()
     assert word == "ready"
     producer = kafka.KafkaProducer(bootstrap_servers=bootstrap, acks="all")
-    assert producer.send("t", b"value").get(timeout=20).offset == 0
+    assert producer.send("t", b"value").get(timeout=PATIENCE_S).offset == 0
     producer.close()
-    with RawClient(bootstrap, timeout=20) as waiting:
+    with RawClient(bootstrap, timeout=PATIENCE_S) as waiting:
         waiting.send(
             request_payload(
                 requests.fetch(
@@ -69,7 +70,7 @@ def test_make_run_serves_and_ends_within_ten_seconds_of_sigterm(
         )
         os.killpg(make_run.pid, signal.SIGTERM)
         assert waiting.receive(), "what is parked is answered"
-        out, err = make_run.communicate(timeout=10)
+        out, err = make_run.communicate(timeout=PATIENCE_S)
     assert out == ""
     assert "Traceback" not in err
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from odradek.testing import BrokerThread
+from tests.patience import PATIENCE_S
 
 README = Path(__file__).parent.parent.parent / "README.md"
 
@@ -16,7 +17,7 @@ def test_the_readmes_python_example_writes_and_reads_a_record(odradek_broker: Br
     (example,) = (block.split("```")[0] for block in text.split("```python\n")[1:] if "KafkaConsumer(" in block)
     assert "127.0.0.1:9092" in example
     command = [sys.executable, "-c", example.replace("127.0.0.1:9092", odradek_broker.bootstrap)]
-    outcome = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    outcome = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
     assert outcome.stdout == "0 b'world' b'hello'\n"
 
 
@@ -43,7 +44,7 @@ def test_the_readmes_shell_commands_write_and_read_a_record(odradek_broker: Brok
             cwd=README.parent,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=PATIENCE_S,
             check=True,
         )
         outputs.append(outcome.stdout)

@@ -35,7 +35,7 @@ from odradek.testing import (
     in_process_cluster,
 )
 from odradek.testing import security as kit_security
-from tests.patience import until
+from tests.patience import PATIENCE_S, until
 from tests.wire.records import produce, values
 
 PARTITIONS = 6
@@ -283,7 +283,7 @@ def test_blocking_clients_keep_a_snapshot_and_start_from_it(tmp_path: Path) -> N
     with ClusterThread(brokers=2) as cluster:
         cluster.create_topic("orders")
         producer = kafka.KafkaProducer(bootstrap_servers=cluster.bootstrap, acks="all")
-        producer.send("orders", b"an order").get(timeout=20)
+        producer.send("orders", b"an order").get(timeout=PATIENCE_S)
         producer.close()
         cluster.snapshot(tmp_path / "shop").save(tmp_path / "copy")
         with pytest.raises(SnapshotError, match="a broker of a cluster has no snapshot of its own"):

@@ -9,6 +9,7 @@ import pytest
 
 from odradek.testing import BrokerStatus, ClusterThread, NotReached
 from odradek.testing.cluster import Cluster
+from tests.patience import PATIENCE_S
 from tests.testing.leftovers import left_behind
 
 PARTITION = kafka.TopicPartition("t", 0)
@@ -39,7 +40,7 @@ def test_a_blocking_producer_survives_what_is_done_to_the_brokers() -> None:
 
         def send() -> None:
             sent.append(b"%d" % len(sent))
-            producer.send("t", sent[-1]).get(timeout=20)
+            producer.send("t", sent[-1]).get(timeout=PATIENCE_S)
 
         send()
         leader = cluster.wait_for_leader("t", 0)

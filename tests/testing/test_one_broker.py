@@ -14,6 +14,7 @@ import pytest
 import structlog
 
 from odradek.testing import BrokerThread, in_process_broker
+from tests.patience import PATIENCE_S
 from tests.testing.leftovers import left_behind
 
 OTHER_PROJECTS_TESTS = """
@@ -32,7 +33,7 @@ def test_without_the_fixture_nothing_of_the_broker_is_imported():
 
 def test_a_blocking_client_talks_to_the_broker(odradek_broker):
     producer = KafkaProducer(bootstrap_servers=odradek_broker.bootstrap)
-    assert producer.send("topic", b"value").get(timeout=20).offset == 0
+    assert producer.send("topic", b"value").get(timeout=PATIENCE_S).offset == 0
     producer.close()
     consumer = KafkaConsumer(bootstrap_servers=odradek_broker.bootstrap)
     partition = TopicPartition("topic", 0)
@@ -51,9 +52,9 @@ def test_the_next_test_gets_a_new_broker(odradek_broker):
 def test_a_cluster_goes_on_without_a_broker(odradek_cluster):
     odradek_cluster.create_topic("topic")
     producer = KafkaProducer(bootstrap_servers=odradek_cluster.bootstrap, acks="all")
-    assert producer.send("topic", b"first").get(timeout=20).offset == 0
+    assert producer.send("topic", b"first").get(timeout=PATIENCE_S).offset == 0
     odradek_cluster.kill(odradek_cluster.leader("topic", 0))
-    assert producer.send("topic", b"second").get(timeout=20).offset == 1
+    assert producer.send("topic", b"second").get(timeout=PATIENCE_S).offset == 1
     producer.close()
 
 
@@ -71,7 +72,7 @@ async def test_a_coroutine_test_is_left_to_other_plugins():
 
 def use(bootstrap_servers: str, **security: Any) -> None:
     producer = kafka.KafkaProducer(bootstrap_servers=bootstrap_servers, **security)
-    producer.send("topic", b"value").get(timeout=20)
+    producer.send("topic", b"value").get(timeout=PATIENCE_S)
     producer.close()
     consumer = kafka.KafkaConsumer(bootstrap_servers=bootstrap_servers, **security)
     partition = kafka.TopicPartition("topic", 0)
@@ -160,5 +161,5 @@ def test_the_plugin_imports_nothing_of_the_broker() -> None:
         "import sys; import odradek.pytest_plugin\n"
         "print(*sorted(name for name in sys.modules if name.startswith('odradek')))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE_S, check=True)
     assert done.stdout == "odradek odradek.pytest_plugin\n"

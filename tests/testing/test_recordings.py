@@ -12,11 +12,12 @@ from kafka import KafkaProducer
 from odradek.clients.recording.relay import CannotRecord
 from odradek.testing import BrokerThread, recorded, recordings, replayed
 from tests.clients.recording.test_recording_file import FullDisk
+from tests.patience import PATIENCE_S
 
 
 def produce(bootstrap: str) -> None:
     producer = KafkaProducer(bootstrap_servers=bootstrap)
-    producer.send("orders", b"an order").get(timeout=20)
+    producer.send("orders", b"an order").get(timeout=PATIENCE_S)
     producer.close()
 
 
@@ -28,7 +29,7 @@ def test_a_recording_that_could_not_be_written_fails_the_test(tmp_path: Path, mo
         produce(proxy)
         disk.room = file.stat().st_size
         host, port = proxy.split(":")
-        with socket.create_connection((host, int(port)), timeout=20) as connection:
+        with socket.create_connection((host, int(port)), timeout=PATIENCE_S) as connection:
             assert connection.recv(1) == b""
         with pytest.raises(CannotRecord, match="No space left"):
             stack.close()

@@ -22,7 +22,7 @@ from odradek.clients.network_errors import NetworkError
 from odradek.protocol.wire_codes import ConfigOperation, ConfigResourceType
 from odradek.testing import BrokerThread, InProcessBroker, ResetError, Security, allow, in_process_broker
 from odradek.testing.snapshots import origin
-from tests.patience import until
+from tests.patience import PATIENCE_S, until
 from tests.testing.leftovers import left_behind
 from tests.testing.test_snapshots import FEW, commit, committed
 from tests.wire import requests
@@ -83,7 +83,7 @@ async def test_clients_are_disconnected_and_parked_requests_end() -> None:
             await until(lambda: broker.replica_manager.fetch_purgatory.delayed > 0)
             await broker.reset()
             assert not broker.socket_server.connections
-            await asyncio.wait([parked], timeout=20)
+            await asyncio.wait([parked], timeout=PATIENCE_S)
             assert parked.done()
             with pytest.raises(NetworkError):
                 await produce_on(idle, "orders", b"value")
@@ -217,7 +217,7 @@ def test_blocking_clients_find_an_empty_broker_at_the_same_address() -> None:
     with BrokerThread() as broker:
         for _ in range(3):
             producer = kafka.KafkaProducer(bootstrap_servers=broker.bootstrap)
-            assert producer.send("orders", b"value").get(timeout=20).offset == 0
+            assert producer.send("orders", b"value").get(timeout=PATIENCE_S).offset == 0
             producer.close()
             broker.reset()
 

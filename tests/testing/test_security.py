@@ -30,6 +30,7 @@ from odradek.testing import (
 )
 from odradek.testing.certificates import certificate_of, certificate_of_brokers
 from odradek.testing.security import DEFAULT_USER, as_security
+from tests.patience import PATIENCE_S
 
 SECURED = [protocol for protocol in PROTOCOLS if protocol != "PLAINTEXT"]
 MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
@@ -38,7 +39,7 @@ USERS = {"bob": "bob-secret", 'a "quoted" user': 'a\\b=c, "d" ]é $'}
 
 def use_kafka_python(settings: dict[str, Any]) -> None:
     producer = kafka.KafkaProducer(**settings)
-    producer.send("topic", b"value").get(timeout=20)
+    producer.send("topic", b"value").get(timeout=PATIENCE_S)
     producer.close()
     consumer = kafka.KafkaConsumer(**settings)
     partition = kafka.TopicPartition("topic", 0)
@@ -336,5 +337,5 @@ def test_an_idempotent_producer_without_write_is_denied_the_cluster_and_another_
             settings = broker.client_settings("kafka-python")
             producer = kafka.KafkaProducer(enable_idempotence=is_idempotent, **settings)
             with pytest.raises(kafka.errors.KafkaError, match=error):
-                producer.send("orders", b"an order").get(timeout=20)
+                producer.send("orders", b"an order").get(timeout=PATIENCE_S)
             producer.close()

@@ -12,6 +12,7 @@ from kafka.partitioner.default import murmur2 as murmur2_of_kafka_python
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.testing import BrokerThread, Record, Security, allow, in_process_broker
 from odradek.testing.partitioner import murmur2, partition_of
+from tests.patience import PATIENCE_S
 
 
 def read_all(bootstrap: str, topic: str, count: int, **settings: Any) -> list[Any]:
@@ -37,7 +38,7 @@ def test_records_keep_their_order_and_keys_choose_partitions_as_kafkas_producers
         producer = kafka.KafkaProducer(bootstrap_servers=broker.bootstrap)
         for number in range(20):
             key = b"%d" % number
-            there = producer.send("by-key", key=key, value=b"").get(timeout=20).partition
+            there = producer.send("by-key", key=key, value=b"").get(timeout=PATIENCE_S).partition
             assert there == partition_of(key, 4)
         producer.close()
         seeded = [record for record in read_all(broker.bootstrap, "by-key", 2520) if record.value]

@@ -34,7 +34,7 @@ from odradek.testing import (
 from odradek.testing.process_directories import LOCK
 from odradek.testing.snapshots import taking
 from odradek.testing.snapshots.manifest import NAME, listed, parse_manifest
-from tests.patience import until
+from tests.patience import PATIENCE_S, until
 from tests.wire.records import produce, values
 
 SMALL_SEGMENTS: dict[str, Any] = {"log_segment_bytes": 20_000, "log_segment_delete_delay_ms": 0}
@@ -266,7 +266,7 @@ with BrokerThread(snapshot=Snapshot.load(sys.argv[1])) as broker:
     consumer.close()
 """
     arguments = [sys.executable, "-c", program, str(tmp_path / "saved")]
-    done = subprocess.run(arguments, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert done.stdout == "b'kept'\n", done.stderr
 
 

@@ -10,6 +10,7 @@ from odradek.broker.server import Broker
 from odradek.clients.network_client import NetworkClient
 from odradek.protocol.schema import Message
 from odradek.testing import in_process_broker
+from tests.patience import PATIENCE_S
 from tests.wire.records import connect
 
 
@@ -21,7 +22,7 @@ class Api:
         self.client = client
 
     async def __call__(self, request: Message, version: int) -> Any:
-        return await self.client.send(request, version=version, timeout_ms=10_000)
+        return await self.client.send(request, version=version, timeout_ms=PATIENCE_S * 1000)
 
 
 @asynccontextmanager

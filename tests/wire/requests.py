@@ -58,7 +58,7 @@ VERSIONS: Mapping[type[Message], int] = {
 }
 LONG_MS = 1_800_000
 """The longest session timeout: these members send no heartbeats."""
-DEADLINE_MS = 30_000
+DEADLINE_MS = 120_000
 MOST_BYTES = 1 << 20
 
 

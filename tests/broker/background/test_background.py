@@ -7,6 +7,7 @@ import pytest
 import structlog.testing
 
 from odradek.broker.background.background import Background, run_all_in_threads, run_groups_in_threads
+from tests.patience import PATIENCE_S
 
 
 async def test_a_function_runs_in_a_thread_and_its_result_is_returned() -> None:
@@ -112,7 +113,7 @@ async def test_a_stopped_background_accepts_no_more_work() -> None:
 
 
 async def test_at_shutdown_several_threads_wait_for_the_disk_concurrently() -> None:
-    together = threading.Barrier(4, timeout=30)
+    together = threading.Barrier(4, timeout=PATIENCE_S)
 
     def wait_for_others() -> None:
         together.wait()

@@ -12,7 +12,7 @@ from odradek.broker.start_error import StartError
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.topics import DeleteTopicsRequest
 from odradek.testing import BrokerStatus, Cluster, in_process_cluster
-from tests.patience import until
+from tests.patience import PATIENCE_S, until
 from tests.wire.records import connect, produce, values
 
 BACK = 2
@@ -34,7 +34,7 @@ async def create(cluster: Cluster, topic: str) -> None:
 async def delete(cluster: Cluster, topic: str) -> None:
     assert cluster.controller is not None
     async with await connect(cluster.bootstrap_of(cluster.controller)) as client:
-        response = await client.send(DeleteTopicsRequest(topic_names=[topic], timeout_ms=10_000), version=3)
+        response = await client.send(DeleteTopicsRequest(topic_names=[topic], timeout_ms=PATIENCE_S * 1000), version=3)
     assert response.responses[0].error_code == ErrorCode.NONE
 
 

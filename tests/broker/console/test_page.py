@@ -17,7 +17,7 @@ from odradek.testing import BrokerThread
 from tests.broker.console.test_bounds import add_topics
 from tests.broker.console.waiters import EVIL, fetch_of, join_of, waiting_clients
 from tests.chromium import Chromium, Page
-from tests.patience import block_until
+from tests.patience import PATIENCE_S, block_until
 from tests.wire.blocking_client import RawClient
 from tests.wire.frames import request_payload
 
@@ -32,7 +32,7 @@ def broker() -> Iterator[BrokerThread]:
         admin.create_topics([NewTopic(name="orders", num_partitions=3, replication_factor=1)])
         admin.close()
         producer = KafkaProducer(bootstrap_servers=broker.bootstrap)
-        producer.send("orders", b"value", partition=0).get(timeout=20)
+        producer.send("orders", b"value", partition=0).get(timeout=PATIENCE_S)
         producer.close()
         with RawClient(broker.bootstrap) as client:
             block_until(lambda: coordinates_groups(client))

@@ -12,7 +12,7 @@ from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.group_admin import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
 from odradek.protocol.messages.groups import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
 from tests.broker.handlers.test_offsets_api import coordinated, loaded
-from tests.patience import until
+from tests.patience import PATIENCE_S, until
 from tests.wire.api import Api, api_of_a_broker
 from tests.wire.records import connect
 
@@ -84,7 +84,7 @@ class Other:
         await self.client.close()
 
     async def __call__(self, request: Any, version: int) -> Any:
-        return await self.client.send(request, version=version, timeout_ms=10_000)
+        return await self.client.send(request, version=version, timeout_ms=PATIENCE_S * 1000)
 
 
 @pytest.mark.parametrize("version", range(10))

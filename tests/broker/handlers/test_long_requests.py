@@ -40,6 +40,7 @@ from odradek.protocol.messages.transactions import (
 )
 from odradek.protocol.schema import Message
 from tests.broker.handlers.test_offsets_api import coordinated
+from tests.patience import PATIENCE_S
 from tests.wire import requests
 from tests.wire.api import Api, api_of_a_broker
 from tests.wire.records import connect
@@ -289,7 +290,7 @@ async def test_requests_after_a_long_one_are_answered_after_it(api: Api) -> None
     order: list[str] = []
 
     async def ask(name: str, request: Message, version: int) -> None:
-        await client.send(request, version=version, timeout_ms=10_000)
+        await client.send(request, version=version, timeout_ms=PATIENCE_S * 1000)
         order.append(name)
 
     async with asyncio.TaskGroup() as group:
@@ -303,7 +304,7 @@ async def test_another_connection_is_answered_before_a_long_request(api: Api) ->
         many = [f"{name}-{number}" for name in NAMES for number in range(2)]
         long = asyncio.ensure_future(api(DescribeTransactionsRequest(transactional_ids=many), 0))
         await turns_until(lambda: bool(api.broker.background.turns._bytes))
-        await other.send(ListGroupsRequest(), version=4, timeout_ms=10_000)
+        await other.send(ListGroupsRequest(), version=4, timeout_ms=PATIENCE_S * 1000)
         assert not long.done()
         assert len((await long).transaction_states) == 2 * MANY
 
@@ -312,7 +313,7 @@ async def test_a_client_that_disconnects_cancels_its_undecoded_request(api: Api)
     turns = api.broker.background.turns
     client = await connect(api.broker.bootstrap)
     asking = asyncio.ensure_future(
-        client.send(FindCoordinatorRequest(coordinator_keys=NAMES * 10), version=4, timeout_ms=10_000)
+        client.send(FindCoordinatorRequest(coordinator_keys=NAMES * 10), version=4, timeout_ms=PATIENCE_S * 1000)
     )
     await turns_until(lambda: bool(turns._bytes))
     await client.close()

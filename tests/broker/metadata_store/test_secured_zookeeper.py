@@ -21,7 +21,7 @@ from odradek.broker.metadata_store.zookeeper.acls import kafkas_acls
 from odradek.broker.metadata_store.zookeeper.zookeeper_store import ZooKeeperStore
 from odradek.broker.settings.config import BrokerConfig
 from odradek.storage.files import OsFiles
-from tests.patience import until
+from tests.patience import PATIENCE_S, until
 from tests.zookeeper import real_zookeeper
 from tests.zookeeper.certificates import PASSWORD, Authority
 from tests.zookeeper.stores import acls_of, new_chroot
@@ -104,7 +104,7 @@ def make_stores(directory: Path) -> None:
 
 
 def keytool(*arguments: str) -> None:
-    subprocess.run(["keytool", *arguments], check=True, capture_output=True, timeout=60)
+    subprocess.run(["keytool", *arguments], check=True, capture_output=True, timeout=PATIENCE_S)
 
 
 class Stores:
@@ -223,7 +223,7 @@ def kafka_broker(control: list[str], directory: Path, connect: str, jaas_file: s
     try:
         yield
     finally:
-        subprocess.run([*control, "stop", str(directory)], check=True, timeout=60, stdout=subprocess.DEVNULL)
+        subprocess.run([*control, "stop", str(directory)], check=True, timeout=PATIENCE_S, stdout=subprocess.DEVNULL)
 
 
 async def paths_below(store: ZooKeeperStore, path: str) -> list[str]:

@@ -14,6 +14,7 @@ from odradek.storage.checkpoint import CLEANER_OFFSET, read_offsets
 from odradek.storage.cleaner.candidates import log_to_clean
 from odradek.storage.files import OsFiles
 from odradek.storage.log.log import Log
+from tests.patience import PATIENCE_S
 from tests.spawned_broker import free_port_beside_another
 from tests.storage.cleaner.clean_logs import batches, clean, contents, end_transaction, put, seal
 from tests.storage.small_logs import NOW, open_small
@@ -123,7 +124,7 @@ class Kafka:
     def create_topic(self) -> None:
         command = [*self._tools, "org.apache.kafka.tools.TopicCommand", "--bootstrap-server", f"127.0.0.1:{self.port}"]
         command += ["--create", "--topic", "t", "--partitions", "1", "--replication-factor", "1"]
-        subprocess.run(command, check=True, capture_output=True, timeout=60)
+        subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE_S)
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from odradek.testing import in_process_broker
 from odradek.testing.control import arguments
 from odradek.testing.control.resources import Resources
 from odradek.testing.faults.arguments import FaultArguments, Selected
-from tests.patience import block_until
+from tests.patience import PATIENCE_S, block_until
 from tests.wire.blocking_client import Client
 from tests.wire.records import codes
 from tests.wire.requests import produce_to as produce
@@ -36,7 +36,7 @@ class Controlled(NamedTuple):
 
     def ask(self, method: str, path: str, document: Any = None, **headers: str | None) -> tuple[int, Any]:
         """Returns the status and the document. A header that is None is left out."""
-        connection = http.client.HTTPConnection(self.address, timeout=30)
+        connection = http.client.HTTPConnection(self.address, timeout=PATIENCE_S)
         sent = {"Authorization": f"Bearer {self.token}"} | {name.title(): text for name, text in headers.items()}
         body = document if isinstance(document, (str, bytes)) else None if document is None else json.dumps(document)
         connection.request(method, path, body, {name: text for name, text in sent.items() if text is not None})
@@ -314,7 +314,7 @@ def test_a_broker_that_others_can_reach_has_no_control_port(tmp_path: Path, list
         f"advertised.listeners={listeners.split(':')[0]}://127.0.0.1:9092",
     ):
         command += ["--set", setting]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert (done.returncode, done.stdout) == (1, "")
     assert "--test-control is for tests on this machine" in done.stderr.splitlines()[-1]
 
@@ -325,7 +325,7 @@ def test_a_control_port_that_is_in_use_is_one_line(tmp_path: Path) -> None:
         taken.listen()
         port = str(taken.getsockname()[1])
         command = [*SERVE, "--data-dir", str(tmp_path / "data"), "--test-control", port]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1].startswith(f"odradek: --test-control {port}: ")
 
@@ -344,7 +344,7 @@ def test_without_the_option_nothing_of_it_is_imported(tmp_path: Path) -> None:
         "asyncio.run(main())\n"
         "print(*[name for name in sys.modules if 'testing' in name and name.startswith('odradek')])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE_S, check=True)
     assert done.stdout.splitlines()[-1] == ""
 
 
