@@ -7,7 +7,7 @@
     under_way.py       what a broker waits for that needs no time to pass
     members.py         pauses the sessions of group members during an advance
     state.py           what there is at a broker, for the error of a condition that was not reached
-    controls.py        `advance` and `advance_until` of brokers and clusters; errors.py: what they raise
+    controls.py        `advance` and `advance_until` of brokers and clusters
 
 Between two advances virtual time flows as wall time does. Clients live in wall time: a fetch that may wait for half a
 second is answered after half a second, whether the test advances or not.

@@ -15,7 +15,6 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from odradek.testing.virtual_time.errors import AdvanceFailed
 from odradek.testing.virtual_time.idle_runs import put_off_idle_runs
 from odradek.testing.virtual_time.schedule import run
 
@@ -33,6 +32,10 @@ LOOK_US = 1_000_000
 """A condition may depend on the time alone: it is asked at least so often, in virtual time."""
 PATIENCE_S = 60.0
 """How long one moment may take by the wall clock, in which the brokers do nothing but wait."""
+
+
+class AdvanceFailed(RuntimeError):
+    """An advance did not come to its end: something that it has to wait for takes too long. The message says what."""
 
 
 class Advance:
