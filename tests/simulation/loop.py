@@ -147,7 +147,7 @@ class SimulatedLoop(Schedule, asyncio.AbstractEventLoop):
             call = ready.popleft()
             if call._cancelled:
                 continue
-            node = call._context.get(NODE) or self.simulation
+            node = call._context.get(NODE) or self.simulation  # type: ignore[attr-defined]
             if not node.is_alive:
                 continue
             if node.is_paused:
@@ -155,7 +155,7 @@ class SimulatedLoop(Schedule, asyncio.AbstractEventLoop):
                 continue
             left -= 1
             if left == 0:
-                raise Livelock(f"{MOST_CALLS_AT_ONE_MOMENT} calls at {self.time()} s; the last: {call._callback}")
+                raise Livelock(f"{MOST_CALLS_AT_ONE_MOMENT} calls at {self.time()} s; the last: {call!r}")
             call._run()
         self.calls += MOST_CALLS_AT_ONE_MOMENT - left
         return True
