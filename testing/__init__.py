@@ -50,8 +50,7 @@ The files:
     recordings.py             what clients and brokers say, recorded and sent again
     virtual_time/             a test advances the brokers' time
     setting_texts.py          settings as keyword arguments
-    temporary_directory.py    where brokers keep their data
-    process_directories.py    removes such directories when the process ends, and those of processes that were killed
+    process_directories.py    where brokers keep their data; nothing is left when the process ends, or is killed
     still_loops.py            an event loop that a blocking client holds up
     calls.py                  coroutines that nobody awaited; failures.py: how a test fails
     opening.py                `async with`; right_calls.py: names that are elsewhere
