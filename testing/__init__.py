@@ -38,23 +38,21 @@ The files:
     cluster.py                brokers that are killed, paused, cut off, and started again
     cluster_view.py           what it looks like from outside
     cluster_waits.py          waiting for it; conditions.py: the states that tests wait for
-    in_sync.py                why replicas count as in sync; cuts.py: cuts that keep them so
+    in_sync.py                why replicas count as in sync, and which cuts keep them so
     cluster_topics.py         topics, and leaders and coordinators that move
     blocking.py, cluster_thread.py, loop_thread.py    the same for blocking clients
     node_loop.py              an event loop for each broker, which can be paused and ended
     security.py     TLS, logins and ACLs (acls.py); certificates.py, client_settings.py: what clients need then
     network.py, gates.py      cuts between brokers, and what stands in front of a paused one
     asking.py                 faults and requests; faults/ has what makes requests and disks fail
-    seeding.py, partitioner.py    records that a test begins with
+    seeding.py                records that a test begins with
     snapshots/                a broker's data that others start from, and resets
     recordings.py             what clients and brokers say, recorded and sent again
     virtual_time/             a test advances the brokers' time
     setting_texts.py          settings as keyword arguments
-    temporary_directory.py    where brokers keep their data
-    process_directories.py    removes such directories when the process ends, and those of processes that were killed
-    not_reached.py            the error of a state that tests wait for
+    process_directories.py    where brokers keep their data; nothing is left when the process ends, or is killed
     still_loops.py            an event loop that a blocking client holds up
-    calls.py                  coroutines that nobody awaited; failures.py: notes of a test that fails
+    calls.py                  coroutines that nobody awaited; failures.py: how a test fails
     opening.py                `async with`; right_calls.py: names that are elsewhere
     cluster_demo/             the story of an acks=all request that waits: `make cluster-demo`
 
@@ -67,6 +65,7 @@ from odradek.testing.calls import NeverAwaited as NeverAwaited
 from odradek.testing.cluster import Cluster as Cluster
 from odradek.testing.cluster_thread import ClusterThread as ClusterThread
 from odradek.testing.cluster_view import BrokerStatus as BrokerStatus
+from odradek.testing.failures import NotReached as NotReached
 from odradek.testing.faults import Fault as Fault
 from odradek.testing.faults import Faults as Faults
 from odradek.testing.faults import Journal as Journal
@@ -74,7 +73,6 @@ from odradek.testing.faults import NoSuchRequest as NoSuchRequest
 from odradek.testing.faults import Request as Request
 from odradek.testing.faults import UnusedFaults as UnusedFaults
 from odradek.testing.in_process_cluster import in_process_cluster as in_process_cluster
-from odradek.testing.not_reached import NotReached as NotReached
 from odradek.testing.one_broker import BrokerThread as BrokerThread
 from odradek.testing.one_broker import InProcessBroker as InProcessBroker
 from odradek.testing.one_broker import in_process_broker as in_process_broker
@@ -85,5 +83,5 @@ from odradek.testing.seeding import Record as Record
 from odradek.testing.snapshots.manifest import SnapshotError as SnapshotError
 from odradek.testing.snapshots.origin import ResetError as ResetError
 from odradek.testing.snapshots.snapshot import Snapshot as Snapshot
-from odradek.testing.virtual_time.errors import AdvanceFailed as AdvanceFailed
-from odradek.testing.virtual_time.errors import CannotAdvance as CannotAdvance
+from odradek.testing.virtual_time.advance import AdvanceFailed as AdvanceFailed
+from odradek.testing.virtual_time.controls import CannotAdvance as CannotAdvance

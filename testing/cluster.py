@@ -52,8 +52,8 @@ from odradek.testing.client_settings import client_settings, property_text
 from odradek.testing.cluster_topics import ClusterTopics
 from odradek.testing.cluster_view import ENDED, BrokerStatus, Member
 from odradek.testing.cluster_waits import SETTLED_WITHIN_S
-from odradek.testing.cuts import warn_of_stuck
 from odradek.testing.faults import Faults
+from odradek.testing.in_sync import warn_of_stuck
 from odradek.testing.network import Network
 from odradek.testing.node_loop import NodeLoop, node_loop
 from odradek.testing.opening import ANOTHER_LOOP

@@ -9,7 +9,7 @@ from functools import partial
 from odradek.broker.logging.quiet_logs import LatestWarnings
 from odradek.testing.cluster_view import ClusterView
 from odradek.testing.conditions import why_no_leader, why_not_in_sync, why_not_stable
-from odradek.testing.not_reached import NotReached
+from odradek.testing.failures import NotReached
 
 Condition = Callable[[], object]
 """Whether it holds; it may be a coroutine function."""

@@ -1,10 +1,16 @@
-"""What the kit has noticed goes with a test that fails, as notes of its exception: it may be the cause."""
+"""How a test fails: a state that it waits for was not reached, or what the kit has noticed goes with its exception, as
+notes, for it may be the cause.
+"""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
 from typing import Protocol
+
+
+class NotReached(AssertionError):
+    """A state was not reached in time. The message shows the state instead."""
 
 
 class Witness(Protocol):

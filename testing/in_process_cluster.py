@@ -18,13 +18,13 @@ from odradek.testing.cluster_view import HOST, Member, no_broker
 from odradek.testing.failures import explained_by
 from odradek.testing.faults import Faults
 from odradek.testing.opening import opened_with_async
+from odradek.testing.process_directories import temporary_directory
 from odradek.testing.security import PLAINTEXT, Security, as_security
 from odradek.testing.setting_texts import FEW_PARTITIONS, setting_texts
 from odradek.testing.snapshots.of_clusters import folder_of, tree_of
 from odradek.testing.snapshots.origin import has_data
 from odradek.testing.snapshots.snapshot import Snapshot, as_snapshot
 from odradek.testing.still_loops import STILL_LOOPS
-from odradek.testing.temporary_directory import temporary_directory
 from odradek.testing.virtual_time.controls import WALL, time_of
 from odradek.timer import Clock
 

@@ -17,7 +17,7 @@ What differs from a process:
         to start never runs.
     (D) A call of `pause` or `end` by the node itself takes effect when its current callback returns.
 
-Time, and when the node takes a turn, are the business of the loop below, or of whatever else is given as `time`.
+Time, and when the node takes a turn, are the business of the loop below, or of the schedule that is given as `time`.
 
 While a callback of the node runs, this loop is the running one. A future of the node can only be awaited by the node
 itself; `run` is the way in for others.
@@ -35,10 +35,11 @@ from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 from concurrent.futures import Executor
 from contextvars import Context, copy_context
-from typing import Any, Protocol, TypeVar, TypeVarTuple, cast
+from typing import Any, TypeVar, TypeVarTuple, cast
 
 from odradek.testing.gates import Gate, GatedServer, SubprocessGate
 from odradek.testing.network import Network, socket_address
+from odradek.testing.virtual_time.schedule import Schedule
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -51,30 +52,12 @@ class NodeEnded(Exception):
         super().__init__(f"node {node_id} has ended")
 
 
-class Scheduled(Protocol):
-    """A call that can be cancelled."""
-
-    def cancel(self) -> None: ...
-
-
-class Time(Protocol):
-    """What a node loop has its time from. Every event loop is one. The methods are asyncio's."""
-
-    def time(self) -> float: ...
-
-    def call_at(
-        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
-    ) -> Scheduled: ...
-
-    def call_soon(self, callback: Callable[..., object], *args: Any, context: Context | None = None) -> Scheduled: ...
-
-
 class _Timer(asyncio.TimerHandle):
     """`timer` is the one of the loop's time. Unlike its base, it is equal to itself only."""
 
     __slots__ = ("timer",)
 
-    timer: Scheduled
+    timer: asyncio.TimerHandle
 
     __hash__ = object.__hash__
 
@@ -84,10 +67,10 @@ class _Timer(asyncio.TimerHandle):
 
 class NodeLoop(asyncio.AbstractEventLoop):
     """See the head of this file. `network` decides which connections are read; it knows the node as `node_id`. `time`:
-    by default that of the loop below.
+    where it has its time, timers and turns from, by default the loop below.
     """
 
-    def __init__(self, node_id: int, network: Network, time: Time | None = None) -> None:
+    def __init__(self, node_id: int, network: Network, time: Schedule | None = None) -> None:
         self.node_id = node_id
         self.network = network
         self.is_paused = False
@@ -95,7 +78,7 @@ class NodeLoop(asyncio.AbstractEventLoop):
         self.gates: dict[Gate, None] = {}
         self.servers: dict[GatedServer, None] = {}
         self._below = asyncio.get_running_loop()
-        self._time: Time = time or self._below
+        self._time: Schedule | asyncio.AbstractEventLoop = time or self._below
         self._context = copy_context()
         self._ready: deque[asyncio.Handle] = deque()
         self._is_scheduled = False
@@ -533,6 +516,6 @@ def _settle(waiting: asyncio.Future[T], done: asyncio.Future[T]) -> None:
         waiting.set_result(done.result())
 
 
-def node_loop(node_id: int, network: Network, time: Time | None = None) -> NodeLoop:
+def node_loop(node_id: int, network: Network, time: Schedule | None = None) -> NodeLoop:
     """Creates a loop. asyncio's methods for signals, pipes and datagrams are left out."""
     return NodeLoop(node_id, network, time)  # type: ignore[abstract]

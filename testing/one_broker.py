@@ -39,6 +39,7 @@ from odradek.testing.faults import Faults
 from odradek.testing.loop_thread import LoopThread
 from odradek.testing.node_loop import NodeLoop
 from odradek.testing.opening import ANOTHER_LOOP, opened_with_async
+from odradek.testing.process_directories import temporary_directory
 from odradek.testing.right_calls import NamesTheRightCall
 from odradek.testing.security import PLAINTEXT, Security, add_acls, as_security, set_passwords
 from odradek.testing.seeding import Seed, seed
@@ -47,7 +48,6 @@ from odradek.testing.snapshots.origin import Origin
 from odradek.testing.snapshots.snapshot import Snapshot
 from odradek.testing.snapshots.taking import take_snapshot
 from odradek.testing.still_loops import STILL_LOOPS
-from odradek.testing.temporary_directory import temporary_directory
 from odradek.testing.virtual_time.controls import (
     WALL,
     own_loop,

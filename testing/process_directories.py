@@ -9,6 +9,8 @@
     there while a directory is (`follow_signals`) or may come into being in another thread (`expected`).
 (D) A directory that is still there at the end of the process is removed then.
 (E) A forked process has none of its parent's directories: it neither removes them nor keeps them locked.
+(F) Few files are removed at once. More of them are removed in a thread: a broker with thousands of logs has as many
+    folders, their removal takes a second or two, and other tasks of the event loop go on meanwhile.
 """
 
 from __future__ import annotations
@@ -22,8 +24,14 @@ import signal
 import stat
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import AsyncIterator, Iterator
+from functools import partial
+from itertools import islice
+from pathlib import Path
 from types import FrameType
+
+from odradek.broker.background.background import run_all_in_threads
 
 LOCK = ".odradek.lock"
 NAME = re.compile(r"odradek-(snapshot-)?[0-9a-f]{16}")
@@ -31,6 +39,8 @@ SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 NOT_LOCKED = -1
 SHELLS_STATUS = 128
 """A shell adds the number of the signal that ended a process."""
+FEW_FILES = 100
+"""What is removed within a few milliseconds."""
 
 
 class ProcessDirectories:
@@ -64,8 +74,7 @@ class ProcessDirectories:
 
     def remove(self, path: str) -> None:
         """Removes a directory, unless that was done before. Raises OSError."""
-        for _ in self.removal(path):
-            pass
+        _to_the_end(self.removal(path))
 
     def removal(self, path: str) -> Iterator[None]:
         """`remove`, one file or folder in each step."""
@@ -213,9 +222,31 @@ def _unlink(path: str) -> None:
 
 
 def _remove_tree(path: str) -> None:
-    for _ in _emptied(path):
-        pass
+    _to_the_end(_emptied(path))
     os.rmdir(path)
 
 
+def _to_the_end(removal: Iterator[None]) -> None:
+    deque(removal, maxlen=0)
+
+
 PROCESS_DIRECTORIES = ProcessDirectories()
+
+
+@contextlib.asynccontextmanager
+async def temporary_directory() -> AsyncIterator[Path]:
+    """Yields a new directory, and removes it at the end (F). Removes those of processes that were killed (B), too."""
+    directories = PROCESS_DIRECTORIES
+    await run_all_in_threads([partial(_try_to, directories.removal(path)) for path in directories.adopt_left()])
+    path = directories.make()
+    try:
+        yield Path(path)
+    finally:
+        removal = directories.removal(path)
+        if len(list(islice(removal, FEW_FILES))) == FEW_FILES:
+            await run_all_in_threads([partial(_to_the_end, removal)])
+
+
+def _try_to(removal: Iterator[None]) -> None:
+    with contextlib.suppress(OSError):
+        _to_the_end(removal)

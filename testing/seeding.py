@@ -6,8 +6,8 @@
 
 (A) Missing topics are created. Records are appended in their order, each partition's in batches, which are no larger
     than the topic takes.
-(B) A record goes to its `partition`; otherwise its key decides, as with Kafka's producers; without a key, partitions
-    take turns.
+(B) A record goes to its `partition`; otherwise its key decides, as with Kafka's producers: murmur2 of the key, without
+    the sign (source: Kafka's `BuiltInPartitioner`, `Utils.murmur2`). Without a key, partitions take turns.
 (C) Nothing is written unless all records can be read. What the broker refuses is a ProtocolError.
 """
 
@@ -23,13 +23,15 @@ from odradek.clients.admin.client import AdminClient, check
 from odradek.protocol import records as wire
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.produce import ProduceRequest
-from odradek.testing.partitioner import partition_of
 
 DEFAULT_OF_THE_BROKER = -1
 BATCH_RECORDS = 1000
 BATCH_BYTES = 256 << 10
 ALL_REPLICAS = -1
 TIMEOUT_MS = 30_000
+HASH_SEED = 0x9747B28C
+FACTOR, SHIFT = 0x5BD1E995, 24
+MASK = 0xFFFFFFFF
 TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 
 
@@ -110,6 +112,25 @@ def _by_partition(topic: str, records: Iterable[Record], partitions: int) -> dic
             _refuse(topic, number, f"is for partition {partition}, but the topic has {partitions}")
         found.setdefault(partition, []).append(record)
     return found
+
+
+def partition_of(key: bytes, partitions: int) -> int:
+    """Returns the partition of a key, of so many."""
+    return (murmur2(key) & 0x7FFFFFFF) % partitions
+
+
+def murmur2(data: bytes) -> int:
+    """Returns the hash as an unsigned number of 32 bits."""
+    found = HASH_SEED ^ len(data)
+    end = len(data) - len(data) % 4
+    for position in range(0, end, 4):
+        word = int.from_bytes(data[position : position + 4], "little") * FACTOR & MASK
+        word = (word ^ word >> SHIFT) * FACTOR & MASK
+        found = found * FACTOR & MASK ^ word
+    if end < len(data):
+        found = (found ^ int.from_bytes(data[end:], "little")) * FACTOR & MASK
+    found = (found ^ found >> 13) * FACTOR & MASK
+    return found ^ found >> 15
 
 
 def _batches(records: Iterable[Record]) -> Iterator[list[Record]]:

@@ -31,9 +31,9 @@ from odradek.testing.control.arguments import (
     query_arguments,
     wait_arguments,
 )
+from odradek.testing.failures import NotReached
 from odradek.testing.faults import Fault, Faults, NoSuchRequest, UnusedFaults
 from odradek.testing.faults.arguments import Selected
-from odradek.testing.not_reached import NotReached
 
 Response = tuple[HTTPStatus, object]
 WHAT_THERE_IS = (

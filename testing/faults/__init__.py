@@ -8,8 +8,7 @@
     fault.py         one fault: what it does, how often it was hit, and waiting for that
     faults.py        all faults of a broker or cluster
     faulty_dispatch.py    the broker's dispatch with faults before and behind it
-    answers.py       encoded responses: decoded, changed, encoded again
-    parking.py       requests that wait, and responses that are changed when they are ready
+    answers.py       responses: decoded and encoded again, parked, changed when they are ready
     failures.py      responses with an error code: whole, or in the selected items only
     fetches.py       the same for Fetch, whose partitions may be those of a session
     journal.py       the latest requests, and waiting for one

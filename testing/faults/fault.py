@@ -10,9 +10,9 @@ from typing import Any
 
 from odradek.protocol.errors import ErrorCode
 from odradek.testing.calls import Calls, noted
+from odradek.testing.failures import NotReached
 from odradek.testing.faults.arguments import Change, Respond, When
 from odradek.testing.faults.selector import Selector
-from odradek.testing.not_reached import NotReached
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,10 +27,17 @@ from odradek.protocol.compiler import encode
 from odradek.protocol.errors import ErrorCode, MalformedMessage
 from odradek.protocol.schema import Message
 from odradek.testing.faults import failures, fetches
-from odradek.testing.faults.answers import as_bytes, decoded_response, encoded_response
+from odradek.testing.faults.answers import (
+    Answer,
+    as_bytes,
+    changed,
+    decoded_response,
+    encoded_response,
+    parked,
+    settle,
+)
 from odradek.testing.faults.fault import Fault
 from odradek.testing.faults.journal import Journal
-from odradek.testing.faults.parking import Answer, changed, parked, settle
 from odradek.testing.faults.request import Request
 from odradek.testing.faults.selection import Split
 

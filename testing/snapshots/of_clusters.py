@@ -27,7 +27,7 @@ from odradek.broker.metadata_store.tree import MetadataTree
 from odradek.testing.cluster_view import BrokerStatus, ClusterView
 from odradek.testing.cluster_waits import ClusterWaits
 from odradek.testing.conditions import why_not_at_rest
-from odradek.testing.not_reached import NotReached
+from odradek.testing.failures import NotReached
 from odradek.testing.security import Security
 from odradek.testing.snapshots.manifest import Manifest, SnapshotError
 from odradek.testing.snapshots.snapshot import Snapshot

@@ -15,7 +15,8 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from odradek.testing.virtual_time.errors import AdvanceFailed
+from odradek.testing.virtual_time.idle_runs import put_off_idle_runs
+from odradek.testing.virtual_time.schedule import run
 
 if TYPE_CHECKING:
     from odradek.testing.virtual_time.virtual_time import VirtualTime
@@ -31,6 +32,10 @@ LOOK_US = 1_000_000
 """A condition may depend on the time alone: it is asked at least so often, in virtual time."""
 PATIENCE_S = 60.0
 """How long one moment may take by the wall clock, in which the brokers do nothing but wait."""
+
+
+class AdvanceFailed(RuntimeError):
+    """An advance did not come to its end: something that it has to wait for takes too long. The message says what."""
 
 
 class Advance:
@@ -89,7 +94,7 @@ class Advance:
         """Does some of the work. Returns how long to pause then, None at the end."""
         time = self._time
         for _ in range(TURNS_AT_ONCE):
-            if time.turns:
+            if time.ready:
                 self._turn()
             elif under_way := time.what_is_under_way():
                 return self._wait_for(under_way)
@@ -102,7 +107,7 @@ class Advance:
         if self._turns > TURNS_OF_A_MOMENT:
             raise self._stuck(f"the brokers have taken {TURNS_OF_A_MOMENT:,} turns and are not done")
         self._looks = 0
-        self._time.turns.popleft().run()
+        run(self._time.ready.popleft())
 
     def _wait_for(self, under_way: str) -> float:
         now_s = self._time.below.time()
@@ -125,7 +130,7 @@ class Advance:
         time = self._time
         now_us = time.now_us
         latest_us = self._until_us if self._is_over is None else min(self._until_us, now_us + LOOK_US)
-        time.put_off_idle_runs(latest_us)
+        put_off_idle_runs(time, latest_us)
         due_us = time.next_us()
         if due_us is None or due_us > latest_us:
             if now_us >= self._until_us:

@@ -12,11 +12,10 @@ from datetime import timedelta
 from functools import partial
 
 from odradek.broker.server import Broker
+from odradek.testing.failures import NotReached
 from odradek.testing.network import Network
 from odradek.testing.node_loop import NodeLoop, node_loop
-from odradek.testing.not_reached import NotReached
 from odradek.testing.virtual_time.advance import Advance
-from odradek.testing.virtual_time.errors import CannotAdvance
 from odradek.testing.virtual_time.members import extend_sessions
 from odradek.testing.virtual_time.virtual_time import VirtualTime
 from odradek.timer import Clock
@@ -32,6 +31,10 @@ LONGEST_S = 1e9
 """About thirty years. Dates must remain dates."""
 TURNS_FOR_CLIENTS = 2
 """What clients have sent before an advance is received before it."""
+
+
+class CannotAdvance(RuntimeError):
+    """Time cannot be advanced now. The message says why, and what to do."""
 
 
 def time_of(time: str, clock: Clock | None) -> VirtualTime | None:

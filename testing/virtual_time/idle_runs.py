@@ -13,57 +13,58 @@ there, and those that are put off together are ordered by the ends of the runs b
 
 from __future__ import annotations
 
-import heapq
+import asyncio
 import math
-from collections.abc import Callable
 from typing import NamedTuple
 
-from odradek.testing.virtual_time.call import Call
-
-Timer = tuple[int, int, Call]
-"""When it is due, in microseconds; its number, in the order in which timers were scheduled; what it calls."""
+from odradek.broker.background.background import Periodic
+from odradek.testing.virtual_time.schedule import Schedule, Timer
 
 
 class _Idle(NamedTuple):
     """A timer that is put off."""
 
-    due_us: int
-    number: int
-    call: Call
+    timer: Timer
     interval_us: int
 
     def first_at(self, not_before_us: int) -> int:
         """Returns when its first run from that moment on is due."""
-        left_out = -((self.due_us - not_before_us) // self.interval_us)
-        return self.due_us + max(left_out, 0) * self.interval_us
+        due_us = self.timer[0]
+        left_out = -((due_us - not_before_us) // self.interval_us)
+        return due_us + max(left_out, 0) * self.interval_us
 
     def before(self, not_before_us: int) -> int:
         """Returns when the run before that one is due."""
         return self.first_at(not_before_us) - self.interval_us
 
 
-def put_off_idle_runs(timers: list[Timer], first: Callable[[], Timer | None], until_us: int, number: int) -> int:
-    """Puts off the timers of runs before `until_us` that would do nothing. `timers` is a heap, `first()` returns its
-    first one that is not cancelled, and `number` is that of the newest. Returns the new one.
-    """
+def put_off_idle_runs(schedule: Schedule, until_us: int) -> None:
+    """Puts off the timers of runs before `until_us` that would do nothing."""
     limit_us = until_us
     idle: list[_Idle] = []
-    while (timer := first()) is not None and timer[0] < limit_us:
-        due_us, its_number, call = timer
-        work = call.work
+    while (timer := schedule.first()) is not None and timer[0] < limit_us:
+        due_us, _, call = timer
+        work = _work_of(call)
         idle_until_ms = 0 if work is None else work.idle_until_ms()
         if work is None or due_us // 1000 >= idle_until_ms:
             limit_us = due_us
             break
-        heapq.heappop(timers)
-        found = _Idle(due_us, its_number, call, max(round(work.interval_s * 1e6), 1))
+        schedule.pop()
+        found = _Idle(timer, max(round(work.interval_s * 1e6), 1))
         idle.append(found)
         if idle_until_ms * 1000 < limit_us:
             limit_us = min(limit_us, found.first_at(math.ceil(idle_until_ms * 1000)))
-    for before_us, its_number, each in sorted((each.before(limit_us), each.number, each) for each in idle):
-        due_us = before_us + each.interval_us
-        if due_us > each.due_us:
-            number += 1
-            its_number = number
-        heapq.heappush(timers, (due_us, its_number, each.call))
-    return number
+    for each in sorted(idle, key=lambda each: (each.before(limit_us), each.timer[1])):
+        due_us, _, call = each.timer
+        put_off_to_us = each.first_at(limit_us)
+        if put_off_to_us > due_us:
+            schedule.put(put_off_to_us, call)
+        else:
+            schedule.put_back(each.timer)
+
+
+def _work_of(call: asyncio.TimerHandle) -> Periodic | None:
+    """A node loop schedules its timers: the periodic work is what such a timer calls."""
+    arguments = call._args
+    callback = getattr(arguments[0], "_callback", None) if arguments else None
+    return callback if isinstance(callback, Periodic) else None

@@ -1,7 +1,7 @@
 """An asyncio event loop with virtual time: every run with the same inputs makes the same calls in the same order.
 
-Time stands still while callbacks run. When none is ready, it jumps to the next timer. Timers that are due at the same
-microsecond fire in the order in which they were scheduled.
+Time stands still while callbacks run. When none is ready, it jumps to the next timer. What is ready and due, and in
+which order, is kept by the schedule that brokers with virtual time have, too (odradek/testing/virtual_time).
 
 *Nodes.* Every callback belongs to the node that the context variable NODE names where the callback was scheduled, as
 asyncio carries contexts along: a task of a node starts only tasks, timers and callbacks of the same node. Callbacks
@@ -25,7 +25,6 @@ callbacks ran while time stood still. `run_until_complete` raises `Deadlock` if 
 from __future__ import annotations
 
 import asyncio
-import heapq
 import sys
 from asyncio import events
 from collections import deque
@@ -33,6 +32,8 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from contextvars import Context, ContextVar, copy_context
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, TypeVarTuple
+
+from odradek.testing.virtual_time.schedule import Schedule
 
 if TYPE_CHECKING:
     from tests.simulation.network import Network
@@ -64,7 +65,7 @@ class Node:
         """Counts the incarnations of this name."""
         self.is_alive = True
         self.is_paused = False
-        self.held: deque[Handle] = deque()
+        self.held: deque[asyncio.Handle] = deque()
         """What fell due while the node was paused."""
         self.tasks: list[asyncio.Task[Any]] = []
         """All tasks that are not done, and some that are."""
@@ -77,47 +78,6 @@ class Node:
 NODE: ContextVar[Node | None] = ContextVar("node", default=None)
 
 
-class Handle(asyncio.TimerHandle):
-    """A scheduled callback, as asyncio.Handle and asyncio.TimerHandle."""
-
-    __slots__ = ("_arguments", "_called", "_within", "is_cancelled", "node", "when_us")
-
-    def __init__(
-        self,
-        callback: Callable[..., object],
-        arguments: tuple[Any, ...],
-        context: Context | None,
-        when_us: int,
-        without_node: Node,
-    ) -> None:
-        # asyncio's own fields stay unset: nothing here uses them
-        self._called: Callable[..., object] | None = callback
-        self._arguments = arguments
-        self._within = copy_context() if context is None else context
-        self.node: Node = self._within.get(NODE, None) or without_node
-        self.when_us = when_us
-        self.is_cancelled = False
-
-    def cancel(self) -> None:
-        """See asyncio.Handle."""
-        self.is_cancelled = True
-        self._called = None
-        self._arguments = ()
-
-    def cancelled(self) -> bool:
-        """See asyncio.Handle."""
-        return self.is_cancelled
-
-    def when(self) -> float:
-        """See asyncio.TimerHandle."""
-        return self.when_us / 1e6
-
-    def run(self) -> None:
-        """Calls the callback in its context."""
-        assert self._called is not None
-        self._within.run(self._called, *self._arguments)
-
-
 class ThreadDelays(Protocol):
     def __call__(self, function: Callable[..., Any]) -> tuple[float, float]:
         """Returns the seconds before the function runs in its thread, and those until its result arrives."""
@@ -128,20 +88,18 @@ def no_delays(function: Callable[..., Any]) -> tuple[float, float]:
     return 0.0, 0.0
 
 
-class SimulatedLoop(asyncio.AbstractEventLoop):
+class SimulatedLoop(Schedule, asyncio.AbstractEventLoop):
     """See the head of this file. `calls` counts the callbacks that have run."""
 
+    now_us = 0
     network: Network
     """Set by the network itself."""
 
     def __init__(self, thread_delays: ThreadDelays = no_delays) -> None:
-        self.now_us = 0
+        super().__init__()
         self.calls = 0
         self.failures: list[dict[str, Any]] = []
         self.thread_delays = thread_delays
-        self._ready: deque[Handle] = deque()
-        self._timers: list[tuple[int, int, Handle]] = []
-        self._scheduled = 0
         self._is_running = False
         self._is_closed = False
         self.simulation = Node("simulation")
@@ -150,43 +108,17 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         """All nodes that have started tasks. It keeps what killed nodes have left behind."""
         self._tasks_created = 0
 
-    # --- time ---------------------------------------------------------------------------------------------------
+    # --- running ------------------------------------------------------------------------------------------------
 
-    def time(self) -> float:
-        """Seconds since the start of the simulation."""
-        return self.now_us / 1e6
-
-    def call_soon(
-        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
-    ) -> asyncio.Handle:
-        """See asyncio."""
-        handle = Handle(callback, args, context, self.now_us, self.simulation)
-        self._ready.append(handle)
-        return handle
-
-    call_soon_threadsafe = call_soon
+    call_soon_threadsafe = Schedule.call_soon
 
     def call_later(
         self, delay: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
         """See asyncio."""
-        return self._call_at_us(self.now_us + max(round(delay * 1e6), 0), callback, args, context)
-
-    def call_at(
-        self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
-    ) -> asyncio.TimerHandle:
-        """See asyncio."""
-        return self._call_at_us(max(round(when * 1e6), self.now_us), callback, args, context)
-
-    def _call_at_us(
-        self, when_us: int, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None
-    ) -> Handle:
-        handle = Handle(callback, args, context, when_us, self.simulation)
-        self._scheduled += 1
-        heapq.heappush(self._timers, (when_us, self._scheduled, handle))
-        return handle
-
-    # --- running ------------------------------------------------------------------------------------------------
+        call = asyncio.TimerHandle(self.time() + delay, callback, args, self, context)
+        self.put(self.now_us + round(delay * 1e6), call)
+        return call
 
     def run_until_complete(self, future: Generator[Any, None, T] | Coroutine[Any, Any, T] | asyncio.Future[T]) -> T:  # type: ignore[override]
         """Runs until the future is done and returns its result."""
@@ -207,42 +139,34 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
     def _run_once(self, until_us: int | None) -> bool:
         """Runs all that is ready, or moves to the next timer. Returns False if none is due before or at `until_us`."""
-        ready = self._ready
+        ready = self.ready
         if not ready and not self._next_moment(until_us):
             return False
         left = MOST_CALLS_AT_ONE_MOMENT
         while ready:
-            handle = ready.popleft()
-            if handle.is_cancelled:
+            call = ready.popleft()
+            if call._cancelled:
                 continue
-            node = handle.node
+            node = call._context.get(NODE) or self.simulation  # type: ignore[attr-defined]
             if not node.is_alive:
                 continue
             if node.is_paused:
-                node.held.append(handle)
+                node.held.append(call)
                 continue
             left -= 1
             if left == 0:
-                raise Livelock(f"{MOST_CALLS_AT_ONE_MOMENT} calls at {self.time()} s; the last: {handle._called}")
-            try:
-                handle.run()
-            except (SystemExit, KeyboardInterrupt):
-                raise
-            except BaseException as error:
-                self.call_exception_handler({"message": "callback failed", "exception": error, "node": node})
+                raise Livelock(f"{MOST_CALLS_AT_ONE_MOMENT} calls at {self.time()} s; the last: {call!r}")
+            call._run()
         self.calls += MOST_CALLS_AT_ONE_MOMENT - left
         return True
 
     def _next_moment(self, until_us: int | None) -> bool:
         """Moves time to the next timer and makes all timers of this moment ready."""
-        timers = self._timers
-        while timers and (timers[0][2].is_cancelled or not timers[0][2].node.is_alive):
-            heapq.heappop(timers)
-        if not timers or (until_us is not None and timers[0][0] > until_us):
+        due_us = self.next_us()
+        if due_us is None or (until_us is not None and due_us > until_us):
             return False
-        now_us = self.now_us = max(timers[0][0], self.now_us)
-        while timers and timers[0][0] <= now_us:
-            self._ready.append(heapq.heappop(timers)[2])
+        self.now_us = max(due_us, self.now_us)
+        self.reach(self.now_us)
         return True
 
     def is_running(self) -> bool:
@@ -256,13 +180,12 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     def close(self) -> None:
         """Ends all tasks that are left: their `finally` blocks run, and whatever they schedule is ignored."""
         self._is_closed = True
-        self._ready = deque(maxlen=0)
+        self.ready = deque(maxlen=0)
         for node in self._nodes:
             for task in node.tasks:
                 if not task.done():
                     _end(task)
         self._nodes.clear()
-        self._timers.clear()
 
     # --- nodes --------------------------------------------------------------------------------------------------
 
@@ -278,7 +201,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
     def resume(self, node: Node) -> None:
         """See the head of this file."""
         node.is_paused = False
-        self._ready.extend(node.held)
+        self.ready.extend(node.held)
         node.held.clear()
 
     def run_as(self, node: Node, function: Callable[..., T], *args: Any) -> T:
@@ -335,10 +258,6 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         return await self.network.create_connection(*args, **kwargs)
 
     # --- what asyncio itself asks for ---------------------------------------------------------------------------
-
-    def get_debug(self) -> bool:
-        """See asyncio."""
-        return False
 
     def set_debug(self, enabled: bool) -> None:
         """The simulation has no debug mode."""

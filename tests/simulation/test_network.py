@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from tests.simulation.loop import Node, simulated_loop
-from tests.simulation.network import WINDOW_BYTES, Network
+from tests.simulation.network import Network
+from tests.simulation.transport import WINDOW_BYTES
 
 PORT = 9092
 

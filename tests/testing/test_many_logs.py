@@ -12,7 +12,7 @@ import pytest
 from odradek.broker.metadata.new_topic import NewTopic
 from odradek.clients.admin.client import AdminClient
 from odradek.testing import in_process_broker, in_process_cluster
-from odradek.testing.temporary_directory import FEW_FILES
+from odradek.testing.process_directories import FEW_FILES
 from tests.scenarios.turns_of_a_loop import LongestTurn, collector_as_when_served
 from tests.soak import rounds
 

@@ -92,8 +92,9 @@ async def test_callbacks_run_in_the_order_of_their_calls_and_cancelled_ones_neve
         handle = node.call_soon(ran.append, name)
         if name == "b":
             handle.cancel()
-    node.call_later(0.02, ran.append, "late")
-    node.call_at(node.time() + 0.01, ran.append, "timed")
+    begun = node.time()
+    node.call_at(begun + 0.02, ran.append, "late")
+    node.call_at(begun + 0.01, ran.append, "timed")
     node.call_later(0.01, ran.append, "never").cancel()
     await until(lambda: "late" in ran)
     assert ran == ["a", "c", "timed", "late"]

@@ -11,7 +11,7 @@ from kafka.partitioner.default import murmur2 as murmur2_of_kafka_python
 
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.testing import BrokerThread, Record, Security, allow, in_process_broker
-from odradek.testing.partitioner import murmur2, partition_of
+from odradek.testing.seeding import murmur2, partition_of
 from tests.patience import PATIENCE_S
 
 

@@ -5,55 +5,61 @@ from collections.abc import Iterator
 import pytest
 
 from odradek.timer import ExpirationReaper, ManualClock, SystemTimer, TimerTask
+from tests.simulation.clock import SimulatedClock
+from tests.simulation.loop import SimulatedLoop, simulated_loop
 from tests.timer.recording_tasks import WheelHarness
-from tests.timer.virtual_time import VirtualTimeLoop
 
 
 @pytest.fixture
-def loop() -> Iterator[VirtualTimeLoop]:
-    loop = VirtualTimeLoop()
+def loop() -> Iterator[SimulatedLoop]:
+    loop = simulated_loop()
     yield loop
+    assert loop.failures == []
     loop.close()
 
 
 class Waking(TimerTask):
     """A task that records when it ran."""
 
-    def __init__(self, loop: VirtualTimeLoop, delay_ms: int, ran: list[int]) -> None:
+    def __init__(self, loop: SimulatedLoop, delay_ms: int, ran: list[int]) -> None:
         super().__init__(delay_ms)
-        self.loop = loop
+        self.clock = SimulatedClock(loop)
         self.ran = ran
 
     def run(self) -> None:
-        self.ran.append(self.loop.clock.now_ms())
+        self.ran.append(self.clock.now_ms())
 
 
-def started(loop: VirtualTimeLoop) -> tuple[SystemTimer, ExpirationReaper]:
-    timer = SystemTimer(loop.clock)
+def started(loop: SimulatedLoop) -> tuple[SystemTimer, ExpirationReaper]:
+    timer = SystemTimer(SimulatedClock(loop))
     reaper = ExpirationReaper(timer)
     reaper.start(loop)
     return timer, reaper
 
 
-def test_the_loop_sleeps_200_600_and_40_ms_for_tasks_at_200_and_840(loop: VirtualTimeLoop) -> None:
+def test_the_loop_wakes_at_200_800_and_840_ms_for_tasks_at_200_and_840(loop: SimulatedLoop) -> None:
     timer, reaper = started(loop)
     ran: list[int] = []
     timer.add(Waking(loop, 200, ran))
     timer.add(Waking(loop, 840, ran))
-    loop.run_for(2)
+    calls = []
+    for _ in range(2000):
+        loop.run_for(0.001)
+        calls.append(loop.calls)
     assert ran == [200, 840]
     assert reaper.wakeups == 3
-    assert [round(seconds * 1000) for seconds in loop.sleeps] == [200, 600, 40, 1160]
+    assert [calls.index(number) + 1 for number in (1, 2, 3)] == [200, 800, 840]
+    assert calls[-1] == 3
 
 
-def test_an_empty_timer_never_wakes_the_loop(loop: VirtualTimeLoop) -> None:
+def test_an_empty_timer_never_wakes_the_loop(loop: SimulatedLoop) -> None:
     _, reaper = started(loop)
     loop.run_for(3600)
     assert reaper.wakeups == 0
-    assert loop.sleeps == [3600]
+    assert loop.calls == 0
 
 
-def test_an_earlier_task_moves_the_alarm_forward(loop: VirtualTimeLoop) -> None:
+def test_an_earlier_task_moves_the_alarm_forward(loop: SimulatedLoop) -> None:
     timer, reaper = started(loop)
     ran: list[int] = []
     timer.add(Waking(loop, 300, ran))
@@ -63,7 +69,7 @@ def test_an_earlier_task_moves_the_alarm_forward(loop: VirtualTimeLoop) -> None:
     assert reaper.wakeups == 2
 
 
-def test_a_later_task_does_not_move_the_alarm(loop: VirtualTimeLoop) -> None:
+def test_a_later_task_does_not_move_the_alarm(loop: SimulatedLoop) -> None:
     timer, reaper = started(loop)
     ran: list[int] = []
     timer.add(Waking(loop, 10, ran))
@@ -75,7 +81,7 @@ def test_a_later_task_does_not_move_the_alarm(loop: VirtualTimeLoop) -> None:
     assert ran == list(range(10, 20))
 
 
-def test_a_task_added_by_a_task_runs(loop: VirtualTimeLoop) -> None:
+def test_a_task_added_by_a_task_runs(loop: SimulatedLoop) -> None:
     timer, reaper = started(loop)
     ran: list[int] = []
 
@@ -91,7 +97,7 @@ def test_a_task_added_by_a_task_runs(loop: VirtualTimeLoop) -> None:
     assert reaper.wakeups == 3
 
 
-def test_twelve_thousand_timeouts_of_ten_seconds_each_expire_on_time(loop: VirtualTimeLoop) -> None:
+def test_twelve_thousand_timeouts_of_ten_seconds_each_expire_on_time(loop: SimulatedLoop) -> None:
     timer, reaper = started(loop)
     due: list[int] = []
     ran: list[int] = []
@@ -104,7 +110,7 @@ def test_twelve_thousand_timeouts_of_ten_seconds_each_expire_on_time(loop: Virtu
     assert timer.size == 0
 
 
-def test_one_long_wait_costs_one_wake_up_per_wheel(loop: VirtualTimeLoop) -> None:
+def test_one_long_wait_costs_one_wake_up_per_wheel(loop: SimulatedLoop) -> None:
     timer, reaper = started(loop)
     ran: list[int] = []
     timer.add(Waking(loop, 29_999, ran))
@@ -113,7 +119,7 @@ def test_one_long_wait_costs_one_wake_up_per_wheel(loop: VirtualTimeLoop) -> Non
     assert reaper.wakeups == 4
 
 
-def test_a_stopped_reaper_runs_no_tasks(loop: VirtualTimeLoop) -> None:
+def test_a_stopped_reaper_runs_no_tasks(loop: SimulatedLoop) -> None:
     timer, reaper = started(loop)
     ran: list[int] = []
     timer.add(Waking(loop, 10, ran))
@@ -127,13 +133,13 @@ def test_a_stopped_reaper_runs_no_tasks(loop: VirtualTimeLoop) -> None:
     assert len(ran) == 2
 
 
-def test_starting_twice_is_an_error(loop: VirtualTimeLoop) -> None:
+def test_starting_twice_is_an_error(loop: SimulatedLoop) -> None:
     _, reaper = started(loop)
     with pytest.raises(RuntimeError, match="already running"):
         reaper.start(loop)
 
 
-def test_a_failing_task_does_not_stop_the_reaper(loop: VirtualTimeLoop, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_failing_task_does_not_stop_the_reaper(loop: SimulatedLoop, capsys: pytest.CaptureFixture[str]) -> None:
     timer, _ = started(loop)
     ran: list[int] = []
 

@@ -1,7 +1,5 @@
 """The usual examples of hierarchical timing wheels, one test each."""
 
-import asyncio
-
 from tests.timer.recording_tasks import WheelHarness
 
 
@@ -126,33 +124,3 @@ def test_a_task_of_13_s_overflows_twelve_buckets_of_1_s_into_a_second_wheel() ->
     harness.move_to(12_000)
     assert harness.place_of("thirteen") == (1, 1)
     assert harness.run_until(20_000) == [13_000]
-
-
-def test_tasks_at_200_and_840_ms_wake_the_reaper_three_times_not_840() -> None:
-    """On an event loop in virtual time: see test_reaper."""
-    from odradek.timer import ExpirationReaper, SystemTimer
-    from tests.timer.virtual_time import VirtualTimeLoop
-
-    loop = VirtualTimeLoop()
-
-    async def scenario() -> list[int]:
-        harness = WheelHarness()
-        timer = SystemTimer(loop.clock)
-        reaper = ExpirationReaper(timer)
-        timer.add(harness.task("200", 200))
-        timer.add(harness.task("840", 840))
-        reaper.start()
-        wakeups = []
-        seen = 0
-        while timer.size:
-            await asyncio.sleep(0.001)
-            if reaper.wakeups > seen:
-                seen = reaper.wakeups
-                wakeups.append(loop.clock.now_ms())
-        reaper.stop()
-        assert harness.ran == ["200", "840"]
-        assert reaper.wakeups == 3
-        return wakeups
-
-    with asyncio.Runner(loop_factory=lambda: loop) as runner:
-        assert runner.run(scenario()) == [200, 800, 840]

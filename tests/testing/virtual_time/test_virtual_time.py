@@ -19,8 +19,7 @@ import pytest
 from odradek.testing.network import Network
 from odradek.testing.node_loop import NodeLoop, node_loop
 from odradek.testing.virtual_time import advance
-from odradek.testing.virtual_time.advance import Advance
-from odradek.testing.virtual_time.errors import AdvanceFailed
+from odradek.testing.virtual_time.advance import Advance, AdvanceFailed
 from odradek.testing.virtual_time.virtual_time import VirtualTime
 from tests.patience import until
 
