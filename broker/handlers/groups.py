@@ -13,7 +13,7 @@ from functools import partial
 from odradek.broker.background.stepwise import Pace, Steps, each_in_steps
 from odradek.broker.coordinator.group.classic.join import Joining
 from odradek.broker.coordinator.group.classic.membership import Syncing
-from odradek.broker.coordinator.group.classic.responses import join_refused, sync_refused
+from odradek.broker.coordinator.group.classic.rebalance import join_refused, sync_refused
 from odradek.broker.coordinator.group.coordinator import GroupCoordinator
 from odradek.broker.handlers.access import Access, Check
 from odradek.broker.requests.request_context import PendingResponse, RequestContext

@@ -33,9 +33,10 @@ from typing import Protocol
 
 import structlog
 
-from odradek.broker.coordinator.group.classic.member import JoinAnswer, Member
-from odradek.broker.coordinator.group.classic.protocols import (
+from odradek.broker.coordinator.group.classic.member import (
     CONSUMER,
+    JoinAnswer,
+    Member,
     Protocols,
     Support,
     can_found,
