@@ -19,7 +19,6 @@ from odradek.broker.handlers.audit_log import AuditLog
 from odradek.broker.handlers.authorized_operations import ON_RESOURCE, bit_field
 from odradek.broker.requests.request_context import ConnectionInfo, RequestContext
 from odradek.broker.security.authorizer.authorizer import CLUSTER_NAME, Authorizer
-from odradek.broker.security.authorizer.hosts import java_host
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.wire_codes import AclOperation, AclResourceType
@@ -130,13 +129,13 @@ class DecidedAccess(Access):
         return self._authorizer.changes
 
     def allows(self, context: RequestContext, check: Check, name: str = CLUSTER_NAME) -> bool:
-        host, (operation, resource_type, _, _, audited) = java_host(context.client_host), check
+        host, (operation, resource_type, _, _, audited) = context.java_host, check
         allowed = self._authorizer.allows(context.principal, host, operation, resource_type, name)
         self._audit_log.decided(context, host, operation, resource_type, name, allowed=allowed, audited=audited)
         return allowed
 
     def allows_some(self, context: RequestContext, check: Check) -> bool:
-        host, (operation, resource_type, _, _, audited) = java_host(context.client_host), check
+        host, (operation, resource_type, _, _, audited) = context.java_host, check
         allowed = self._authorizer.allows_some(context.principal, host, operation, resource_type)
         self._audit_log.decided(context, host, operation, resource_type, "", allowed=allowed, audited=audited)
         return allowed
@@ -155,7 +154,7 @@ class DecidedAccess(Access):
         return {name for name, is_allowed in allowed.items() if is_allowed}
 
     def operations(self, context: RequestContext, resource_type: AclResourceType, name: str) -> int:
-        host = java_host(context.client_host)
+        host = context.java_host
         allows = self._authorizer.allows
         return bit_field(
             *(
@@ -168,7 +167,7 @@ class DecidedAccess(Access):
 
 def denial_of(context: RequestContext, operation: AclOperation, code: ErrorCode) -> str:
     """Returns a text that names the client."""
-    api, host = ApiKey(context.api_key).name, java_host(context.client_host)
+    api, host = ApiKey(context.api_key).name, context.java_host
     return f"{code.message} {context.principal} from host {host} needs {operation.name} for {api}."
 
 
@@ -186,7 +185,7 @@ def brokers_by(authorizer: Authorizer | None, broker_listeners: Container[str]) 
     allows = authorizer.allows
 
     def may_act_as_broker(connection: ConnectionInfo) -> bool:
-        host = java_host(connection.client_host)
+        host = connection.java_host
         return allows(connection.principal, host, AclOperation.CLUSTER_ACTION, AclResourceType.CLUSTER, CLUSTER_NAME)
 
     return may_act_as_broker
