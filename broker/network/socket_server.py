@@ -31,7 +31,7 @@ from odradek.broker.network.file_reading import FileReading
 from odradek.broker.network.file_sending import FileSending, NewSending, RunInThread
 from odradek.broker.network.hang_ups import hung_up
 from odradek.broker.network.logins import Logins
-from odradek.broker.network.queues import Queues
+from odradek.broker.network.queued_bytes import Queues
 from odradek.broker.network.rounds import Dispatch, NetworkCounters, Rounds
 from odradek.broker.network.shares import Shares
 from odradek.broker.requests.endpoint import Endpoint

@@ -10,7 +10,7 @@ times: what happens to run beside it is not in all of the traces. Code that `pro
     fetch      of a consumer without a session: waits for min_bytes until another client has produced
     join       the first JoinGroup of a group: waits for group.initial.rebalance.delay.ms
 
-What another client's request does before it wakes the one that waits is not traced.
+Without an authorizer. What another client's request does before it wakes the one that waits is not traced.
 """
 
 from __future__ import annotations

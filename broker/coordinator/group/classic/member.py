@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Generic, Protocol, TypeVar
 
 from odradek.broker.coordinator.group.classic.state import GroupState
 from odradek.protocol.compiler import read
@@ -30,9 +30,6 @@ from odradek.protocol.messages.consumer_protocol import ConsumerProtocolSubscrip
 from odradek.protocol.messages.groups import JoinGroupResponse, SyncGroupResponse
 from odradek.purgatory import DelayedOperationPurgatory
 from odradek.purgatory.delayed_heartbeat import DelayedHeartbeat
-
-if TYPE_CHECKING:
-    from odradek.broker.coordinator.group.classic.group import ClassicGroup
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 """How long the first JoinGroup of a new member may be parked. (Kafka's NewMemberJoinTimeoutMs)"""
@@ -132,7 +129,20 @@ class Member:
         return f"Member({self.member_id!r}, instance={self.group_instance_id!r})"
 
 
-class Sessions:
+class GroupOfMembers(Protocol):
+    """What sessions know of a group: `ClassicGroup`."""
+
+    group_id: str
+    state: GroupState
+    pending: dict[str, DelayedHeartbeat]
+
+    def member(self, member_id: str) -> Member | None: ...
+
+
+G = TypeVar("G", bound=GroupOfMembers)
+
+
+class Sessions(Generic[G]):
     """Calls `on_missed(group, member)` or `on_pending_missed(group, member_id)` when a session expires."""
 
     __slots__ = ("_on_missed", "_on_pending_missed", "_purgatory")
@@ -140,14 +150,14 @@ class Sessions:
     def __init__(
         self,
         purgatory: DelayedOperationPurgatory,
-        on_missed: Callable[[ClassicGroup, Member], object],
-        on_pending_missed: Callable[[ClassicGroup, str], object],
+        on_missed: Callable[[G, Member], object],
+        on_pending_missed: Callable[[G, str], object],
     ) -> None:
         self._purgatory = purgatory
         self._on_missed = on_missed
         self._on_pending_missed = on_pending_missed
 
-    def extend(self, group: ClassicGroup, member: Member, timeout_ms: int | None = None) -> None:
+    def extend(self, group: G, member: Member, timeout_ms: int | None = None) -> None:
         """Restarts the member's session. `timeout_ms` overrides its session timeout."""
         if timeout_ms is None:
             timeout_ms = member.session_timeout_ms
@@ -164,12 +174,12 @@ class Sessions:
             self._complete(member.heartbeat)
             member.heartbeat = None
 
-    def expect(self, group: ClassicGroup, member_id: str, timeout_ms: int) -> None:
+    def expect(self, group: G, member_id: str, timeout_ms: int) -> None:
         """Waits `timeout_ms` for a JoinGroup with the member id that was assigned to a client."""
         missed = partial(self._pending_missed, group, member_id)
         group.pending[member_id] = self._park(group.group_id, member_id, timeout_ms, missed)
 
-    def expect_no_more(self, group: ClassicGroup, member_id: str) -> bool:
+    def expect_no_more(self, group: G, member_id: str) -> bool:
         """Stops waiting for a JoinGroup with this member id. Returns False if there was nothing to wait for."""
         heartbeat = group.pending.pop(member_id, None)
         if heartbeat is None:
@@ -187,7 +197,7 @@ class Sessions:
         for key in heartbeat.watch_keys:
             self._purgatory.check_and_complete(key)
 
-    def _missed(self, group: ClassicGroup, member: Member) -> None:
+    def _missed(self, group: G, member: Member) -> None:
         heartbeat, member.heartbeat = member.heartbeat, None
         if group.state is GroupState.DEAD or group.member(member.member_id) is not member:
             return
@@ -198,7 +208,7 @@ class Sessions:
             return
         self._on_missed(group, member)
 
-    def _pending_missed(self, group: ClassicGroup, member_id: str) -> None:
+    def _pending_missed(self, group: G, member_id: str) -> None:
         if group.state is not GroupState.DEAD and group.pending.pop(member_id, None) is not None:
             self._on_pending_missed(group, member_id)
 
