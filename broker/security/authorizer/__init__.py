@@ -2,7 +2,6 @@
 
     authorizer.py       what the broker asks an authorizer
     acl.py              what an ACL says, and filters
-    filters.py          many filters at once
     name_patterns.py    which names a set of patterns matches
     acl_authorizer.py   the decisions
     hosts.py            the addresses of clients as ACLs name them
