@@ -6,7 +6,7 @@
         client sees is no denial.
     (C) A decision holds for the request that asked: handlers ask once for each resource of a request.
 
-Source: Kafka's `AuthHelper`.
+Source: Kafka's `AuthHelper`, `AclEntry.supportedOperations`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 from odradek.broker.background.stepwise import Pace, Steps, items_of
 from odradek.broker.handlers.audit_log import AuditLog
-from odradek.broker.handlers.authorized_operations import ON_RESOURCE, bit_field
 from odradek.broker.requests.request_context import ConnectionInfo, RequestContext
 from odradek.broker.security.authorizer.authorizer import CLUSTER_NAME, Authorizer
 from odradek.protocol.api_keys import ApiKey
@@ -32,8 +31,31 @@ DENIALS = {
     AclResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 }
 """The error of a denial by the type of the resource."""
-
-
+NOT_ASKED = -(2**31)
+"""The value in the response if the request did not ask for the operations on a resource (KIP-430)."""
+ON_RESOURCE = {
+    AclResourceType.TOPIC: (
+        AclOperation.READ,
+        AclOperation.WRITE,
+        AclOperation.CREATE,
+        AclOperation.DELETE,
+        AclOperation.ALTER,
+        AclOperation.DESCRIBE,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
+    ),
+    AclResourceType.CLUSTER: (
+        AclOperation.CREATE,
+        AclOperation.ALTER,
+        AclOperation.DESCRIBE,
+        AclOperation.CLUSTER_ACTION,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
+        AclOperation.IDEMPOTENT_WRITE,
+    ),
+    AclResourceType.GROUP: (AclOperation.READ, AclOperation.DELETE, AclOperation.DESCRIBE),
+}
+"""The operations that each type of resource supports."""
 ASKS_ON = "asks the next"
 """What a denial leads to if another operation is enough."""
 LEFT_OUT = "left out"
@@ -163,6 +185,11 @@ class DecidedAccess(Access):
                 if allows(context.principal, host, operation, resource_type, name)
             )
         )
+
+
+def bit_field(*operations: AclOperation) -> int:
+    """Returns the operations as a bit field (KIP-430): bit n stands for Kafka's `AclOperation` n."""
+    return sum(1 << operation for operation in operations)
 
 
 def denial_of(context: RequestContext, operation: AclOperation, code: ErrorCode) -> str:

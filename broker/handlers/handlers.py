@@ -33,8 +33,7 @@ from odradek.broker.handlers.log_dirs import LogDirHandlers
 from odradek.broker.handlers.metadata import MetadataHandler
 from odradek.broker.handlers.offset_fetch import OffsetFetchHandler
 from odradek.broker.handlers.offsets import OffsetHandlers
-from odradek.broker.handlers.older_codes import older_produce_codes
-from odradek.broker.handlers.produce import ProduceHandler
+from odradek.broker.handlers.produce import ProduceHandler, older_produce_codes
 from odradek.broker.handlers.producers import DescribeProducersHandler
 from odradek.broker.handlers.reassignments import ReassignmentHandlers
 from odradek.broker.handlers.scram import ScramHandlers
