@@ -28,12 +28,11 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from odradek.broker.security.authorizer.hosts import java_host
+from odradek.broker.requests.endpoint import Endpoint, java_host
 from odradek.storage.file_slice import SLICE_BYTES, FileSlice
 from odradek.storage.files import Buffer
 
 if TYPE_CHECKING:
-    from odradek.broker.requests.endpoint import Endpoint
     from odradek.broker.security.sasl.authentication import Authentication
 
 ANONYMOUS = "User:ANONYMOUS"

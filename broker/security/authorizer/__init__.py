@@ -4,7 +4,6 @@
     acl.py              what an ACL says, and filters
     name_patterns.py    which names a set of patterns matches
     acl_authorizer.py   the decisions
-    hosts.py            the addresses of clients as ACLs name them
 
 Everything here is values in, values out. Callers: `handlers/` ask, `cluster/` reads the ACLs from the metadata store,
 `protection.py` makes the authorizer.
