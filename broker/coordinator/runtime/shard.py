@@ -130,8 +130,6 @@ class Runtime(Protocol):
     @property
     def is_stopping(self) -> bool: ...
 
-    def transaction_ended(self, partition: int, producer_id: int, producer_epoch: int, committed: bool) -> None: ...
-
 
 Act = Callable[[Decision], None]
 """Carries out a decision of one shard. `Decision` says when and with what its `done` is called."""

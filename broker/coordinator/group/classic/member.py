@@ -187,6 +187,11 @@ class Sessions(Generic[G]):
         self._complete(heartbeat)
         return True
 
+    def expect_nobody(self, group: G) -> None:
+        """Stops waiting for all clients that were assigned a member id."""
+        for member_id in list(group.pending):
+            self.expect_no_more(group, member_id)
+
     def _park(self, group_id: str, member_id: str, timeout_ms: int, missed: Callable[[], None]) -> DelayedHeartbeat:
         heartbeat = DelayedHeartbeat(timeout_ms, self._purgatory.timer, missed)
         self._purgatory.try_complete_else_watch(heartbeat, ((group_id, member_id),))

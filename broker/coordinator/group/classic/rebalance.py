@@ -248,15 +248,6 @@ class Rebalances:
 
     # --- what a group leaves to its rebalances ------------------------------------------------------------------
 
-    def heard_of(self, group: ClassicGroup, member: Member) -> None:
-        """Extends the member's session."""
-        self.sessions.extend(group, member)
-
-    def expect_nobody(self, group: ClassicGroup) -> None:
-        """Stops waiting for the clients that were assigned a member id."""
-        for member_id in list(group.pending):
-            self.sessions.expect_no_more(group, member_id)
-
     def resume(self, group: ClassicGroup) -> None:
         """Starts the sessions of a loaded group's members, each with its full timeout."""
         for member in group.members:
@@ -271,7 +262,7 @@ class Rebalances:
             group.answer_join(member, join_refused(ErrorCode.NOT_COORDINATOR, member.member_id))
             group.answer_sync(member, sync_refused(ErrorCode.NOT_COORDINATOR))
             self.sessions.end(member)
-        self.expect_nobody(group)
+        self.sessions.expect_nobody(group)
         group.pending_sync.clear()
         for key in (GroupJoinKey(group.group_id), GroupSyncKey(group.group_id)):
             for operation in self._purgatory.cancel_for_key(key):
