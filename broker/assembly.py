@@ -203,7 +203,7 @@ class Assembly:
             limits=ConnectionLimits.from_config(self.config, self.open_files),
             client_warnings=self.client_warnings,
             tls={} if self.protection.certificates is None else self.protection.certificates.listeners,
-            admit=self.protection.authentication(self.cluster.configs.users.credential, dispatch),
+            admit=self.protection.authentication(self.cluster.configs.users.by_user, dispatch),
         )
 
     def _new_periodic_work(self) -> PeriodicWork:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from odradek.broker.security.authorizer.acl_authorizer import AclAuthorizer
     from odradek.broker.security.sasl.authentication import SaslListener
     from odradek.broker.security.sasl.client import ClientCredentials
-    from odradek.broker.security.sasl.scram import StoredCredential
+    from odradek.broker.security.sasl.scram import StoredCredentials
     from odradek.clients.network_client import Connect
 
 log = structlog.get_logger("broker")
@@ -96,7 +96,7 @@ class Protection:
 
         return connect_by_tls
 
-    def authentication(self, stored: StoredCredential, dispatch: Dispatch) -> dict[str, Admit]:
+    def authentication(self, stored: StoredCredentials, dispatch: Dispatch) -> dict[str, Admit]:
         """Returns, by listener, what makes the clients of a connection authenticate first. Raises ConfigError."""
         if not self._config.sasl_listeners():
             return {}

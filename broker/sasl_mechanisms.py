@@ -27,7 +27,7 @@ from odradek.broker.security.sasl.authentication import SaslListener
 from odradek.broker.security.sasl.client import ClientCredentials
 from odradek.broker.security.sasl.mechanism import Mechanism
 from odradek.broker.security.sasl.plain import PLAIN, Passwords, PlainServer
-from odradek.broker.security.sasl.scram import MECHANISMS, ScramLogins, StoredCredential, Unknown
+from odradek.broker.security.sasl.scram import MECHANISMS, ScramLogins, StoredCredentials, Unknown
 from odradek.broker.settings.config import BrokerConfig, ConfigError
 from odradek.broker.settings.sasl_listeners import BETWEEN_BROKERS, LOGIN, MechanismSettings
 from odradek.storage.files import Files
@@ -39,7 +39,7 @@ SECRET_BYTES = 32
 def sasl_listeners_of(
     config: BrokerConfig,
     files: Files,
-    stored: StoredCredential,
+    stored: StoredCredentials,
     source: random.Random,
     counts: Mapping[str, AuthenticationCounts],
 ) -> dict[str, SaslListener]:

@@ -24,7 +24,8 @@ Every such class has:
 A tagged structure that is not nullable is None if it has its default (it is then not written), so that responses with
 thousands of partitions need not hold thousands of default objects.
 
-Fields that a version does not have keep their default on reading and are skipped on writing.
+Fields that a version does not have keep their default on reading and are skipped on writing. A string that is None is
+written as an empty one in versions before it is nullable.
 """
 
 from __future__ import annotations

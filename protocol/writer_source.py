@@ -14,7 +14,7 @@ import struct
 
 from odradek.protocol import primitives
 from odradek.protocol.errors import UnwritableMessage
-from odradek.protocol.schema import FIXED, Field, Message
+from odradek.protocol.schema import FIXED, NEVER, Field, Message
 from odradek.protocol.source_lines import SourceLines
 
 
@@ -86,7 +86,9 @@ class WriterSource(SourceLines):
         elif kind == "struct":
             self.single_structure(field, value, depth, where)
         else:
-            self.sized(kind, value, self.is_compact(field), self.version in field.nullable)
+            nullable = self.version in field.nullable
+            text = f"({value} or '')" if kind == "string" and field.nullable != NEVER and not nullable else value
+            self.sized(kind, text, self.is_compact(field), nullable)
 
     def fixed_field(self, kind: str, value: str) -> None:
         self.run.append((FIXED[kind][0], f"{value}.int.to_bytes(16, 'big')" if kind == "uuid" else value))

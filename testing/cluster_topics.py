@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from random import Random, SystemRandom
 
 from odradek.broker.controller.elections import ElectionType
-from odradek.broker.coordinator.runtime.java_hash import partition_for
+from odradek.broker.coordinator.runtime.runtime import partition_for
 from odradek.broker.metadata.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC
 from odradek.broker.metadata.new_topic import NewTopic
 from odradek.clients.admin.client import AdminClient, check

@@ -32,16 +32,17 @@ class UserCredentials:
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
-        self._users: dict[str, dict[str, ScramCredential]] = {}
+        self.by_user: dict[str, dict[str, ScramCredential]] = {}
+        """And by mechanism. It remains the same object, which logins read."""
 
     def credential(self, mechanism: str, user: str) -> ScramCredential | None:
         """Returns a user's credential for a mechanism, None if there is none."""
-        return self._users.get(user, {}).get(mechanism)
+        return self.by_user.get(user, {}).get(mechanism)
 
     async def read_all(self) -> None:
         """Reads the credentials of all users. Raises MetadataStoreError."""
         found = await self.stored(await self.names())
-        self._users.clear()
+        self.by_user.clear()
         async for user, config in others_between(found.items(), COST):
             self.put(user, config)
 
@@ -61,9 +62,9 @@ class UserCredentials:
                     found[mechanism] = parse_credential(config[mechanism])
             except ValueError as error:
                 log.error("stored credential ignored", user=user, mechanism=mechanism, reason=str(error))
-        self._users.pop(user, None)
+        self.by_user.pop(user, None)
         if found:
-            self._users[user] = found
+            self.by_user[user] = found
 
     async def names(self) -> list[str]:
         """Returns the names of all users that have settings, sorted. Raises MetadataStoreError."""

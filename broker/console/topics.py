@@ -17,7 +17,7 @@ from odradek.protocol.topic_partition import TopicPartition
 
 
 def topics(sources: MetricSources, query: Query) -> Steps[Row]:
-    selection = yield from select(sources.metadata.topics(), lambda topic: topic.name, query)
+    selection = yield from select(list(sources.metadata.topics.values()), lambda topic: topic.name, query)
     pace = Pace()
     rows: list[Row] = []
     for topic in selection.found:

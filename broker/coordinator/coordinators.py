@@ -14,7 +14,6 @@ from odradek.broker.controller.active_controller import ActiveController
 from odradek.broker.coordinator.group.classic.settings import GroupSettings
 from odradek.broker.coordinator.group.coordinator import GroupCoordinator
 from odradek.broker.coordinator.internal_topics import InternalTopics, group_log_settings, transaction_log_settings
-from odradek.broker.coordinator.runtime.java_hash import partition_for
 from odradek.broker.coordinator.runtime.runtime import CoordinatorRuntime, RuntimeSettings
 from odradek.broker.coordinator.runtime.shard import NewShard
 from odradek.broker.coordinator.transaction.coordinator import TransactionCoordinator
@@ -124,7 +123,7 @@ class Coordinators:
         """Returns None or NO_LEADER if there is none now."""
         if not self.internal_topics.exists(TRANSACTION_TOPIC):
             return None
-        partition = partition_for(transactional_id, self.internal_topics.partition_count(TRANSACTION_TOPIC))
+        partition = self.transactions.runtime.partition_for(transactional_id)
         return self._metadata.leader_of(TopicPartition(TRANSACTION_TOPIC, partition))
 
     def _marker_writer_to(self, broker_id: int) -> MarkerWriter | None:
@@ -143,7 +142,8 @@ class Coordinators:
         runtime = CoordinatorRuntime(
             settings,
             new_shard=new_shard,
-            partition_count=partial(self.internal_topics.partition_count, settings.topic),
+            topics=self._metadata.topics,
+            planned_count=partial(self.internal_topics.planned_count, settings.topic),
             replica_manager=self._replica_manager,
             clock=self._clock,
             background=self._background,

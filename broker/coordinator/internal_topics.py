@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
-from uuid import UUID
 
 import structlog
 
@@ -106,27 +105,17 @@ class InternalTopics:
         self._config = config
         self._spawn = spawn
         self._in_creation: set[str] = set()
-        self._counts: dict[str, tuple[UUID, int]] = {}
 
     def exists(self, name: str) -> bool:
         return self._metadata.topic(name) is not None
 
-    def partition_count(self, name: str) -> int:
-        """Returns the topic's partition count, or the count it would be created with. Raises COORDINATOR_NOT_AVAILABLE
+    def planned_count(self, name: str) -> int:
+        """Returns the partition count that the missing topic would be created with. Raises COORDINATOR_NOT_AVAILABLE
         while this broker does not know whether the topic exists.
-
-        As in Kafka, partitions that are added later count only after a restart, so that ids keep their partitions
-        while the broker runs.
         """
-        topic = self._metadata.topic(name)
-        if topic is None:
-            if not self._metadata.is_complete:
-                raise ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-            return int(self.definition(name).num_partitions)
-        known = self._counts.get(name)
-        if known is None or known[0] != topic.topic_id:
-            known = self._counts[name] = (topic.topic_id, len(topic.partitions))
-        return known[1]
+        if not self._metadata.is_complete:
+            raise ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return int(self.definition(name).num_partitions)
 
     def definition(self, name: str) -> NewTopic:
         """Returns the topic's definition under the current settings."""

@@ -6,7 +6,7 @@
         client sees is no denial.
     (C) A decision holds for the request that asked: handlers ask once for each resource of a request.
 
-Source: Kafka's `AuthHelper`.
+Source: Kafka's `AuthHelper`, `AclEntry.supportedOperations`.
 """
 
 from __future__ import annotations
@@ -16,10 +16,8 @@ from typing import NamedTuple
 
 from odradek.broker.background.stepwise import Pace, Steps, items_of
 from odradek.broker.handlers.audit_log import AuditLog
-from odradek.broker.handlers.authorized_operations import ON_RESOURCE, bit_field
 from odradek.broker.requests.request_context import ConnectionInfo, RequestContext
 from odradek.broker.security.authorizer.authorizer import CLUSTER_NAME, Authorizer
-from odradek.broker.security.authorizer.hosts import java_host
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.wire_codes import AclOperation, AclResourceType
@@ -33,8 +31,31 @@ DENIALS = {
     AclResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 }
 """The error of a denial by the type of the resource."""
-
-
+NOT_ASKED = -(2**31)
+"""The value in the response if the request did not ask for the operations on a resource (KIP-430)."""
+ON_RESOURCE = {
+    AclResourceType.TOPIC: (
+        AclOperation.READ,
+        AclOperation.WRITE,
+        AclOperation.CREATE,
+        AclOperation.DELETE,
+        AclOperation.ALTER,
+        AclOperation.DESCRIBE,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
+    ),
+    AclResourceType.CLUSTER: (
+        AclOperation.CREATE,
+        AclOperation.ALTER,
+        AclOperation.DESCRIBE,
+        AclOperation.CLUSTER_ACTION,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
+        AclOperation.IDEMPOTENT_WRITE,
+    ),
+    AclResourceType.GROUP: (AclOperation.READ, AclOperation.DELETE, AclOperation.DESCRIBE),
+}
+"""The operations that each type of resource supports."""
 ASKS_ON = "asks the next"
 """What a denial leads to if another operation is enough."""
 LEFT_OUT = "left out"
@@ -130,13 +151,13 @@ class DecidedAccess(Access):
         return self._authorizer.changes
 
     def allows(self, context: RequestContext, check: Check, name: str = CLUSTER_NAME) -> bool:
-        host, (operation, resource_type, _, _, audited) = java_host(context.client_host), check
+        host, (operation, resource_type, _, _, audited) = context.java_host, check
         allowed = self._authorizer.allows(context.principal, host, operation, resource_type, name)
         self._audit_log.decided(context, host, operation, resource_type, name, allowed=allowed, audited=audited)
         return allowed
 
     def allows_some(self, context: RequestContext, check: Check) -> bool:
-        host, (operation, resource_type, _, _, audited) = java_host(context.client_host), check
+        host, (operation, resource_type, _, _, audited) = context.java_host, check
         allowed = self._authorizer.allows_some(context.principal, host, operation, resource_type)
         self._audit_log.decided(context, host, operation, resource_type, "", allowed=allowed, audited=audited)
         return allowed
@@ -155,7 +176,7 @@ class DecidedAccess(Access):
         return {name for name, is_allowed in allowed.items() if is_allowed}
 
     def operations(self, context: RequestContext, resource_type: AclResourceType, name: str) -> int:
-        host = java_host(context.client_host)
+        host = context.java_host
         allows = self._authorizer.allows
         return bit_field(
             *(
@@ -166,9 +187,14 @@ class DecidedAccess(Access):
         )
 
 
+def bit_field(*operations: AclOperation) -> int:
+    """Returns the operations as a bit field (KIP-430): bit n stands for Kafka's `AclOperation` n."""
+    return sum(1 << operation for operation in operations)
+
+
 def denial_of(context: RequestContext, operation: AclOperation, code: ErrorCode) -> str:
     """Returns a text that names the client."""
-    api, host = ApiKey(context.api_key).name, java_host(context.client_host)
+    api, host = ApiKey(context.api_key).name, context.java_host
     return f"{code.message} {context.principal} from host {host} needs {operation.name} for {api}."
 
 
@@ -186,7 +212,7 @@ def brokers_by(authorizer: Authorizer | None, broker_listeners: Container[str]) 
     allows = authorizer.allows
 
     def may_act_as_broker(connection: ConnectionInfo) -> bool:
-        host = java_host(connection.client_host)
+        host = connection.java_host
         return allows(connection.principal, host, AclOperation.CLUSTER_ACTION, AclResourceType.CLUSTER, CLUSTER_NAME)
 
     return may_act_as_broker

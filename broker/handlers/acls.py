@@ -28,11 +28,11 @@ from odradek.broker.security.authorizer.acl import (
     AclBinding,
     AclFilter,
     EntryFilter,
+    Filters,
     PatternFilter,
     ResourcePattern,
 )
 from odradek.broker.security.authorizer.authorizer import CLUSTER_NAME
-from odradek.broker.security.authorizer.filters import Filters
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.acls import (
     CreateAclsRequest,

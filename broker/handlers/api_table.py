@@ -219,10 +219,10 @@ def api_table() -> ApiTable:
                 ApiKey.JOIN_GROUP,
                 (0, 9),
                 lambda handlers: handlers.groups.join_group,
-                top_level(JoinGroupResponse, protocol_name=""),
+                top_level(JoinGroupResponse, protocol_name=None),
                 partitions_asked=lambda request: (len(request.protocols),),
                 bytes_per_partition=3,
-                authorization=in_handler(groups.READ_GROUP),
+                authorization=before(on_group(AclOperation.READ)),
             ),
             api_row(
                 ApiKey.HEARTBEAT,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from odradek.broker.handlers.access import Access
-from odradek.broker.handlers.authorized_operations import NOT_ASKED
+from odradek.broker.handlers.access import NOT_ASKED, Access
 from odradek.broker.metadata.metadata_cache import MetadataCache
 from odradek.broker.requests.request_context import RequestContext
 from odradek.protocol.errors import ErrorCode

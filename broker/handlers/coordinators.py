@@ -6,11 +6,12 @@ for a coordinator. Source: Kafka's `KafkaApis.getCoordinator`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import cast
 
 from odradek.broker.background.stepwise import Steps, each_in_steps, once
 from odradek.broker.coordinator.internal_topics import InternalTopics
-from odradek.broker.coordinator.runtime.java_hash import partition_for
+from odradek.broker.coordinator.runtime.shard import Runtime
 from odradek.broker.handlers.access import DENIALS, Access, Check
 from odradek.broker.metadata.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC, BrokerEndpoint, MetadataCache
 from odradek.broker.replica.partition.hosted_partitions import HostedPartitions
@@ -46,14 +47,16 @@ class FindCoordinatorHandler:
     def __init__(
         self,
         internal_topics: InternalTopics,
+        runtimes: Mapping[str, Runtime],
         metadata: MetadataCache,
         partitions: HostedPartitions,
         access: Access,
         *,
         has_texts: bool,
     ) -> None:
-        """`has_texts`: results of single keys have a text, also without an error."""
+        """`runtimes`: by their topic. `has_texts`: results of single keys have a text, also without an error."""
         self._internal_topics = internal_topics
+        self._runtimes = runtimes
         self._metadata = metadata
         self._partitions = partitions
         self._access = access
@@ -112,7 +115,7 @@ class FindCoordinatorHandler:
         if not internal_topics.exists(topic):
             internal_topics.create(topic)
             return NO_NODE, None
-        number = partition_for(key, internal_topics.partition_count(topic))
+        number = self._runtimes[topic].partition_for(key)
         partition = metadata.partition(topic, number)
         if partition is None:
             return NO_NODE, None

@@ -1,6 +1,6 @@
 """Describing, listing and deleting groups: DescribeGroups, ListGroups, DeleteGroups (keys 15, 16 and 42).
 
-Source: Kafka's KafkaApis and GroupCoordinatorAdapter.
+Source: Kafka's KafkaApis and GroupCoordinatorAdapter, GroupMetadata.summary.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from typing import Any
 from odradek.broker.background.stepwise import Pace, Steps, each_in_steps, items_of, once
 from odradek.broker.coordinator.group.admin import STATES, TYPES
 from odradek.broker.coordinator.group.classic.group import ClassicGroup
-from odradek.broker.coordinator.group.classic.responses import described, not_described
+from odradek.broker.coordinator.group.classic.member import Member
+from odradek.broker.coordinator.group.classic.state import GroupState
 from odradek.broker.coordinator.group.coordinator import GroupCoordinator
 from odradek.broker.handlers.access import ASKS_ON, LEFT_OUT, Access, Check
 from odradek.broker.handlers.answer_size import AnswerSize
@@ -30,9 +31,11 @@ ITEMS_PER_DELETION = 10
 """How many items of a step the deletion of a group counts as."""
 
 MEMBER_BYTES = 50
+"""The size of a member in a response, mainly its id, without its metadata and assignment."""
 LIST_ALL = Check(AclOperation.DESCRIBE, AclResourceType.CLUSTER, "all groups", ASKS_ON, is_audited=False)
 LIST_EACH = Check(AclOperation.DESCRIBE, AclResourceType.GROUP, "or else, each group", LEFT_OUT, is_audited=False)
-"""The size of a member in a response, mainly its id, without its metadata and assignment."""
+NOBODY: list[DescribeGroupsResponse.DescribedGroupMember] = []
+"""The members of every group without members, shared by all responses: an empty list is as large as a short name."""
 
 
 class GroupAdminHandlers:
@@ -99,8 +102,39 @@ def _describe(coordinator: GroupCoordinator, group_id: str) -> DescribeGroupsRes
     try:
         group = coordinator.group(group_id)
     except ProtocolError as error:
-        return not_described(group_id, error.code)
-    return described(group) if isinstance(group, ClassicGroup) else not_described(group_id)
+        return _not_described(group_id, error.code)
+    return _described(group) if isinstance(group, ClassicGroup) else _not_described(group_id)
+
+
+def _described(group: ClassicGroup) -> DescribeGroupsResponse.DescribedGroup:
+    """Returns the group with its members. Only a Stable group has a protocol, and members with metadata and assignment:
+    during a rebalance there is no consistent generation.
+    """
+    protocol = group.protocol_name if group.state is GroupState.STABLE else None
+    return DescribeGroupsResponse.DescribedGroup(
+        group_id=group.group_id,
+        group_state=group.state.label,
+        protocol_type=group.protocol_type or "",
+        protocol_data=protocol or "",
+        members=[_described_member(member, protocol) for member in group.members],
+    )
+
+
+def _described_member(member: Member, protocol: str | None) -> DescribeGroupsResponse.DescribedGroupMember:
+    return DescribeGroupsResponse.DescribedGroupMember(
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        member_metadata=b"" if protocol is None else member.metadata(protocol),
+        member_assignment=b"" if protocol is None else member.assignment,
+    )
+
+
+def _not_described(group_id: str, code: ErrorCode = ErrorCode.NONE) -> DescribeGroupsResponse.DescribedGroup:
+    """Returns an error without a group. Without an error there is no such group: it is Dead."""
+    state = GroupState.DEAD.label if code is ErrorCode.NONE else ""
+    return DescribeGroupsResponse.DescribedGroup(group_id=group_id, error_code=code, group_state=state, members=NOBODY)
 
 
 class _Deletion:

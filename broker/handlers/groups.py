@@ -12,18 +12,17 @@ from functools import partial
 
 from odradek.broker.background.stepwise import Pace, Steps, each_in_steps
 from odradek.broker.coordinator.group.classic.join import Joining
+from odradek.broker.coordinator.group.classic.member import JoinAnswer
 from odradek.broker.coordinator.group.classic.membership import Syncing
-from odradek.broker.coordinator.group.classic.responses import join_refused, sync_refused
+from odradek.broker.coordinator.group.classic.rebalance import join_refused, sync_refused
 from odradek.broker.coordinator.group.coordinator import GroupCoordinator
 from odradek.broker.handlers.access import Access, Check
 from odradek.broker.requests.request_context import PendingResponse, RequestContext
-from odradek.broker.security.authorizer.hosts import java_host
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.groups import (
     HeartbeatRequest,
     HeartbeatResponse,
     JoinGroupRequest,
-    JoinGroupResponse,
     LeaveGroupRequest,
     LeaveGroupResponse,
     SyncGroupRequest,
@@ -33,7 +32,6 @@ from odradek.protocol.wire_codes import AclOperation, AclResourceType
 
 JOIN_WITH_REBALANCE_TIMEOUT = 1
 JOIN_WITH_KNOWN_ID = 4
-JOIN_WITH_NULLABLE_PROTOCOL = 7
 JOIN_WITH_SKIPPED_ASSIGNMENT = 9
 SYNC_WITH_PROTOCOL = 5
 LEAVE_OF_SEVERAL = 3
@@ -52,10 +50,7 @@ class GroupHandlers:
         """Responds when the next generation begins, or at once if there is nothing to wait for."""
         pending = PendingResponse()
         coordinator = self._coordinator
-        answer = partial(_answer_join, pending, context.api_version)
-        if not self._access.allows(context, READ_GROUP, request.group_id):
-            answer(join_refused(ErrorCode.GROUP_AUTHORIZATION_FAILED, ""))
-            return pending
+        answer = pending.complete
         try:
             coordinator.join(request.group_id, _joining(request, context, answer))
         except ProtocolError as error:
@@ -121,14 +116,14 @@ class GroupHandlers:
         return LeaveGroupResponse(members=members)
 
 
-def _joining(request: JoinGroupRequest, context: RequestContext, answer: partial[None]) -> Joining:
+def _joining(request: JoinGroupRequest, context: RequestContext, answer: JoinAnswer) -> Joining:
     version = context.api_version
     has_timeout = version >= JOIN_WITH_REBALANCE_TIMEOUT
     return Joining(
         member_id=request.member_id,
         group_instance_id=request.group_instance_id,
         client_id=context.client_id or "",
-        client_host=f"/{java_host(context.client_host)}",
+        client_host=f"/{context.java_host}",
         rebalance_timeout_ms=request.rebalance_timeout_ms if has_timeout else request.session_timeout_ms,
         session_timeout_ms=request.session_timeout_ms,
         protocol_type=request.protocol_type,
@@ -138,12 +133,6 @@ def _joining(request: JoinGroupRequest, context: RequestContext, answer: partial
         reason=request.reason or NO_REASON,
         answer=answer,
     )
-
-
-def _answer_join(pending: PendingResponse, version: int, response: JoinGroupResponse) -> None:
-    if response.protocol_name is None and version < JOIN_WITH_NULLABLE_PROTOCOL:
-        response.protocol_name = ""
-    pending.complete(response)
 
 
 def _assignments(request: SyncGroupRequest) -> Steps[dict[str, bytes]]:

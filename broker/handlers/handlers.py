@@ -33,8 +33,7 @@ from odradek.broker.handlers.log_dirs import LogDirHandlers
 from odradek.broker.handlers.metadata import MetadataHandler
 from odradek.broker.handlers.offset_fetch import OffsetFetchHandler
 from odradek.broker.handlers.offsets import OffsetHandlers
-from odradek.broker.handlers.older_codes import older_produce_codes
-from odradek.broker.handlers.produce import ProduceHandler
+from odradek.broker.handlers.produce import ProduceHandler, older_produce_codes
 from odradek.broker.handlers.producers import DescribeProducersHandler
 from odradek.broker.handlers.reassignments import ReassignmentHandlers
 from odradek.broker.handlers.scram import ScramHandlers
@@ -134,7 +133,12 @@ class Handlers:
         self.client_quotas = DescribeClientQuotasHandler(StoredQuotas(links.store), max_response_bytes)
 
         self.coordinators = FindCoordinatorHandler(
-            internal_topics, metadata, partitions, access, has_texts=not is_before(release, "2.3")
+            internal_topics,
+            {runtime.settings.topic: runtime for runtime in coordinators.runtimes},
+            metadata,
+            partitions,
+            access,
+            has_texts=not is_before(release, "2.3"),
         )
         self.groups = GroupHandlers(groups, access)
         self.group_admin = GroupAdminHandlers(groups, access, max_response_bytes)
@@ -142,7 +146,7 @@ class Handlers:
         self.offset_fetch = OffsetFetchHandler(groups, metadata, zookeeper_offsets, spawn, access, max_response_bytes)
         self.add_partitions = AddPartitionsHandler(coordinators.transactions, metadata, access)
         self.transactions = TransactionHandlers(
-            coordinators.transactions, internal_topics, coordinators.new_producer_id, access, max_response_bytes
+            coordinators.transactions, groups.runtime, coordinators.new_producer_id, access, max_response_bytes
         )
 
 

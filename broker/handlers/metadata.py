@@ -33,8 +33,15 @@ from odradek.broker.background.tasks import Spawn
 from odradek.broker.background.turns import Turns
 from odradek.broker.controller.active_controller import ActiveController, NoController
 from odradek.broker.coordinator.internal_topics import InternalTopics
-from odradek.broker.handlers.access import ASKS_ON, EVERYTHING, ITEMS_PER_DECISION, Access, Check
-from odradek.broker.handlers.authorized_operations import NOT_ASKED, ON_RESOURCE
+from odradek.broker.handlers.access import (
+    ASKS_ON,
+    EVERYTHING,
+    ITEMS_PER_DECISION,
+    NOT_ASKED,
+    ON_RESOURCE,
+    Access,
+    Check,
+)
 from odradek.broker.metadata.metadata_cache import (
     INTERNAL_TOPICS,
     NO_LEADER,

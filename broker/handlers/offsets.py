@@ -22,10 +22,10 @@ from odradek.broker.coordinator.group.offsets.commits import (
     commit_offsets,
     commit_offsets_in_transaction,
 )
+from odradek.broker.coordinator.group.offsets.offsets import Commits
 from odradek.broker.coordinator.group.offsets.records import CommittedOffset
 from odradek.broker.coordinator.group.offsets.removal import check_may_delete, remove_offsets
 from odradek.broker.coordinator.group.offsets.zookeeper import ZooKeeperOffsets
-from odradek.broker.handlers.offset_commit_response_builder import OffsetCommitResponseBuilder
 from odradek.broker.handlers.transaction_outcomes import once_verified
 from odradek.broker.handlers.zookeeper_commits import commit_to_zookeeper
 from odradek.broker.metadata.metadata_cache import GROUP_TOPIC, MetadataCache
@@ -61,6 +61,31 @@ FIRST_TRANSACTIONAL_VERSION_WITH_ABORTABLE = 4
 R = TypeVar("R")
 
 
+class OffsetCommitResponseBuilder:
+    """The response under construction, and the offsets that can be committed.
+
+    `topics` has the responses of all partitions of the request; `answers`, of those that exist.
+    """
+
+    __slots__ = ("answers", "commits", "topics")
+
+    def __init__(self) -> None:
+        self.topics: list[Any] = []
+        self.answers: list[Any] = []
+        self.commits: Commits = {}
+
+    def refuse(self, error: ErrorCode) -> None:
+        """Sets the error for all partitions that exist."""
+        for answer in self.answers:
+            answer.error_code = error
+
+    def fail(self, error: ErrorCode) -> None:
+        """Sets the error for the partitions that were to be committed; those with an error of their own keep it."""
+        for answer in self.answers:
+            if answer.error_code == ErrorCode.NONE:
+                answer.error_code = error
+
+
 class OffsetHandlers:
     """OffsetCommit, TxnOffsetCommit and OffsetDelete (keys 8, 28 and 47)."""
 
@@ -93,7 +118,9 @@ class OffsetHandlers:
         builder = self._check_commits(request.topics, COMMIT_ANSWERS, now_ms, expire_ms, brings_times=True)
         if context.api_version == VERSION_OF_ZOOKEEPER:
             return answered_later(
-                commit_to_zookeeper(self._zookeeper_offsets, request.group_id, builder), context, self._spawn
+                commit_to_zookeeper(self._zookeeper_offsets, request.group_id, builder.topics, builder.commits),
+                context,
+                self._spawn,
             )
         who = Committer(
             request.group_id, request.generation_id_or_member_epoch, request.member_id, request.group_instance_id

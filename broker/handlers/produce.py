@@ -14,7 +14,11 @@ From version 10 on the response names the leaders of partitions that other broke
 on a batch outside its transaction is TRANSACTION_ABORTABLE instead of INVALID_TXN_STATE (KIP-890, part 1).
 acks=0 has no response: if a partition fails, the connection ends, so that the client notices.
 
-Source: Kafka's KafkaApis.handleProduceRequest and ReplicaManager.appendRecords.
+Releases before 2.1 and 2.4 had other codes for what is wrong with a batch (`odradek.as.version`). Only those are here
+that tell a client something else: a producer repeats what is CORRUPT_MESSAGE, and gives up at INVALID_RECORD.
+
+Source: Kafka's KafkaApis.handleProduceRequest and ReplicaManager.appendRecords; of the older codes, running brokers of
+1.0, 2.0 and 2.8 (tests/broker/releases), and `Errors` of the released kafka-clients.
 """
 
 from __future__ import annotations
@@ -37,6 +41,7 @@ from odradek.broker.replica.leader.large_appends import LargeAppends
 from odradek.broker.replica.leader.verification import Question, TransactionVerification
 from odradek.broker.requests.answered_later import answered_later
 from odradek.broker.requests.request_context import CloseConnection, Holds, PendingResponse, RequestContext
+from odradek.broker.settings.odradek import is_before
 from odradek.protocol.append_allowance import AppendAllowance, TooMuchForOneTurn
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.produce import ProduceRequest, ProduceResponse
@@ -49,6 +54,11 @@ ADMIN_CLIENT_ID = "__admin_client"
 FIRST_VERSION_WITH_STORAGE_ERROR = 4
 FIRST_VERSION_WITH_LEADERS = 10
 FIRST_VERSION_WITH_ABORTABLE = 11
+OLDER_CODES = (
+    ("2.1", ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, ErrorCode.UNKNOWN_SERVER_ERROR),  # KIP-110
+    ("2.4", ErrorCode.INVALID_RECORD, ErrorCode.CORRUPT_MESSAGE),  # KIP-467
+)
+"""The first release that had an error code, the code, and what the releases before had instead."""
 
 Outcome = ProduceResponse | PendingResponse | None
 
@@ -318,3 +328,8 @@ def _failed_partition(
         ],
         error_message=result.error_message,
     )
+
+
+def older_produce_codes(release: str | None) -> dict[int, ErrorCode]:
+    """Returns what a release had instead of the error codes that it did not have. None is the newest."""
+    return {int(code): older for first, code, older in OLDER_CODES if is_before(release, first)}

@@ -5,7 +5,7 @@
 (C) A release before 2.4 answers an unknown version of ApiVersions with an empty list, and one before 2.7 has no epoch
     of features (api_versions.py).
 (D) A release before 2.3 has no texts in FindCoordinator, also where there is no error (coordinators.py).
-(E) What is wrong with a batch has a code of its own since 2.1 and 2.4 (older_codes.py).
+(E) What is wrong with a batch has a code of its own since 2.1 and 2.4 (produce.py).
 (F) A release before 2.4 has no default for the counts of a new topic (KIP-464, create_topics.py).
 
 Only what clients ask is taken from the release. What brokers say to each other stays as it is: the inter-broker

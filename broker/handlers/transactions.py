@@ -10,8 +10,7 @@ from functools import partial
 from typing import Any
 
 from odradek.broker.background.stepwise import Pace, Steps, each_in_steps, each_when_written, items_of, once
-from odradek.broker.coordinator.internal_topics import InternalTopics
-from odradek.broker.coordinator.runtime.java_hash import partition_for
+from odradek.broker.coordinator.runtime.shard import Runtime
 from odradek.broker.coordinator.transaction.coordinator import NewProducerId, TransactionCoordinator
 from odradek.broker.coordinator.transaction.marker_writing import Marker
 from odradek.broker.coordinator.transaction.records import partitions_by_topic
@@ -65,13 +64,13 @@ class TransactionHandlers:
     def __init__(
         self,
         coordinator: TransactionCoordinator,
-        internal_topics: InternalTopics,
+        group_runtime: Runtime,
         new_producer_id: NewProducerId,
         access: Access,
         max_response_bytes: int,
     ) -> None:
         self._coordinator = coordinator
-        self._internal_topics = internal_topics
+        self._group_runtime = group_runtime
         self._new_producer_id = new_producer_id
         self._access = access
         self._max_response_bytes = max_response_bytes
@@ -124,7 +123,7 @@ class TransactionHandlers:
 
     def add_offsets_to_txn(self, request: AddOffsetsToTxnRequest, context: RequestContext) -> Any:
         """Adds the group's partition of `__consumer_offsets` to the transaction."""
-        partition = partition_for(request.group_id, self._internal_topics.partition_count(GROUP_TOPIC))
+        partition = self._group_runtime.partition_for(request.group_id)
         producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
         return answered(
             lambda settle: self._coordinator.add_partitions(

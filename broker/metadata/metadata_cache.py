@@ -95,7 +95,8 @@ class MetadataCache:
         self.brokers: dict[int, BrokerInfo] = {}
         self.is_complete = False
         """Whether the controller has sent all of the cluster's metadata. Before that, an absent partition may exist."""
-        self._topics: dict[str, TopicMetadata] = {}
+        self.topics: dict[str, TopicMetadata] = {}
+        """By name. It remains the same object."""
         self._names_by_id: dict[int, str] = {}
         """By the ids as numbers, whose hashing needs no Python."""
         self._names_by_unified_name: dict[str, tuple[str, ...]] = {}
@@ -106,12 +107,12 @@ class MetadataCache:
 
     def topic(self, name: str) -> TopicMetadata | None:
         """Returns the topic with this name, or None."""
-        return self._topics.get(name)
+        return self.topics.get(name)
 
     def topic_by_id(self, topic_id: uuid.UUID) -> TopicMetadata | None:
         """Returns the topic with this id, or None."""
         name = self._names_by_id.get(topic_id.int)
-        return None if name is None else self._topics.get(name)
+        return None if name is None else self.topics.get(name)
 
     def topic_name(self, topic_id: uuid.UUID) -> str | None:
         """Returns the name of the topic with this id, or None."""
@@ -119,16 +120,12 @@ class MetadataCache:
 
     def topic_id(self, name: str) -> uuid.UUID:
         """Returns the topic's id; all zeros if the topic does not exist."""
-        topic = self._topics.get(name)
+        topic = self.topics.get(name)
         return ZERO_UUID if topic is None else topic.topic_id
 
     def topic_names(self) -> list[str]:
         """Returns all topic names, sorted."""
-        return sorted(self._topics)
-
-    def topics(self) -> list[TopicMetadata]:
-        """Returns all topics, in no order."""
-        return list(self._topics.values())
+        return sorted(self.topics)
 
     def colliding_topic(self, name: str) -> str | None:
         """Returns another topic whose metrics would have the same name, or None."""
@@ -137,7 +134,7 @@ class MetadataCache:
 
     def partition(self, topic: str, partition: int) -> PartitionState | None:
         """Returns the partition's state, or None if the topic or partition does not exist."""
-        metadata = self._topics.get(topic)
+        metadata = self.topics.get(topic)
         return None if metadata is None else metadata.partitions.get(partition)
 
     def leader_of(self, topic_partition: TopicPartition) -> int | None:
@@ -154,12 +151,12 @@ class MetadataCache:
     @property
     def topic_count(self) -> int:
         """The number of topics."""
-        return len(self._topics)
+        return len(self.topics)
 
     @property
     def partition_count(self) -> int:
         """The number of partitions of all topics."""
-        return sum(len(topic.partitions) for topic in self._topics.values())
+        return sum(len(topic.partitions) for topic in self.topics.values())
 
     def is_alive(self, broker_id: int) -> bool:
         """Whether the broker is in the cluster."""
@@ -179,19 +176,19 @@ class MetadataCache:
 
     def put_topic(self, topic: TopicMetadata, config: Mapping[str, str]) -> None:
         """Adds or replaces a topic and its settings."""
-        previous = self._topics.get(topic.name)
+        previous = self.topics.get(topic.name)
         if previous is not None and previous.topic_id != topic.topic_id:
             del self._names_by_id[previous.topic_id.int]
         if previous is None:
             unified = unified_name(topic.name)
             self._names_by_unified_name[unified] = (*self._names_by_unified_name.get(unified, ()), topic.name)
-        self._topics[topic.name] = topic
+        self.topics[topic.name] = topic
         self._names_by_id[topic.topic_id.int] = topic.name
         self.put_topic_config(topic.name, config)
 
     def remove_topic(self, name: str) -> None:
         """Removes a topic and its settings."""
-        topic = self._topics.pop(name, None)
+        topic = self.topics.pop(name, None)
         self._topic_configs.pop(name, None)
         if topic is not None:
             self._names_by_id.pop(topic.topic_id.int, None)
@@ -205,26 +202,21 @@ class MetadataCache:
         else:
             del self._names_by_unified_name[unified]
 
-    def put_partition(self, topic: str, state: PartitionState) -> None:
-        """Replaces one partition's state. The topic must exist."""
-        metadata = self._topics[topic]
-        self._topics[topic] = metadata._replace(partitions={**metadata.partitions, state.partition: state})
-
     def put_partitions(self, topic: str, topic_id: uuid.UUID, states: Mapping[int, PartitionState]) -> None:
         """Adds or replaces partitions of a topic. A topic of the same name with another id is replaced as a whole."""
-        known = self._topics.get(topic)
+        known = self.topics.get(topic)
         partitions = {**known.partitions, **states} if known is not None and known.topic_id == topic_id else {**states}
         ordered = {number: partitions[number] for number in sorted(partitions)}
         self.put_topic(TopicMetadata(topic, topic_id, ordered), self.topic_config(topic))
 
     def remove_partitions(self, topic: str, partitions: Collection[int]) -> bool:
         """Removes partitions of a topic; removes the topic with the last of them, and then returns True."""
-        known = self._topics.get(topic)
+        known = self.topics.get(topic)
         if known is None:
             return False
         left = {number: state for number, state in known.partitions.items() if number not in partitions}
         if left:
-            self._topics[topic] = known._replace(partitions=left)
+            self.topics[topic] = known._replace(partitions=left)
             return False
         self.remove_topic(topic)
         return True

@@ -15,8 +15,7 @@
     certificates.py        the keys and certificates of all listeners, which are replaced while the broker runs
     expiring_certificates.py   warns of those that expire
     file_reading.py        slices of files, where TLS must encrypt them
-    queues.py              who shares a bound of what clients have begun to send
-    queued_bytes.py        one such bound
+    queued_bytes.py        bounds of what clients have begun to send, and who shares one
     logins.py              which clients have not logged in, and until when they may
     shares.py              which address uses most of something
     connection_limits.py, open_files.py   how many connections there may be

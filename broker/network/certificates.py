@@ -26,13 +26,11 @@ import structlog
 
 from odradek.broker.network.expiring_certificates import ExpiringCertificates, InUse
 from odradek.broker.network.listener_tls import ListenerTls
-from odradek.broker.security.alternative_names import alternative_names
 from odradek.broker.security.authentication_counts import AuthenticationCounts
+from odradek.broker.security.certificate_fields import alternative_names, dated, java_name, subject_of
 from odradek.broker.security.cipher_suites import negotiable
-from odradek.broker.security.distinguished_name import java_name, subject_of
 from odradek.broker.security.principal_mapping import PrincipalMapping
 from odradek.broker.security.tls import explained, server_context, shake_hands
-from odradek.broker.security.validity import dated
 from odradek.broker.settings.config import BrokerConfig, ConfigError
 from odradek.broker.settings.tls import TlsSettings
 from odradek.broker.settings.tls_checks import SASL_SSL, TlsOfListener, check_listener_tls

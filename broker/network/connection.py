@@ -36,8 +36,7 @@ from odradek.broker.network.connection_limits import MIN_FRAME_BYTES, refused_be
 from odradek.broker.network.file_sending import NewSending, RunInThread
 from odradek.broker.network.large_frame import LargeFrame
 from odradek.broker.network.outbox import WRITE_HIGH_BYTES, Outbox
-from odradek.broker.network.queued_bytes import QueuedBytes
-from odradek.broker.network.queues import Queues
+from odradek.broker.network.queued_bytes import QueuedBytes, Queues
 from odradek.broker.network.rounds import Flushable, Rounds
 from odradek.broker.requests.request_bound import LARGE_FRAME_BYTES
 from odradek.broker.requests.request_context import CloseConnection, ConnectionInfo, Part, PendingResponse, size_of

@@ -48,7 +48,7 @@ class ConnectionLimits(NamedTuple):
     """Of any other API; not above `max_request_bytes`."""
     max_queued_bytes: int
     max_queued_bytes_before_login: int
-    """For all connections together: see queues.py."""
+    """For all connections together: see queued_bytes.py."""
     login_timeout_ms: int
     """From the accept to the end of the login: see logins.py."""
     idle_ms: int

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import structlog
 
-from odradek.broker.security.validity import Dated
+from odradek.broker.security.certificate_fields import Dated
 
 DAY_MS = 24 * 60 * 60 * 1000
 WARN_DAYS = 30

@@ -9,7 +9,7 @@ import ssl
 
 from odradek.broker.requests.request_context import ANONYMOUS
 from odradek.broker.security.authentication_counts import AuthenticationCounts
-from odradek.broker.security.distinguished_name import java_name, subject_of
+from odradek.broker.security.certificate_fields import java_name, subject_of
 from odradek.broker.security.principal_mapping import PrincipalMapping
 
 

@@ -1,4 +1,11 @@
-"""Bounds the unanswered bytes that connections have sent together.
+"""Bounds the unanswered bytes that connections have sent together, so that nobody can use up what others need:
+
+    clients that                                                    share
+    have not logged in yet, on a listener with SASL or with TLS     odradek.max.queued.bytes.before.login
+    have logged in: by SASL, or by a certificate                    queued.max.request.bytes
+    need not log in                                                 queued.max.request.bytes, once more
+
+A client that renews its login (KIP-368) has logged in.
 
 Source: Kafka's `queued.max.request.bytes` and `SimpleMemoryPool`: when the memory is used up, nothing more is read.
 
@@ -27,7 +34,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
+from odradek.broker.network.connection_limits import ConnectionLimits
 from odradek.broker.network.shares import Share, Shares
+from odradek.broker.requests.request_context import ANONYMOUS, ConnectionInfo
 
 MODEST_PART = 4
 """See C."""
@@ -53,6 +62,8 @@ S = TypeVar("S", bound=Sender)
 
 
 class QueuedBytes(Generic[S]):
+    """One of the three bounds."""
+
     def __init__(self, limit: Callable[[], int], end: Callable[[S, int], None]) -> None:
         """`limit` returns bytes; its value may change. `end` ends a connection, which holds this many bytes."""
         self._limit = limit
@@ -152,3 +163,37 @@ class QueuedBytes(Generic[S]):
         """Resumes a connection, which then has until the check after the next one to send something."""
         self._active.add(sender)
         sender.read_on()
+
+
+class Queues(Generic[S]):
+    def __init__(self, limits: Callable[[], ConnectionLimits], end: Callable[[S, int], None]) -> None:
+        """`limits` returns those that hold now. `end` ends a connection, which holds this many bytes."""
+
+        def most() -> int:
+            return limits().max_queued_bytes
+
+        self.before_login: QueuedBytes[S] = QueuedBytes(lambda: limits().max_queued_bytes_before_login, end)
+        self.logged_in: QueuedBytes[S] = QueuedBytes(most, end)
+        self.anonymous: QueuedBytes[S] = QueuedBytes(most, end)
+        self._all = (self.before_login, self.logged_in, self.anonymous)
+
+    def of(self, info: ConnectionInfo) -> QueuedBytes[S]:
+        """Returns where the bytes count that a client sends now."""
+        if not info.has_logged_in:
+            return self.before_login
+        return self.anonymous if info.principal == ANONYMOUS else self.logged_in
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nobody holds anything, so that a check does nothing."""
+        return all(queued.is_empty for queued in self._all)
+
+    def release(self, sender: S) -> None:
+        """The connection has ended."""
+        for queued in self._all:
+            queued.release(sender)
+
+    def check(self) -> None:
+        """Ends connections above the bounds, see above. Call it twice a second."""
+        for queued in self._all:
+            queued.check()

@@ -15,7 +15,6 @@ from odradek.timer import Clock
 
 Dispatch = Callable[[bytes, ConnectionInfo, int], "PendingResponse | list[Part] | None"]
 """Frame, connection, now_ms -> the encoded response, a parked one, or None for no response. Raises CloseConnection."""
-CallSoon = Callable[..., Any]
 
 SCRATCH_BYTES = 256 * 1024
 """Must hold a frame of LARGE_FRAME_BYTES with its length prefix."""
@@ -47,15 +46,16 @@ class NetworkCounters:
 
 class Rounds:
     """What the connections of a broker share in each round: the clock, the counters, the limits, the buffer that the
-    event loop reads into, and the list of connections with output to write.
+    event loop reads into, and the list of connections with output to write. `call_soon` is that of the event loop,
+    from when the server binds its addresses.
     """
 
     __slots__ = (
-        "_call_soon",
         "_drain_completions",
         "_entered",
         "_flush_is_due",
         "_unflushed",
+        "call_soon",
         "clock",
         "counters",
         "dispatch",
@@ -63,13 +63,10 @@ class Rounds:
         "scratch",
     )
 
+    call_soon: Callable[..., Any]
+
     def __init__(
-        self,
-        clock: Clock,
-        dispatch: Dispatch,
-        drain_completions: Callable[[], object],
-        limits: ConnectionLimits,
-        call_soon: CallSoon,
+        self, clock: Clock, dispatch: Dispatch, drain_completions: Callable[[], object], limits: ConnectionLimits
     ) -> None:
         """`drain_completions` completes the operations that the handled requests released. `limits` may be replaced."""
         self.clock = clock
@@ -79,7 +76,6 @@ class Rounds:
         self.counters = NetworkCounters()
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
         self._drain_completions = drain_completions
-        self._call_soon = call_soon
         self._unflushed: list[Flushable] = []
         self._entered = False
         self._flush_is_due = False
@@ -102,7 +98,7 @@ class Rounds:
         self._unflushed.append(connection)
         if not self._entered and not self._flush_is_due:
             self._flush_is_due = True
-            self._call_soon(self._flush_later)
+            self.call_soon(self._flush_later)
 
     def _flush_later(self) -> None:
         self._flush_is_due = False

@@ -31,7 +31,7 @@ from odradek.broker.network.file_reading import FileReading
 from odradek.broker.network.file_sending import FileSending, NewSending, RunInThread
 from odradek.broker.network.hang_ups import hung_up
 from odradek.broker.network.logins import Logins
-from odradek.broker.network.queues import Queues
+from odradek.broker.network.queued_bytes import Queues
 from odradek.broker.network.rounds import Dispatch, NetworkCounters, Rounds
 from odradek.broker.network.shares import Shares
 from odradek.broker.requests.endpoint import Endpoint
@@ -85,7 +85,7 @@ class SocketServer:
         it, by name. `admit` has, by the names of listeners with SASL, what is called with each new connection: it
         replaces the dispatch. A listener that lacks one of them is not bound.
         """
-        self.rounds = Rounds(clock, dispatch, drain_completions, limits, self.call_soon)
+        self.rounds = Rounds(clock, dispatch, drain_completions, limits)
         self.run_in_thread = run_in_thread
         self.connections: dict[Connection, None] = {}
         self.blocked: dict[Connection, None] = {}
@@ -132,6 +132,7 @@ class SocketServer:
         closes its own. Raises BindError and then leaves none bound.
         """
         self._loop = asyncio.get_running_loop()
+        self.rounds.call_soon = self._loop.call_soon
         try:
             return [await self._bind(address, bound.get(address.name, ())) for address in addresses]
         except BindError:
@@ -276,8 +277,7 @@ class SocketServer:
         peer = connection.transport.get_extra_info("peername")
         host, port = (str(peer[0]), int(peer[1])) if peer else ("", 0)
         self.counters.accepted += 1
-        info.client_host = host
-        info.client_port = port
+        info.comes_from(host, port)
         info.number = self.counters.accepted
         connection.last_active_ms = now_ms = self.rounds.clock.now_ms()
         self.connections[connection] = None

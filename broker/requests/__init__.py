@@ -4,7 +4,7 @@
     answered_later.py     a later response that a task of the background produces
     request_bound.py      which requests are large, and how much a request may name
     request_metrics.py    the counters of requests
-    endpoint.py           a listener's address
+    endpoint.py           addresses: of a listener, and of a client as ACLs name it
 
 Callers: every room above it.
 """

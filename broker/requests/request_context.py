@@ -28,11 +28,11 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from odradek.broker.requests.endpoint import Endpoint, java_host
 from odradek.storage.file_slice import SLICE_BYTES, FileSlice
 from odradek.storage.files import Buffer
 
 if TYPE_CHECKING:
-    from odradek.broker.requests.endpoint import Endpoint
     from odradek.broker.security.sasl.authentication import Authentication
 
 ANONYMOUS = "User:ANONYMOUS"
@@ -284,6 +284,7 @@ class ConnectionInfo:
         "client_software",
         "dispatch",
         "frame_bounds",
+        "java_host",
         "listener",
         "number",
         "principal",
@@ -300,8 +301,7 @@ class ConnectionInfo:
         """None for those of the broker's limits."""
         self.authentication: Authentication | None = None
         """The login that is under way, None before and after it and on listeners without SASL."""
-        self.client_host = client_host
-        self.client_port = client_port
+        self.comes_from(client_host, client_port)
         self.number = number
         """The sequence number of the connection since the broker started."""
         self.principal = ANONYMOUS
@@ -310,6 +310,12 @@ class ConnectionInfo:
         self.shakes_hands = False
         """Whether a TLS handshake is under way."""
         self.throttle_ms = 0
+
+    def comes_from(self, client_host: str, client_port: int) -> None:
+        """`java_host` is the address as Java writes it: ACLs and the members of groups have it so."""
+        self.client_host = client_host
+        self.client_port = client_port
+        self.java_host = java_host(client_host)
 
     @property
     def has_logged_in(self) -> bool:
@@ -363,6 +369,11 @@ class RequestContext:
     @property
     def client_host(self) -> str:
         return self.connection.client_host
+
+    @property
+    def java_host(self) -> str:
+        """See `ConnectionInfo.comes_from`."""
+        return self.connection.java_host
 
     @property
     def connection_id(self) -> str:

@@ -7,10 +7,8 @@
     key_stores.py   key stores and trust stores: PEM, PKCS12
     cipher_suites.py    TLS versions and cipher suites by Java's names
     tls.py          TLS of a client and of a server, as an `ssl.SSLContext`
-    distinguished_name.py, principal_mapping.py     who a client's certificate says it is
-    alternative_names.py    for which hosts a certificate is
-    validity.py             from when until when it is valid
-    der.py          the encoding of certificates
+    certificate_fields.py   whose a certificate is, for which hosts, and from when until when
+    principal_mapping.py    which user a client's certificate stands for
     authentication_counts.py    how many connections of a listener have authenticated
     certificate_authority.py    makes certificates for development
 

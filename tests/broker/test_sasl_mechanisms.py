@@ -28,11 +28,9 @@ FILE = "odradek.security.auth.login.config"
 
 def outside(settings: dict[str, str]) -> SaslListener:
     config = BrokerConfig.from_mapping({**SETTINGS, **settings})
-    stored = {("SCRAM-SHA-256", "carol"): credential_of("carol-secret")}
+    stored = {"carol": {"SCRAM-SHA-256": credential_of("carol-secret")}}
     counts = {listener.name: AuthenticationCounts() for listener in config.listeners}
-    listeners = sasl_listeners_of(
-        config, OsFiles(), lambda mechanism, user: stored.get((mechanism, user)), random.Random(7), counts
-    )
+    listeners = sasl_listeners_of(config, OsFiles(), stored, random.Random(7), counts)
     assert list(listeners) == ["OUTSIDE"]
     return listeners["OUTSIDE"]
 

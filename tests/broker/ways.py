@@ -9,8 +9,9 @@ times: what happens to run beside it is not in all of the traces. Code that `pro
     produce    acks=all: waits until a follower, which is a client of the test, has fetched the batch
     fetch      of a consumer without a session: waits for min_bytes until another client has produced
     join       the first JoinGroup of a group: waits for group.initial.rebalance.delay.ms
+    login      by SCRAM, after the TLS handshake
 
-What another client's request does before it wakes the one that waits is not traced.
+Without an authorizer. What another client's request does before it wakes the one that waits is not traced.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import tests.conftest  # noqa: F401, I001 - before anything imports a compiled m
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from types import FrameType
@@ -32,7 +34,8 @@ from odradek.broker.background.background import Periodic
 from odradek.broker.metadata.new_topic import NewTopic
 from odradek.broker.metadata.metadata_cache import PartitionState
 from odradek.broker.server import Broker
-from odradek.testing import in_process_broker
+from odradek.testing import InProcessBroker, in_process_broker
+from odradek.broker.security.sasl.client import tokens as scram_tokens
 from odradek.protocol.messages.fetch import FetchRequest
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.groups import JoinGroupRequest
@@ -147,6 +150,24 @@ async def join(_broker: Broker, client: RawClient, _other: RawClient) -> Trace:
     return trace
 
 
+async def login(broker: InProcessBroker) -> Trace:
+    credentials, tls = broker.security.credentials_of(None), broker.security.of_client().tls
+    assert credentials is not None
+    tokens = scram_tokens(credentials, b"nonce")
+    trace = Trace()
+    async with raw_client(int(broker.bootstrap.rpartition(":")[2]), ssl=tls) as client:
+        await asyncio.sleep(PARKED_S)  # the broker ends the TLS handshake
+        with trace:
+            assert not (await client.handshake(credentials.mechanism)).error_code
+        answer = None
+        with suppress(StopIteration):
+            while True:
+                token = next(tokens) if answer is None else tokens.send(answer.auth_bytes)
+                with trace:
+                    answer = await client.token(token)
+    return trace
+
+
 WAYS: dict[str, Callable[[Broker, RawClient, RawClient], Awaitable[Trace]]] = {
     "produce": produce,
     "fetch": fetch,
@@ -169,6 +190,9 @@ def _fetch(offset: int, max_wait_ms: int) -> FetchRequest:
 async def traced(way: str) -> list[str]:
     """Returns the files that every one of the requests has passed."""
     settings = {"offsets.topic.num.partitions": 1, "group.initial.rebalance.delay.ms": WAIT_MS}
+    if way == "login":
+        async with in_process_broker(security="SASL_SSL") as broker:
+            return _of_all([await login(broker) for _ in range(1 + TIMES)][1:])
     async with in_process_broker(settings) as broker:
         await broker.links.active_controller.create_topics([NewTopic(TOPIC, 1, 1)], 10_000)
         port = int(broker.bootstrap.rpartition(":")[2])
@@ -177,11 +201,15 @@ async def traced(way: str) -> list[str]:
             await client.call(FindCoordinatorRequest(key="group"), FIND_VERSION)  # creates the internal topic
             await WAYS[way](broker, client, other)  # makes what is made once
             traces = [await WAYS[way](broker, client, other) for _ in range(TIMES)]
+    return _of_all(traces)
+
+
+def _of_all(traces: list[Trace]) -> list[str]:
     return [name for name in traces[0].files if all(name in trace.files for trace in traces)]
 
 
 def main() -> None:
-    for way in sys.argv[1:] or WAYS:
+    for way in sys.argv[1:] or [*WAYS, "login"]:
         files = asyncio.run(traced(way))
         of_broker = sum(name.startswith("broker/") for name in files)
         print(f"{way}: {of_broker} files of broker/, {len(files)} in all")

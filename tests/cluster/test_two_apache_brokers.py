@@ -11,7 +11,7 @@ import confluent_kafka
 import pytest
 from confluent_kafka import TopicPartition as Position
 
-from odradek.broker.coordinator.runtime.java_hash import partition_for
+from odradek.broker.coordinator.runtime.runtime import partition_for
 from odradek.protocol.records import Record, build_batch
 from odradek.protocol.topic_partition import TopicPartition
 from tests.clients.transactions import read_committed

@@ -15,7 +15,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from odradek.broker.coordinator.runtime.java_hash import partition_for
+from odradek.broker.coordinator.runtime.runtime import partition_for
 from odradek.broker.metadata.metadata_cache import TRANSACTION_TOPIC
 from odradek.protocol.topic_partition import TopicPartition
 from tests.simulation.aimed_faults import (

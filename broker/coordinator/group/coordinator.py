@@ -164,10 +164,6 @@ class GroupCoordinator:
         """Deletes an empty group and its offsets. Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, or as `shard_of` does."""
         delete_group(self.shard_of(group_id), group_id, done)
 
-    def transaction_ended(self, partition: int, producer_id: int, producer_epoch: int, committed: bool) -> None:
-        """Applies a transaction marker that was appended to a partition of `__consumer_offsets`."""
-        self.runtime.transaction_ended(partition, producer_id, producer_epoch, committed)
-
     # --- removing offsets ---------------------------------------------------------------------------------------
 
     def topic_deleted(self, topic: str) -> Iterator[None]:

@@ -23,13 +23,14 @@ Source: Kafka's `CoordinatorRuntime`, `GroupMetadataManager`, `TransactionStateM
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Mapping, Sized
+from functools import lru_cache
+from struct import unpack
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import structlog
 
 from odradek.broker.background.tasks import Threads
-from odradek.broker.coordinator.runtime.java_hash import partition_for
 from odradek.broker.coordinator.runtime.led_partition import LedPartition
 from odradek.broker.coordinator.runtime.loading import Loader
 from odradek.broker.coordinator.runtime.shard import NO_PRODUCER_ID, AppendFailed, Decision, NewShard, Shard
@@ -43,13 +44,29 @@ from odradek.storage.throttled_lines import ThrottledLines
 from odradek.timer import Clock
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from odradek.broker.replica.replica_manager import ReplicaManager
     from odradek.storage.log.log import Log
 
 REPLICATED = (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 """What is returned when the high watermark has passed an offset."""
+_INT_RANGE = 1 << 32
+_SMALLEST_INT = -(1 << 31)
+_LONGEST_KNOWN = 256
+"""The hashes of longer ids are not cached, so that clients cannot fill the memory."""
 
 log = structlog.get_logger("coordinator")
+
+
+class Topic(Protocol):
+    """What the runtime knows of its topic."""
+
+    @property
+    def topic_id(self) -> UUID: ...
+
+    @property
+    def partitions(self) -> Sized: ...
 
 
 class RuntimeSettings(NamedTuple):
@@ -68,21 +85,28 @@ class RuntimeSettings(NamedTuple):
 
 
 class CoordinatorRuntime:
-    """`partition_count()` returns the topic's partition count, or the count it would be created with."""
+    """`topics`: those of the cluster by name. `planned_count()` returns the partition count that the topic would be
+    created with. It raises COORDINATOR_NOT_AVAILABLE while this broker does not know whether the topic exists.
+    """
 
     def __init__(
         self,
         settings: RuntimeSettings,
         *,
         new_shard: NewShard,
-        partition_count: Callable[[], int],
+        topics: Mapping[str, Topic],
+        planned_count: Callable[[], int],
         replica_manager: ReplicaManager,
         clock: Clock,
         background: Threads,
     ) -> None:
         self.settings = settings
         self._new_shard = new_shard
-        self._partition_count = partition_count
+        self._topics = topics
+        self._planned_count = planned_count
+        self._counted: UUID | None = None
+        self._count = 0
+        """The partitions of the topic with this id."""
         self._replica_manager = replica_manager
         self._clock = clock
         self._led: dict[int, LedPartition] = {}
@@ -110,8 +134,18 @@ class CoordinatorRuntime:
     # Finding shards
 
     def partition_for(self, key: str) -> int:
-        """Returns the partition of a group id or transactional id."""
-        return partition_for(key, self._partition_count())
+        """Returns the partition of a group id or transactional id. Raises as `planned_count` does.
+
+        As in Kafka, partitions that are added later count only after a restart, so that ids keep their partitions
+        while the broker runs.
+        """
+        topic = self._topics.get(self.settings.topic)
+        if topic is None:
+            return partition_for(key, self._planned_count())
+        if topic.topic_id != self._counted:
+            self._counted = topic.topic_id
+            self._count = len(topic.partitions)
+        return partition_for(key, self._count)
 
     def shard_for(self, key: str) -> Shard:
         """Returns the shard of an id.
@@ -314,3 +348,23 @@ class CoordinatorRuntime:
             answered=failure.code.name,
         )
         decision.done(failure)
+
+
+def java_string_hash(text: str) -> int:
+    """Returns `String.hashCode`, as Kafka's coordinators hash ids: computed over UTF-16 code units, as a signed 32-bit
+    integer.
+    """
+    encoded = text.encode("utf-16-le", "surrogatepass")
+    result = 0
+    for unit in unpack(f"<{len(encoded) // 2}H", encoded):
+        result = (31 * result + unit) % _INT_RANGE
+    return result if result < 1 << 31 else result - _INT_RANGE
+
+
+_known_hash = lru_cache(maxsize=8192)(java_string_hash)
+
+
+def partition_for(key: str, partition_count: int) -> int:
+    """Returns the partition of a group id or transactional id. As in `Utils.abs`, the smallest int counts as 0."""
+    value = _known_hash(key) if len(key) <= _LONGEST_KNOWN else java_string_hash(key)
+    return 0 if value == _SMALLEST_INT else abs(value) % partition_count

@@ -118,6 +118,8 @@ class Decision:
 class Runtime(Protocol):
     """The part of `CoordinatorRuntime` that a coordinator uses."""
 
+    def partition_for(self, key: str) -> int: ...
+
     def shard_for(self, key: str) -> Shard: ...
 
     def shards(self) -> Sequence[Shard]: ...
@@ -127,8 +129,6 @@ class Runtime(Protocol):
 
     @property
     def is_stopping(self) -> bool: ...
-
-    def transaction_ended(self, partition: int, producer_id: int, producer_epoch: int, committed: bool) -> None: ...
 
 
 Act = Callable[[Decision], None]

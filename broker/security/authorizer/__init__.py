@@ -2,10 +2,8 @@
 
     authorizer.py       what the broker asks an authorizer
     acl.py              what an ACL says, and filters
-    filters.py          many filters at once
     name_patterns.py    which names a set of patterns matches
     acl_authorizer.py   the decisions
-    hosts.py            the addresses of clients as ACLs name them
 
 Everything here is values in, values out. Callers: `handlers/` ask, `cluster/` reads the ACLs from the metadata store,
 `protection.py` makes the authorizer.

@@ -31,7 +31,7 @@ import base64
 import binascii
 import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import NamedTuple
 
@@ -149,8 +149,8 @@ def salt_of(number: int) -> bytes:
 
 CredentialOf = Callable[[str], ScramCredential | None]
 """The credential of a user for the mechanism, None for an unknown user."""
-StoredCredential = Callable[[str, str], ScramCredential | None]
-"""Mechanism, user -> the credential, None for an unknown user."""
+StoredCredentials = Mapping[str, Mapping[str, ScramCredential]]
+"""The credentials by user and mechanism."""
 
 
 class Unknown:
@@ -242,7 +242,7 @@ class ScramLogins:
     """All logins by one mechanism. `source` draws the nonces."""
 
     def __init__(
-        self, mechanism: ScramMechanism, stored: StoredCredential, unknown: Unknown, source: random.Random
+        self, mechanism: ScramMechanism, stored: StoredCredentials, unknown: Unknown, source: random.Random
     ) -> None:
         self._mechanism = mechanism
         self._stored = stored
@@ -253,7 +253,8 @@ class ScramLogins:
         return ScramServer(self._mechanism, self._credential_of, self._unknown, new_nonce(self._source))
 
     def _credential_of(self, user: str) -> ScramCredential | None:
-        return self._stored(self._mechanism.name, user)
+        of_user = self._stored.get(user)
+        return None if of_user is None else of_user.get(self._mechanism.name)
 
 
 def _unescaped(name: bytes) -> str:

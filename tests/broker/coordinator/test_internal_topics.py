@@ -10,8 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from odradek.broker.coordinator.internal_topics import group_log_settings, transaction_log_settings
-from odradek.broker.coordinator.runtime.java_hash import partition_for
-from odradek.broker.coordinator.runtime.runtime import RuntimeSettings
+from odradek.broker.coordinator.runtime.runtime import RuntimeSettings, partition_for
 from odradek.broker.metadata.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC
 from odradek.broker.metadata.new_topic import NewPartitions
 from odradek.broker.settings.config import BrokerConfig
@@ -196,15 +195,19 @@ async def test_a_partition_that_cannot_be_opened_has_no_coordinator(tmp_path: Pa
         assert (await find(api, other)).error_code == 0
 
 
+def partitions_of_ids(api: Api) -> set[int]:
+    return {api.broker.coordinators.groups.runtime.partition_for(key) for key in "abcdefghij"}
+
+
 async def test_ids_keep_their_partitions_until_the_next_start_when_the_topic_gains_partitions(tmp_path: Path) -> None:
     async with api_of_a_broker(FEW, data_dir=tmp_path) as api:
         await found(api)
         more_partitions = NewPartitions(GROUP_TOPIC, 5)
         assert await api.broker.controller.topics.add_partitions([more_partitions], timeout_ms=10_000) == [None]
-        assert api.broker.coordinators.internal_topics.partition_count(GROUP_TOPIC) == 3
+        assert partitions_of_ids(api) == set(range(3))
         assert len(api.broker.coordinators.groups.runtime.shards()) == 5
     async with api_of_a_broker(FEW, data_dir=tmp_path) as api:
-        assert api.broker.coordinators.internal_topics.partition_count(GROUP_TOPIC) == 5
+        assert partitions_of_ids(api) == set(range(5))
 
 
 async def test_a_deleted_internal_topic_is_created_again(api: Api) -> None:

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from odradek.broker.coordinator.runtime.java_hash import partition_for
+from odradek.broker.coordinator.runtime.runtime import partition_for
 from odradek.broker.metadata.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC
 from odradek.broker.metadata_store.shared.shared_store import SharedStore
 from odradek.broker.server import Broker

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from odradek.broker.handlers.access import ON_RESOURCE
 from odradek.broker.handlers.api_row import ApiRow, api_row
 from odradek.broker.handlers.api_table import api_table
-from odradek.broker.handlers.authorized_operations import ON_RESOURCE
 from odradek.broker.server import Broker
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.compiler import decode

@@ -14,7 +14,7 @@ from odradek.broker.network.certificates import Certificates
 from odradek.broker.network.expiring_certificates import DAY_MS, WARN_DAYS
 from odradek.broker.security.authentication_counts import AuthenticationCounts
 from odradek.broker.security.certificate_authority import Validity
-from odradek.broker.security.validity import dated
+from odradek.broker.security.certificate_fields import dated
 from odradek.broker.settings.config import BrokerConfig
 from odradek.storage.files import OsFiles
 from odradek.testing import in_process_broker

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from odradek.broker.network.connection import Connection
 from odradek.broker.network.connection_limits import ConnectionLimits
-from odradek.broker.network.queued_bytes import QueuedBytes
-from odradek.broker.network.queues import Queues
+from odradek.broker.network.queued_bytes import QueuedBytes, Queues
 from odradek.broker.requests.endpoint import Endpoint
 from odradek.broker.requests.request_context import ConnectionInfo
 from odradek.broker.security.authentication_counts import AuthenticationCounts

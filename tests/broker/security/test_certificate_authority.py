@@ -10,8 +10,8 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from odradek.broker.security.alternative_names import alternative_names
 from odradek.broker.security.certificate_authority import Authority, Validity
+from odradek.broker.security.certificate_fields import alternative_names
 from odradek.broker.security.key_stores import Store, load_key, load_trusted
 from odradek.broker.security.tls import shake_hands
 from tests.zookeeper import certificates as of_tests

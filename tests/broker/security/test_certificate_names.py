@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from odradek.broker.security.distinguished_name import java_name, subject_of
+from odradek.broker.security.certificate_fields import java_name, subject_of
 from odradek.broker.security.principal_mapping import PrincipalMapping
 from tests.broker.security.java_names.recorder import VECTORS, vectors
 from tests.zookeeper.certificates import Authority

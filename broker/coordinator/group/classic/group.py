@@ -33,10 +33,12 @@ from typing import Protocol
 
 import structlog
 
-from odradek.broker.coordinator.group.classic.member import JoinAnswer, Member
-from odradek.broker.coordinator.group.classic.protocols import (
+from odradek.broker.coordinator.group.classic.member import (
     CONSUMER,
+    JoinAnswer,
+    Member,
     Protocols,
+    Sessions,
     Support,
     can_found,
     subscribed_topics,
@@ -65,11 +67,8 @@ log = structlog.get_logger("broker.coordinator.group")
 class Actions(Protocol):
     """What a group leaves to those who park requests: `Rebalances`."""
 
-    def heard_of(self, group: ClassicGroup, member: Member) -> None:
-        """Extends the member's session."""
-
-    def expect_nobody(self, group: ClassicGroup) -> None:
-        """Stops waiting for the clients that were assigned a member id."""
+    @property
+    def sessions(self) -> Sessions[ClassicGroup]: ...
 
     def resume(self, group: ClassicGroup) -> None:
         """See `Group.loaded`."""
@@ -376,7 +375,7 @@ class ClassicGroup:
         if state is GroupState.COMPLETING_REBALANCE:
             raise ProtocolError(ErrorCode.REBALANCE_IN_PROGRESS)
         if member is not None:
-            self._actions.heard_of(self, member)
+            self._actions.sessions.extend(self, member)
 
     def is_subscribed_to(self, topic: str) -> bool:
         """Whether any member is subscribed to the topic. True if the subscriptions are unknown."""
@@ -419,7 +418,7 @@ class ClassicGroup:
         return [CoordinatorRecord(self.record_key, None)] if self.generation_id > 0 else []
 
     def die(self, reason: str) -> None:
-        self._actions.expect_nobody(self)
+        self._actions.sessions.expect_nobody(self)
         self.transition_to(GroupState.DEAD, reason)
 
     def loaded(self) -> None:

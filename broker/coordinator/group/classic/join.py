@@ -23,20 +23,23 @@ from typing import NamedTuple
 from uuid import UUID
 
 from odradek.broker.coordinator.group.classic.group import ClassicGroup
-from odradek.broker.coordinator.group.classic.member import JoinAnswer, Member
-from odradek.broker.coordinator.group.classic.protocols import Protocols, can_found
-from odradek.broker.coordinator.group.classic.rebalance import Rebalances
-from odradek.broker.coordinator.group.classic.responses import (
-    UNKNOWN_MEMBER_ID,
+from odradek.broker.coordinator.group.classic.member import (
+    NEW_MEMBER_JOIN_TIMEOUT_MS,
+    JoinAnswer,
+    Member,
+    Protocols,
+    can_found,
+)
+from odradek.broker.coordinator.group.classic.rebalance import (
+    Rebalances,
     join_refused,
     joined,
     joined_as_before,
     sync_refused,
 )
-from odradek.broker.coordinator.group.classic.sessions import NEW_MEMBER_JOIN_TIMEOUT_MS
 from odradek.broker.coordinator.group.classic.settings import GroupSettings
 from odradek.broker.coordinator.group.classic.state import GroupState
-from odradek.broker.coordinator.group.group import Group
+from odradek.broker.coordinator.group.group import NO_MEMBER, Group
 from odradek.protocol.errors import ErrorCode, ProtocolError
 
 LONGEST_PREFIX_BYTES = 32767 - len("-00000000-0000-4000-8000-000000000000")
@@ -114,7 +117,7 @@ class Joins:
 
     def _found(self, group_id: str, joining: Joining) -> ClassicGroup:
         """Returns a new group with its first member."""
-        if joining.member_id != UNKNOWN_MEMBER_ID:
+        if joining.member_id != NO_MEMBER:
             raise ProtocolError(ErrorCode.UNKNOWN_MEMBER_ID)
         if not can_found(joining.protocol_type, joining.protocols):
             raise ProtocolError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -127,7 +130,7 @@ class Joins:
             self._turn_away(group, joining)
         elif not group.supports(joining.protocol_type, joining.protocols):
             raise ProtocolError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-        elif joining.member_id == UNKNOWN_MEMBER_ID:
+        elif joining.member_id == NO_MEMBER:
             self._join_new(group, joining)
         else:
             self._join_known(group, joining)

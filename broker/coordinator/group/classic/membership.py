@@ -13,10 +13,9 @@ from typing import NamedTuple
 
 from odradek.broker.coordinator.group.classic.group import ClassicGroup
 from odradek.broker.coordinator.group.classic.member import SyncAnswer
-from odradek.broker.coordinator.group.classic.rebalance import Rebalances
-from odradek.broker.coordinator.group.classic.responses import UNKNOWN_MEMBER_ID, sync_refused, synced
+from odradek.broker.coordinator.group.classic.rebalance import Rebalances, sync_refused, synced
 from odradek.broker.coordinator.group.classic.state import GroupState
-from odradek.broker.coordinator.group.group import Group
+from odradek.broker.coordinator.group.group import NO_MEMBER, Group
 from odradek.protocol.errors import ErrorCode, ProtocolError
 
 
@@ -90,7 +89,7 @@ class Membership:
         if self._sessions.expect_no_more(group, member_id):
             self._rebalances.remove_pending(group, member_id)
             return
-        if member_id == UNKNOWN_MEMBER_ID:
+        if member_id == NO_MEMBER:
             member_id = group.static_member_id(group_instance_id or "") or ""
             group_instance_id = None
         member = group.checked_member(member_id, group_instance_id)

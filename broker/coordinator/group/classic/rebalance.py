@@ -8,7 +8,8 @@
 
 A static member that does not rejoin remains a member until its session expires; a dynamic member is removed.
 
-Source: Kafka's GroupCoordinator (prepareRebalance, onCompleteJoin, onExpirePendingSync, propagateAssignment).
+Source: Kafka's GroupCoordinator (prepareRebalance, onCompleteJoin, onExpirePendingSync, propagateAssignment),
+JoinGroupResult, SyncGroupResult.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from typing import NamedTuple
 import structlog
 
 from odradek.broker.coordinator.group.classic.group import ClassicGroup
-from odradek.broker.coordinator.group.classic.member import Member
+from odradek.broker.coordinator.group.classic.member import Member, Sessions
 from odradek.broker.coordinator.group.classic.records import group_metadata_record
-from odradek.broker.coordinator.group.classic.responses import join_refused, joined, sync_refused, synced
-from odradek.broker.coordinator.group.classic.sessions import Sessions
 from odradek.broker.coordinator.group.classic.settings import GroupSettings
 from odradek.broker.coordinator.group.classic.state import GroupState
+from odradek.broker.coordinator.group.group import NO_GENERATION, NO_MEMBER
 from odradek.broker.coordinator.runtime.shard import Act, AppendFailed, Decision, OnDone
 from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.messages.groups import JoinGroupResponse, SyncGroupResponse
 from odradek.purgatory import DelayedOperationPurgatory
 from odradek.purgatory.delayed_join import DelayedJoin, InitialDelayedJoin
 from odradek.purgatory.delayed_sync import DelayedSync
@@ -247,15 +248,6 @@ class Rebalances:
 
     # --- what a group leaves to its rebalances ------------------------------------------------------------------
 
-    def heard_of(self, group: ClassicGroup, member: Member) -> None:
-        """Extends the member's session."""
-        self.sessions.extend(group, member)
-
-    def expect_nobody(self, group: ClassicGroup) -> None:
-        """Stops waiting for the clients that were assigned a member id."""
-        for member_id in list(group.pending):
-            self.sessions.expect_no_more(group, member_id)
-
     def resume(self, group: ClassicGroup) -> None:
         """Starts the sessions of a loaded group's members, each with its full timeout."""
         for member in group.members:
@@ -270,7 +262,7 @@ class Rebalances:
             group.answer_join(member, join_refused(ErrorCode.NOT_COORDINATOR, member.member_id))
             group.answer_sync(member, sync_refused(ErrorCode.NOT_COORDINATOR))
             self.sessions.end(member)
-        self.expect_nobody(group)
+        self.sessions.expect_nobody(group)
         group.pending_sync.clear()
         for key in (GroupJoinKey(group.group_id), GroupSyncKey(group.group_id)):
             for operation in self._purgatory.cancel_for_key(key):
@@ -281,3 +273,68 @@ def _code_for_sync(error: ProtocolError) -> ErrorCode:
     """Returns REBALANCE_IN_PROGRESS if the write timed out, so that members rejoin at the same coordinator."""
     timed_out = isinstance(error, AppendFailed) and error.cause is ErrorCode.REQUEST_TIMED_OUT
     return ErrorCode.REBALANCE_IN_PROGRESS if timed_out else error.code
+
+
+# --- responses --------------------------------------------------------------------------------------------------------
+
+
+def join_refused(code: ErrorCode, member_id: str = NO_MEMBER) -> JoinGroupResponse:
+    """Returns an error without a generation. The client may retry with `member_id`."""
+    return JoinGroupResponse(error_code=code, generation_id=NO_GENERATION, protocol_name=None, member_id=member_id)
+
+
+def joined(group: ClassicGroup, member: Member) -> JoinGroupResponse:
+    """Returns the current generation. The leader's response contains all members and their metadata."""
+    return _generation(group, member, group.leader_id, with_members=group.is_leader(member.member_id))
+
+
+def joined_as_before(
+    group: ClassicGroup, member: Member, old_leader_id: str | None, *, can_skip_assignment: bool
+) -> JoinGroupResponse:
+    """Returns the current generation to a static member that rejoined a Stable group without a rebalance.
+
+    If the member is the leader, it must not assign: a Stable group ignores assignments. From version 9 on the response
+    sets `skip_assignment`. Before version 9 it carries the leader's old member id, so that the member does not
+    recognize itself as the leader.
+    """
+    if not can_skip_assignment:
+        return _generation(group, member, old_leader_id, with_members=False)
+    leads = group.is_leader(member.member_id)
+    answer = _generation(group, member, group.leader_id, with_members=leads)
+    answer.skip_assignment = leads
+    return answer
+
+
+def _generation(group: ClassicGroup, member: Member, leader_id: str | None, *, with_members: bool) -> JoinGroupResponse:
+    return JoinGroupResponse(
+        generation_id=group.generation_id,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        leader=leader_id or NO_MEMBER,
+        member_id=member.member_id,
+        members=_members(group) if with_members else [],
+    )
+
+
+def _members(group: ClassicGroup) -> list[JoinGroupResponse.JoinGroupResponseMember]:
+    assert group.protocol_name is not None
+    return [
+        JoinGroupResponse.JoinGroupResponseMember(
+            member_id=member.member_id,
+            group_instance_id=member.group_instance_id,
+            metadata=member.metadata(group.protocol_name),
+        )
+        for member in group.members
+    ]
+
+
+def sync_refused(code: ErrorCode) -> SyncGroupResponse:
+    """Returns an error without an assignment."""
+    return SyncGroupResponse(error_code=code)
+
+
+def synced(group: ClassicGroup, member: Member) -> SyncGroupResponse:
+    """Returns the member's assignment in the current generation."""
+    return SyncGroupResponse(
+        protocol_type=group.protocol_type, protocol_name=group.protocol_name, assignment=member.assignment
+    )

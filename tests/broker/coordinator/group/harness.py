@@ -9,8 +9,7 @@ from typing import Any
 from odradek.broker.coordinator.group.classic.group import ClassicGroup
 from odradek.broker.coordinator.group.classic.join import Joining
 from odradek.broker.coordinator.group.classic.membership import Syncing
-from odradek.broker.coordinator.group.classic.rebalance import GroupWaits
-from odradek.broker.coordinator.group.classic.responses import join_refused
+from odradek.broker.coordinator.group.classic.rebalance import GroupWaits, join_refused
 from odradek.broker.coordinator.group.classic.settings import GroupSettings
 from odradek.broker.coordinator.group.classic.state import GroupState
 from odradek.broker.coordinator.group.shard import GroupEnvironment, GroupShard

@@ -197,7 +197,8 @@ class RuntimeHarness(ReplicaHarness):
         runtime = CoordinatorRuntime(
             self.settings,
             new_shard=self._new_shard,
-            partition_count=lambda: self.partition_count,
+            topics={},
+            planned_count=lambda: self.partition_count,
             replica_manager=self.manager,
             clock=self.clock,
             background=self.tasks,

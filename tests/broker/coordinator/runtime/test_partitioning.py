@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from odradek.broker.coordinator.runtime.java_hash import java_string_hash, partition_for
+from odradek.broker.coordinator.runtime.runtime import java_string_hash, partition_for
 
 VECTORS = json.loads(
     (Path(__file__).parents[3] / "vectors" / "coordinator_records" / "default_partitions.json").read_text("utf-8")

@@ -6,11 +6,11 @@ import random
 
 import pytest
 
+from odradek.broker.requests.endpoint import java_host
 from odradek.broker.security.authorizer import acl_authorizer
 from odradek.broker.security.authorizer.acl import AccessControlEntry, ResourcePattern
 from odradek.broker.security.authorizer.acl_authorizer import AclAuthorizer
 from odradek.broker.security.authorizer.authorizer import Authorizer
-from odradek.broker.security.authorizer.hosts import java_host
 from odradek.broker.security.authorizer.name_patterns import NamePatterns
 from odradek.protocol.wire_codes import AclOperation, AclPatternType, AclPermissionType, AclResourceType
 

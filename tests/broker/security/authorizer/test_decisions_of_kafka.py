@@ -10,10 +10,10 @@ from itertools import islice
 
 import pytest
 
+from odradek.broker.requests.endpoint import java_host
 from odradek.broker.security.authorizer import acl_authorizer
 from odradek.broker.security.authorizer.acl import EVERYBODY, WILDCARD, AccessControlEntry, ResourcePattern
 from odradek.broker.security.authorizer.acl_authorizer import ALLOWED_BY, AclAuthorizer
-from odradek.broker.security.authorizer.hosts import java_host
 from odradek.broker.security.authorizer.name_patterns import NamePatterns, Prefixes
 from odradek.broker.settings.authorizers import CLASSES
 from odradek.broker.settings.config import BrokerConfig
