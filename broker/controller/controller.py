@@ -9,7 +9,9 @@ controller: the next one completes it.
     (B) NOT_CONTROLLER is the answer to every request while this broker is not in office (`tenure.py`).
 
 Brokers ask it by their requests (`Controller.answer`), whether they come from another broker or from this one. What
-clients ask for is in `topic_requests.py` and `replica_requests.py`. Source: Kafka's `KafkaController`.
+clients ask for (`metadata/administration.py`) is in `topic_requests.py` and `replica_requests.py`.
+
+Source: Kafka's `KafkaController`.
 """
 
 from __future__ import annotations
@@ -77,6 +79,11 @@ class Controller:
             AllocateProducerIdsRequest: self._allocate_producer_ids,
             CreateTopicsRequest: TopicCreations(self.topics, config, turns).answer,
         }
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this broker is in office."""
+        return self.tenure.is_active
 
     async def answer(self, request: Message) -> Any:
         """Answers a request that brokers send to the controller: one of those above. Raises ProtocolError if it is

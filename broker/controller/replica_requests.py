@@ -8,16 +8,15 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from odradek.broker.background.stepwise import others_between
-from odradek.broker.controller.elections import ElectionType
 from odradek.broker.controller.office import Office
 from odradek.broker.controller.request_waits import RequestWaits
 from odradek.broker.controller.tenure import Tenure
+from odradek.broker.metadata.administration import Outcomes
 from odradek.broker.metadata.metadata_cache import PartitionState
 from odradek.broker.settings.config import BrokerConfig
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
-
-Outcomes = dict[TopicPartition, ProtocolError | None]
+from odradek.protocol.wire_codes import ElectionType
 
 
 class ReplicaRequests:

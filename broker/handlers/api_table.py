@@ -319,6 +319,7 @@ def api_table() -> ApiTable:
                 authorization=in_handler(
                     create_topics.CREATE_ALL, create_topics.CREATE_EACH, create_topics.SEE_SETTINGS
                 ),
+                by_controller=True,
             ),
             api_row(
                 ApiKey.DELETE_TOPICS,
@@ -326,6 +327,7 @@ def api_table() -> ApiTable:
                 lambda handlers: handlers.topics.delete_topics,
                 _delete_topics_error,
                 authorization=in_handler(topics.NAME_BY_ID, topics.DELETE_TOPIC),
+                by_controller=True,
             ),
             api_row(
                 ApiKey.DELETE_RECORDS,
@@ -554,6 +556,7 @@ def api_table() -> ApiTable:
                 partitions_asked=topics.partitions_to_add,
                 bytes_per_partition=0,
                 authorization=in_handler(topics.ADD_PARTITIONS),
+                by_controller=True,
             ),
             api_row(
                 ApiKey.DESCRIBE_CLUSTER,

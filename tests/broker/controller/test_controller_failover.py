@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.controller.elections import ElectionType
 from odradek.broker.metadata.new_topic import NewPartitions
 from odradek.broker.metadata_store import znodes
 from odradek.broker.metadata_store.interface import MetadataStore, Operation, Outcome
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.protocol.wire_codes import ElectionType
 from tests.broker.controller.fleet import SESSION_TIMEOUT_MS, Fleet, FleetNode
 from tests.soak import SOAK
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from odradek.broker.controller.elections import ElectionType
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.replica_control import LeaderAndIsrRequest, UpdateMetadataRequest
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.protocol.wire_codes import ElectionType
 from tests.broker.controller.fleet import Fleet, codes
 
 KEY = TopicPartition("t", 0)

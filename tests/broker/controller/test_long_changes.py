@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.controller.elections import ElectionType
 from odradek.broker.metadata.metadata_cache import BrokerEndpoint, BrokerInfo, PartitionState
 from odradek.broker.metadata.new_topic import NewPartitions, NewTopic
 from odradek.broker.metadata_store import znodes
@@ -21,6 +20,7 @@ from odradek.protocol.messages.replica_control import (
     StopReplicaResponse,
 )
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.protocol.wire_codes import ElectionType
 from tests.broker.controller.harness import BROKER_ID, ControllerHarness
 from tests.memory_files import ForgetfulFiles
 from tests.scenarios import turns_of_a_loop
