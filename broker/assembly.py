@@ -140,7 +140,7 @@ class Assembly:
             replica_manager=self.replica_manager,
             clock=self.clock,
             background=self.background,
-            topic_deleted=self.coordinators.groups.topic_deleted,
+            listener=self.coordinators.groups,
             authorizer=self.protection.authorizer,
         )
         self.fetch_sessions = FetchSessionCache(

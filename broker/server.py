@@ -281,7 +281,7 @@ class Broker(Assembly):
 
     async def _load_logs(self) -> None:
         """Loads the logs in short steps, so that signals are handled during a long recovery."""
-        for _ in self.log_manager.load_steps(self.cluster.configs.log_config, self.cluster.known_topics.has):
+        for _ in self.log_manager.load_steps(self.cluster.settings.log_config, self.cluster.known_topics.has):
             await asyncio.sleep(0)
         await run_all_in_threads(self.log_manager.take_load_syncs())
         self._logs_are_loaded = True

@@ -3,8 +3,10 @@
     links.py             its ways to the metadata store, the controller and the other brokers, made first
     registration.py      the ephemeral entry `/brokers/ids/N`, which lives as long as the broker
     member.py            what it carries out for the controller, made last; joining and leaving the cluster
-    changes.py           the queue of what the controller sends: roles of replicas, and metadata
-    store_follower.py    follows what brokers change in the metadata store: settings and ACLs
+    deltas.py            what changes in the cluster: roles, topics, brokers, settings, ACLs; all are applied here
+    changes.py           the queue of what the controller sends, a source of deltas
+    store_follower.py    follows what brokers change in the metadata store, the other source: settings and ACLs
+    settings_in_effect.py   the settings of topics and brokers, as they are applied
     dynamic_configs.py   the settings of topics, brokers and users in the store
     user_credentials.py  users' credentials for SCRAM, among their settings
     stored_quotas.py     quotas of clients, among the same settings; nothing applies them

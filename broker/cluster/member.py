@@ -14,17 +14,19 @@ links.py has its ways to the others.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import structlog
 
 from odradek.broker.background.background import Background
 from odradek.broker.cluster.changes import ClusterChanges
+from odradek.broker.cluster.deltas import Deltas, TopicListener
 from odradek.broker.cluster.dynamic_configs import DynamicConfigs
 from odradek.broker.cluster.known_topics import KnownTopics
 from odradek.broker.cluster.links import ClusterLinks
 from odradek.broker.cluster.offline_replicas import OfflineReplicas
+from odradek.broker.cluster.settings_in_effect import SettingsInEffect
+from odradek.broker.cluster.user_credentials import UserCredentials
 from odradek.broker.controller.active_controller import NoController
 from odradek.broker.metadata.metadata_cache import BrokerInfo, MetadataCache
 from odradek.broker.metadata_store import znodes
@@ -54,7 +56,9 @@ log = structlog.get_logger("broker.cluster")
 
 
 class ClusterMember:
-    """`topic_deleted`: see ClusterChanges. `authorizer` gets the ACLs of the cluster; None for no access control."""
+    """`listener` hears which topics have changed. `authorizer` gets the ACLs of the cluster; None for no access
+    control.
+    """
 
     def __init__(
         self,
@@ -65,7 +69,7 @@ class ClusterMember:
         replica_manager: ReplicaManager,
         clock: Clock,
         background: Background,
-        topic_deleted: Callable[[str], Iterator[None]],
+        listener: TopicListener,
         authorizer: AclAuthorizer | None = None,
     ) -> None:
         self._config = config
@@ -77,11 +81,18 @@ class ClusterMember:
         self._has_left = False
         self._is_store_silent = False
         self.known_topics = KnownTopics(metadata.broker_id)
+        self.fetchers = self._new_fetchers(clock, background)
+        roles = RoleChanges(replica_manager, self.fetchers)
+        self.settings = SettingsInEffect(metadata, config, self._apply_topic)
+        users = UserCredentials(links.store)
+        deltas = Deltas(metadata, roles, self.settings, users, authorizer, self._brokers_changed)
         self.configs = DynamicConfigs(
             links.store,
             metadata,
             config,
-            apply_topic=self._apply_topic,
+            in_effect=self.settings,
+            users=users,
+            apply=deltas.apply_one,
             clock=clock,
             spawn=background.spawn,
             turns=background.turns,
@@ -90,18 +101,18 @@ class ClusterMember:
         if authorizer is not None:
             from odradek.broker.cluster.stored_acls import StoredAcls
 
-            self.acls = StoredAcls(links.store, authorizer, clock=clock, spawn=background.spawn)
+            self.acls = StoredAcls(links.store, authorizer, deltas.apply_one, clock=clock, spawn=background.spawn)
+        deltas.listeners += self.configs, listener
         self.offline_replicas = OfflineReplicas(replica_manager, clock, links.disk_failures.report)
-        self.fetchers = self._new_fetchers(clock, background)
         self.changes = ClusterChanges(
             metadata,
-            RoleChanges(replica_manager, self.fetchers),
+            roles,
             self.configs,
+            self.settings,
+            deltas,
             registered=links.registration.registered,
             broker_epoch=links.registration.broker_epoch,
             stored_topics=lambda: links.store.children(znodes.TOPICS),
-            topic_deleted=topic_deleted,
-            brokers_changed=self._brokers_changed,
         )
         links.store.add_session_listener(self._session_changed)
 
