@@ -179,6 +179,7 @@ class Assembly:
         )
 
     def _new_coordinators(self) -> Coordinators:
+        replicas = self.replica_manager
         return Coordinators(
             self.config,
             clock=self.clock,
@@ -189,7 +190,11 @@ class Assembly:
             soon=asyncio.get_running_loop().call_soon,
             metadata=self.metadata,
             active_controller=self.links.active_controller,
-            replica_manager=self.replica_manager,
+            partitions=replicas.partitions,
+            appends=replicas.appends,
+            markers=replicas.markers,
+            leaderships=replicas.leaderships,
+            verification=replicas.verification,
             peers=self.links.peers,
         )
 

@@ -103,7 +103,9 @@ class ClusterMember:
 
             self.acls = StoredAcls(links.store, authorizer, deltas.apply_one, clock=clock, spawn=background.spawn)
         deltas.listeners += self.configs, listener
-        self.offline_replicas = OfflineReplicas(replica_manager, clock, links.disk_failures.report)
+        self.offline_replicas = OfflineReplicas(
+            replica_manager.partitions, replica_manager.log_manager, clock, links.disk_failures.report
+        )
         self.changes = ClusterChanges(
             metadata,
             roles,

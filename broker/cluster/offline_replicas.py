@@ -18,8 +18,9 @@ from typing import NamedTuple
 
 import structlog
 
-from odradek.broker.replica.replica_manager import ReplicaManager
+from odradek.broker.replica.partition.hosted_partitions import HostedPartitions
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.storage.directories.log_manager import LogManager
 from odradek.timer import Clock
 
 LEAST_ROOM_BYTES = 1 << 20
@@ -40,9 +41,11 @@ class Attempts(NamedTuple):
 class OfflineReplicas:
     """`report` lets the controller send all roles again."""
 
-    def __init__(self, replica_manager: ReplicaManager, clock: Clock, report: Callable[[], object]) -> None:
-        self._replica_manager = replica_manager
-        self._offline = replica_manager.partitions.offline
+    def __init__(
+        self, partitions: HostedPartitions, log_manager: LogManager, clock: Clock, report: Callable[[], object]
+    ) -> None:
+        self._offline = partitions.offline
+        self._log_manager = log_manager
         self._clock = clock
         self._report = report
         self._attempts: dict[TopicPartition, Attempts] = {}
@@ -86,7 +89,7 @@ class OfflineReplicas:
 
     def _has_room(self, key: TopicPartition) -> bool:
         """Whether the directory of the replica's log has room; without a log, all that it might be created in."""
-        logs = self._replica_manager.log_manager
+        logs = self._log_manager
         known = logs.get(key)
         paths = logs.directories if known is None else (logs.directory_of(known),)
         try:

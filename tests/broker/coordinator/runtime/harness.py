@@ -198,7 +198,9 @@ class RuntimeHarness(ReplicaHarness):
             self.settings,
             new_shard=self._new_shard,
             partition_count=lambda: self.partition_count,
-            replica_manager=self.manager,
+            partitions=self.manager.partitions,
+            appends=self.manager.appends,
+            leaderships=self.manager.leaderships,
             clock=self.clock,
             background=self.tasks,
         )
