@@ -2,7 +2,7 @@
 where it stores its metadata.
 
 A broker that is not the active controller refuses everything with NOT_CONTROLLER. Rows of the API table for which this
-comes before the access check of each item say so (`by_controller`); otherwise it comes from here.
+comes before the access check of each item say so (`not_controller`); otherwise it comes from here.
 """
 
 from __future__ import annotations
