@@ -31,8 +31,7 @@ from odradek.broker.network.socket_server import SocketServer
 from odradek.broker.periodic_work import PeriodicWork
 from odradek.broker.protection import Protection
 from odradek.broker.replica.fetch.fetch_session_cache import FetchSessionCache
-from odradek.broker.replica.replica_manager import ReplicaManager, ReplicaSettings
-from odradek.broker.replica.surroundings import LiveSettings
+from odradek.broker.replica.replica_manager import LiveSettings, ReplicaManager, ReplicaSettings
 from odradek.broker.requests.endpoint import Endpoint
 from odradek.broker.requests.request_bound import RequestBound
 from odradek.broker.requests.request_metrics import BrokerMetrics

@@ -65,7 +65,7 @@ REASONS_NOT_TO_START = (
 )
 
 WrapDispatch = Callable[["Broker", Dispatch], Dispatch]
-"""Returns what stands in the place of a broker's dispatch."""
+"""Returns what the network calls instead of a broker's dispatch."""
 
 ERRORS_OF_DISKS = (errno.EDQUOT, errno.EIO, errno.ENOSPC, errno.EROFS)
 

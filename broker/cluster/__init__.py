@@ -13,8 +13,7 @@
     stored_acls.py       the ACLs in the store, for the authorizer
     first_credentials.py the credentials that a start adds
     known_topics.py      whose logs the broker loads when it starts
-    disk_failures.py     replicas whose disk has failed are reported to the controller
-    offline_replicas.py  brings replicas back when their disk can be written again
+    offline_replicas.py  reports replicas whose disk has failed, and brings them back when it can be written again
 
 Callers: `assembly.py`, `server.py`, periodic work and the handlers.
 """

@@ -12,7 +12,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from odradek.broker.background.background import Background
-from odradek.broker.cluster.disk_failures import DiskFailures
+from odradek.broker.cluster.offline_replicas import DiskFailures
 from odradek.broker.cluster.registration import BrokerRegistration
 from odradek.broker.controller.active_controller import ActiveController
 from odradek.broker.controller.controller import Controller
@@ -20,7 +20,7 @@ from odradek.broker.controller.request_waits import RequestWaits
 from odradek.broker.metadata.metadata_cache import MetadataCache
 from odradek.broker.metadata_store.interface import MetadataStore
 from odradek.broker.peers.peers import Peers
-from odradek.broker.replica.surroundings import ClusterAccess
+from odradek.broker.replica.replica_manager import ClusterAccess
 from odradek.broker.settings.config import BrokerConfig
 from odradek.purgatory import CompletionQueue, DelayedOperationPurgatory
 from odradek.timer import Clock, SystemTimer

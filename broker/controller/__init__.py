@@ -33,14 +33,13 @@ What changes the cluster:
     elections.py, reassignments.py         on request, or to balance the leaders
     stored_requests.py                     requests that tools put into the store
     stored_topics.py                       topics and partitions that tools put into the store
-    features.py                            the finalized features of the cluster
     producer_id_blocks.py                  blocks of producer ids
     partition_changes.py                   writes the new states
 
 What it sends, and who waits for it:
 
-    control_requests.py, control_channels.py, responses.py   LeaderAndIsr, UpdateMetadata and StopReplica to each broker
-    request_waits.py                                         requests that wait until a change is complete
+    control_requests.py, control_channels.py   LeaderAndIsr, UpdateMetadata and StopReplica to each broker
+    request_waits.py                           requests that wait until a change is complete
 
 It uses the metadata store by its interface only. Callers: `cluster`, the coordinators, the handlers, the metrics.
 """

@@ -23,16 +23,21 @@ from odradek.broker.background.tasks import Spawn
 from odradek.broker.controller.broker_changes import BrokerChanges
 from odradek.broker.controller.candidacy import Won
 from odradek.broker.controller.control_channels import ControlChannels, ControlTarget
-from odradek.broker.controller.control_requests import ControlRequest, ControlRequests
+from odradek.broker.controller.control_requests import (
+    ControlRequest,
+    ControlRequests,
+    deleted_partitions,
+    deletion_errors,
+    leadership_errors,
+)
 from odradek.broker.controller.controller_context import ControllerContext
 from odradek.broker.controller.elections import Elections
-from odradek.broker.controller.features import enable_features
 from odradek.broker.controller.fenced_store import FencedStore
 from odradek.broker.controller.isr_changes import IsrChanges
+from odradek.broker.controller.loading import enable_features
 from odradek.broker.controller.partition_changes import PartitionChanges
 from odradek.broker.controller.producer_id_blocks import ProducerIdBlocks
 from odradek.broker.controller.reassignments import Reassignments
-from odradek.broker.controller.responses import deleted_partitions, deletion_errors, leadership_errors
 from odradek.broker.controller.stored_requests import StoredRequests
 from odradek.broker.controller.stored_topics import StoredTopics
 from odradek.broker.controller.topic_changes import TopicChanges

@@ -232,7 +232,7 @@ class Tenure:
 
 
 class _OfficeEvents:
-    """The events of one office: see `Schedule`. They come to nothing when it has ended."""
+    """The events of one office: see `Schedule`. They are dropped when it has ended."""
 
     def __init__(self, events: Events, run: Callable[[Work], Awaitable[Any]], epoch: int) -> None:
         self._events = events

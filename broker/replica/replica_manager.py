@@ -11,7 +11,7 @@ Source: Kafka's ReplicaManager.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
@@ -23,7 +23,7 @@ from odradek.broker.metadata.metadata_cache import PartitionState
 from odradek.broker.replica.fetch.running_fetch import Fetches
 from odradek.broker.replica.leader.appends import Appends
 from odradek.broker.replica.leader.deletions import Deletions
-from odradek.broker.replica.leader.isr_proposals import AlterPartitions
+from odradek.broker.replica.leader.isr_proposals import AlterPartitions, SendAlterPartition
 from odradek.broker.replica.leader.large_appends import LargeAppends
 from odradek.broker.replica.leader.transaction_markers import TransactionMarkers
 from odradek.broker.replica.leader.verification import TransactionVerification
@@ -39,7 +39,6 @@ from odradek.broker.replica.partition.replication import Replication
 from odradek.broker.replica.partition.topic_stats import AllTopicStats
 from odradek.broker.replica.partition.wakeups import Wakeups
 from odradek.broker.replica.quota.replication_quota import ReplicationQuota
-from odradek.broker.replica.surroundings import ClusterAccess, LiveSettings
 from odradek.protocol.errors import ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.purgatory import CompletionQueue, DelayedOperationPurgatory
@@ -70,6 +69,32 @@ class ReplicaSettings(NamedTuple):
     @classmethod
     def from_config(cls, config: BrokerConfig) -> ReplicaSettings:
         return cls(**{name: getattr(config, name) for name in cls._fields})
+
+
+class ClusterAccess(NamedTuple):
+    """What this broker knows of the cluster, and what it reports to the controller.
+
+    `is_known` returns whether the cluster has such a partition, on any broker; `topic_name` the name of the topic with
+    an id; `is_alive` whether the cluster has a live broker of this id. `alter_partition` sends a request to the
+    controller, whichever broker that is, and may raise any exception; `broker_epoch` is that of this broker's
+    registration. `replica_lost` reports that a partition with other replicas is offline, and why.
+    """
+
+    is_known: Callable[[TopicPartition], bool]
+    topic_name: Callable[[UUID], str | None]
+    is_alive: Callable[[int], bool]
+    alter_partition: SendAlterPartition
+    broker_epoch: Callable[[], int]
+    replica_lost: Callable[[Partition, OfflineReplica], object]
+
+
+class LiveSettings(NamedTuple):
+    """Settings that may change while the broker runs. `verifies_transactions` is
+    transaction.partition.verification.enable; for `move_bytes_per_second` see log_dir_moves.py.
+    """
+
+    verifies_transactions: Callable[[], bool]
+    move_bytes_per_second: Callable[[], int]
 
 
 class ReplicaManager:

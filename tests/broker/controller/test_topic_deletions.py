@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from odradek.broker.controller.responses import deleted_partitions
+from odradek.broker.controller.control_requests import deleted_partitions
 from odradek.broker.metadata.metadata_cache import PartitionState
 from odradek.broker.metadata.new_topic import NewTopic
 from odradek.broker.metadata_store import znodes
