@@ -3,7 +3,7 @@ which may be its own.
 
 They use none of what the broker carries out for the controller, and are made before it: the replica manager and the
 coordinators ask the controller through them. This broker's controller gets the way back when it stands for election
-(`Tenure.start`).
+(`Terms.start`).
 """
 
 from __future__ import annotations

@@ -147,8 +147,8 @@ class ClusterMember:
         await self._links.registration.register(broker)
 
     async def stand_for_election(self) -> None:
-        """Returns when there is a controller; see Tenure.start. Raises StoreUnavailable."""
-        await self._links.controller.tenure.start(self.changes)
+        """Returns when there is a controller; see Terms.start. Raises StoreUnavailable."""
+        await self._links.controller.terms.start(self.changes)
 
     async def leave(self) -> None:
         """Moves the leaderships to other brokers, if controlled.shutdown.enable is set (A)."""
@@ -203,7 +203,7 @@ class ClusterMember:
         self._has_left = True
         if self._is_store_silent:
             await self._links.store.close()
-        await self._links.controller.tenure.stop()
+        await self._links.controller.terms.stop()
         self._links.registration.stop()
         await self.fetchers.stop()
 
@@ -230,6 +230,6 @@ class ClusterMember:
     def _apply_topic(self, name: str, config: LogConfig) -> None:
         self._replica_manager.update_log_config(name, config)
         self.fetchers.quota_changed()
-        office = self._links.controller.tenure.office
-        if office is not None and config.unclean_leader_election_enable:
-            office.elect_again()
+        term = self._links.controller.terms.term
+        if term is not None and config.unclean_leader_election_enable:
+            term.elect_again()

@@ -4,13 +4,14 @@ How a broker becomes the controller, and stops being it:
 
     active_controller.py        how any broker asks the controller, wherever it is
     controller.py               the controller of one broker: it answers what brokers ask
-    tenure.py, candidacy.py     standing for election, taking office, resigning
-    office.py                   one term of office, with everything that it knows and does
+    terms.py                    standing for election, beginning a term, resigning
+    controller_election.py      the race for the entry of the controller
+    term.py                     one term, with everything that it knows and does
     events.py                   its events, one after the other
     loading.py                  what a new controller reads first
     fenced_store.py             its writes, which fail once another controller is elected
     pieces.py                   writes that are too long for one transaction
-    office_watches.py           its watches, which end with it
+    watches.py                  its watches, which end with it
 
 What it knows, and the decisions that have no side effects:
 
