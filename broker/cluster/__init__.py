@@ -1,6 +1,7 @@
 """This broker as a member of a cluster. A broker with a store of its own is a cluster of one.
 
     links.py             its ways to the metadata store, the controller and the other brokers, made first
+    active_controller.py how this broker asks the controller, wherever it is
     registration.py      the ephemeral entry `/brokers/ids/N`, which lives as long as the broker
     member.py            what it carries out for the controller, made last; joining and leaving the cluster
     deltas.py            what changes in the cluster: roles, topics, brokers, settings, ACLs; all are applied here

@@ -12,9 +12,9 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from odradek.broker.background.background import Background
+from odradek.broker.cluster.active_controller import ActiveController
 from odradek.broker.cluster.offline_replicas import DiskFailures
 from odradek.broker.cluster.registration import BrokerRegistration
-from odradek.broker.controller.active_controller import ActiveController
 from odradek.broker.controller.controller import Controller
 from odradek.broker.controller.request_waits import RequestWaits
 from odradek.broker.metadata.metadata_cache import MetadataCache

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from odradek.broker.background.background import Background
+from odradek.broker.cluster.active_controller import NoController
 from odradek.broker.cluster.changes import ClusterChanges
 from odradek.broker.cluster.deltas import Deltas, TopicListener
 from odradek.broker.cluster.dynamic_configs import DynamicConfigs
@@ -27,7 +28,6 @@ from odradek.broker.cluster.links import ClusterLinks
 from odradek.broker.cluster.offline_replicas import OfflineReplicas
 from odradek.broker.cluster.settings_in_effect import SettingsInEffect
 from odradek.broker.cluster.user_credentials import UserCredentials
-from odradek.broker.controller.active_controller import NoController
 from odradek.broker.metadata.metadata_cache import BrokerInfo, MetadataCache
 from odradek.broker.metadata_store import znodes
 from odradek.broker.metadata_store.interface import Entry, MetadataStoreError, SessionState

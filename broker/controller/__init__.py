@@ -2,7 +2,6 @@
 
 How a broker becomes the controller, and stops being it:
 
-    active_controller.py        how any broker asks the controller, wherever it is
     controller.py               the controller of one broker: it answers what brokers ask
     terms.py                    standing for election, beginning a term, resigning
     controller_election.py      the race for the entry of the controller
@@ -42,5 +41,6 @@ What it sends, and who waits for it:
     control_requests.py, control_channels.py   LeaderAndIsr, UpdateMetadata and StopReplica to each broker
     request_waits.py                           requests that wait until a change is complete
 
-It uses the metadata store by its interface only. Callers: `cluster`, the coordinators, the handlers, the metrics.
+It uses the metadata store by its interface only. Callers: `cluster`, whose `active_controller.py` asks the controller
+wherever it is, and the metrics; handlers by the interface in `metadata/administration.py`.
 """

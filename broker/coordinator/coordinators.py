@@ -10,7 +10,7 @@ from functools import partial
 from random import Random
 
 from odradek.broker.background.tasks import Threads
-from odradek.broker.controller.active_controller import ActiveController
+from odradek.broker.cluster.active_controller import ActiveController
 from odradek.broker.coordinator.group.classic.settings import GroupSettings
 from odradek.broker.coordinator.group.coordinator import GroupCoordinator
 from odradek.broker.coordinator.internal_topics import InternalTopics, group_log_settings, transaction_log_settings
