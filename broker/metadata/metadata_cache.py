@@ -205,11 +205,6 @@ class MetadataCache:
         else:
             del self._names_by_unified_name[unified]
 
-    def put_partition(self, topic: str, state: PartitionState) -> None:
-        """Replaces one partition's state. The topic must exist."""
-        metadata = self._topics[topic]
-        self._topics[topic] = metadata._replace(partitions={**metadata.partitions, state.partition: state})
-
     def put_partitions(self, topic: str, topic_id: uuid.UUID, states: Mapping[int, PartitionState]) -> None:
         """Adds or replaces partitions of a topic. A topic of the same name with another id is replaced as a whole."""
         known = self._topics.get(topic)
