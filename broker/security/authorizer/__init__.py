@@ -8,5 +8,5 @@
     hosts.py            the addresses of clients as ACLs name them
 
 Everything here is values in, values out. Callers: `handlers/` ask, `cluster/` reads the ACLs from the metadata store,
-`protection.py` makes the authorizer.
+`broker_security.py` makes the authorizer.
 """
