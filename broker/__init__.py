@@ -5,7 +5,7 @@ The process, from the outside in:
     serve.py            the process: signals, what it prints, exit codes
     server.py           the life of a broker: how its parts start and how they stop
     assembly.py         its parts, each made from those before it
-    protection.py       TLS, logins and the authorizer, and who the broker is to others
+    broker_security.py  TLS, logins and the authorizer, and who the broker is to others
     sasl_mechanisms.py  the mechanisms of logins, and who may log in, from the settings
     periodic_work.py    everything that runs at intervals, as one table
     start_error.py      why a broker cannot start

@@ -13,6 +13,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from odradek.broker.background.background import Background
+from odradek.broker.broker_security import BrokerSecurity
 from odradek.broker.cluster.links import ClusterLinks
 from odradek.broker.cluster.member import ClusterMember
 from odradek.broker.controller.controller import Controller
@@ -29,10 +30,8 @@ from odradek.broker.network.connection_limits import ConnectionLimits
 from odradek.broker.network.rounds import Dispatch
 from odradek.broker.network.socket_server import SocketServer
 from odradek.broker.periodic_work import PeriodicWork
-from odradek.broker.protection import Protection
 from odradek.broker.replica.fetch.fetch_session_cache import FetchSessionCache
-from odradek.broker.replica.replica_manager import ReplicaManager, ReplicaSettings
-from odradek.broker.replica.surroundings import LiveSettings
+from odradek.broker.replica.replica_manager import LiveSettings, ReplicaManager, ReplicaSettings
 from odradek.broker.requests.endpoint import Endpoint
 from odradek.broker.requests.request_bound import RequestBound
 from odradek.broker.requests.request_metrics import BrokerMetrics
@@ -57,7 +56,7 @@ class Assembly:
     log_manager: LogManager
     metadata: MetadataCache
     metadata_store: MetadataStore
-    protection: Protection
+    broker_security: BrokerSecurity
     links: ClusterLinks
     cluster: ClusterMember
     replica_manager: ReplicaManager
@@ -90,9 +89,9 @@ class Assembly:
         self.log_cleaner: LogCleaner | None = None
         self.reaper: ExpirationReaper = ExpirationReaper(self.timer)
 
-    def new_protection(self) -> Protection:
+    def new_broker_security(self) -> BrokerSecurity:
         """Raises ConfigError."""
-        return Protection(self.config, self.files, self.random, self.connect, self.authentications)
+        return BrokerSecurity(self.config, self.files, self.random, self.connect, self.authentications)
 
     def new_metrics_routes(self, status: Callable[[], BrokerStatus]) -> MetricsRoutes:
         """Returns what the metrics port serves: the metrics, and the console if it is enabled."""
@@ -140,8 +139,8 @@ class Assembly:
             replica_manager=self.replica_manager,
             clock=self.clock,
             background=self.background,
-            topic_deleted=self.coordinators.groups.topic_deleted,
-            authorizer=self.protection.authorizer,
+            listener=self.coordinators.groups,
+            authorizer=self.broker_security.authorizer,
         )
         self.fetch_sessions = FetchSessionCache(
             self.config.max_incremental_fetch_session_cache_slots, self.clock, self.random
@@ -159,7 +158,7 @@ class Assembly:
             random=self.random,
             completions=self.completions,
             background=self.background,
-            connect=self.protection.connect_to_brokers() if self.metadata_store.is_shared else self.connect,
+            connect=self.broker_security.connect_to_brokers() if self.metadata_store.is_shared else self.connect,
         )
 
     def _new_replica_manager(self) -> ReplicaManager:
@@ -179,6 +178,7 @@ class Assembly:
         )
 
     def _new_coordinators(self) -> Coordinators:
+        replicas = self.replica_manager
         return Coordinators(
             self.config,
             clock=self.clock,
@@ -189,7 +189,11 @@ class Assembly:
             soon=asyncio.get_running_loop().call_soon,
             metadata=self.metadata,
             active_controller=self.links.active_controller,
-            replica_manager=self.replica_manager,
+            partitions=replicas.partitions,
+            appends=replicas.appends,
+            markers=replicas.markers,
+            leaderships=replicas.leaderships,
+            verification=replicas.verification,
             peers=self.links.peers,
         )
 
@@ -202,8 +206,8 @@ class Assembly:
             run_in_thread=self.background.run_in_thread,
             limits=ConnectionLimits.from_config(self.config, self.open_files),
             client_warnings=self.client_warnings,
-            tls={} if self.protection.certificates is None else self.protection.certificates.listeners,
-            admit=self.protection.authentication(self.cluster.configs.users.by_user, dispatch),
+            tls={} if self.broker_security.certificates is None else self.broker_security.certificates.listeners,
+            admit=self.broker_security.authentication(self.cluster.configs.users.by_user, dispatch),
         )
 
     def _new_periodic_work(self) -> PeriodicWork:
@@ -217,13 +221,13 @@ class Assembly:
             self.coordinators,
             self.cluster,
             self.controller,
-            self.protection.certificates,
+            self.broker_security.certificates,
         )
 
     def _dispatcher(self) -> Dispatcher:
         """If the metadata store is not shared, there are no other brokers, and nobody may send what they would."""
         broker_listeners = self.config.broker_listeners if self.metadata_store.is_shared else frozenset()
-        is_broker = brokers_by(self.protection.authorizer, broker_listeners)
+        is_broker = brokers_by(self.broker_security.authorizer, broker_listeners)
         bound = RequestBound(is_broker, self.replica_manager.partitions.__len__)
         handlers = Handlers(
             self.api_table.rows(),
@@ -236,10 +240,10 @@ class Assembly:
             replica_manager=self.replica_manager,
             fetch_sessions=self.fetch_sessions,
             coordinators=self.coordinators,
-            certificates=self.protection.certificates or NoCertificates(),
+            certificates=self.broker_security.certificates or NoCertificates(),
             broker_listeners=broker_listeners,
             bound=bound,
-            authorizer=self.protection.authorizer,
+            authorizer=self.broker_security.authorizer,
         )
         return Dispatcher(
             self.api_table,
@@ -260,7 +264,7 @@ class Assembly:
         return MetricSources(
             requests=self.metrics,
             authentications=self.authentications,
-            certificates=self.protection.certificates,
+            certificates=self.broker_security.certificates,
             endpoints=self.endpoints,
             socket_server=self.socket_server,
             metadata=self.metadata,

@@ -151,7 +151,7 @@ class PeriodicWork:
         ]
 
     def _isrs_stay_until_ms(self) -> float:
-        return 0 if self._replica_manager.has_followers else math.inf
+        return 0 if self._replica_manager.in_sync_replicas.has_followers else math.inf
 
     def _no_transaction_until_ms(self) -> float:
         return 0 if any(shard.open for shard in self._transactions.shards()) else math.inf
@@ -190,7 +190,7 @@ class PeriodicWork:
 
     async def shrink_isrs(self) -> None:
         """Removes followers from the ISRs of led partitions that lag for too long."""
-        await self._background.turns.take(self._replica_manager.shrink_isrs())
+        await self._background.turns.take(self._replica_manager.in_sync_replicas.shrink())
 
     async def expire_offsets(self) -> None:
         """Expires committed offsets after the retention time, and groups that have neither members nor offsets."""

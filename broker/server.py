@@ -65,7 +65,7 @@ REASONS_NOT_TO_START = (
 )
 
 WrapDispatch = Callable[["Broker", Dispatch], Dispatch]
-"""Returns what stands in the place of a broker's dispatch."""
+"""Returns what the network calls instead of a broker's dispatch."""
 
 ERRORS_OF_DISKS = (errno.EDQUOT, errno.EIO, errno.ENOSPC, errno.EROFS)
 
@@ -152,7 +152,7 @@ class Broker(Assembly):
         """Returns when clients are served. Raises StartError after releasing everything acquired."""
         self.state = BrokerState.STARTING
         try:
-            self.protection = self.new_protection()
+            self.broker_security = self.new_broker_security()
             await self._serve_metrics()
             self._take_directories()
             cluster_id = await self._open_store()
@@ -266,10 +266,10 @@ class Broker(Assembly):
             from odradek.broker.cluster.first_credentials import add_first_credentials
 
             await add_first_credentials(credentials, self.files, self.cluster.configs, self.random)
-        if self.protection.certificates is not None:
-            self.protection.certificates.load()
+        if self.broker_security.certificates is not None:
+            self.broker_security.certificates.load()
         if self.metadata_store.is_shared:
-            self.protection.warn_of_own_rights()
+            self.broker_security.warn_of_own_rights()
         self._apply_settings()
         self.config.on_change(lambda _: self._apply_settings())
 
@@ -281,7 +281,7 @@ class Broker(Assembly):
 
     async def _load_logs(self) -> None:
         """Loads the logs in short steps, so that signals are handled during a long recovery."""
-        for _ in self.log_manager.load_steps(self.cluster.configs.log_config, self.cluster.known_topics.has):
+        for _ in self.log_manager.load_steps(self.cluster.settings.log_config, self.cluster.known_topics.has):
             await asyncio.sleep(0)
         await run_all_in_threads(self.log_manager.take_load_syncs())
         self._logs_are_loaded = True
@@ -346,8 +346,8 @@ class Broker(Assembly):
         self.log_manager.set_producer_id_expiration(self.config.producer_id_expiration_ms)
         self.socket_server.limits = ConnectionLimits.from_config(self.config, self.open_files)
         self.cluster.settings_changed()
-        if self.protection.certificates is not None:
-            self.protection.certificates.reload()
+        if self.broker_security.certificates is not None:
+            self.broker_security.certificates.reload()
         if self.log_cleaner is not None:
             self.log_cleaner.settings_changed()
 

@@ -22,6 +22,13 @@ class ConfigOperation(IntEnum):
     SUBTRACT = 3
 
 
+class ElectionType(IntEnum):
+    """Which replicas ElectLeaders may elect (KIP-460); Kafka's `ElectionType`."""
+
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
 class CoordinatorType(IntEnum):
     """The types of coordinators; Kafka's `FindCoordinatorRequest.CoordinatorType`."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from random import Random, SystemRandom
 
-from odradek.broker.controller.elections import ElectionType
 from odradek.broker.coordinator.runtime.runtime import partition_for
 from odradek.broker.metadata.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC
 from odradek.broker.metadata.new_topic import NewTopic
@@ -13,7 +12,7 @@ from odradek.clients.admin.client import AdminClient, check
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.reassignments import ElectLeadersRequest, ElectLeadersResponse
 from odradek.protocol.topic_partition import TopicPartition
-from odradek.protocol.wire_codes import CoordinatorType
+from odradek.protocol.wire_codes import CoordinatorType, ElectionType
 from odradek.testing.cluster_view import BrokerStatus
 from odradek.testing.cluster_waits import SETTLED_WITHIN_S, ClusterWaits
 from odradek.testing.conditions import why_no_leader

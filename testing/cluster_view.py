@@ -123,7 +123,7 @@ class ClusterView:
         """The id of the broker that is the controller and at work, None at the moment."""
         entry = self.store.entry(znodes.CONTROLLER)
         controller_id = None if entry is None else znodes.parse_controller(entry.data)
-        if controller_id not in self.running or not self.brokers[controller_id].controller.tenure.is_active:
+        if controller_id not in self.running or not self.brokers[controller_id].controller.terms.is_active:
             return None
         return controller_id
 

@@ -4,29 +4,30 @@
     if nothing else has changed the entry meanwhile; otherwise it starts over. While the connection is lost, a change
     waits. If the answer to the write is lost, the entries tell whether it was applied.
 (B) Every broker follows the notices below `/config/changes` (store_follower.py). It reads the settings that a new one
-    names, puts them into the metadata cache and applies them. Of users only their credentials have an effect, if a
-    listener has SCRAM (user_credentials.py). Settings of clients and ips, which have none, are not read. A notice that
-    cannot be read or applied is logged.
+    names; what it reads, or has changed itself, is a delta (deltas.py). Of users only their credentials have an effect,
+    if a listener has SCRAM (user_credentials.py). Settings of clients and ips, which have none, are not read. A notice
+    that cannot be read or applied is logged.
 (C) Settings of a topic are read before the topic is served (`load`, `ensure`). `load` waits while the connection is
     lost; if the store is unavailable to `ensure`, they are read when it is back. After a lost session, everything known
-    is read again. Damaged settings are logged, and the defaults apply.
-(D) A log is opened with the settings that were known when its role came, and gets those that changed meanwhile once it
-    is open.
+    is read again. Damaged settings are logged, and the defaults apply. Those of a topic that is gone are forgotten, so
+    that a new topic of its name is read anew.
 
 Source: Kafka's `DynamicConfigManager`, `ZkConfigManager`, `ZkNodeChangeNotificationListener`, `ZkAdminManager`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import structlog
 
-from odradek.broker.background.stepwise import Steps, in_steps, others_between
+from odradek.broker.background.stepwise import Steps
 from odradek.broker.background.tasks import Spawn
 from odradek.broker.background.turns import Turns
+from odradek.broker.cluster.deltas import ApplyDelta, BrokerSettings, TopicNews, TopicSettings, UserSettings
+from odradek.broker.cluster.settings_in_effect import SettingsInEffect
 from odradek.broker.cluster.store_follower import StoreFollower
-from odradek.broker.cluster.user_credentials import UserCredentials, user_path
+from odradek.broker.cluster.user_credentials import UserCredentials, user_of, user_path
 from odradek.broker.controller.topic_operations import encoded_config
 from odradek.broker.controller.topic_planner import check_config
 from odradek.broker.metadata.metadata_cache import MetadataCache
@@ -50,23 +51,18 @@ from odradek.broker.metadata_store.interface import (
 from odradek.broker.metadata_store.read_back import multi_or_read_back, retry_until_connected
 from odradek.broker.settings.config import BrokerConfig
 from odradek.protocol.errors import ErrorCode, ProtocolError
-from odradek.storage.log_config import LogConfig
 from odradek.timer import Clock
 
 ConfigChange = Callable[[Mapping[str, str]], Steps[dict[str, str]]]
 """Maps the current settings to the new ones. Raises ProtocolError if the change is refused."""
 
-COST = 10
-"""The cost of applying the settings of one topic, in items of a step."""
 TOPICS_PER_READ = 100
 
 log = structlog.get_logger("broker.cluster")
 
 
 class DynamicConfigs:
-    """`apply_topic(name, config)` applies a topic's settings to its logs. Call `load` before anything else, after the
-    store was opened.
-    """
+    """`apply` applies a delta. Call `load` before anything else, after the store was opened."""
 
     def __init__(
         self,
@@ -74,20 +70,20 @@ class DynamicConfigs:
         cache: MetadataCache,
         config: BrokerConfig,
         *,
-        apply_topic: Callable[[str, LogConfig], object],
+        in_effect: SettingsInEffect,
+        users: UserCredentials,
+        apply: ApplyDelta,
         clock: Clock,
         spawn: Spawn,
         turns: Turns,
     ) -> None:
         self._cache = cache
         self._config = config
-        self._apply_topic = apply_topic
+        self._in_effect = in_effect
+        self._apply = apply
         self._turns = turns
         self.store = store
-        self.users = UserCredentials(store)
-        self.changes = 0
-        """How often settings have changed: logs that are opened with earlier ones need `apply_again`."""
-        self._known_topics: dict[str, None] = {}
+        self.users = users
         self._unread_topics: dict[str, None] = {}
         """Those that are served with the defaults, because the store was unavailable."""
         self._follower = StoreFollower(
@@ -109,46 +105,37 @@ class DynamicConfigs:
         Raises StoreDamaged, and StoreUnavailable if the store is closed.
         """
         await self._follower.load()
-        await self._apply_broker_config()
+        await self._in_effect.apply_to_broker()
 
     async def ensure(self, topics: Iterable[str]) -> None:
         """Reads the settings of those topics that are not known yet, before they are served (C)."""
-        unknown = [name for name in topics if name not in self._known_topics]
+        unknown = [name for name in topics if name not in self._in_effect.topics]
         try:
             await self._read_topics(unknown)
         except StoreUnavailable as error:
             log.warning("topic settings not read", topics=unknown, reason=str(error))
             self._unread_topics |= dict.fromkeys(unknown)
 
-    def forget(self, topic: str) -> None:
-        """Drops the settings of a deleted topic, so that a new topic of this name is read anew."""
-        self._known_topics.pop(topic, None)
-        self._unread_topics.pop(topic, None)
-
-    def log_config(self, topic: str) -> LogConfig:
-        """Returns the log settings of a topic. An unusable stored setting (of another release, say) is logged, and the
-        defaults are returned.
-        """
-        config = self._cache.topic_config(topic)
-        try:
-            return self._config.log_config(config)
-        except ValueError as error:
-            log.error("stored topic settings ignored", topic=topic, config=dict(config), reason=str(error))
-            return self._config.log_config({})
+    def topic_changed(self, topic: str, news: TopicNews) -> Iterator[None]:
+        """See TopicListener. Forgets the settings of a topic that is gone (C)."""
+        if news in (TopicNews.DELETED, TopicNews.VANISHED):
+            self._in_effect.topics.pop(topic, None)
+            self._unread_topics.pop(topic, None)
+        return iter(())
 
     async def _read_everything(self) -> None:
         """Reads all settings at the start; in a later session those of the topics that are known, and applies them."""
         is_again = self._follower.has_loaded
-        known = self._known_topics | self._unread_topics
+        known = self._in_effect.topics | self._unread_topics
         topics = list(known) if is_again else await self.store.children(znodes.TOPIC_CONFIGS)
         await self._follower.watch()
         for broker_id in (None, self._cache.broker_id):
-            await self._read_broker(broker_id)
+            self._cache.put_broker_config(broker_id, await self._broker_settings(broker_id))
         if self._config.has_scram:
             await self.users.read_all()
         await self._read_topics(topics)
         if is_again:
-            await self._apply_everywhere()
+            await self._in_effect.apply_everywhere()
 
     async def _read_topics(self, names: Iterable[str]) -> None:
         names = list(names)
@@ -156,19 +143,17 @@ class DynamicConfigs:
             some = names[start : start + TOPICS_PER_READ]
             entries = await self.store.entries([znodes.topic_config_path(name) for name in some])
             for name, entry in zip(some, entries, strict=True):
-                self._cache.put_topic_config(name, {} if entry is None else _topic_config(name, entry))
-                self._known_topics[name] = None
+                self._in_effect.know(name, {} if entry is None else _topic_config(name, entry))
                 self._unread_topics.pop(name, None)
 
-    async def _read_broker(self, broker_id: int | None) -> None:
+    async def _broker_settings(self, broker_id: int | None) -> dict[str, str]:
         path = znodes.broker_config_path(broker_id)
         entry = await self.store.exists(path)
         try:
-            config = {} if entry is None else znodes.parse_config(path, entry.data)
+            return {} if entry is None else znodes.parse_config(path, entry.data)
         except StoreDamaged as error:
             log.error("stored broker settings ignored", broker=_shown(broker_id), reason=str(error))
-            config = {}
-        self._cache.put_broker_config(broker_id, config)
+            return {}
 
     # Changing
 
@@ -184,8 +169,7 @@ class DynamicConfigs:
             path = znodes.topic_config_path(topic)
             after = await self._alter(path, change, validate_only, self._check_topic, Check(znodes.topic_path(topic)))
             if after is not None:
-                self._cache.put_topic_config(topic, after)
-                self._apply_to(topic)
+                await self._apply(TopicSettings(topic, after))
                 log.info("topic settings changed", topic=topic, config=after)
 
     async def alter_broker_config(
@@ -198,8 +182,7 @@ class DynamicConfigs:
         async with self._follower.applying:
             after = await self._alter(znodes.broker_config_path(broker_id), change, validate_only)
             if after is not None:
-                self._cache.put_broker_config(broker_id, after)
-                await self._apply_everywhere()
+                await self._apply(BrokerSettings(broker_id, after))
                 log.info("broker settings changed", broker=_shown(broker_id))
 
     async def alter_user(self, user: str, change: ConfigChange) -> None:
@@ -207,7 +190,7 @@ class DynamicConfigs:
         async with self._follower.applying:
             after = await self._alter(user_path(user), change, False)
             if after is not None:
-                self.users.put(user, after)
+                await self._apply(UserSettings(user, after))
                 log.info("credentials changed", user=user, mechanisms=sorted(after))
 
     async def _alter(
@@ -254,7 +237,7 @@ class DynamicConfigs:
         unread = list(self._unread_topics)
         await self._read_topics(unread)
         for name in unread:
-            self._apply_to(name)
+            await self._apply(TopicSettings(name, self._cache.topic_config(name)))
 
     async def _apply_notices(self, paths: Sequence[str]) -> None:
         for path in paths:
@@ -277,38 +260,18 @@ class DynamicConfigs:
             if (fault := topic_name_fault(changed.name)) is not None:
                 raise ValueError(fault)
             await self._read_topics([changed.name])
-            self._apply_to(changed.name)
+            await self._apply(TopicSettings(changed.name, self._cache.topic_config(changed.name)))
         elif changed.kind == znodes.BROKER_ENTITY:
             broker_id = None if changed.name == znodes.DEFAULT_BROKER else int(changed.name)
             if broker_id in (None, self._cache.broker_id):
-                await self._read_broker(broker_id)
-                await self._apply_everywhere()
+                await self._apply(BrokerSettings(broker_id, await self._broker_settings(broker_id)))
         elif changed.kind == znodes.USER_ENTITY:
-            if self._config.has_scram:
-                await self.users.read(changed.name)
+            user = user_of(changed.name)
+            if self._config.has_scram and user is not None:
+                settings = await self.users.stored([user])
+                await self._apply(UserSettings(user, settings.get(user, {})))
         elif changed.kind not in znodes.ENTITIES_WITHOUT_EFFECT:
             raise ValueError(f"{changed.kind!r} is not a kind of settings")
-
-    # Applying
-
-    async def _apply_broker_config(self) -> None:
-        cache = self._cache
-        await in_steps(self._config.applying(cache.broker_config(None), cache.broker_config(cache.broker_id)))
-
-    def _apply_to(self, topic: str) -> None:
-        self.changes += 1
-        self._apply_topic(topic, self.log_config(topic))
-
-    async def _apply_everywhere(self) -> None:
-        """Also to topics that are not in the metadata yet: their logs may be open."""
-        self.changes += 1
-        await self._apply_broker_config()
-        await self.apply_again(self._known_topics | dict.fromkeys(self._cache.topic_names()))
-
-    async def apply_again(self, topics: Iterable[str]) -> None:
-        """Applies the settings of topics to their logs, of which some were opened while the settings changed (D)."""
-        async for topic in others_between(topics, COST):
-            self._apply_topic(topic, self.log_config(topic))
 
 
 def _shown(broker_id: int | None) -> int | str:

@@ -3,7 +3,7 @@ which may be its own.
 
 They use none of what the broker carries out for the controller, and are made before it: the replica manager and the
 coordinators ask the controller through them. This broker's controller gets the way back when it stands for election
-(`Tenure.start`).
+(`Terms.start`).
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from odradek.broker.background.background import Background
-from odradek.broker.cluster.disk_failures import DiskFailures
+from odradek.broker.cluster.active_controller import ActiveController
+from odradek.broker.cluster.offline_replicas import DiskFailures
 from odradek.broker.cluster.registration import BrokerRegistration
-from odradek.broker.controller.active_controller import ActiveController
 from odradek.broker.controller.controller import Controller
 from odradek.broker.controller.request_waits import RequestWaits
 from odradek.broker.metadata.metadata_cache import MetadataCache
 from odradek.broker.metadata_store.interface import MetadataStore
 from odradek.broker.peers.peers import Peers
-from odradek.broker.replica.surroundings import ClusterAccess
+from odradek.broker.replica.replica_manager import ClusterAccess
 from odradek.broker.settings.config import BrokerConfig
 from odradek.purgatory import CompletionQueue, DelayedOperationPurgatory
 from odradek.timer import Clock, SystemTimer

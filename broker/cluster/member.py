@@ -14,18 +14,20 @@ links.py has its ways to the others.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import structlog
 
 from odradek.broker.background.background import Background
+from odradek.broker.cluster.active_controller import NoController
 from odradek.broker.cluster.changes import ClusterChanges
+from odradek.broker.cluster.deltas import Deltas, TopicListener
 from odradek.broker.cluster.dynamic_configs import DynamicConfigs
 from odradek.broker.cluster.known_topics import KnownTopics
 from odradek.broker.cluster.links import ClusterLinks
 from odradek.broker.cluster.offline_replicas import OfflineReplicas
-from odradek.broker.controller.active_controller import NoController
+from odradek.broker.cluster.settings_in_effect import SettingsInEffect
+from odradek.broker.cluster.user_credentials import UserCredentials
 from odradek.broker.metadata.metadata_cache import BrokerInfo, MetadataCache
 from odradek.broker.metadata_store import znodes
 from odradek.broker.metadata_store.interface import Entry, MetadataStoreError, SessionState
@@ -54,7 +56,9 @@ log = structlog.get_logger("broker.cluster")
 
 
 class ClusterMember:
-    """`topic_deleted`: see ClusterChanges. `authorizer` gets the ACLs of the cluster; None for no access control."""
+    """`listener` hears which topics have changed. `authorizer` gets the ACLs of the cluster; None for no access
+    control.
+    """
 
     def __init__(
         self,
@@ -65,7 +69,7 @@ class ClusterMember:
         replica_manager: ReplicaManager,
         clock: Clock,
         background: Background,
-        topic_deleted: Callable[[str], Iterator[None]],
+        listener: TopicListener,
         authorizer: AclAuthorizer | None = None,
     ) -> None:
         self._config = config
@@ -77,11 +81,18 @@ class ClusterMember:
         self._has_left = False
         self._is_store_silent = False
         self.known_topics = KnownTopics(metadata.broker_id)
+        self.fetchers = self._new_fetchers(clock, background)
+        roles = RoleChanges(replica_manager, self.fetchers)
+        self.settings = SettingsInEffect(metadata, config, self._apply_topic)
+        users = UserCredentials(links.store)
+        deltas = Deltas(metadata, roles, self.settings, users, authorizer, self._brokers_changed)
         self.configs = DynamicConfigs(
             links.store,
             metadata,
             config,
-            apply_topic=self._apply_topic,
+            in_effect=self.settings,
+            users=users,
+            apply=deltas.apply_one,
             clock=clock,
             spawn=background.spawn,
             turns=background.turns,
@@ -90,18 +101,20 @@ class ClusterMember:
         if authorizer is not None:
             from odradek.broker.cluster.stored_acls import StoredAcls
 
-            self.acls = StoredAcls(links.store, authorizer, clock=clock, spawn=background.spawn)
-        self.offline_replicas = OfflineReplicas(replica_manager, clock, links.disk_failures.report)
-        self.fetchers = self._new_fetchers(clock, background)
+            self.acls = StoredAcls(links.store, authorizer, deltas.apply_one, clock=clock, spawn=background.spawn)
+        deltas.listeners += self.configs, listener
+        self.offline_replicas = OfflineReplicas(
+            replica_manager.partitions, replica_manager.log_manager, clock, links.disk_failures.report
+        )
         self.changes = ClusterChanges(
             metadata,
-            RoleChanges(replica_manager, self.fetchers),
+            roles,
             self.configs,
+            self.settings,
+            deltas,
             registered=links.registration.registered,
             broker_epoch=links.registration.broker_epoch,
             stored_topics=lambda: links.store.children(znodes.TOPICS),
-            topic_deleted=topic_deleted,
-            brokers_changed=self._brokers_changed,
         )
         links.store.add_session_listener(self._session_changed)
 
@@ -134,8 +147,8 @@ class ClusterMember:
         await self._links.registration.register(broker)
 
     async def stand_for_election(self) -> None:
-        """Returns when there is a controller; see Tenure.start. Raises StoreUnavailable."""
-        await self._links.controller.tenure.start(self.changes)
+        """Returns when there is a controller; see Terms.start. Raises StoreUnavailable."""
+        await self._links.controller.terms.start(self.changes)
 
     async def leave(self) -> None:
         """Moves the leaderships to other brokers, if controlled.shutdown.enable is set (A)."""
@@ -190,7 +203,7 @@ class ClusterMember:
         self._has_left = True
         if self._is_store_silent:
             await self._links.store.close()
-        await self._links.controller.tenure.stop()
+        await self._links.controller.terms.stop()
         self._links.registration.stop()
         await self.fetchers.stop()
 
@@ -217,6 +230,6 @@ class ClusterMember:
     def _apply_topic(self, name: str, config: LogConfig) -> None:
         self._replica_manager.update_log_config(name, config)
         self.fetchers.quota_changed()
-        office = self._links.controller.tenure.office
-        if office is not None and config.unclean_leader_election_enable:
-            office.elect_again()
+        term = self._links.controller.terms.term
+        if term is not None and config.unclean_leader_election_enable:
+            term.elect_again()

@@ -24,6 +24,7 @@ import structlog
 
 from odradek.broker.background.stepwise import Steps, in_steps, others_between
 from odradek.broker.background.tasks import Spawn
+from odradek.broker.cluster.deltas import AclsChanged, ApplyDelta
 from odradek.broker.cluster.store_follower import StoreFollower
 from odradek.broker.metadata_store import acl_znodes
 from odradek.broker.metadata_store.acl_znodes import acl_change, acl_path, parse_acl_change, parse_acls
@@ -81,10 +82,13 @@ class Altered(NamedTuple):
 
 
 class StoredAcls:
-    """Keeps `authorizer` up to date. Call `load` after the store was opened."""
+    """Keeps `authorizer` up to date: `apply` applies a delta to it. Call `load` after the store was opened."""
 
-    def __init__(self, store: MetadataStore, authorizer: AclAuthorizer, *, clock: Clock, spawn: Spawn) -> None:
+    def __init__(
+        self, store: MetadataStore, authorizer: AclAuthorizer, apply: ApplyDelta, *, clock: Clock, spawn: Spawn
+    ) -> None:
         self.authorizer = authorizer
+        self._apply = apply
         self._store = store
         self._follower = StoreFollower(
             store,
@@ -135,7 +139,7 @@ class StoredAcls:
                     raise
                 log.error("stored ACLs ignored", reason=str(error))
             else:
-                self.authorizer.put(pattern, acls)
+                await self._apply(AclsChanged(pattern, acls))
                 if len(acls) > MANY_ACLS:
                     await asyncio.sleep(0)
 
@@ -184,7 +188,7 @@ class StoredAcls:
         async for (pattern, change), entry in others_between(zip(changes.items(), entries, strict=True), COST):
             altered, write = await in_steps(_planned(pattern, entry, change))
             if write is None:
-                self._complete(pattern, altered, done)
+                await self._complete(pattern, altered, done)
             else:
                 writes[pattern] = altered, [write, *self._follower.notice(acl_change(pattern))]
             if len(altered.after) > MANY_ACLS:
@@ -205,15 +209,15 @@ class StoredAcls:
                 altered = altered._replace(error=ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, str(outcome)))
             else:
                 self._follower.wrote(outcome)
-            self._complete(pattern, altered, done)
+            await self._complete(pattern, altered, done)
             if len(altered.after) > MANY_ACLS:
                 await asyncio.sleep(0)
         return left
 
-    def _complete(self, pattern: ResourcePattern, altered: Altered, done: dict[ResourcePattern, Altered]) -> None:
+    async def _complete(self, pattern: ResourcePattern, altered: Altered, done: dict[ResourcePattern, Altered]) -> None:
         done[pattern] = altered
         if altered.error is None:
-            self.authorizer.put(pattern, altered.after)
+            await self._apply(AclsChanged(pattern, altered.after))
 
     # Following the changes of all brokers
 

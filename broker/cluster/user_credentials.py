@@ -46,13 +46,6 @@ class UserCredentials:
         async for user, config in others_between(found.items(), COST):
             self.put(user, config)
 
-    async def read(self, entry_name: str) -> None:
-        """Reads the credentials of the user whose entry has changed. Raises MetadataStoreError."""
-        user = name_of(entry_name)
-        if user is None or "/" in entry_name:
-            return
-        self.put(user, (await self.stored([user])).get(user, {}))
-
     def put(self, user: str, config: Mapping[str, str]) -> None:
         """Takes the settings of a user as they are stored."""
         found: dict[str, ScramCredential] = {}
@@ -82,6 +75,11 @@ class UserCredentials:
                 user: _config(user, entry) for user, entry in zip(some, entries, strict=True) if entry is not None
             }
         return found
+
+
+def user_of(entry_name: str) -> str | None:
+    """The user whose entry this is, None if it belongs to quotas (B)."""
+    return None if "/" in entry_name else name_of(entry_name)
 
 
 def user_path(user: str) -> str:

@@ -2,15 +2,15 @@
 
 How a broker becomes the controller, and stops being it:
 
-    active_controller.py        how any broker asks the controller, wherever it is
     controller.py               the controller of one broker: it answers what brokers ask
-    tenure.py, candidacy.py     standing for election, taking office, resigning
-    office.py                   one term of office, with everything that it knows and does
+    terms.py                    standing for election, beginning a term, resigning
+    controller_election.py      the race for the entry of the controller
+    term.py                     one term, with everything that it knows and does
     events.py                   its events, one after the other
     loading.py                  what a new controller reads first
     fenced_store.py             its writes, which fail once another controller is elected
     pieces.py                   writes that are too long for one transaction
-    office_watches.py           its watches, which end with it
+    watches.py                  its watches, which end with it
 
 What it knows, and the decisions that have no side effects:
 
@@ -33,14 +33,14 @@ What changes the cluster:
     elections.py, reassignments.py         on request, or to balance the leaders
     stored_requests.py                     requests that tools put into the store
     stored_topics.py                       topics and partitions that tools put into the store
-    features.py                            the finalized features of the cluster
     producer_id_blocks.py                  blocks of producer ids
     partition_changes.py                   writes the new states
 
 What it sends, and who waits for it:
 
-    control_requests.py, control_channels.py, responses.py   LeaderAndIsr, UpdateMetadata and StopReplica to each broker
-    request_waits.py                                         requests that wait until a change is complete
+    control_requests.py, control_channels.py   LeaderAndIsr, UpdateMetadata and StopReplica to each broker
+    request_waits.py                           requests that wait until a change is complete
 
-It uses the metadata store by its interface only. Callers: `cluster`, the coordinators, the handlers, the metrics.
+It uses the metadata store by its interface only. Callers: `cluster`, whose `active_controller.py` asks the controller
+wherever it is, and the metrics; handlers by the interface in `metadata/administration.py`.
 """

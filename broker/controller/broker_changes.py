@@ -29,7 +29,6 @@ from odradek.broker.controller.control_channels import ControlChannels
 from odradek.broker.controller.control_requests import ControlRequests
 from odradek.broker.controller.controller_context import ControllerContext
 from odradek.broker.controller.fenced_store import FencedStore
-from odradek.broker.controller.office_watches import Watches
 from odradek.broker.controller.partition_changes import Outcome, PartitionChanges
 from odradek.broker.controller.partition_states import (
     PartitionPhase,
@@ -43,6 +42,7 @@ from odradek.broker.controller.partition_states import (
 )
 from odradek.broker.controller.reassignments import Reassignments
 from odradek.broker.controller.topic_deletions import TopicDeletions
+from odradek.broker.controller.watches import Watches
 from odradek.broker.metadata.metadata_cache import BrokerInfo, PartitionState
 from odradek.broker.metadata_store import znodes
 from odradek.broker.metadata_store.interface import Delete, MetadataStoreError, StoreDamaged

@@ -10,6 +10,10 @@ LeaderAndIsr, one UpdateMetadata and one StopReplica for each broker.
     (D) A partition of a topic that is being deleted has the leader -2 in UpdateMetadata, and StopReplica the leader
         epoch -2, which is newer than any other.
     (E) Requests share their parts, so nobody may modify a request.
+    (F) A response counts only for what its request was sent for: earlier ones about the same partitions may still be
+        under way when a topic is deleted. A request that got no usable response, or that was refused as a whole, says
+        nothing about leaderships: another event follows (the broker has registered again, or another controller is
+        elected). A deletion has then failed.
 
 The versions are those of inter.broker.protocol.version 3.0: LeaderAndIsr 5, StopReplica 3, UpdateMetadata 7.
 Source: Kafka's `ControllerBrokerRequestBatch`.
@@ -24,7 +28,14 @@ from odradek.broker.background.stepwise import others_between
 from odradek.broker.controller.controller_context import ControllerContext
 from odradek.broker.controller.partition_states import NO_EPOCH, is_new
 from odradek.broker.metadata.metadata_cache import BrokerInfo, PartitionState
-from odradek.protocol.messages.replica_control import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.replica_control import (
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    StopReplicaRequest,
+    StopReplicaResponse,
+    UpdateMetadataRequest,
+)
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.protocol.wire_codes import (
     EPOCH_DURING_DELETE,
@@ -249,3 +260,50 @@ def _described(broker: BrokerInfo) -> UpdateMetadataRequest.UpdateMetadataBroker
         ],
         rack=broker.rack,
     )
+
+
+# --- what brokers answer (F) ----------------------------------------------------------------------------------
+
+
+def leadership_errors(
+    request: LeaderAndIsrRequest, response: LeaderAndIsrResponse | None
+) -> dict[TopicPartition, ErrorCode]:
+    """Returns the error of each partition of a LeaderAndIsr; NONE if the broker has accepted its role."""
+    if response is None or response.error_code:
+        return {}
+    names = {topic.topic_id: topic.topic_name for topic in request.topic_states}
+    return {
+        TopicPartition(names[topic.topic_id], partition.partition_index): ErrorCode.of(partition.error_code)
+        for topic in response.topics
+        if topic.topic_id in names
+        for partition in topic.partition_errors
+    }
+
+
+def deletion_errors(
+    request: StopReplicaRequest, response: StopReplicaResponse | None, *, with_topic: bool
+) -> dict[TopicPartition, ErrorCode]:
+    """Returns the error of each replica that a StopReplica deletes; NONE if it is deleted. `with_topic`: those that are
+    deleted with their topic, otherwise those that a reassignment has removed.
+    """
+    error = ErrorCode.UNKNOWN_SERVER_ERROR if response is None else ErrorCode.of(response.error_code)
+    errors = {
+        TopicPartition(topic.topic_name, partition.partition_index): error
+        for topic in request.topic_states
+        for partition in topic.partition_states
+        if partition.delete_partition and (partition.leader_epoch == EPOCH_DURING_DELETE) is with_topic
+    }
+    for partition in () if response is None else response.partition_errors:
+        key = TopicPartition(partition.topic_name, partition.partition_index)
+        if key in errors and partition.error_code:
+            errors[key] = ErrorCode.of(partition.error_code)
+    return errors
+
+
+def deleted_partitions(request: UpdateMetadataRequest) -> dict[str, int]:
+    """Returns the topics whose deletion an UpdateMetadata reports, with the number of their partitions in it."""
+    return {
+        topic.topic_name: len(topic.partition_states)
+        for topic in request.topic_states
+        if all(partition.leader == LEADER_DURING_DELETE for partition in topic.partition_states)
+    }

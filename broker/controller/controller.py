@@ -1,4 +1,4 @@
-"""The controller of a broker: while it is in office, it carries out every change of topics, partitions, replicas and
+"""The controller of a broker: while it is active, it carries out every change of topics, partitions, replicas and
 leaders of the cluster.
 
 A change is decided, stored, and sent to the brokers as control requests, also to this one. What was stored survives the
@@ -6,10 +6,12 @@ controller: the next one completes it.
 
     (A) Everything is an event (`events.py`), and there is one at a time: each decision sees the context as all earlier
         ones have left it.
-    (B) NOT_CONTROLLER is the answer to every request while this broker is not in office (`tenure.py`).
+    (B) NOT_CONTROLLER is the answer to every request while this broker is not active (`terms.py`).
 
 Brokers ask it by their requests (`Controller.answer`), whether they come from another broker or from this one. What
-clients ask for is in `topic_requests.py` and `replica_requests.py`. Source: Kafka's `KafkaController`.
+clients ask for (`metadata/administration.py`) is in `topic_requests.py` and `replica_requests.py`.
+
+Source: Kafka's `KafkaController`.
 """
 
 from __future__ import annotations
@@ -22,10 +24,10 @@ from odradek.broker.background.tasks import Spawn
 from odradek.broker.background.turns import Turns
 from odradek.broker.controller.control_channels import ControlTarget
 from odradek.broker.controller.creation_requests import TopicCreations
-from odradek.broker.controller.office import Office, Surroundings
 from odradek.broker.controller.replica_requests import ReplicaRequests
 from odradek.broker.controller.request_waits import RequestWaits
-from odradek.broker.controller.tenure import Tenure
+from odradek.broker.controller.term import Dependencies, Term
+from odradek.broker.controller.terms import Terms
 from odradek.broker.controller.topic_requests import TopicRequests
 from odradek.broker.metadata.metadata_cache import BrokerInfo
 from odradek.broker.metadata_store.interface import MetadataStore
@@ -44,7 +46,7 @@ from odradek.timer.clock import Clock
 
 
 class Controller:
-    """One for each broker. Start its `tenure` when the store is open and the broker is registered, and stop it before
+    """One for each broker. Start its `terms` when the store is open and the broker is registered, and stop it before
     the store is closed.
     """
 
@@ -67,16 +69,21 @@ class Controller:
         to another broker. `on_active_controller` is called with the id of the active controller whenever it changes;
         -1: none is known.
         """
-        around = Surroundings(broker_id, listener, store, config, source, spawn, channel_to)
-        self.tenure = Tenure(around, clock, on_active_controller)
-        self.topics = TopicRequests(self.tenure, waits, spawn)
-        self.replicas = ReplicaRequests(self.tenure, waits, config)
+        dependencies = Dependencies(broker_id, listener, store, config, source, spawn, channel_to)
+        self.terms = Terms(dependencies, clock, on_active_controller)
+        self.topics = TopicRequests(self.terms, waits, spawn)
+        self.replicas = ReplicaRequests(self.terms, waits, config)
         self._answers: Mapping[type[Message], Callable[[Any], Awaitable[Message]]] = {
             AlterPartitionRequest: self._alter_partition,
             ControlledShutdownRequest: self._controlled_shutdown,
             AllocateProducerIdsRequest: self._allocate_producer_ids,
             CreateTopicsRequest: TopicCreations(self.topics, config, turns).answer,
         }
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this broker is the active controller."""
+        return self.terms.is_active
 
     async def answer(self, request: Message) -> Any:
         """Answers a request that brokers send to the controller: one of those above. Raises ProtocolError if it is
@@ -87,13 +94,13 @@ class Controller:
     async def _alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
         """Changes in-sync replicas; see `isr_changes.py`."""
 
-        async def alter(office: Office) -> AlterPartitionResponse:
-            response, changed = await office.isr_changes.alter(request)
-            await office.reassignments.advance(changed)
+        async def alter(term: Term) -> AlterPartitionResponse:
+            response, changed = await term.isr_changes.alter(request)
+            await term.reassignments.advance(changed)
             return response
 
         try:
-            return await self.tenure.ask("change of in-sync replicas", alter)
+            return await self.terms.ask("change of in-sync replicas", alter)
         except ProtocolError as error:
             return AlterPartitionResponse(error_code=error.code)
 
@@ -102,8 +109,8 @@ class Controller:
 
         Raises BROKER_NOT_AVAILABLE, STALE_BROKER_EPOCH, NOT_CONTROLLER.
         """
-        left = await self.tenure.ask(
-            "shutdown of a broker", lambda office: office.brokers.shut_down(request.broker_id, request.broker_epoch)
+        left = await self.terms.ask(
+            "shutdown of a broker", lambda term: term.brokers.shut_down(request.broker_id, request.broker_epoch)
         )
         remaining = [
             ControlledShutdownResponse.RemainingPartition(topic_name=key.topic, partition_index=key.partition)
@@ -115,7 +122,7 @@ class Controller:
         """Responds with producer ids that no other broker gets. Raises BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH,
         KAFKA_STORAGE_ERROR, NOT_CONTROLLER.
         """
-        block = await self.tenure.ask(
-            "producer ids", lambda office: office.producer_ids.allocate(request.broker_id, request.broker_epoch)
+        block = await self.terms.ask(
+            "producer ids", lambda term: term.producer_ids.allocate(request.broker_id, request.broker_epoch)
         )
         return AllocateProducerIdsResponse(producer_id_start=block.first, producer_id_len=block.size)

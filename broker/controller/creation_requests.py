@@ -9,14 +9,13 @@ Source: Kafka's `KafkaApis.handleCreateTopicsRequest`.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 
 from odradek.broker.background.stepwise import Pace, Steps, each_in_steps
 from odradek.broker.background.turns import Turns
 from odradek.broker.controller.topic_planner import PlannedTopic
 from odradek.broker.controller.topic_requests import TopicRequests
-from odradek.broker.metadata.new_topic import NOTHING, NewTopic
+from odradek.broker.metadata.new_topic import NOTHING, RESERVED_TOPIC, NewTopic, repeated_in, repetition_of
 from odradek.broker.settings.config import BrokerConfig
 from odradek.broker.settings.config_description import ConfigDescription, InheritedDescriptions, TopicDescriptions
 from odradek.protocol.errors import ErrorCode, ProtocolError
@@ -24,8 +23,6 @@ from odradek.protocol.messages.topics import CreateTopicsRequest, CreateTopicsRe
 
 TopicResult = CreateTopicsResponse.CreatableTopicResult
 ResultConfig = CreateTopicsResponse.CreatableTopicConfigs
-
-RESERVED_TOPIC = "__cluster_metadata"
 
 
 class TopicCreations:
@@ -85,16 +82,6 @@ def _new_topic(topic: CreateTopicsRequest.CreatableTopic) -> NewTopic:
         {one.partition_index: one.broker_ids for one in topic.assignments} if topic.assignments else NOTHING,
         {config.name: config.value for config in topic.configs} if topic.configs else NOTHING,
     )
-
-
-def repeated_in(names: Iterable[str]) -> dict[str, None]:
-    """Returns the names that occur more than once, in order of first occurrence."""
-    return {name: None for name, count in Counter(names).items() if count > 1}
-
-
-def repetition_of(name: str) -> ProtocolError:
-    """The error of a topic that a request names twice."""
-    return ProtocolError(ErrorCode.INVALID_REQUEST, f"Topic '{name}' occurs more than once in the request")
 
 
 def _refusal(name: str) -> ProtocolError:

@@ -9,7 +9,6 @@ Source: Kafka's `KafkaController.processReplicaLeaderElection`, `checkAndTrigger
 from __future__ import annotations
 
 from collections.abc import Iterable
-from enum import IntEnum
 
 import structlog
 
@@ -21,18 +20,12 @@ from odradek.broker.controller.partition_states import is_new, offline_election,
 from odradek.broker.metadata.metadata_cache import PartitionState
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.protocol.wire_codes import ElectionType
 
 COST = 5
 """The cost of carrying out an election, in items of a step."""
 
 log = structlog.get_logger("controller")
-
-
-class ElectionType(IntEnum):
-    """The election types, numbered as in Kafka (KIP-460)."""
-
-    PREFERRED = 0
-    UNCLEAN = 1
 
 
 class Elections:

@@ -50,7 +50,7 @@ class FencedStore:
     def __init__(self, store: MetadataStore, epoch_version: int, in_office: Callable[[], bool]) -> None:
         self._store = store
         self._check = Check(znodes.CONTROLLER_EPOCH, epoch_version)
-        self._in_office = in_office
+        self._in_term = in_office
 
     async def entries(self, paths: Sequence[str]) -> list[Entry | None]:
         """See MetadataStore."""
@@ -101,7 +101,7 @@ class FencedStore:
         return await retry_until_connected(self._store, read_in_office)
 
     def _check_office(self) -> None:
-        if not self._in_office():
+        if not self._in_term():
             raise ControllerMoved("the session with the metadata store has ended")
 
     def _seen(self, outcome: Outcome) -> Outcome:

@@ -18,15 +18,16 @@ from collections.abc import Callable
 import structlog
 
 from odradek.broker.controller.controller_context import ControllerContext
-from odradek.broker.controller.elections import Elections, ElectionType
+from odradek.broker.controller.elections import Elections
 from odradek.broker.controller.fenced_store import FencedStore
 from odradek.broker.controller.loading import load_deletions
-from odradek.broker.controller.office_watches import Watches
 from odradek.broker.controller.reassignments import Reassignments
 from odradek.broker.controller.topic_deletions import TopicDeletions
+from odradek.broker.controller.watches import Watches
 from odradek.broker.metadata_store import znodes
 from odradek.broker.metadata_store.interface import Delete, MetadataStoreError, StoreDamaged, has_lost_connection
 from odradek.broker.settings.config import BrokerConfig
+from odradek.protocol.wire_codes import ElectionType
 
 log = structlog.get_logger("controller")
 

@@ -37,8 +37,8 @@ from odradek.broker.controller.loading import (
     read_entries,
     with_id,
 )
-from odradek.broker.controller.office_watches import Watches
 from odradek.broker.controller.partition_states import is_new
+from odradek.broker.controller.watches import Watches
 from odradek.broker.metadata.metadata_cache import TopicMetadata
 from odradek.broker.metadata_store import znodes
 from odradek.broker.metadata_store.interface import (

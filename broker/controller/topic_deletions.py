@@ -10,7 +10,7 @@
         broker with a replica of the topic starts. A topic whose deletion is halted is gone for clients all the same.
     (D) A reassignment of the topic ends with its deletion, which concerns all its replicas, old and new ones. Those
         that a broker was already asked to delete are asked for again, because only the answer to a request of this
-        deletion counts (`responses.py`).
+        deletion counts (`control_requests.py`).
 
     replica      ONLINE, NEW, DELETION_INELIGIBLE -> OFFLINE -> DELETION_STARTED -> DELETION_SUCCESSFUL
                                                              -> DELETION_INELIGIBLE (C)

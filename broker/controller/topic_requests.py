@@ -19,19 +19,19 @@ from functools import partial
 from typing import Any
 
 from odradek.broker.background.tasks import Spawn
-from odradek.broker.controller.office import Office
 from odradek.broker.controller.request_waits import RequestWaits
-from odradek.broker.controller.tenure import Tenure, not_controller
+from odradek.broker.controller.term import Term
+from odradek.broker.controller.terms import Terms, not_controller
 from odradek.broker.controller.topic_planner import PlannedTopic, pieces
 from odradek.broker.metadata.new_topic import NewPartitions, NewTopic
 from odradek.protocol.errors import ErrorCode, ProtocolError
 
 
 class TopicRequests:
-    """The requests to the controller with this `tenure`."""
+    """The requests to the controller with this `terms`."""
 
-    def __init__(self, tenure: Tenure, waits: RequestWaits, spawn: Spawn) -> None:
-        self._tenure = tenure
+    def __init__(self, terms: Terms, waits: RequestWaits, spawn: Spawn) -> None:
+        self._terms = terms
         self._waits = waits
         self._spawn = spawn
 
@@ -44,7 +44,7 @@ class TopicRequests:
         names = [topic.name for topic in topics]
         change = partial(self._create, topics)
         return await self._asked(
-            names, change, timeout_ms, validate_only=validate_only, plan=lambda office: office.topics.plan(topics)
+            names, change, timeout_ms, validate_only=validate_only, plan=lambda term: term.topics.plan(topics)
         )
 
     async def delete(self, names: Sequence[str], *, timeout_ms: int) -> list[ProtocolError | None]:
@@ -64,7 +64,7 @@ class TopicRequests:
             change,
             timeout_ms,
             validate_only=validate_only,
-            plan=lambda office: office.topics.plan_partitions(additions),
+            plan=lambda term: term.topics.plan_partitions(additions),
         )
 
     async def _asked(
@@ -74,16 +74,16 @@ class TopicRequests:
         timeout_ms: int,
         *,
         validate_only: bool = False,
-        plan: Callable[[Office], Awaitable[list[Any]]] | None = None,
+        plan: Callable[[Term], Awaitable[list[Any]]] | None = None,
     ) -> list[Any]:
         """Starts a change if this broker is the controller, and waits for it (B). `plan` returns what is wrong with
         each item, if nobody waits for the change.
         """
-        office = self._tenure.office
-        if office is None:
+        term = self._terms.term
+        if term is None:
             return [not_controller() for _ in names]
         if plan is not None and timeout_ms <= 0 and not validate_only:
-            planned = await plan(office)
+            planned = await plan(term)
             self._spawn(change(False), "change of metadata")
             return [each if isinstance(each, ProtocolError) else _begun() for each in planned]
         return await self._within(timeout_ms, change(validate_only), validate_only, names)
@@ -92,36 +92,36 @@ class TopicRequests:
 
     async def _create(self, topics: Sequence[NewTopic], validate_only: bool) -> list[PlannedTopic | ProtocolError]:
         if validate_only:
-            return await self._each(topics, lambda office: office.topics.plan(topics))
+            return await self._each(topics, lambda term: term.topics.plan(topics))
         results: list[PlannedTopic | ProtocolError] = []
         for some in pieces(topics):
             results += await self._each(some, partial(_create, some))
-        await self._tenure.own_answered()
+        await self._terms.own_answered()
         return results
 
     async def _delete(self, names: Sequence[str]) -> list[ProtocolError | None]:
         try:
-            refused = await self._tenure.ask("deletion of topics", lambda office: office.deletions.mark(names))
+            refused = await self._terms.ask("deletion of topics", lambda term: term.deletions.mark(names))
         except ProtocolError as error:
             return [error for _ in names]
-        if self._tenure.office is not None:
-            await self._tenure.office.deletions.ended([name for name in names if name not in refused])
-        await self._tenure.own_answered()
+        if self._terms.term is not None:
+            await self._terms.term.deletions.ended([name for name in names if name not in refused])
+        await self._terms.own_answered()
         return [refused.get(name) for name in names]
 
     async def _add_partitions(
         self, additions: Sequence[NewPartitions], validate_only: bool
     ) -> list[ProtocolError | None]:
         if validate_only:
-            return await self._each(additions, lambda office: office.topics.plan_partitions(additions))
-        results = await self._each(additions, lambda office: office.topics.add_partitions(additions))
-        await self._tenure.own_answered()
+            return await self._each(additions, lambda term: term.topics.plan_partitions(additions))
+        results = await self._each(additions, lambda term: term.topics.add_partitions(additions))
+        await self._terms.own_answered()
         return results
 
-    async def _each(self, items: Sequence[Any], work: Callable[[Office], Awaitable[list[Any]]]) -> list[Any]:
+    async def _each(self, items: Sequence[Any], work: Callable[[Term], Awaitable[list[Any]]]) -> list[Any]:
         """Runs an event. If it fails, each item fails."""
         try:
-            return await self._tenure.ask("change of topics", work)
+            return await self._terms.ask("change of topics", work)
         except ProtocolError as error:
             return [error for _ in items]
 
@@ -137,8 +137,8 @@ class TopicRequests:
         return task.result() if task.done() else [_begun() for _ in topics]
 
 
-async def _create(topics: Sequence[NewTopic], office: Office) -> list[PlannedTopic | ProtocolError]:
-    return await office.topics.create(topics)
+async def _create(topics: Sequence[NewTopic], term: Term) -> list[PlannedTopic | ProtocolError]:
+    return await term.topics.create(topics)
 
 
 def _begun() -> ProtocolError:

@@ -10,7 +10,7 @@ from functools import partial
 from random import Random
 
 from odradek.broker.background.tasks import Threads
-from odradek.broker.controller.active_controller import ActiveController
+from odradek.broker.cluster.active_controller import ActiveController
 from odradek.broker.coordinator.group.classic.settings import GroupSettings
 from odradek.broker.coordinator.group.coordinator import GroupCoordinator
 from odradek.broker.coordinator.internal_topics import InternalTopics, group_log_settings, transaction_log_settings
@@ -25,7 +25,11 @@ from odradek.broker.coordinator.transaction.remote_verification import RemoteVer
 from odradek.broker.coordinator.transaction.state_change_log import Soon
 from odradek.broker.metadata.metadata_cache import NO_LEADER, TRANSACTION_TOPIC, MetadataCache
 from odradek.broker.peers.peers import Peers
-from odradek.broker.replica.replica_manager import ReplicaManager
+from odradek.broker.replica.leader.appends import Appends
+from odradek.broker.replica.leader.transaction_markers import TransactionMarkers
+from odradek.broker.replica.leader.verification import TransactionVerification
+from odradek.broker.replica.leadership_listener import Leaderships
+from odradek.broker.replica.partition.hosted_partitions import HostedPartitions
 from odradek.broker.settings.config import BrokerConfig
 from odradek.protocol.errors import ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
@@ -50,14 +54,20 @@ class Coordinators:
         soon: Soon,
         metadata: MetadataCache,
         active_controller: ActiveController,
-        replica_manager: ReplicaManager,
+        partitions: HostedPartitions,
+        appends: Appends,
+        markers: TransactionMarkers,
+        leaderships: Leaderships,
+        verification: TransactionVerification,
         peers: Peers,
     ) -> None:
         self._config = config
         self._clock = clock
         self._background = background
         self._metadata = metadata
-        self._replica_manager = replica_manager
+        self._partitions = partitions
+        self._appends = appends
+        self._leaderships = leaderships
         self._peers = peers
         self._marker_writers: dict[int, RemoteMarkerWriter] = {}
         self._producer_ids = ProducerIds(
@@ -73,7 +83,7 @@ class Coordinators:
             random=random,
             start_runtime=partial(self._start_runtime, group_log_settings(config)),
         )
-        self._own_logs = LocalMarkerWriter(replica_manager, soon)
+        self._own_logs = LocalMarkerWriter(markers, soon)
         self.transactions = TransactionCoordinator(
             clock=clock,
             longest_timeout_ms=self.longest_transaction_ms,
@@ -91,7 +101,7 @@ class Coordinators:
             broker_id=metadata.broker_id,
             spawn=background.spawn,
         )
-        replica_manager.verification.ask_coordinators(
+        verification.ask_coordinators(
             self.transactions.is_open_transaction, remote_verification.is_elsewhere, remote_verification.ask
         )
 
@@ -144,7 +154,9 @@ class Coordinators:
             new_shard=new_shard,
             topics=self._metadata.topics,
             planned_count=partial(self.internal_topics.planned_count, settings.topic),
-            replica_manager=self._replica_manager,
+            partitions=self._partitions,
+            appends=self._appends,
+            leaderships=self._leaderships,
             clock=self._clock,
             background=self._background,
         )

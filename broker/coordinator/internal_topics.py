@@ -16,7 +16,7 @@ from typing import Protocol
 import structlog
 
 from odradek.broker.background.tasks import Spawn
-from odradek.broker.controller.active_controller import NoController
+from odradek.broker.cluster.active_controller import NoController
 from odradek.broker.coordinator.runtime.runtime import RuntimeSettings
 from odradek.broker.metadata.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC, MetadataCache
 from odradek.broker.metadata.new_topic import NewTopic

@@ -18,8 +18,11 @@ from odradek.broker.handlers.authorization import Authorization
 from odradek.broker.handlers.error_responses import ErrorResponse
 from odradek.broker.handlers.handler_kinds import Handler
 from odradek.broker.handlers.handlers import Handlers
+from odradek.broker.metadata.administration import Administration
 from odradek.broker.requests.request_bound import MAX_PARTITIONS_PER_REQUEST, check_partitions_asked
+from odradek.broker.requests.request_context import RequestContext
 from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.errors import ProtocolError
 from odradek.protocol.messages.registry import request_class, response_class
 from odradek.protocol.primitives import NO_LIMIT
 from odradek.protocol.schema import NEVER, Message, Versions
@@ -50,10 +53,16 @@ class ApiRow(NamedTuple):
     """Keep a parked request in memory, for its error response should it fail as a whole."""
     bounds_its_answer: bool
     """The handler limits the response by a setting of its own."""
+    not_controller: Callable[[], ProtocolError] | None
+    """The refusal of a broker that is not the active controller, if the API is the controller's. It comes after (A) and
+    (B) of `authorization.py`, and before what the handler asks the authorizer (C).
+    """
 
     def handler_of(self, handlers: Handlers, background: Background) -> Handler:
         """Returns the handler of a broker. If there is an authorizer, the handler asks it."""
         handler = self.handler(handlers)
+        if self.not_controller is not None:
+            handler = _on_controller(handler, handlers.administration, self.not_controller)
         if not handlers.access.decides:
             return handler
         return self.authorization.guard(handler, self.error_response, handlers.access, background)
@@ -78,6 +87,17 @@ class ApiRow(NamedTuple):
         return api_version in self.served or api_version in self.between_brokers
 
 
+def _on_controller(
+    handler: Handler, administration: Administration, not_controller: Callable[[], ProtocolError]
+) -> Handler:
+    async def task(request: Any, context: RequestContext) -> Any:
+        if not administration.is_active:
+            raise not_controller()
+        return await handler(request, context)
+
+    return task
+
+
 def api_row(
     key: ApiKey,
     served: tuple[int, int] | None,
@@ -90,6 +110,7 @@ def api_row(
     bytes_per_partition: int = 4,
     keeps_parked_requests: bool = True,
     bounds_its_answer: bool = False,
+    not_controller: Callable[[], ProtocolError] | None = None,
 ) -> ApiRow:
     """Returns a row; see its fields. `bytes_per_partition`: the least that a partition takes in a request."""
     counted_from = MAX_PARTITIONS_PER_REQUEST * bytes_per_partition
@@ -106,6 +127,7 @@ def api_row(
         bound_from_bytes=NO_LIMIT if partitions_asked is None else counted_from,
         keeps_parked_requests=keeps_parked_requests,
         bounds_its_answer=bounds_its_answer,
+        not_controller=not_controller,
     )
 
 

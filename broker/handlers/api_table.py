@@ -9,7 +9,7 @@ of Kafka 3.0 (broker/peers/inter_broker_protocol.py). Produce and Fetch are serv
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from odradek.broker.background.stepwise import Steps
@@ -54,7 +54,7 @@ from odradek.broker.handlers.error_responses import (
     top_level,
 )
 from odradek.protocol.api_keys import ApiKey
-from odradek.protocol.errors import ErrorCode
+from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.acls import CreateAclsResponse, DeleteAclsResponse, DescribeAclsResponse
 from odradek.protocol.messages.api_versions import ApiVersionsResponse
 from odradek.protocol.messages.client_quotas import DescribeClientQuotasResponse
@@ -109,6 +109,8 @@ from odradek.protocol.messages.transactions import (
 )
 from odradek.protocol.schema import Message
 from odradek.protocol.wire_codes import AclOperation, AclResourceType
+
+_NOT_CONTROLLER = partial(ProtocolError, ErrorCode.NOT_CONTROLLER, ErrorCode.NOT_CONTROLLER.message)
 
 
 def _count(topics: str, partitions: str) -> Any:
@@ -319,6 +321,7 @@ def api_table() -> ApiTable:
                 authorization=in_handler(
                     create_topics.CREATE_ALL, create_topics.CREATE_EACH, create_topics.SEE_SETTINGS
                 ),
+                not_controller=_NOT_CONTROLLER,
             ),
             api_row(
                 ApiKey.DELETE_TOPICS,
@@ -326,6 +329,7 @@ def api_table() -> ApiTable:
                 lambda handlers: handlers.topics.delete_topics,
                 _delete_topics_error,
                 authorization=in_handler(topics.NAME_BY_ID, topics.DELETE_TOPIC),
+                not_controller=partial(ProtocolError, ErrorCode.NOT_CONTROLLER),
             ),
             api_row(
                 ApiKey.DELETE_RECORDS,
@@ -554,6 +558,7 @@ def api_table() -> ApiTable:
                 partitions_asked=topics.partitions_to_add,
                 bytes_per_partition=0,
                 authorization=in_handler(topics.ADD_PARTITIONS),
+                not_controller=_NOT_CONTROLLER,
             ),
             api_row(
                 ApiKey.DESCRIBE_CLUSTER,

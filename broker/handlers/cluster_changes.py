@@ -7,17 +7,17 @@ A broker that is not the controller answers the latter three with NOT_CONTROLLER
 from __future__ import annotations
 
 from odradek.broker.cluster.changes import ClusterChanges, ControlRequest
-from odradek.broker.controller.controller import Controller
+from odradek.broker.metadata.administration import Administration
 from odradek.broker.requests.request_context import RequestContext
 from odradek.protocol.schema import Message
 
 
 class ClusterChangeHandlers:
-    """`changes` carries out what the controller sends; `controller` is this broker's own."""
+    """`changes` carries out what the controller sends."""
 
-    def __init__(self, changes: ClusterChanges, controller: Controller) -> None:
+    def __init__(self, changes: ClusterChanges, administration: Administration) -> None:
         self._changes = changes
-        self._controller = controller
+        self._administration = administration
 
     async def from_controller(self, request: ControlRequest, _context: RequestContext) -> Message:
         """Responds when the change is made."""
@@ -26,5 +26,5 @@ class ClusterChangeHandlers:
 
     async def for_controller(self, request: Message, _context: RequestContext) -> Message:
         """Responds as the controller does, or with NOT_CONTROLLER."""
-        response: Message = await self._controller.answer(request)
+        response: Message = await self._administration.answer(request)
         return response

@@ -1,7 +1,7 @@
 """CreateTopics (key 19), of clients and of brokers: the controller answers it (controller/creation_requests.py).
 
-    (A) A broker that is not the controller returns NOT_CONTROLLER. Then come INVALID_REQUEST for a topic that is named
-        twice or reserved, and authorization; the controller sees what is left.
+    (A) A broker that is not the controller returns NOT_CONTROLLER before this handler is called (`ApiRow`). Then come
+        INVALID_REQUEST for a topic that is named twice or reserved, and authorization; the controller sees the others.
     (B) The client needs CREATE on the cluster, or else on each topic. Without DESCRIBE_CONFIGS on a topic, the result
         has nothing but a `topic_config_error_code`, unless the creation fails for a reason of its own.
 
@@ -14,13 +14,11 @@ from collections.abc import Container
 from copy import copy
 from typing import NamedTuple
 
-from odradek.broker.background.stepwise import Pace, Steps, each_in_steps
+from odradek.broker.background.stepwise import Pace, Steps
 from odradek.broker.background.turns import Turns
-from odradek.broker.controller.controller import Controller
-from odradek.broker.controller.creation_requests import RESERVED_TOPIC, repeated_in
-from odradek.broker.controller.tenure import not_controller
 from odradek.broker.handlers.access import ASKS_ON, EVERYTHING, Access, Check
-from odradek.broker.metadata.new_topic import UNSET
+from odradek.broker.metadata.administration import Administration
+from odradek.broker.metadata.new_topic import RESERVED_TOPIC, UNSET, repeated_in
 from odradek.broker.requests.request_context import RequestContext
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.topics import CreateTopicsRequest, CreateTopicsResponse
@@ -46,28 +44,28 @@ Result = CreateTopicsResponse.CreatableTopicResult
 class CreateTopicsHandler:
     """CreateTopics (key 19)."""
 
-    def __init__(self, controller: Controller, access: Access, turns: Turns, *, has_default_counts: bool) -> None:
+    def __init__(
+        self, administration: Administration, access: Access, turns: Turns, *, has_default_counts: bool
+    ) -> None:
         """`has_default_counts`: topics may be created with the broker's default counts (KIP-464)."""
         self._has_default_counts = has_default_counts
-        self._controller = controller
+        self._administration = administration
         self._access = access
         self._turns = turns
 
     async def create_topics(self, request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
-        """Responds as the controller does, or with NOT_CONTROLLER."""
+        """Responds as the controller does, about the topics that the client may create."""
         if not self._has_default_counts:
             _refuse_defaults(request)
         if not self._access.decides:
             return await self._answer(request)
-        if not self._controller.tenure.is_active:  # It may be the controller when asked, and nothing is authorized.
-            return CreateTopicsResponse(topics=await self._turns.take(each_in_steps(request.topics, _not_here)))
         decisions = await self._turns.take(self._decisions(request, context))
         response = await self._answer(decisions.permitted)
         response.topics = await self._turns.take(_results(request.topics, response.topics, decisions))
         return response
 
     async def _answer(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
-        response: CreateTopicsResponse = await self._controller.answer(request)
+        response: CreateTopicsResponse = await self._administration.answer(request)
         return response
 
     def _decisions(self, request: CreateTopicsRequest, context: RequestContext) -> Steps[_Decisions]:
@@ -101,11 +99,6 @@ def _refuse_defaults(request: CreateTopicsRequest) -> None:
         if not topic.assignments:
             topic.num_partitions = NONE if topic.num_partitions == UNSET else topic.num_partitions
             topic.replication_factor = NONE if topic.replication_factor == UNSET else topic.replication_factor
-
-
-def _not_here(topic: Topic) -> Result:
-    error = not_controller()
-    return Result(name=topic.name, error_code=error.code, error_message=str(error.args[0]), configs=[])
 
 
 def _results(asked: list[Topic], answered: list[Result], decisions: _Decisions) -> Steps[list[Result]]:

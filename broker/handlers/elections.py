@@ -7,14 +7,13 @@ election are then left out of the response. Source: Kafka's `KafkaApis.handleEle
 from __future__ import annotations
 
 from odradek.broker.background.stepwise import others_between
-from odradek.broker.controller.controller import Controller
-from odradek.broker.controller.elections import ElectionType
-from odradek.broker.controller.replica_requests import Outcomes
+from odradek.broker.metadata.administration import Outcomes, ReplicaAdministration
 from odradek.broker.metadata.metadata_cache import MetadataCache
 from odradek.broker.requests.request_context import RequestContext
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.reassignments import ElectLeadersRequest, ElectLeadersResponse
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.protocol.wire_codes import ElectionType
 
 TopicResult = ElectLeadersResponse.ReplicaElectionResult
 PartitionResult = ElectLeadersResponse.PartitionResult
@@ -26,15 +25,15 @@ COST = 3
 class ElectLeadersHandler:
     """ElectLeaders (key 43)."""
 
-    def __init__(self, controller: Controller, metadata: MetadataCache) -> None:
-        self._controller = controller
+    def __init__(self, administration: ReplicaAdministration, metadata: MetadataCache) -> None:
+        self._administration = administration
         self._metadata = metadata
 
     async def elect_leaders(self, request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
         """Raises INVALID_REQUEST for an unknown election type."""
         if request.election_type not in set(ElectionType):
             raise ProtocolError(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}")
-        outcomes = await self._controller.replicas.elect(
+        outcomes = await self._administration.elect(
             ElectionType(request.election_type), self._partitions(request), timeout_ms=request.timeout_ms
         )
         if request.topic_partitions is None:

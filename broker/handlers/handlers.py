@@ -40,6 +40,7 @@ from odradek.broker.handlers.scram import ScramHandlers
 from odradek.broker.handlers.topics import TopicHandlers
 from odradek.broker.handlers.transactions import TransactionHandlers
 from odradek.broker.handlers.unprotected import NoAclHandlers, NoSaslHandlers
+from odradek.broker.metadata.administration import Administration
 from odradek.broker.metadata.metadata_cache import MetadataCache
 from odradek.broker.replica.fetch.fetch_session_cache import FetchSessionCache
 from odradek.broker.replica.replica_manager import ReplicaManager
@@ -116,13 +117,15 @@ class Handlers:
             metadata, config, links.active_controller, internal_topics, access, spawn, turns
         )
         self.cluster = DescribeClusterHandler(metadata, access)
-        self.topics = TopicHandlers(links.controller, metadata, config, access, turns)
+        administration: Administration = links.controller
+        self.administration = administration
+        self.topics = TopicHandlers(administration.topics, metadata, config, access, turns)
         self.create_topics = CreateTopicsHandler(
-            links.controller, access, turns, has_default_counts=not is_before(release, "2.4")
+            administration, access, turns, has_default_counts=not is_before(release, "2.4")
         )
-        self.elections = ElectLeadersHandler(links.controller, metadata)
-        self.reassignments = ReassignmentHandlers(links.controller)
-        self.cluster_changes = ClusterChangeHandlers(cluster.changes, links.controller)
+        self.elections = ElectLeadersHandler(administration.replicas, metadata)
+        self.reassignments = ReassignmentHandlers(administration.replicas)
+        self.cluster_changes = ClusterChangeHandlers(cluster.changes, administration)
         self.describe_configs = DescribeConfigsHandler(config, metadata)
         self.alter_configs = AlterConfigsHandlers(
             cluster.configs, config, certificates, metadata.broker_id, access, turns

@@ -31,7 +31,7 @@ from uuid import UUID
 from odradek.broker.background.stepwise import Pace, Steps
 from odradek.broker.background.tasks import Spawn
 from odradek.broker.background.turns import Turns
-from odradek.broker.controller.active_controller import ActiveController, NoController
+from odradek.broker.cluster.active_controller import ActiveController, NoController
 from odradek.broker.coordinator.internal_topics import InternalTopics
 from odradek.broker.handlers.access import (
     ASKS_ON,

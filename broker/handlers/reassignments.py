@@ -8,7 +8,7 @@ Source: Kafka's `KafkaApis.handleAlterPartitionReassignmentsRequest`, `KafkaCont
 from __future__ import annotations
 
 from odradek.broker.background.stepwise import others_between
-from odradek.broker.controller.controller import Controller
+from odradek.broker.metadata.administration import ReplicaAdministration
 from odradek.broker.metadata.metadata_cache import PartitionState
 from odradek.broker.requests.request_context import RequestContext
 from odradek.protocol.errors import ProtocolError
@@ -32,8 +32,8 @@ COST = 3
 class ReassignmentHandlers:
     """AlterPartitionReassignments and ListPartitionReassignments (keys 45 and 46)."""
 
-    def __init__(self, controller: Controller) -> None:
-        self._controller = controller
+    def __init__(self, administration: ReplicaAdministration) -> None:
+        self._administration = administration
 
     async def alter_partition_reassignments(
         self, request: AlterPartitionReassignmentsRequest, context: RequestContext
@@ -44,7 +44,7 @@ class ReassignmentHandlers:
             for topic in request.topics
             for partition in topic.partitions
         }
-        outcomes = await self._controller.replicas.reassign(targets)
+        outcomes = await self._administration.reassign(targets)
         responses: list[Altered] = []
         async for key in others_between(sorted(outcomes), COST):
             if not responses or responses[-1].name != key.topic:
@@ -61,7 +61,7 @@ class ReassignmentHandlers:
             wanted = {
                 TopicPartition(topic.name, number) for topic in request.topics for number in topic.partition_indexes
             }
-        found = self._controller.replicas.reassignments(wanted)
+        found = self._administration.reassignments(wanted)
         topics: list[Ongoing] = []
         async for key in others_between(sorted(found), COST):
             if not topics or topics[-1].name != key.topic:

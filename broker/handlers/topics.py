@@ -5,11 +5,11 @@ brokers send, too: see create_topics.py.
     (B) The controller handles timeouts and validate-only.
     (C) delete.topic.enable=false refuses every item: TOPIC_DELETION_DISABLED, before v3 INVALID_REQUEST.
     (D) From v6 on DeleteTopics names topics by name or by id, never both. An unknown id returns UNKNOWN_TOPIC_ID.
-    (E) A broker that is not the controller returns NOT_CONTROLLER for every topic to delete. It may not know a topic
-        that exists, for example if it has just started.
+    (E) A broker that is not the controller returns NOT_CONTROLLER before these handlers are called (`ApiRow`). It may
+        not know a topic that exists, for example if it has just started.
     (F) A client that may not describe a topic gets TOPIC_AUTHORIZATION_FAILED for it whether it exists or not, and does
-        not learn its name by its id. These errors come before those of authorization: NOT_CONTROLLER, INVALID_REQUEST
-        for an item that is named twice, TOPIC_DELETION_DISABLED, UNKNOWN_TOPIC_ID.
+        not learn its name by its id. These errors come before those of authorization: INVALID_REQUEST for an item that
+        is named twice, TOPIC_DELETION_DISABLED, UNKNOWN_TOPIC_ID.
 
 Source: Kafka's `KafkaApis.handleDeleteTopicsRequest`, `handleCreatePartitionsRequest`.
 """
@@ -20,11 +20,10 @@ from collections.abc import Iterable, Iterator
 
 from odradek.broker.background.stepwise import Pace, Steps, each_in_steps, others_between
 from odradek.broker.background.turns import Turns
-from odradek.broker.controller.controller import Controller
-from odradek.broker.controller.creation_requests import repeated_in, repetition_of
 from odradek.broker.handlers.access import Access, Check
+from odradek.broker.metadata.administration import TopicAdministration
 from odradek.broker.metadata.metadata_cache import MetadataCache
-from odradek.broker.metadata.new_topic import NewPartitions
+from odradek.broker.metadata.new_topic import NewPartitions, repeated_in, repetition_of
 from odradek.broker.requests.request_context import RequestContext
 from odradek.broker.settings.config import BrokerConfig
 from odradek.protocol.errors import ErrorCode, ProtocolError
@@ -68,10 +67,15 @@ class TopicHandlers:
     """DeleteTopics and CreatePartitions (keys 20 and 37)."""
 
     def __init__(
-        self, controller: Controller, metadata: MetadataCache, config: BrokerConfig, access: Access, turns: Turns
+        self,
+        administration: TopicAdministration,
+        metadata: MetadataCache,
+        config: BrokerConfig,
+        access: Access,
+        turns: Turns,
     ) -> None:
         self._access = access
-        self._controller = controller
+        self._administration = administration
         self._metadata = metadata
         self._config = config
         self._turns = turns
@@ -87,7 +91,7 @@ class TopicHandlers:
         async for result in others_between(results):
             if result.error_code == ErrorCode.NONE and result.name is not None:
                 names[result.name] = None
-        outcomes = await self._controller.topics.delete(list(names), timeout_ms=request.timeout_ms)
+        outcomes = await self._administration.delete(list(names), timeout_ms=request.timeout_ms)
         outcome_of = dict(zip(names, outcomes, strict=True))
         async for result in others_between(results):
             outcome = outcome_of.get(result.name or "") if result.error_code == ErrorCode.NONE else None
@@ -98,8 +102,6 @@ class TopicHandlers:
     def _deletion_result(self, state: DeleteTopicsRequest.DeleteTopicState, context: RequestContext) -> DeletionResult:
         """Returns NONE for a topic that can be deleted."""
         metadata = self._metadata
-        if not self._controller.tenure.is_active:  # (E)
-            return DeletionResult(name=state.name, topic_id=state.topic_id, error_code=ErrorCode.NOT_CONTROLLER)
         if not self._config.delete_topic_enable:
             has_code = context.api_version >= DELETION_DISABLED_VERSION
             code = ErrorCode.TOPIC_DELETION_DISABLED if has_code else ErrorCode.INVALID_REQUEST
@@ -140,12 +142,12 @@ class TopicHandlers:
         repeated = repeated_in(topic.name for topic in request.topics)
         topics = [topic for topic in request.topics if topic.name not in repeated]
         refused: list[str] = []
-        if self._access.decides and self._controller.tenure.is_active:
+        if self._access.decides:
             names = [topic.name for topic in topics]
             alterable = await self._turns.take(self._access.allowed(context, ADD_PARTITIONS, names))
             refused = [name for name in names if name not in alterable]
             topics = [topic for topic in topics if topic.name in alterable]
-        outcomes = await self._controller.topics.add_partitions(
+        outcomes = await self._administration.add_partitions(
             [_new_partitions(topic) for topic in topics],
             timeout_ms=request.timeout_ms,
             validate_only=request.validate_only,

@@ -1,5 +1,5 @@
 """The broker's view of the cluster: brokers, topics, partitions, settings. Read on every Metadata request, written only
-by the changes that the controller sends (`cluster/changes.py`) and by `cluster/dynamic_configs.py`.
+by the application of deltas (`cluster/deltas.py`, `cluster/settings_in_effect.py`) and by `cluster/dynamic_configs.py`.
 
 Plain objects in plain dictionaries; nothing here waits or fails. Readers must not modify what they get. Partition
 states are replaced as a whole, never modified in place, so that a state obtained earlier remains consistent.

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from odradek.protocol.errors import ErrorCode, ProtocolError
+
 UNSET = -1
+RESERVED_TOPIC = "__cluster_metadata"
 NOTHING: Mapping[Any, Any] = MappingProxyType({})
 """Shared by the many new topics that have no assignment and no settings of their own."""
 
@@ -31,3 +35,13 @@ class NewPartitions(NamedTuple):
     topic: str
     total_count: int
     assignments: Sequence[Sequence[int]] | None = None
+
+
+def repeated_in(names: Iterable[str]) -> dict[str, None]:
+    """Returns the names that occur more than once, in order of first occurrence."""
+    return {name: None for name, count in Counter(names).items() if count > 1}
+
+
+def repetition_of(name: str) -> ProtocolError:
+    """The error of a topic that a request names twice."""
+    return ProtocolError(ErrorCode.INVALID_REQUEST, f"Topic '{name}' occurs more than once in the request")

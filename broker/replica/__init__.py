@@ -1,7 +1,6 @@
 """The replicas of this broker: leaders append, followers fetch, consumers read.
 
     replica_manager.py        the partitions on this broker, and the operations on them
-    surroundings.py           what it uses of the rest of the broker and of the cluster
     role_changes.py           this broker becomes leader or follower of many partitions together
     log_creations.py          creates the logs of one request together
     log_dirs.py               describes the log directories

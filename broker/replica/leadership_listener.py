@@ -1,8 +1,13 @@
-"""The interface by which a coordinator follows the leadership of its internal topic's partitions."""
+"""Who hears of the leaderships of internal topics: each topic's coordinator, which appends to the partitions that this
+broker leads, and so is made after them.
+"""
 
 from __future__ import annotations
 
 from typing import Protocol
+
+from odradek.broker.replica.partition.hosted_partitions import HostedPartitions
+from odradek.protocol.topic_partition import TopicPartition
 
 
 class LeadershipListener(Protocol):
@@ -16,3 +21,33 @@ class LeadershipListener(Protocol):
 
     def transaction_ended(self, partition: int, producer_id: int, producer_epoch: int, committed: bool) -> None:
         """A marker was appended to the partition, and the high watermark has passed the marker."""
+
+
+class Leaderships:
+    """The listeners by topic."""
+
+    def __init__(self, partitions: HostedPartitions) -> None:
+        self._partitions = partitions
+        self._listeners: dict[str, LeadershipListener] = {}
+
+    def report(self, topic: str, listener: LeadershipListener) -> None:
+        """Reports the leaderships of the topic's partitions to `listener` from now on, first those that this broker has
+        already. A topic has one listener: a later one takes its place.
+        """
+        self._listeners[topic] = listener
+        for partition in self._partitions.of_topic(topic):
+            if partition.is_leader:
+                listener.elected(partition.topic_partition.partition, partition.leader_epoch)
+
+    def elected(self, key: TopicPartition, leader_epoch: int) -> None:
+        """See LeadershipListener; so the others."""
+        if (listener := self._listeners.get(key.topic)) is not None:
+            listener.elected(key.partition, leader_epoch)
+
+    def resigned(self, key: TopicPartition) -> None:
+        if (listener := self._listeners.get(key.topic)) is not None:
+            listener.resigned(key.partition)
+
+    def transaction_ended(self, key: TopicPartition, producer_id: int, producer_epoch: int, committed: bool) -> None:
+        if (listener := self._listeners.get(key.topic)) is not None:
+            listener.transaction_ended(key.partition, producer_id, producer_epoch, committed)

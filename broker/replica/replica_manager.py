@@ -1,48 +1,45 @@
 """The replica manager: creates what works on the partitions of this broker, and gives and takes the partitions' roles.
 
 Its parts do the work, and each caller gets those that it needs: `appends` and `large_appends` (Produce), `fetches`
-(Fetch), `deletions` (DeleteRecords), `verification` and the markers of transactions, `flusher` (fsync), `log_dirs` and
-`log_dir_moves`, `alter_partitions` (proposals of in-sync replicas to the controller), the purgatories, the quotas.
-`partitions` has the partitions themselves. Here are the changes that concern several parts at once: a partition gets or
-loses a role (role_changes.py calls), goes offline, has been flushed, has other in-sync replicas.
+(Fetch), `deletions` (DeleteRecords), `verification` and the `markers` of transactions, `leaderships` (the coordinators
+hear of them), `flusher` (fsync), `log_dirs` and `log_dir_moves`, `in_sync_replicas` (proposals to the controller), the
+purgatories, the quotas. `partitions` has the partitions themselves. Here are the changes that concern several parts at
+once: a partition gets or loses a role (role_changes.py calls), goes offline, has been flushed.
 
 Source: Kafka's ReplicaManager.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 import structlog
 
-from odradek.broker.background.stepwise import Pace, Steps
 from odradek.broker.background.tasks import ThreadsAndTurns
 from odradek.broker.metadata.metadata_cache import PartitionState
 from odradek.broker.replica.fetch.running_fetch import Fetches
 from odradek.broker.replica.leader.appends import Appends
 from odradek.broker.replica.leader.deletions import Deletions
-from odradek.broker.replica.leader.isr_proposals import AlterPartitions
+from odradek.broker.replica.leader.isr_proposals import AlterPartitions, SendAlterPartition
 from odradek.broker.replica.leader.large_appends import LargeAppends
 from odradek.broker.replica.leader.transaction_markers import TransactionMarkers
 from odradek.broker.replica.leader.verification import TransactionVerification
-from odradek.broker.replica.leadership_listener import LeadershipListener
+from odradek.broker.replica.leadership_listener import Leaderships
 from odradek.broker.replica.log_creations import LogCreations
 from odradek.broker.replica.log_dir_moves import LogDirMoves
 from odradek.broker.replica.log_dirs import LogDirs
 from odradek.broker.replica.partition.flush_scheduler import FlushScheduler
 from odradek.broker.replica.partition.hosted_partitions import HostedPartitions
-from odradek.broker.replica.partition.isr import IsrAnswer, IsrProposal
 from odradek.broker.replica.partition.offline_replica import OfflineReplica
 from odradek.broker.replica.partition.partition import Partition
 from odradek.broker.replica.partition.replication import Replication
 from odradek.broker.replica.partition.topic_stats import AllTopicStats
 from odradek.broker.replica.partition.wakeups import Wakeups
 from odradek.broker.replica.quota.replication_quota import ReplicationQuota
-from odradek.broker.replica.surroundings import ClusterAccess, LiveSettings
-from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.errors import ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.purgatory import CompletionQueue, DelayedOperationPurgatory
 from odradek.timer import Clock, SystemTimer
@@ -74,6 +71,32 @@ class ReplicaSettings(NamedTuple):
         return cls(**{name: getattr(config, name) for name in cls._fields})
 
 
+class ClusterAccess(NamedTuple):
+    """What this broker knows of the cluster, and what it reports to the controller.
+
+    `is_known` returns whether the cluster has such a partition, on any broker; `topic_name` the name of the topic with
+    an id; `is_alive` whether the cluster has a live broker of this id. `alter_partition` sends a request to the
+    controller, whichever broker that is, and may raise any exception; `broker_epoch` is that of this broker's
+    registration. `replica_lost` reports that a partition with other replicas is offline, and why.
+    """
+
+    is_known: Callable[[TopicPartition], bool]
+    topic_name: Callable[[UUID], str | None]
+    is_alive: Callable[[int], bool]
+    alter_partition: SendAlterPartition
+    broker_epoch: Callable[[], int]
+    replica_lost: Callable[[Partition, OfflineReplica], object]
+
+
+class LiveSettings(NamedTuple):
+    """Settings that may change while the broker runs. `verifies_transactions` is
+    transaction.partition.verification.enable; for `move_bytes_per_second` see log_dir_moves.py.
+    """
+
+    verifies_transactions: Callable[[], bool]
+    move_bytes_per_second: Callable[[], int]
+
+
 class ReplicaManager:
     """`background` runs fsyncs and cold reads."""
 
@@ -94,8 +117,7 @@ class ReplicaManager:
         self.partitions = HostedPartitions(cluster.is_known)
         self.topic_stats = AllTopicStats()
         self._renamed_in: dict[str, None] = {}
-        self._leadership_listeners: dict[str, LeadershipListener] = {}
-        """By topic: the coordinators of the internal topics."""
+        self.leaderships = Leaderships(self.partitions)
         self._replica_lost = cluster.replica_lost
         self.produce_purgatory = DelayedOperationPurgatory(
             "Produce", timer, clock, completions, settings.producer_purgatory_purge_interval_requests
@@ -109,18 +131,18 @@ class ReplicaManager:
         self._clock = clock
         self._creations = LogCreations(log_manager, background)
         self.wakeups = Wakeups(completions, self.produce_purgatory, self.fetch_purgatory, self.delete_records_purgatory)
-        self.alter_partitions = AlterPartitions(
+        self.in_sync_replicas = AlterPartitions(
             settings.broker_id,
             timer,
             background,
-            self._is_proposing,
-            self._isr_answered,
+            self.partitions,
+            self.wakeups,
             send=cluster.alter_partition,
             broker_epoch=cluster.broker_epoch,
             clock=clock,
         )
         self._replication = Replication(
-            settings.broker_id, clock, settings.replica_lag_time_max_ms, cluster.is_alive, self.alter_partitions.propose
+            settings.broker_id, clock, settings.replica_lag_time_max_ms, cluster.is_alive, self.in_sync_replicas.propose
         )
         self.isr_stats = self._replication.isr_stats
         self.flusher = FlushScheduler(background, timer, self._flushed, self._flush_failed)
@@ -144,9 +166,7 @@ class ReplicaManager:
             bytes_per_second=live.move_bytes_per_second,
         )
         self.verification = TransactionVerification(self.partitions, clock, is_enabled=live.verifies_transactions)
-        self.append_end_transaction_marker = TransactionMarkers(
-            self.appends, clock, self._leadership_listeners, self.verification.marker_written
-        ).append
+        self.markers = TransactionMarkers(self.appends, clock, self.leaderships, self.verification.marker_written)
         self.log_dirs = LogDirs(log_manager, self.partitions)
 
     def _new_quota(self, listed: str) -> ReplicationQuota:
@@ -158,17 +178,6 @@ class ReplicaManager:
             windows=settings.replication_quota_window_num,
             window_ms=settings.replication_quota_window_size_seconds * 1000,
         )
-
-    # The coordinators of internal topics: they append through the replica manager, and so come after it
-
-    def report_leaderships(self, topic: str, listener: LeadershipListener) -> None:
-        """Reports the leaderships of the topic's partitions to `listener` from now on, first those that this broker has
-        already. A topic has one listener: a later one takes its place.
-        """
-        self._leadership_listeners[topic] = listener
-        for partition in self.partitions.of_topic(topic):
-            if partition.is_leader:
-                listener.elected(partition.topic_partition.partition, partition.leader_epoch)
 
     # Roles: see role_changes.py
 
@@ -216,9 +225,7 @@ class ReplicaManager:
             self._fail(topic_partition, error)
             raise
         self.wakeups.watermark_moved(partition)
-        listener = self._leadership_listeners.get(topic_partition.topic)
-        if listener is not None:
-            listener.elected(topic_partition.partition, state.leader_epoch)
+        self.leaderships.elected(topic_partition, state.leader_epoch)
         return partition
 
     def become_follower(
@@ -265,9 +272,7 @@ class ReplicaManager:
         self.appends.expirations.forget(key)
         self.deletions.expirations.forget(key)
         self.wakeups.watermark_moved(partition)
-        listener = self._leadership_listeners.get(key.topic)
-        if listener is not None:
-            listener.resigned(key.partition)
+        self.leaderships.resigned(key)
 
     def _fail(
         self, topic_partition: TopicPartition, error: Exception, *, needs_restart: bool = False
@@ -364,28 +369,6 @@ class ReplicaManager:
         if self.partitions.get(key) is partition and not partition.is_irreplaceable:
             self._replica_lost(partition, self._fail(key, error, needs_restart=partition.has_failed))
 
-    # In-sync replicas
-
-    @property
-    def has_followers(self) -> bool:
-        """Whether this broker leads a partition that other brokers replicate."""
-        return any(partition.remote_replicas for partition in self.partitions)
-
-    def shrink_isrs(self) -> Steps[None]:
-        """Proposes to remove lagging followers from the ISRs of the partitions that this broker leads. Due every half
-        of `replica.lag.time.max.ms`.
-
-        A follower that was about to join an ISR may lag too: the high watermark no longer waits for it.
-        """
-        pace = Pace()
-        for partition in self.partitions:
-            if pace.step_ends():
-                yield
-            if partition.remote_replicas:
-                partition.maybe_shrink_isr()
-                if partition.maybe_increment_high_watermark():
-                    self.wakeups.watermark_moved(partition)
-
     def live_brokers_changed(self) -> None:
         """Brokers have joined or left the cluster: DeleteRecords waits only for the replicas on live ones."""
         if self.delete_records_purgatory.delayed:
@@ -393,40 +376,10 @@ class ReplicaManager:
                 if partition.remote_replicas:
                     self.wakeups.replicas_changed(partition)
 
-    def _is_proposing(self, proposal: IsrProposal) -> bool:
-        partition = self.partitions.get(proposal.topic_partition)
-        return partition is not None and partition.is_proposing(proposal)
-
-    def _isr_answered(self, proposal: IsrProposal, answer: IsrAnswer) -> None:
-        """Wakes the requests that wait for the high watermark, and the sessions of followers that are no longer in
-        sync: their fetches are visited from now on.
-        """
-        partition = self.partitions.get(proposal.topic_partition)
-        if partition is None:
-            return
-        before = partition.isr.committed
-        moved = partition.isr_answered(proposal, answer)
-        if moved or partition.isr.committed != before:
-            self.wakeups.watermark_moved(partition)
-        if partition.isr.committed != before:
-            log.info(
-                "in-sync replicas changed",
-                partition=str(partition.topic_partition),
-                isr=partition.isr.committed,
-                partition_epoch=partition.partition_epoch,
-            )
-        elif isinstance(answer, ErrorCode):
-            log.info(
-                "in-sync replicas not changed",
-                partition=str(partition.topic_partition),
-                proposed=proposal.isr,
-                reason=answer.name,
-            )
-
     # Shutdown
 
     def shutdown(self) -> None:
         """Completes all waiting operations in their current state; nothing waits from then on. The logs stay open."""
-        self.alter_partitions.close()
+        self.in_sync_replicas.close()
         for purgatory in (self.fetch_purgatory, self.produce_purgatory, self.delete_records_purgatory):
             purgatory.shutdown()

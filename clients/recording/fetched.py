@@ -1,9 +1,9 @@
 """The batches and errors in all Fetch responses of a recording.
 
 What a single response contains depends on timing: on the records that producers had written by then, and on the fetch
-session, which leaves out partitions without changes. So record batches are compared by their partition and offset,
-whichever response of the connection has them, and the errors of a partition as a set. High watermarks depend on timing
-too, and are not compared. A batch that a target returns only later is fetched again (late_batches.py).
+session, which leaves out partitions without changes. So the comparison looks at all responses of a connection together:
+record batches by partition and offset, and the errors of a partition as a set. It ignores high watermarks, which depend
+on timing too. A batch that a target returns only later is fetched again (late_batches.py).
 """
 
 from __future__ import annotations

@@ -215,7 +215,7 @@ async def test_other_names_may_be_allowed(
 ) -> None:
     async with in_process_broker(files.listener() | {f"{prefix}{allowed}": "true"}) as broker:
         files.write("broker.pem", content(files))
-        certificates = broker.protection.certificates
+        certificates = broker.broker_security.certificates
         assert certificates is not None
         before = certificates.to_brokers
         await broker.periodic_work.follow_certificates()
@@ -339,7 +339,7 @@ async def test_other_settings_of_tls_stay_as_they_were_at_the_start(
 
 async def test_what_a_thread_has_read_does_not_undo_a_later_change(files: TlsFiles) -> None:
     async with in_process_broker(files.listener()) as broker:
-        certificates = broker.protection.certificates
+        certificates = broker.broker_security.certificates
         assert certificates is not None
         renewed(files)
         reading = asyncio.Event()
@@ -370,7 +370,7 @@ async def test_brokers_show_each_other_new_certificates(files: TlsFiles, tmp_pat
             connection.cut_off()
         await brokers.create("t", 1, 2)
         await until(lambda: other.authentications["SSL"].successful > before)
-        certificates = controller.protection.certificates
+        certificates = controller.broker_security.certificates
         assert certificates is not None
         assert certificates.to_brokers is not None
         client = await NetworkClient.connect("127.0.0.1", other.endpoints[0].port, tls=certificates.to_brokers)

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from odradek.broker.background.background import Background
-from odradek.broker.controller.active_controller import ActiveController
+from odradek.broker.cluster.active_controller import ActiveController
 from odradek.broker.metadata.metadata_cache import BrokerInfo
 from odradek.broker.metadata.new_topic import NewTopic
 from odradek.broker.metrics.families import FAMILIES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from odradek.broker.protection import Protection
+from odradek.broker.broker_security import BrokerSecurity
 from odradek.clients.network_client import NetworkClient
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -31,11 +31,11 @@ class Given:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *rights: tuple[Op, On]) -> None:
         self.authorizers: list[ScriptedAuthorizer] = []
 
-        def new_authorizer(_: Protection) -> ScriptedAuthorizer:
+        def new_authorizer(_: BrokerSecurity) -> ScriptedAuthorizer:
             self.authorizers.append(ScriptedAuthorizer(only(*rights)))
             return self.authorizers[-1]
 
-        monkeypatch.setattr(Protection, "_new_authorizer", new_authorizer)
+        monkeypatch.setattr(BrokerSecurity, "_new_authorizer", new_authorizer)
 
 
 def with_two_replicas(name: str) -> CreateTopicsRequest:

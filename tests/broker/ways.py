@@ -10,6 +10,7 @@ times: what happens to run beside it is not in all of the traces. Code that `pro
     fetch      of a consumer without a session: waits for min_bytes until another client has produced
     join       the first JoinGroup of a group: waits for group.initial.rebalance.delay.ms
     login      by SCRAM, after the TLS handshake
+    create     CreateTopics that the controller only validates: what it does for all brokers is not traced
 
 Without an authorizer. What another client's request does before it wakes the one that waits is not traced.
 """
@@ -40,6 +41,7 @@ from odradek.protocol.messages.fetch import FetchRequest
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.groups import JoinGroupRequest
 from odradek.protocol.messages.produce import ProduceRequest
+from odradek.protocol.messages.topics import CreateTopicsRequest
 from odradek.protocol.schema import Message
 from odradek.protocol.topic_partition import TopicPartition
 from tests.base_requests import small_batch
@@ -49,7 +51,7 @@ from tests.wire.raw_client import RawClient, raw_client
 ROOT = Path(__file__).resolve().parents[2]
 GENERATED = "protocol: generated code"
 TOPIC = "way"
-PRODUCE_VERSION, FETCH_VERSION, JOIN_VERSION, FIND_VERSION = 9, 12, 5, 2
+PRODUCE_VERSION, FETCH_VERSION, JOIN_VERSION, FIND_VERSION, CREATE_VERSION = 9, 12, 5, 2, 5
 FOLLOWER = 7
 NUMBERS = count()
 SUBSCRIPTION = bytes(6) + b"\xff" * 4
@@ -168,10 +170,19 @@ async def login(broker: InProcessBroker) -> Trace:
     return trace
 
 
+async def create(_broker: Broker, client: RawClient, _other: RawClient) -> Trace:
+    topic = CreateTopicsRequest.CreatableTopic(name=f"topic-{next(NUMBERS)}", num_partitions=1, replication_factor=1)
+    with Trace() as trace:
+        created = await client.call(CreateTopicsRequest(topics=[topic], validate_only=True), CREATE_VERSION)
+    assert created.topics[0].error_code == 0
+    return trace
+
+
 WAYS: dict[str, Callable[[Broker, RawClient, RawClient], Awaitable[Trace]]] = {
     "produce": produce,
     "fetch": fetch,
     "join": join,
+    "create": create,
 }
 
 

@@ -126,7 +126,7 @@ class RecordedCluster:
 
     def controller(self) -> int:
         """The broker that is the controller; 0 if there is none."""
-        return next((one for one, broker in self.brokers.items() if broker.controller.tenure.is_active), 0)
+        return next((one for one, broker in self.brokers.items() if broker.controller.terms.is_active), 0)
 
     async def until_settled(self) -> None:
         """Waits until all brokers know each other and the controller, and all replicas are in sync and have all."""

@@ -22,6 +22,7 @@ from odradek.protocol.wire_codes import AclOperation, AclPatternType, AclPermiss
 from odradek.timer import ManualClock
 from tests.beside_kafka.documents import Document, message_of
 from tests.broker.authorization.acl_scripts import acl_filter, binding
+from tests.broker.cluster.configs_harness import acls_into
 from tests.scenarios.test_hostile_admin_requests import BYTES_PER_BYTE
 from tests.scenarios.turns_of_a_loop import LongestTurn, collector_as_when_served
 from tests.scenarios.watched_broker import Memory, decoded, watched_broker
@@ -94,14 +95,19 @@ async def test_no_turn_is_long_while_a_broker_loads_acls() -> None:
     store = SharedStore(session_timeout_ms=60_000).session("one")
     await store.open()
     entry = AccessControlEntry("User:a", "*", AclOperation.READ, AclPermissionType.ALLOW)
-    first = StoredAcls(store, AclAuthorizer(), clock=ManualClock(), spawn=spawn)
+
+    def stored_acls() -> StoredAcls:
+        authorizer = AclAuthorizer()
+        return StoredAcls(store, authorizer, acls_into(authorizer), clock=ManualClock(), spawn=spawn)
+
+    first = stored_acls()
     await first.load()
     patterns = [
         ResourcePattern(AclResourceType.GROUP, AclPatternType.LITERAL, f"g{number}") for number in range(LOADED)
     ]
     async for _, altered in first.alter((pattern, lambda before: before | {entry}) for pattern in patterns):
         assert altered.error is None
-    second = StoredAcls(store, AclAuthorizer(), clock=ManualClock(), spawn=spawn)
+    second = stored_acls()
     turn = LongestTurn()
     with collector_as_when_served():
         await turn.begin()

@@ -98,7 +98,7 @@ async def test_a_fork_has_the_topics_leaders_records_groups_and_settings_of_the_
                 assert (await admin.topic("orders")).topic_id == topic_id
             for broker_id, broker in fork.brokers.items():
                 assert broker.metadata.cluster_id == cluster.brokers[1].metadata.cluster_id
-                assert broker.cluster.configs.log_config("orders").retention_ms == 123_456_789
+                assert broker.cluster.settings.log_config("orders").retention_ms == 123_456_789
                 assert fork.isr("orders", 0) == {1, 2, 3}, broker_id
     assert await value_at(cluster) == [b"one", b"only in the old one"]
 

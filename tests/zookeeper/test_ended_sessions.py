@@ -150,8 +150,8 @@ async def test_a_controller_without_a_session_changes_nothing_and_is_obeyed_by_n
     """
     async with brokers_on_zookeeper(tmp_path, 2) as brokers:
         old, new = brokers.all
-        office = old.controller.tenure.office
-        assert office is not None
+        term = old.controller.terms.term
+        assert term is not None
         connection = brokers.model.connection_of(old.metadata_store.session_id)
         connection.hold()
         topic = NewTopic(ONE, assignments={0: (1, 2)})
@@ -160,10 +160,10 @@ async def test_a_controller_without_a_session_changes_nothing_and_is_obeyed_by_n
 
         brokers.model.expire(connection.session_id)
         await until(lambda: new.metadata.controller_epoch == 2)
-        assert office.is_open
+        assert term.is_open
         with capture_logs() as logs:
-            office.requests.publish_brokers()
-            await office.send()
+            term.requests.publish_brokers()
+            await term.send()
             await until(lambda: any("known_epoch" in line for line in logs))
         (refused,) = [line for line in logs if "known_epoch" in line]
         assert (refused["error"], refused["controller_epoch"]) == ("STALE_CONTROLLER_EPOCH", 1)
@@ -172,7 +172,7 @@ async def test_a_controller_without_a_session_changes_nothing_and_is_obeyed_by_n
         (outcome,) = await creating
         assert isinstance(outcome, ProtocolError)
         assert outcome.code is ErrorCode.NOT_CONTROLLER
-        assert old.controller.tenure.office is not office
+        assert old.controller.terms.term is not term
         await until(lambda: all(len(broker.metadata.brokers) == 2 for broker in brokers.all))
         assert {broker.metadata.controller_id for broker in brokers.all} == {new.broker_id}
         assert await new.metadata_store.children(znodes.TOPICS) == []

@@ -55,7 +55,7 @@ class Room:
     async def other_starts(self) -> None:
         info = BrokerInfo(OTHER_ID, {"PLAINTEXT": BrokerEndpoint("PLAINTEXT", "127.0.0.1", 9093)})
         await self.store.create(znodes.broker_path(OTHER_ID), znodes.encode_broker(info, 0), ephemeral=True)
-        await until(lambda: self.harness.controller.tenure.numbers().active_brokers == 2)
+        await until(lambda: self.harness.controller.terms.numbers().active_brokers == 2)
 
     async def create(self) -> None:
         (created,) = await self.harness.controller.topics.create(
@@ -114,7 +114,7 @@ async def test_thousands_of_leaders_and_in_sync_replicas_change_together(store: 
     room = await Room(store).start()
     await room.create()
     await store.delete(znodes.broker_path(OTHER_ID))
-    await until(lambda: room.harness.controller.tenure.numbers().active_brokers == 1)
+    await until(lambda: room.harness.controller.terms.numbers().active_brokers == 1)
     await room.other_starts()
     before = await room.states()
     assert {(state.leader, state.isr) for state in before} == {(BROKER_ID, (BROKER_ID,))}

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterator
 from random import Random
 from typing import cast
 
+from odradek.broker.cluster.deltas import TopicNews
 from odradek.broker.coordinator.group.admin import GroupOverview, count_by_state, delete_group, overviews
 from odradek.broker.coordinator.group.classic.join import Joining
 from odradek.broker.coordinator.group.classic.member import JoinAnswer
@@ -166,9 +167,11 @@ class GroupCoordinator:
 
     # --- removing offsets ---------------------------------------------------------------------------------------
 
-    def topic_deleted(self, topic: str) -> Iterator[None]:
-        """Removes the topic's offsets from all groups, in steps. No topic of that name may be created until the end."""
-        return remove_offsets_of_topic(self.shards(), topic)
+    def topic_changed(self, topic: str, news: TopicNews) -> Iterator[None]:
+        """See TopicListener. Removes the offsets of a deleted topic from all groups. Those of a topic that was deleted
+        while this broker was away stay: who coordinated the groups then knew.
+        """
+        return remove_offsets_of_topic(self.shards(), topic) if news is TopicNews.DELETED else iter(())
 
     def expire_offsets(self, retention_ms: int) -> Iterator[None]:
         """Removes expired offsets and unused groups without offsets, one group per step."""

@@ -46,7 +46,9 @@ from odradek.timer import Clock
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from odradek.broker.replica.replica_manager import ReplicaManager
+    from odradek.broker.replica.leader.appends import Appends
+    from odradek.broker.replica.leadership_listener import Leaderships
+    from odradek.broker.replica.partition.hosted_partitions import HostedPartitions
     from odradek.storage.log.log import Log
 
 REPLICATED = (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
@@ -96,7 +98,9 @@ class CoordinatorRuntime:
         new_shard: NewShard,
         topics: Mapping[str, Topic],
         planned_count: Callable[[], int],
-        replica_manager: ReplicaManager,
+        partitions: HostedPartitions,
+        appends: Appends,
+        leaderships: Leaderships,
         clock: Clock,
         background: Threads,
     ) -> None:
@@ -107,7 +111,9 @@ class CoordinatorRuntime:
         self._counted: UUID | None = None
         self._count = 0
         """The partitions of the topic with this id."""
-        self._replica_manager = replica_manager
+        self._partitions = partitions
+        self._appends = appends
+        self._leaderships = leaderships
         self._clock = clock
         self._led: dict[int, LedPartition] = {}
         self._stopping = False
@@ -119,7 +125,7 @@ class CoordinatorRuntime:
 
     def start(self) -> None:
         """Follows the leaderships of the topic's partitions from now on."""
-        self._replica_manager.report_leaderships(self.settings.topic, self)
+        self._leaderships.report(self.settings.topic, self)
 
     def begin_loading(self) -> None:
         """Starts loading the led partitions. Until then their ids are answered with COORDINATOR_LOAD_IN_PROGRESS."""
@@ -201,11 +207,11 @@ class CoordinatorRuntime:
         self._loader.add(led, lambda: self._log_of(key))
 
     def _leadership_of(self, key: TopicPartition) -> int:
-        partition = self._replica_manager.partitions.get(key)
+        partition = self._partitions.get(key)
         return -1 if partition is None else partition.leadership
 
     def _log_of(self, key: TopicPartition) -> Log | None:
-        partition = self._replica_manager.partitions.get(key)
+        partition = self._partitions.get(key)
         return None if partition is None else partition.log
 
     def resigned(self, partition: int) -> None:
@@ -232,8 +238,7 @@ class CoordinatorRuntime:
                 self._loaded(led)
 
         replayed = PartitionAppendResult(last_offset=self._end_offset(led) - 1)
-        appends = self._replica_manager.appends
-        appends.await_acks(led.topic_partition, replayed, settled, self.settings.append_timeout_ms)
+        self._appends.await_acks(led.topic_partition, replayed, settled, self.settings.append_timeout_ms)
 
     def _loaded(self, led: LedPartition) -> None:
         led.is_loading = False
@@ -260,7 +265,7 @@ class CoordinatorRuntime:
         if not decision.records:
             decision.done(None)
             return
-        appends, acks = self._replica_manager.appends, self.settings.required_acks
+        appends, acks = self._appends, self.settings.required_acks
         now_ms = self._clock.wall_ms()
         end_offset = self._end_offset(led)
         try:

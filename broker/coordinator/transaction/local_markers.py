@@ -16,7 +16,7 @@ from odradek.broker.coordinator.transaction.state_change_log import Soon
 from odradek.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from odradek.broker.replica.replica_manager import ReplicaManager
+    from odradek.broker.replica.leader.transaction_markers import TransactionMarkers
 
 MARKERS_PER_TURN = 20
 
@@ -26,8 +26,8 @@ class LocalMarkerWriter:
     transaction with thousands of partitions does not delay the others.
     """
 
-    def __init__(self, replica_manager: ReplicaManager, soon: Soon) -> None:
-        self._replica_manager = replica_manager
+    def __init__(self, markers: TransactionMarkers, soon: Soon) -> None:
+        self._markers = markers
         self._soon = soon
         self._waiting: deque[tuple[Marker, Iterator[TopicPartition], OnWritten]] = deque()
         self._is_scheduled = False
@@ -58,7 +58,7 @@ class LocalMarkerWriter:
                 self._schedule()
 
     def _append(self, marker: Marker, topic_partition: TopicPartition, on_written: OnWritten) -> None:
-        self._replica_manager.append_end_transaction_marker(
+        self._markers.append(
             topic_partition,
             marker.producer_id,
             marker.producer_epoch,

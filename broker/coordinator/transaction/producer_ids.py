@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 import structlog
 
 from odradek.broker.background.tasks import Spawn
-from odradek.broker.controller.active_controller import NoController
+from odradek.broker.cluster.active_controller import NoController
 from odradek.protocol.errors import ErrorCode, ProtocolError
 
 PART_LEFT = 10

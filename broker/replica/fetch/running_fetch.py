@@ -157,7 +157,7 @@ class RunningFetch:
         self._responder = responder
         self._pending: PendingResponse | None = None
         self._may_wait = True
-        """Whether too little data is no answer yet: it has not been parked."""
+        """Whether the request may be parked if there is too little data: it was not parked before."""
         self._again = False
         self._may_block = False
         """See FetchRead."""

@@ -1,5 +1,5 @@
-"""Sends the proposals of all leaders on this broker to the controller, and gives the answers to the partitions.
-(AlterPartition, KIP-497)
+"""The in-sync replicas of all partitions that this broker leads: sends the proposals of the leaders to the controller,
+and gives the answers to the partitions. (AlterPartition, KIP-497)
 
 (A) One request at a time. Proposals that are made meanwhile, or in the same turn of the event loop, go together in the
     next ones, up to 1000 in each, so that neither side is blocked by a request.
@@ -20,8 +20,11 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from odradek.broker.background.stepwise import Pace, Steps
 from odradek.broker.logging.lasting_failure import LastingFailure
+from odradek.broker.replica.partition.hosted_partitions import HostedPartitions
 from odradek.broker.replica.partition.isr import CommittedIsr, IsrAnswer, IsrProposal
+from odradek.broker.replica.partition.wakeups import Wakeups
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.replica_control import AlterPartitionRequest, AlterPartitionResponse
 from odradek.protocol.topic_partition import TopicPartition
@@ -52,9 +55,8 @@ class RetryTask(TimerTask):
 
 
 class AlterPartitions:
-    """`is_proposing` returns whether a proposal still needs an answer; `answered` applies one. `send` sends a request
-    to the controller, whichever broker that is, and may raise any exception. `broker_epoch` is that of this broker's
-    registration.
+    """`send` sends a request to the controller, whichever broker that is, and may raise any exception. `broker_epoch`
+    is that of this broker's registration.
     """
 
     def __init__(
@@ -62,8 +64,8 @@ class AlterPartitions:
         broker_id: int,
         timer: SystemTimer,
         background: Threads,
-        is_proposing: Callable[[IsrProposal], bool],
-        answered: Callable[[IsrProposal, IsrAnswer], None],
+        partitions: HostedPartitions,
+        wakeups: Wakeups,
         *,
         send: SendAlterPartition,
         broker_epoch: Callable[[], int],
@@ -75,8 +77,8 @@ class AlterPartitions:
         self._broker_id = broker_id
         self._timer = timer
         self._background = background
-        self._is_proposing = is_proposing
-        self._answered = answered
+        self._partitions = partitions
+        self._wakeups = wakeups
         self._pending: dict[TopicPartition, IsrProposal] = {}
         self._is_sending = False
         self._pause_ms = FIRST_PAUSE_MS
@@ -94,6 +96,26 @@ class AlterPartitions:
         self._is_closed = True
         self._pending.clear()
         self._end_pause()
+
+    @property
+    def has_followers(self) -> bool:
+        """Whether this broker leads a partition that other brokers replicate."""
+        return any(partition.remote_replicas for partition in self._partitions)
+
+    def shrink(self) -> Steps[None]:
+        """Proposes to remove lagging followers from the ISRs of the partitions that this broker leads. Due every half
+        of `replica.lag.time.max.ms`.
+
+        A follower that was about to join an ISR may lag too: the high watermark no longer waits for it.
+        """
+        pace = Pace()
+        for partition in self._partitions:
+            if pace.step_ends():
+                yield
+            if partition.remote_replicas:
+                partition.maybe_shrink_isr()
+                if partition.maybe_increment_high_watermark():
+                    self._wakeups.watermark_moved(partition)
 
     def _start(self) -> None:
         if not self._is_sending and not self._is_closed:
@@ -139,6 +161,37 @@ class AlterPartitions:
             if answer is not None:
                 self._answered(proposal, answer)
         return not any(self._is_proposing(proposal) for proposal in batch)
+
+    def _is_proposing(self, proposal: IsrProposal) -> bool:
+        """Whether a proposal still needs an answer."""
+        partition = self._partitions.get(proposal.topic_partition)
+        return partition is not None and partition.is_proposing(proposal)
+
+    def _answered(self, proposal: IsrProposal, answer: IsrAnswer) -> None:
+        """Wakes the requests that wait for the high watermark, and the sessions of followers that are no longer in
+        sync: their fetches are visited from now on.
+        """
+        partition = self._partitions.get(proposal.topic_partition)
+        if partition is None:
+            return
+        before = partition.isr.committed
+        moved = partition.isr_answered(proposal, answer)
+        if moved or partition.isr.committed != before:
+            self._wakeups.watermark_moved(partition)
+        if partition.isr.committed != before:
+            log.info(
+                "in-sync replicas changed",
+                partition=str(partition.topic_partition),
+                isr=partition.isr.committed,
+                partition_epoch=partition.partition_epoch,
+            )
+        elif isinstance(answer, ErrorCode):
+            log.info(
+                "in-sync replicas not changed",
+                partition=str(partition.topic_partition),
+                proposed=proposal.isr,
+                reason=answer.name,
+            )
 
     def _refused(self, kind: Hashable, event: str, reason: str) -> None:
         """A leader without a session is refused until it has the next one, once a second."""

@@ -9,20 +9,17 @@ Source: Kafka's KafkaApis.handleWriteTxnMarkersRequest and GroupCoordinator.onTr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import structlog
 
 from odradek.broker.replica.leader.appends import Appends
+from odradek.broker.replica.leadership_listener import Leaderships
 from odradek.protocol.control_records import Marker
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.plain_batch import build_plain_marker
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.timer import Clock
-
-if TYPE_CHECKING:
-    from odradek.broker.replica.leadership_listener import LeadershipListener
 
 MARKER_TIMEOUT_MS = 30_000
 
@@ -32,20 +29,20 @@ OnMarked = Callable[[ErrorCode], object]
 
 
 class TransactionMarkers:
-    """`listeners`, by topic, are notified of the markers in that topic's partitions. `on_written(partition, producer
-    id)` is called when a marker is in the log.
+    """`leaderships` are notified of the markers. `on_written(partition, producer id)` is called when a marker is in the
+    log.
     """
 
     def __init__(
         self,
         appends: Appends,
         clock: Clock,
-        listeners: Mapping[str, LeadershipListener],
+        leaderships: Leaderships,
         on_written: Callable[[TopicPartition, int], object],
     ) -> None:
         self._appends = appends
         self._clock = clock
-        self._listeners = listeners
+        self._leaderships = leaderships
         self._on_written = on_written
 
     def append(
@@ -82,12 +79,7 @@ class TransactionMarkers:
 
         def settled(error: ErrorCode) -> None:
             if error is ErrorCode.NONE:
-                self._notify_listener(topic_partition, producer_id, producer_epoch, committed)
+                self._leaderships.transaction_ended(topic_partition, producer_id, producer_epoch, committed)
             on_done(error)
 
         self._appends.await_acks(topic_partition, result, settled, timeout_ms)
-
-    def _notify_listener(self, key: TopicPartition, producer_id: int, producer_epoch: int, committed: bool) -> None:
-        listener = self._listeners.get(key.topic)
-        if listener is not None:
-            listener.transaction_ended(key.partition, producer_id, producer_epoch, committed)

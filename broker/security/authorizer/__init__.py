@@ -6,5 +6,5 @@
     acl_authorizer.py   the decisions
 
 Everything here is values in, values out. Callers: `handlers/` ask, `cluster/` reads the ACLs from the metadata store,
-`protection.py` makes the authorizer.
+`broker_security.py` makes the authorizer.
 """

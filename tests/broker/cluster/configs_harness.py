@@ -11,19 +11,29 @@ from uuid import UUID
 
 from odradek.broker.background.stepwise import Steps
 from odradek.broker.background.turns import Turns
+from odradek.broker.cluster.deltas import ApplyDelta, Deltas
 from odradek.broker.cluster.dynamic_configs import DynamicConfigs
+from odradek.broker.cluster.settings_in_effect import SettingsInEffect
+from odradek.broker.cluster.user_credentials import UserCredentials
 from odradek.broker.metadata.metadata_cache import MetadataCache, PartitionState, TopicMetadata
 from odradek.broker.metadata_store import znodes
 from odradek.broker.metadata_store.embedded_store import EmbeddedMetadataStore
 from odradek.broker.metadata_store.interface import MetadataStore
 from odradek.broker.metadata_store.start_up import make_persistent_entries
+from odradek.broker.security.authorizer.acl_authorizer import AclAuthorizer
 from odradek.broker.settings.config import BrokerConfig
 from odradek.storage.log_config import LogConfig
 from odradek.timer import ManualClock
 from tests.broker.controller.harness import DIRECTORY, store_disk
 from tests.memory_files import ForgetfulFiles
 
+Unused: Any = None
 TOPIC = TopicMetadata("t", UUID(int=7), {0: PartitionState(0, 1, 0, (1, 2), (1, 2))})
+
+
+def acls_into(authorizer: AclAuthorizer) -> ApplyDelta:
+    """Returns what applies changes of ACLs."""
+    return Deltas(Unused, Unused, Unused, Unused, authorizer, Unused).apply_one
 
 
 def to(settings: Mapping[str, str]) -> Callable[[Mapping[str, str]], Steps[dict[str, str]]]:
@@ -50,11 +60,15 @@ class ConfigsHarness:
         self.applications: list[str] = []
         self.config = BrokerConfig.from_mapping({"broker.id": str(broker_id), **(settings or {})})
         self.cache = MetadataCache("", broker_id)
+        self.in_effect = SettingsInEffect(self.cache, self.config, self.apply)
+        users = UserCredentials(store)
         self.configs = DynamicConfigs(
             store,
             self.cache,
             self.config,
-            apply_topic=self.apply,
+            in_effect=self.in_effect,
+            users=users,
+            apply=Deltas(self.cache, Unused, self.in_effect, users, None, Unused).apply_one,
             clock=clock,
             spawn=self.spawn,
             turns=Turns(),

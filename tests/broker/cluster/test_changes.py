@@ -13,6 +13,7 @@ from uuid import UUID
 import pytest
 
 from odradek.broker.background.background import Background
+from odradek.broker.cluster.deltas import TopicNews
 from odradek.broker.cluster.registration import BrokerRegistration
 from odradek.broker.metadata.metadata_cache import BrokerInfo, PartitionState
 from odradek.broker.metadata_store import znodes
@@ -430,7 +431,9 @@ async def test_a_full_list_of_roles_stops_the_replicas_that_it_does_not_have(con
     assert controlled.partition is not None
 
 
-async def test_the_first_metadata_after_a_registration_has_all_topics(controlled: Controlled) -> None:
+async def test_the_first_metadata_after_a_registration_has_all_topics(
+    controlled: Controlled, monkeypatch: pytest.MonkeyPatch
+) -> None:
     metadata = controlled.broker.metadata
     await controlled.publish(1)
     registration = controlled.broker.links.registration
@@ -438,18 +441,18 @@ async def test_the_first_metadata_after_a_registration_has_all_topics(controlled
     metadata.put_partitions("deleted meanwhile", UUID(int=5), {0: PartitionState(0, 1, 0, (1,), (1,))})
     await controlled.publish(1)
     assert metadata.topic_names() == ["deleted meanwhile", "t"], "the registration is the same"
-    forgotten: list[str] = []
+    heard: list[tuple[str, TopicNews]] = []
 
-    def topic_deleted(name: str) -> Iterator[None]:
-        forgotten.append(name)
+    def topic_changed(name: str, news: TopicNews) -> Iterator[None]:
+        heard.append((name, news))
         yield
 
-    controlled.changes._topic_deleted = topic_deleted
+    monkeypatch.setattr(controlled.broker.coordinators.groups, "topic_changed", topic_changed)
     await controlled.publish(1, broker_epoch=controlled.broker_epoch + 1)
     assert metadata.topic_names() == ["t"]
-    assert forgotten == [], "its offsets are the business of those who coordinated its groups when it was deleted"
+    assert heard == [("deleted meanwhile", TopicNews.VANISHED)]
     await controlled.publish(LEADER_DURING_DELETE)
-    assert forgotten == ["t"]
+    assert heard[1:] == [("t", TopicNews.DELETED)]
 
 
 async def test_a_broker_that_learns_of_its_registration_late_has_all_metadata_already(controlled: Controlled) -> None:
@@ -580,7 +583,7 @@ async def test_a_log_that_was_opened_before_its_settings_changed_gets_them_with_
 ) -> None:
     """A start opens all logs of the disk, and the roles may come much later."""
     broker = controlled.broker
-    log = broker.log_manager.get_or_create(T0, ID, broker.cluster.configs.log_config("t"))
+    log = broker.log_manager.get_or_create(T0, ID, broker.cluster.settings.log_config("t"))
     state = PartitionState(0, 1, 0, (1, OTHER), (1, OTHER))
     await broker.links.store.create(znodes.topic_path("t"), znodes.encode_topic(ID, [state]))
     await controlled.publish(1)

@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 
 from odradek.broker.background.stepwise import Steps
+from odradek.broker.cluster.deltas import TopicNews
 from odradek.broker.cluster.store_follower import EXPIRATION_MS
 from odradek.broker.controller.topic_operations import MOST_CONFIG_BYTES
 from odradek.broker.metadata_store import znodes
@@ -55,7 +56,7 @@ async def test_a_topic_setting_is_applied_by_every_broker(brokers: TwoBrokers) -
     await brokers.settle()
     assert brokers.two.applied["t"].segment_bytes == 1000
     assert brokers.two.cache.topic_config("t") == {"segment.bytes": "1000"}
-    assert brokers.two.configs.log_config("t").segment_bytes == 1000
+    assert brokers.two.in_effect.log_config("t").segment_bytes == 1000
 
 
 async def test_every_broker_applies_a_change_once(brokers: TwoBrokers) -> None:
@@ -146,8 +147,8 @@ async def test_a_change_that_waits_ends_with_the_store(brokers: TwoBrokers) -> N
 async def test_a_broker_reads_a_topics_settings_before_it_serves_the_topic(brokers: TwoBrokers) -> None:
     await brokers.store.create(znodes.topic_config_path("new"), znodes.encode_config({"segment.bytes": "3000"}))
     await brokers.two.configs.ensure(["t", "new"])
-    assert brokers.two.configs.log_config("new").segment_bytes == 3000
-    brokers.two.configs.forget("new")
+    assert brokers.two.in_effect.log_config("new").segment_bytes == 3000
+    brokers.two.configs.topic_changed("new", TopicNews.DELETED)
     await brokers.store.set(znodes.topic_config_path("new"), znodes.encode_config({}))
     await brokers.two.configs.ensure(["new"])
     assert brokers.two.cache.topic_config("new") == {}
@@ -158,7 +159,7 @@ async def test_settings_are_there_after_a_restart(brokers: TwoBrokers) -> None:
     await brokers.one.configs.alter_broker_config(2, to({"log.cleaner.threads": "3"}))
     again = ConfigsHarness(2, brokers.store, brokers.clock)
     await again.configs.load()
-    assert again.configs.log_config("t").segment_bytes == 1000
+    assert again.in_effect.log_config("t").segment_bytes == 1000
     assert again.config.log_cleaner_threads == 3
 
 
@@ -231,10 +232,10 @@ async def test_notices_of_kafka_before_0_10_1_are_read(brokers: TwoBrokers) -> N
 async def test_stored_settings_that_are_unusable_do_not_keep_a_topic_from_being_served(brokers: TwoBrokers) -> None:
     data = znodes.encode_config({"segment.bytes": "no number"})
     await brokers.store.create(znodes.topic_config_path("t"), data)
-    brokers.one.configs.forget("t")
+    brokers.one.configs.topic_changed("t", TopicNews.DELETED)
     await brokers.one.configs.ensure(["t"])
     default = brokers.one.config.log_config({})
-    assert brokers.one.configs.log_config("t").segment_bytes == default.segment_bytes
+    assert brokers.one.in_effect.log_config("t").segment_bytes == default.segment_bytes
 
 
 async def test_settings_that_could_not_be_read_are_read_when_the_store_is_back() -> None:
@@ -248,7 +249,7 @@ async def test_settings_that_could_not_be_read_are_read_when_the_store_is_back()
     shared.cut("2")
     await asyncio.sleep(0)
     await broker.configs.ensure(["new"])
-    assert broker.configs.log_config("new").min_insync_replicas == 1
+    assert broker.in_effect.log_config("new").min_insync_replicas == 1
     shared.heal("2")
     await store.connected()
     await broker.settle()
@@ -261,7 +262,7 @@ async def test_damaged_settings_of_a_topic_are_ignored_for_that_topic_alone(brok
     await brokers.store.create(znodes.topic_config_path("whole"), znodes.encode_config({"retention.ms": "5"}))
     await brokers.one.configs.ensure(["damaged", "whole"])
     assert brokers.one.cache.topic_config("damaged") == {}
-    assert brokers.one.configs.log_config("whole").retention_ms == 5
+    assert brokers.one.in_effect.log_config("whole").retention_ms == 5
     await ConfigsHarness(3, brokers.store, brokers.clock).load()
 
 

@@ -46,11 +46,11 @@ class Two:
 
     @property
     def controller(self) -> Broker:
-        return next(broker for broker in self.brokers if broker.controller.tenure.is_active)
+        return next(broker for broker in self.brokers if broker.controller.terms.is_active)
 
     @property
     def other(self) -> Broker:
-        return next(broker for broker in self.brokers if not broker.controller.tenure.is_active)
+        return next(broker for broker in self.brokers if not broker.controller.terms.is_active)
 
     async def create(self, *replicas: int) -> None:
         """Creates `t` with one partition, led by the first of the replicas."""
@@ -92,7 +92,7 @@ async def test_a_broker_that_stops_passes_its_leaderships_on_first(tmp_path: Pat
         leader._undo[leader._undo.index(leader._close_connections)] = close
         await leader.stop()
         assert states == [True]
-        await until(lambda: follower.controller.tenure.is_active)
+        await until(lambda: follower.controller.terms.is_active)
 
 
 async def test_a_broker_connects_to_others_within_the_time_of_the_setting(
@@ -122,7 +122,7 @@ async def test_the_last_broker_asks_as_often_as_the_settings_say_and_then_stops(
         await two.create(leader.broker_id, follower.broker_id)
         await until(lambda: len(leader.replica_manager.partitions.find(T0).isr.committed) == 2)
         await leader.stop()
-        await until(lambda: follower.controller.tenure.is_active)
+        await until(lambda: follower.controller.terms.is_active)
         timeouts: list[int] = []
         asking = follower.links.active_controller.controlled_shutdown
 

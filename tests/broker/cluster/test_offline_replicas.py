@@ -133,7 +133,9 @@ def tried(harness: ReplicaHarness, replicas: OfflineReplicas, for_ms: int) -> li
 
 def test_a_replica_that_fails_again_is_tried_less_often(harness: ReplicaHarness) -> None:
     reports: list[None] = []
-    replicas = OfflineReplicas(harness.manager, harness.clock, lambda: reports.append(None))
+    replicas = OfflineReplicas(
+        harness.manager.partitions, harness.manager.log_manager, harness.clock, lambda: reports.append(None)
+    )
     assert replicas.idle_until_ms() > 0
     harness.manager.partitions.offline[T0] = BROKEN
     assert replicas.idle_until_ms() == 0
@@ -144,7 +146,7 @@ def test_a_replica_that_fails_again_is_tried_less_often(harness: ReplicaHarness)
 
 
 def test_a_replica_that_was_well_for_long_is_tried_soon(harness: ReplicaHarness) -> None:
-    replicas = OfflineReplicas(harness.manager, harness.clock, lambda: None)
+    replicas = OfflineReplicas(harness.manager.partitions, harness.manager.log_manager, harness.clock, lambda: None)
     harness.manager.partitions.offline[T0] = BROKEN
     tried(harness, replicas, 100_000)
     del harness.manager.partitions.offline[T0]
@@ -157,7 +159,7 @@ def test_a_replica_that_was_well_for_long_is_tried_soon(harness: ReplicaHarness)
 
 
 def test_a_replica_on_a_full_disk_waits_for_room(harness: ReplicaHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    replicas = OfflineReplicas(harness.manager, harness.clock, lambda: None)
+    replicas = OfflineReplicas(harness.manager.partitions, harness.manager.log_manager, harness.clock, lambda: None)
     harness.lead(replicas=(0, 1))
     room = 0
     monkeypatch.setattr(harness.logs.files, "space", lambda path: (1 << 30, room))
@@ -169,7 +171,7 @@ def test_a_replica_on_a_full_disk_waits_for_room(harness: ReplicaHarness, monkey
 
 
 def test_a_replica_that_needs_a_restart_is_not_tried(harness: ReplicaHarness) -> None:
-    replicas = OfflineReplicas(harness.manager, harness.clock, lambda: None)
+    replicas = OfflineReplicas(harness.manager.partitions, harness.manager.log_manager, harness.clock, lambda: None)
     harness.manager.partitions.offline[T0] = BROKEN._replace(needs_restart=True)
     assert tried(harness, replicas, 100_000) == []
     assert replicas.idle_until_ms() > 0

@@ -64,7 +64,7 @@ class Room:
         assert entries[-1] is not None
         assert znodes.parse_cluster_id(entries[-1].data) == cluster_id
         assert self.known_topics.has(TopicPartition("t", 0), TOPIC_ID)
-        assert self.configs.configs.log_config("t").segment_bytes == 1000
+        assert self.configs.in_effect.log_config("t").segment_bytes == 1000
         await self.other.load()
         await self.other.configs.alter_broker_config(1, to({"log.cleaner.threads": "2"}))
         await asyncio.sleep(60)

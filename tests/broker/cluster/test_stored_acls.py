@@ -22,7 +22,7 @@ from odradek.broker.security.authorizer.acl_authorizer import AclAuthorizer
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.wire_codes import AclOperation, AclPatternType, AclPermissionType, AclResourceType
 from odradek.timer import ManualClock
-from tests.broker.cluster.configs_harness import SingleNode
+from tests.broker.cluster.configs_harness import SingleNode, acls_into
 from tests.simulation.loop import run_in_virtual_time
 
 T = ResourcePattern(AclResourceType.TOPIC, AclPatternType.LITERAL, "t")
@@ -40,7 +40,7 @@ class Node:
     def __init__(self, store: MetadataStore, clock: ManualClock) -> None:
         self.tasks: list[asyncio.Task[Any]] = []
         self.authorizer = AclAuthorizer()
-        self.acls = StoredAcls(store, self.authorizer, clock=clock, spawn=self.spawn)
+        self.acls = StoredAcls(store, self.authorizer, acls_into(self.authorizer), clock=clock, spawn=self.spawn)
 
     def spawn(self, coroutine: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
         task = asyncio.get_running_loop().create_task(coroutine, name=name)

@@ -11,7 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from odradek.broker.cluster.first_credentials import add_first_credentials, parse_first_credentials
-from odradek.broker.cluster.user_credentials import user_path
+from odradek.broker.cluster.user_credentials import user_of, user_path
 from odradek.broker.metadata_store import znodes
 from odradek.broker.metadata_store.interface import MetadataStoreError
 from odradek.broker.security.sasl.scram import MECHANISMS, ScramCredential
@@ -111,8 +111,7 @@ async def test_quotas_beside_and_below_a_user_do_not_matter() -> None:
     await node.store.create("/config/users/alice/clients")
     await node.store.create("/config/users/<default>", znodes.encode_config({"producer_byte_rate": "1024"}))
     await node.configs.users.read_all()
-    await node.configs.users.read("alice/clients/<default>")
-    await node.configs.users.read("<default>")
+    assert [user_of(entry) for entry in ("alice", "alice/clients/<default>", "<default>")] == ["alice", None, None]
     assert await node.configs.users.names() == ["alice"]
     assert node.configs.users.credential(SHA_256, "alice") is None
     await node.configs.alter_user("alice", to(STORED))

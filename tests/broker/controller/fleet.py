@@ -95,7 +95,7 @@ class FleetNode:
         )
         self.background.every(500, self.timer.advance_clock, "timer")
         await self.register()
-        await self.controller.tenure.start(self.broker)
+        await self.controller.terms.start(self.broker)
 
     async def register(self, port: int = 9092) -> None:
         """Registers the broker, or its new address."""
@@ -191,8 +191,8 @@ class Fleet:
 
     def active(self) -> FleetNode:
         """The node that is the controller. One that was elected before, and is cut off, may not know of it."""
-        active = (node for node in self.running() if node.controller.tenure.is_active)
-        return max(active, key=lambda node: node.controller.tenure.epoch)
+        active = (node for node in self.running() if node.controller.terms.is_active)
+        return max(active, key=lambda node: node.controller.terms.epoch)
 
     def running(self) -> list[FleetNode]:
         """The nodes that run."""

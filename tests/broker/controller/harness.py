@@ -128,12 +128,12 @@ class ControllerHarness:
     async def start_controller(self) -> None:
         endpoint = BrokerEndpoint("PLAINTEXT", "127.0.0.1", 9092)
         await self.registration.register(BrokerInfo(BROKER_ID, {"PLAINTEXT": endpoint}))
-        await self.controller.tenure.start(self)
+        await self.controller.terms.start(self)
 
     async def stop(self) -> None:
         """Ends the process in good order."""
         self.registration.stop()
-        await self.controller.tenure.stop()
+        await self.controller.terms.stop()
         await self.store.close()
 
     async def changes_done(self) -> None:

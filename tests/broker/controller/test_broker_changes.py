@@ -86,11 +86,11 @@ def test_the_last_replica_in_sync_must_come_back_unless_the_topic_allows_unclean
         await fleet.quiet()
         assert await place(fleet) == (NO_LEADER, 1, (2,))
         assert await place(fleet, TopicPartition("unclean", 0)) == (3, 1, (3,))
-        assert fleet.active().controller.tenure.numbers().offline_partitions == 1
+        assert fleet.active().controller.terms.numbers().offline_partitions == 1
         await fleet.start(2)
         await fleet.quiet()
         assert await place(fleet) == (2, 2, (2,))
-        assert fleet.active().controller.tenure.numbers().offline_partitions == 0
+        assert fleet.active().controller.terms.numbers().offline_partitions == 0
         await fleet.check_agreement()
 
     Fleet([1, 2, 3]).run(scene)
@@ -104,7 +104,7 @@ def test_a_topic_that_allows_unclean_elections_later_is_led_then() -> None:
         await fleet.quiet()
         config = znodes.encode_config({"unclean.leader.election.enable": "true"})
         await fleet.observer.set(znodes.topic_config_path("t"), config)
-        fleet.active().controller.tenure.current().elect_again()
+        fleet.active().controller.terms.current().elect_again()
         await fleet.quiet()
         assert await place(fleet) == (3, 2, (3,))
 

@@ -9,9 +9,8 @@ import pytest
 
 from odradek.broker.background.background import Background
 from odradek.broker.controller.control_channels import ControlChannels
-from odradek.broker.controller.control_requests import Addressed
+from odradek.broker.controller.control_requests import Addressed, deletion_errors, leadership_errors
 from odradek.broker.controller.events import Events
-from odradek.broker.controller.responses import deletion_errors, leadership_errors
 from odradek.broker.metadata.metadata_cache import BrokerInfo
 from odradek.clients.network_errors import Disconnected
 from odradek.protocol.errors import ErrorCode, ProtocolError

@@ -101,9 +101,9 @@ async def test_acknowledged_topics_survive_a_crash(harness: ControllerHarness) -
 
 async def test_a_restart_keeps_leader_epochs_and_raises_the_controller_epoch(harness: ControllerHarness) -> None:
     await create(harness, NewTopic("t"))
-    assert harness.controller.tenure.epoch == 1
+    assert harness.controller.terms.epoch == 1
     again = await harness.again()
-    assert again.controller.tenure.epoch == 2
+    assert again.controller.terms.epoch == 2
     assert leadership(again, TopicPartition("t", 0)) == (BROKER_ID, 0)
     assert again.broker.broker_epoch > harness.broker.broker_epoch
     assert harness.active_controllers == again.active_controllers == [BROKER_ID]
@@ -346,7 +346,7 @@ async def test_a_topic_whose_log_cannot_be_created_stays_with_that_partition_off
     key = TopicPartition("t", 1)
     harness.broker.offline[key] = None
     assert await create(harness, NewTopic("t", 3)) == [ErrorCode.NONE]
-    assert harness.controller.tenure.numbers().offline_partitions == 1
+    assert harness.controller.terms.numbers().offline_partitions == 1
     assert harness.broker.metadata[key].leader == NO_LEADER
     assert harness.broker.metadata[key].offline_replicas == [BROKER_ID]
     assert harness.broker.metadata[TopicPartition("t", 2)].leader == BROKER_ID
@@ -459,8 +459,8 @@ async def test_a_broker_without_office_refuses_everything() -> None:
     assert [codes(each) for each in await controller.topics.delete(["t"], timeout_ms=9)] == refused
     more = [NewPartitions("t", 3)]
     assert [codes(each) for each in await controller.topics.add_partitions(more, timeout_ms=9)] == refused
-    assert not controller.tenure.is_active
-    assert controller.tenure.numbers().active == 0
+    assert not controller.terms.is_active
+    assert controller.terms.numbers().active == 0
     for request in (
         ControlledShutdownRequest(broker_id=7, broker_epoch=1),
         AllocateProducerIdsRequest(broker_id=7, broker_epoch=1),
@@ -481,6 +481,6 @@ async def test_an_event_that_fails_because_the_session_has_ended_is_no_error(
     failed = ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR)
     failed.__cause__ = cause
     with capture_logs() as logs:
-        harness.controller.tenure._failed("leaders", failed)
-        harness.controller.tenure._failed("leaders", cause)
+        harness.controller.terms._failed("leaders", failed)
+        harness.controller.terms._failed("leaders", cause)
     assert [(line["event"], line["log_level"]) for line in logs] == [("event of the controller failed", level)] * 2

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.controller.elections import ElectionType
 from odradek.broker.metadata.new_topic import NewPartitions
 from odradek.broker.metadata_store import znodes
 from odradek.broker.metadata_store.interface import MetadataStore, Operation, Outcome
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.protocol.wire_codes import ElectionType
 from tests.broker.controller.fleet import SESSION_TIMEOUT_MS, Fleet, FleetNode
 from tests.soak import SOAK
 
@@ -110,7 +110,7 @@ async def changes(fleet: Fleet) -> None:
     await ask(controller.topics.add_partitions([NewPartitions(GROWN, 3)], timeout_ms=2000))
     await ask(controller.replicas.reassign({KEY: [4, 2, 3]}))
     await asyncio.sleep(0.2)
-    if (await fleet.state(KEY)).adding and fleet.nodes[1].controller.tenure.is_active and fleet.nodes[1].is_running:
+    if (await fleet.state(KEY)).adding and fleet.nodes[1].controller.terms.is_active and fleet.nodes[1].is_running:
         await attempt(fleet.set_isr(KEY, [1, 2, 3, 4]))
     await asyncio.sleep(0.2)
     fleet.kill(3)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from odradek.broker.controller.elections import ElectionType
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.replica_control import LeaderAndIsrRequest, UpdateMetadataRequest
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.protocol.wire_codes import ElectionType
 from tests.broker.controller.fleet import Fleet, codes
 
 KEY = TopicPartition("t", 0)
@@ -40,7 +40,7 @@ async def out_of_balance(fleet: Fleet) -> None:
 def test_a_preferred_leader_is_elected_where_it_is_needed_and_possible() -> None:
     async def scene(fleet: Fleet) -> None:
         await out_of_balance(fleet)
-        assert fleet.active().controller.tenure.numbers().preferred_replica_imbalance == 2
+        assert fleet.active().controller.terms.numbers().preferred_replica_imbalance == 2
         await fleet.set_isr(OTHER, [3])
         unknown = TopicPartition("none", 0)
         assert await elect(fleet, ElectionType.PREFERRED, KEY, OTHER, TopicPartition("t", 2), unknown) == [
@@ -107,7 +107,7 @@ def test_a_broker_that_leads_too_little_gets_its_leaderships_back() -> None:
         await fleet.quiet()
         requests = [each for each in fleet.nodes[2].broker.requests[sent:] if isinstance(each, LeaderAndIsrRequest)]
         assert len(requests) <= 1  # of the first balance
-        assert fleet.active().controller.tenure.numbers().preferred_replica_imbalance == 0
+        assert fleet.active().controller.terms.numbers().preferred_replica_imbalance == 0
 
     Fleet([1, 2, 3]).run(scene)
 

@@ -143,7 +143,7 @@ def test_a_state_of_a_newer_controller_ends_the_office() -> None:
         await fleet.observer.multi([epoch, Set(znodes.state_path("t", 0), newer)])
         fleet.kill(2)
         await fleet.quiet()
-        assert fleet.active().controller.tenure.epoch == 3
+        assert fleet.active().controller.terms.epoch == 3
         assert (await fleet.state(KEY)).leader == 3
         await fleet.check_agreement()
 

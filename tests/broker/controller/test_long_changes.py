@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.controller.elections import ElectionType
 from odradek.broker.metadata.metadata_cache import BrokerEndpoint, BrokerInfo, PartitionState
 from odradek.broker.metadata.new_topic import NewPartitions, NewTopic
 from odradek.broker.metadata_store import znodes
@@ -21,6 +20,7 @@ from odradek.protocol.messages.replica_control import (
     StopReplicaResponse,
 )
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.protocol.wire_codes import ElectionType
 from tests.broker.controller.harness import BROKER_ID, ControllerHarness
 from tests.memory_files import ForgetfulFiles
 from tests.scenarios import turns_of_a_loop
@@ -199,7 +199,7 @@ async def test_a_controller_of_very_many_partitions_lets_others_run() -> None:
     again, broker = measured_harness(harness.files.crash())
     await again.open()
     assert (await turns_of(again.start_controller())).are_short()
-    assert broker.led == again.controller.tenure.numbers().partitions == PARTITIONS
+    assert broker.led == again.controller.terms.numbers().partitions == PARTITIONS
     await again.store.delete(znodes.broker_path(BROKER_ID))  # all leaders are lost, and elected again
     assert (await turns_of(turns_while(lambda: broker.led < 2 * PARTITIONS))).are_short()
     await again.stop()
@@ -244,12 +244,12 @@ class TwoBrokers:
     async def other_starts(self) -> None:
         info = BrokerInfo(OTHER_ID, {"PLAINTEXT": BrokerEndpoint("PLAINTEXT", "127.0.0.1", 9093)})
         await self.harness.store.multi([Create(znodes.broker_path(OTHER_ID), znodes.encode_broker(info, 0))])
-        await turns_while(lambda: self.harness.controller.tenure.numbers().active_brokers < 2)
+        await turns_while(lambda: self.harness.controller.terms.numbers().active_brokers < 2)
 
     async def other_restarts(self) -> None:
         """This broker leads all partitions when the other one is in sync again."""
         await self.harness.store.delete(znodes.broker_path(OTHER_ID))
-        await turns_while(lambda: self.harness.controller.tenure.numbers().preferred_replica_imbalance < PARTITIONS)
+        await turns_while(lambda: self.harness.controller.terms.numbers().preferred_replica_imbalance < PARTITIONS)
         await self.other_starts()
         controller = self.harness.controller
         await controller.replicas.reassign(dict.fromkeys(self.keys))  # comes after the events before
@@ -293,7 +293,7 @@ async def test_very_many_partitions_are_reassigned_in_steps_and_their_topic_is_d
     targets = {key: [BROKER_ID] for key in cluster.keys}
     assert (await turns_of(controller.replicas.reassign(targets))).are_short()
     assert broker.stopped == PARTITIONS
-    context = controller.tenure.current().context
+    context = controller.terms.current().context
     finishing = turns_while(lambda: bool(context.finishing))
     assert (await turns_of(finishing)).are_short()
     assert (await turns_of(controller.topics.delete(["t"], timeout_ms=60_000))).are_short()

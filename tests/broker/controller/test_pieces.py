@@ -202,7 +202,7 @@ async def test_a_change_that_can_be_neither_written_nor_taken_back_is_completed_
     assert await create(harness, NewTopic("t", PARTITIONS)) == [ErrorCode.NOT_CONTROLLER]
     assert not failures
     await until(lambda: harness.topics)
-    assert harness.controller.tenure.epoch == 2
+    assert harness.controller.terms.epoch == 2
     assert harness.topics == {"t": PARTITIONS} == await stored(harness)
 
 
@@ -214,7 +214,7 @@ async def with_many_brokers(harness: ControllerHarness) -> None:
     for broker in LARGE_IDS:
         info = BrokerInfo(broker, {"PLAINTEXT": BrokerEndpoint("PLAINTEXT", "127.0.0.1", 9093)})
         await harness.store.create(znodes.broker_path(broker), znodes.encode_broker(info, 0))
-    await until(lambda: harness.controller.tenure.numbers().active_brokers > len(LARGE_IDS))
+    await until(lambda: harness.controller.terms.numbers().active_brokers > len(LARGE_IDS))
 
 
 def refusal(result: object) -> tuple[ErrorCode, str]:
@@ -232,7 +232,7 @@ async def test_an_assignment_that_is_too_long_is_refused_by_name_before_anything
         ErrorCode.NONE,
         ErrorCode.NONE,
     ]
-    before, epoch = harness.files.contents(), harness.controller.tenure.epoch
+    before, epoch = harness.files.contents(), harness.controller.terms.epoch
     for is_dry in (True, False):
         wish = NewTopic("too.long", 10_000, factor)
         (created,) = await topics.create([wish], timeout_ms=60_000, validate_only=is_dry)
@@ -246,7 +246,7 @@ async def test_an_assignment_that_is_too_long_is_refused_by_name_before_anything
     outcomes = await harness.controller.replicas.reassign({key: [BROKER_ID] for key in keys})
     assert {refusal(outcome)[0] for outcome in outcomes.values()} == {ErrorCode.POLICY_VIOLATION}
     assert harness.files.contents() == before
-    assert harness.controller.tenure.epoch == epoch
+    assert harness.controller.terms.epoch == epoch
     assert await harness.controller.replicas.reassign({TopicPartition("part", 1): [BROKER_ID]}) == {
         TopicPartition("part", 1): None
     }

@@ -295,7 +295,7 @@ async def test_reassignments_requested_in_the_store_begin_at_the_start(harness: 
     wishes = {KEY: (BROKER_ID,), TopicPartition("t", 1): (99,), TopicPartition("none", 0): (BROKER_ID,)}
     data = znodes.encode_reassignments(wishes)
     assert znodes.parse_reassignments(data) == wishes
-    await harness.controller.tenure.stop()
+    await harness.controller.terms.stop()
     await harness.store.multi([Create(znodes.REASSIGN_PARTITIONS, data)])
     again = await harness.again()
     assert await again.store.exists(znodes.REASSIGN_PARTITIONS) is None

@@ -169,7 +169,7 @@ def test_a_topic_whose_entry_vanishes_is_forgotten() -> None:
         paths = [znodes.state_path("t", 0), znodes.partition_path("t", 0), znodes.partitions_path("t")]
         await fleet.observer.multi(map(Delete, [*paths, znodes.topic_path("t"), znodes.topic_config_path("t")]))
         await fleet.quiet()
-        assert fleet.active().controller.tenure.numbers().topics == 1
+        assert fleet.active().controller.terms.numbers().topics == 1
         created = await fleet.active().controller.topics.create([NewTopic("t", assignments={0: [1]})], timeout_ms=5000)
         assert codes(created) == [ErrorCode.NONE]
 
@@ -194,7 +194,7 @@ def test_a_topic_is_served_when_its_damaged_entry_is_repaired(takes_office: bool
         await fleet.create("other", {0: [1, 2]})
         await write(fleet, "t", data, *([Delete(znodes.CONTROLLER)] if takes_office else []))
         assert (await fleet.observer.get(znodes.topic_path("t"))).data == data
-        assert fleet.active().controller.tenure.numbers().topics == 1
+        assert fleet.active().controller.terms.numbers().topics == 1
         await fleet.observer.set(znodes.topic_path("t"), entry(REPLICAS))
         await fleet.quiet()
         assert (await fleet.state(KEY)).leader == 1
@@ -221,7 +221,7 @@ def test_a_topic_with_a_name_that_no_topic_can_have_is_left_alone() -> None:
     async def scene(fleet: Fleet) -> None:
         for name in ("a topic", "x" * 250):
             await write(fleet, name, entry(REPLICAS))
-        assert fleet.active().controller.tenure.numbers().topics == 0
+        assert fleet.active().controller.terms.numbers().topics == 0
         assert all(not node.disk for node in fleet.running())
 
     Fleet([1, 2]).run(scene)
@@ -249,10 +249,10 @@ def test_a_damaged_state_disturbs_no_other_topic(takes_office: bool, field: str,
             await fleet.observer.delete(znodes.CONTROLLER)
         await fleet.quiet()
         controller = fleet.active()
-        epoch = controller.controller.tenure.epoch
+        epoch = controller.controller.terms.epoch
         fleet.kill(3 - controller.broker_id)
         await fleet.quiet(3)
-        assert controller.controller.tenure.epoch == epoch
+        assert controller.controller.terms.epoch == epoch
         assert (await fleet.state(TopicPartition("other", 0))).isr == (controller.broker_id,)
 
     Fleet([1, 2]).run(scene)
@@ -275,7 +275,7 @@ def test_a_damaged_registration_is_ignored(name: str, data: bytes | None) -> Non
         await fleet.observer.create(f"{znodes.BROKER_IDS}/{name}", data)
         await fleet.create("t", {0: [1, 2]})
         await fleet.quiet()
-        assert fleet.active().controller.tenure.epoch == 1
+        assert fleet.active().controller.terms.epoch == 1
         await fleet.check_agreement()
 
     Fleet([1, 2]).run(scene)

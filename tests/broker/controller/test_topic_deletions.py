@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from odradek.broker.controller.responses import deleted_partitions
+from odradek.broker.controller.control_requests import deleted_partitions
 from odradek.broker.metadata.metadata_cache import PartitionState
 from odradek.broker.metadata.new_topic import NewTopic
 from odradek.broker.metadata_store import znodes
@@ -55,7 +55,7 @@ def test_a_deletion_waits_for_a_dead_broker_but_its_client_does_not() -> None:
         assert not fleet.nodes[2].broker.metadata
         assert (fleet.nodes[1].disk, fleet.nodes[2].disk) == ({}, {})
         assert await fleet.observer.children(znodes.DELETE_TOPICS) == ["t"]
-        numbers = fleet.active().controller.tenure.numbers()
+        numbers = fleet.active().controller.terms.numbers()
         assert (numbers.topics_to_delete, numbers.topics_ineligible_to_delete) == (1, 1)
         assert (numbers.replicas_to_delete, numbers.replicas_ineligible_to_delete) == (2, 2)
         (refused,) = await fleet.active().controller.topics.create([NewTopic("t", 1, 1)], timeout_ms=100)
@@ -64,7 +64,7 @@ def test_a_deletion_waits_for_a_dead_broker_but_its_client_does_not() -> None:
         await fleet.quiet()
         assert await fleet.observer.children(znodes.TOPICS) == []
         assert fleet.nodes[3].disk == {}
-        assert fleet.active().controller.tenure.numbers().topics_to_delete == 0
+        assert fleet.active().controller.terms.numbers().topics_to_delete == 0
 
     Fleet([1, 2, 3]).run(scene)
 
@@ -289,7 +289,7 @@ def test_a_reassignment_of_a_topic_that_is_being_deleted_cannot_be_cancelled() -
         fleet.kill(3)
         await fleet.quiet()
         assert await delete(fleet) is ErrorCode.NONE
-        before, epoch = await fleet.state(KEY), fleet.active().controller.tenure.epoch
+        before, epoch = await fleet.state(KEY), fleet.active().controller.terms.epoch
         cancelling = fleet.active().controller.replicas.reassign({KEY: None, TopicPartition("t", 1): None})
         outcomes: dict[TopicPartition, Any] = await fleet.as_node(1, cancelling)
         assert codes(outcomes.values()) == [
@@ -297,7 +297,7 @@ def test_a_reassignment_of_a_topic_that_is_being_deleted_cannot_be_cancelled() -
             ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
         ]
         assert await fleet.state(KEY) == before
-        assert fleet.active().controller.tenure.epoch == epoch
+        assert fleet.active().controller.terms.epoch == epoch
         await fleet.start(3)
         await fleet.quiet()
         assert await fleet.observer.children(znodes.TOPICS) == []

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.controller.elections import ElectionType
 from odradek.broker.metadata.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -28,6 +27,7 @@ from odradek.protocol.messages.transactions import (
 )
 from odradek.protocol.records import Record, build_batch
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.protocol.wire_codes import ElectionType
 from tests.broker.coordinator.three_brokers import (
     GROUP,
     IDS,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from odradek.broker.background.background import Background
-from odradek.broker.controller.active_controller import NoController
+from odradek.broker.cluster.active_controller import NoController
 from odradek.broker.coordinator.transaction.producer_ids import ProducerIds
 from odradek.protocol.errors import ErrorCode, ProtocolError
 

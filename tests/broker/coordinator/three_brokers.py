@@ -92,7 +92,7 @@ class Brokers:
 
     @property
     def controller(self) -> Broker:
-        return next(broker for broker in self.brokers.values() if broker.controller.tenure.is_active)
+        return next(broker for broker in self.brokers.values() if broker.controller.terms.is_active)
 
     async def ask(self, broker_id: int, request: Message, version: int) -> Any:
         return await self.clients[broker_id].send(request, version=version, timeout_ms=20_000)

@@ -7,8 +7,8 @@ import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import NamedTuple
 
+from odradek.broker.broker_security import BrokerSecurity
 from odradek.broker.network.open_files import open_files_limit
-from odradek.broker.protection import Protection
 from odradek.broker.security.authorizer.acl_authorizer import AclAuthorizer
 from odradek.broker.server import Broker
 from odradek.broker.settings.config import BrokerConfig
@@ -80,10 +80,10 @@ class _Broker(Broker):
         super().__init__(config, open_files=open_files_limit())
         self._given = given
 
-    def new_protection(self) -> Protection:
-        protection = super().new_protection()
-        protection.authorizer = self._given
-        return protection
+    def new_broker_security(self) -> BrokerSecurity:
+        broker_security = super().new_broker_security()
+        broker_security.authorizer = self._given
+        return broker_security
 
 
 @contextlib.asynccontextmanager

@@ -205,8 +205,8 @@ async def test_config_changes_survive_a_restart() -> None:
     await ours.modify(TOPIC, "t", [["retention.ms", SET, "5000"]])
     await ours.modify(BROKER, "", [["log.segment.bytes", SET, "4000"]])
     again = await ours.harness.again()
-    assert again.configs.log_config("t").retention_ms == 5000
-    assert again.configs.log_config("t").segment_bytes == 4000
+    assert again.in_effect.log_config("t").retention_ms == 5000
+    assert again.in_effect.log_config("t").segment_bytes == 4000
     assert again.config.log_segment_bytes == 4000
 
 

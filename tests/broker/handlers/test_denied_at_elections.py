@@ -14,16 +14,16 @@ from tests.broker.handlers.scripted_authorizer import ScriptedAuthorizer, api_wi
 async def test_an_election_during_a_denied_creation_creates_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     topic = CreateTopicsRequest.CreatableTopic(name="topic", num_partitions=1, replication_factor=1)
     async with api_with(ScriptedAuthorizer(nothing)) as api:
-        tenure, turns = api.broker.controller.tenure, api.broker.background.turns
-        office, tenure.office = tenure.office, None
+        terms, turns = api.broker.controller.terms, api.broker.background.turns
+        term, terms.term = terms.term, None
         take = turns.take
 
         async def elected_meanwhile(work: Any) -> Any:
-            tenure.office = office
+            terms.term = term
             return await take(work)
 
         monkeypatch.setattr(turns, "take", elected_meanwhile)
         response = await api(CreateTopicsRequest(topics=[topic]), 7)
-        assert tenure.office is office
+        assert terms.term is term
         assert [result.error_code for result in response.topics] == [ErrorCode.NOT_CONTROLLER]
         assert not list(api.broker.metadata.topic_names())

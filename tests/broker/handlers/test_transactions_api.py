@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -332,10 +332,9 @@ async def test_a_decided_transaction_is_completed_after_a_restart(tmp_path: Path
         await add(api, producer, orders=[0, 1])
         for partition in (0, 1):
             await produce(api, producer, b"a", partition)
-        append: Callable[..., None] = api.broker.replica_manager.append_end_transaction_marker
-        api.broker.replica_manager.append_end_transaction_marker = lambda key, *more: (
-            append(key, *more) if key.partition == 0 else never_written()
-        )
+        markers: Any = api.broker.replica_manager.markers
+        append = markers.append
+        markers.append = lambda key, *more: append(key, *more) if key.partition == 0 else never_written()
         assert await end(api, producer, committed) == 0
         assert (await describe(api, "t"))[0].transaction_state.startswith("Prepare")
         assert await last_stable_and_end(api, 1) == (0, 1)
@@ -420,7 +419,7 @@ async def test_metrics_count_ids_by_state_and_ongoing_completions(api: Api, monk
     found = metric_values(api, "odradek_transactional_ids")
     assert {labels: count for labels, count in found.items() if count} == {("Empty",): 1, ("Ongoing",): 1}
     assert set(found) == {(label,) for label in BY_LABEL}
-    monkeypatch.setattr(api.broker.replica_manager, "append_end_transaction_marker", never_written)
+    monkeypatch.setattr(api.broker.replica_manager.markers, "append", never_written)
     await end(api, producer)
     assert metric_values(api, "odradek_transactions_being_completed") == {(): 1}
     assert metric_values(api, queue) == metric_values(api, retries) == {(): 0}

@@ -25,8 +25,7 @@ from odradek.broker.replica.leader.large_appends import LargeAppends
 from odradek.broker.replica.log_dir_moves import UNLIMITED
 from odradek.broker.replica.partition.partition import Partition
 from odradek.broker.replica.partition.partition_offsets import offset_for_timestamp
-from odradek.broker.replica.replica_manager import ReplicaManager, ReplicaSettings
-from odradek.broker.replica.surroundings import ClusterAccess, LiveSettings
+from odradek.broker.replica.replica_manager import ClusterAccess, LiveSettings, ReplicaManager, ReplicaSettings
 from odradek.broker.requests.endpoint import Endpoint
 from odradek.broker.requests.request_context import ConnectionInfo, PendingResponse, RequestContext
 from odradek.clients.network_errors import NodeUnreachable

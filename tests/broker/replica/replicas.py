@@ -33,8 +33,7 @@ from odradek.broker.replica.log_dir_moves import UNLIMITED
 from odradek.broker.replica.partition.isr import IsrProposal
 from odradek.broker.replica.partition.partition import Partition
 from odradek.broker.replica.partition.replication import Replication
-from odradek.broker.replica.replica_manager import ReplicaManager, ReplicaSettings
-from odradek.broker.replica.surroundings import ClusterAccess, LiveSettings
+from odradek.broker.replica.replica_manager import ClusterAccess, LiveSettings, ReplicaManager, ReplicaSettings
 from odradek.broker.requests.request_bound import RequestBound
 from odradek.broker.requests.request_context import PendingResponse
 from odradek.protocol.api_keys import ApiKey

@@ -115,7 +115,7 @@ def test_a_shrunk_isr_moves_the_high_watermark_and_completes_what_waits_for_it(
     partition = harness.lead(replicas=(0, 1))
     produced = harness.produce(acks=-1, timeout_ms=100_000)
     harness.clock.advance(30_001)
-    list(harness.manager.shrink_isrs())
+    list(harness.manager.in_sync_replicas.shrink())
     harness.turn()
     assert not produced.is_answered
     harness.threads.run()

@@ -193,7 +193,7 @@ class TestVisits:
 class TestInSync:
     def shrunk(self, harness: ReplicaHarness) -> list[TopicPartition]:
         """Lets the leader look for lagging followers; returns the partitions whose ISR it wants to shrink."""
-        list(harness.manager.shrink_isrs())
+        list(harness.manager.in_sync_replicas.shrink())
         return [
             partition.topic_partition for partition in harness.manager.partitions if partition.isr.proposal is not None
         ]
@@ -330,7 +330,7 @@ class TestInSync:
         follower.settle()
         proposal = partition.isr.proposal
         assert proposal is not None
-        harness.manager._isr_answered(proposal, CommittedIsr(0, (0,), partition.partition_epoch + 1))
+        harness.manager.in_sync_replicas._answered(proposal, CommittedIsr(0, (0,), partition.partition_epoch + 1))
         follower.fetch()
         assert partition.isr.maximal == (0, 1)
 

@@ -122,7 +122,7 @@ class TestJoining:
 class TestLeaving:
     def test_a_follower_that_lags_too_long_leaves(self, harness: ReplicaHarness, proposals: list[IsrProposal]) -> None:
         partition = lagging(harness, epoch=4)
-        finished(harness.manager.shrink_isrs())
+        finished(harness.manager.in_sync_replicas.shrink())
         assert proposals == [IsrProposal(T0, 4, (0,), 0)]
         assert list(partition.isr.committed) == list(partition.isr.maximal) == [0, 1]
         assert partition.log.state.high_watermark == 0
@@ -193,7 +193,7 @@ class TestLeaving:
     def test_the_leader_alone_is_never_removed(self, harness: ReplicaHarness, proposals: list[IsrProposal]) -> None:
         harness.lead(replicas=(0, 1), isr=(0,))
         harness.clock.advance(LAG_MS + 1)
-        finished(harness.manager.shrink_isrs())
+        finished(harness.manager.in_sync_replicas.shrink())
         assert proposals == []
 
     def test_isrs_shrink_in_the_order_in_which_the_partitions_came(
@@ -204,7 +204,7 @@ class TestLeaving:
             harness.lead(key, replicas=(0, 1))
             harness.produce(key=key)
         harness.clock.advance(LAG_MS + 1)
-        finished(harness.manager.shrink_isrs())
+        finished(harness.manager.in_sync_replicas.shrink())
         assert [proposal.topic_partition for proposal in proposals] == keys
 
     def test_the_high_watermark_goes_on_without_a_follower_that_failed_to_join(
@@ -217,7 +217,7 @@ class TestLeaving:
         partition.update_follower(2, 10, 0)
         assert partition.log.state.high_watermark == 0
         harness.clock.advance(LAG_MS + 1)
-        finished(harness.manager.shrink_isrs())
+        finished(harness.manager.in_sync_replicas.shrink())
         harness.turn()
         assert produced.result.error is ErrorCode.NONE
 

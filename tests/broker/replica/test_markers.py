@@ -49,9 +49,7 @@ def mark(
     """Appends a marker of producer 7, runs a turn of the loop and returns the result."""
     results: list[ErrorCode] = []
     committed = options.pop("committed", True)
-    harness.manager.append_end_transaction_marker(
-        key, 7, epoch, coordinator_epoch, committed, results.append, **options
-    )
+    harness.manager.markers.append(key, 7, epoch, coordinator_epoch, committed, results.append, **options)
     harness.turn()
     return results
 
@@ -177,12 +175,10 @@ def test_the_group_coordinator_is_notified_of_a_marker_before_the_transaction_co
 ) -> None:
     key = TopicPartition("__consumer_offsets", 3)
     listener = Listener()
-    harness.manager.report_leaderships(key.topic, listener)
+    harness.manager.leaderships.report(key.topic, listener)
     harness.lead(key)
     heard_by_then: list[int] = []
-    harness.manager.append_end_transaction_marker(
-        key, 7, 2, 0, committed, lambda _: heard_by_then.append(len(listener.heard))
-    )
+    harness.manager.markers.append(key, 7, 2, 0, committed, lambda _: heard_by_then.append(len(listener.heard)))
     harness.turn()
     assert heard_by_then == [1]
     assert listener.heard == [(3, 7, 2, committed)]
@@ -191,7 +187,7 @@ def test_the_group_coordinator_is_notified_of_a_marker_before_the_transaction_co
 def test_the_group_coordinator_is_not_notified_of_a_failed_marker(harness: ReplicaHarness) -> None:
     key = TopicPartition("__consumer_offsets", 3)
     listener = Listener()
-    harness.manager.report_leaderships(key.topic, listener)
+    harness.manager.leaderships.report(key.topic, listener)
     assert mark(harness, key) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     assert listener.heard == []
 

@@ -49,7 +49,7 @@ def refused(harness: ReplicaHarness, entries: dict[TopicPartition, bytes]) -> di
 
 
 def end(harness: ReplicaHarness, committed: bool = True) -> None:
-    harness.manager.append_end_transaction_marker(T0, 7, 0, 0, committed, lambda _: None)
+    harness.manager.markers.append(T0, 7, 0, 0, committed, lambda _: None)
     harness.turn()
 
 
@@ -334,7 +334,7 @@ async def test_a_marker_of_another_producer_or_partition_changes_nothing(
     harness.lead(T1)
     batches = {T0: transactional(harness)}
     question = await other.answered(other.about(batches))
-    append = harness.manager.append_end_transaction_marker
+    append = harness.manager.markers.append
     append(T0, 8, 0, 0, True, lambda _: None)
     append(T1, 7, 0, 0, True, lambda _: None)
     assert other.refused(batches, question) == {}

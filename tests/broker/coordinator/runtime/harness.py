@@ -199,7 +199,9 @@ class RuntimeHarness(ReplicaHarness):
             new_shard=self._new_shard,
             topics={},
             planned_count=lambda: self.partition_count,
-            replica_manager=self.manager,
+            partitions=self.manager.partitions,
+            appends=self.manager.appends,
+            leaderships=self.manager.leaderships,
             clock=self.clock,
             background=self.tasks,
         )

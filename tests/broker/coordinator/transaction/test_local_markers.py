@@ -9,7 +9,7 @@ import pytest
 
 from odradek.broker.coordinator.transaction.local_markers import MARKERS_PER_TURN, LocalMarkerWriter
 from odradek.broker.coordinator.transaction.marker_writing import Marker
-from odradek.broker.replica.replica_manager import ReplicaManager
+from odradek.broker.replica.leader.transaction_markers import TransactionMarkers
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
 
@@ -22,9 +22,9 @@ class Logs:
         self.breaks_for = -1
         self.answered: list[TopicPartition] = []
         self.soon: list[Callable[[], None]] = []
-        self.writer = LocalMarkerWriter(cast(ReplicaManager, self), self.soon.append)
+        self.writer = LocalMarkerWriter(cast(TransactionMarkers, self), self.soon.append)
 
-    def append_end_transaction_marker(self, topic_partition: TopicPartition, producer_id: int, *more: Any) -> None:
+    def append(self, topic_partition: TopicPartition, producer_id: int, *more: Any) -> None:
         self.written.append(producer_id)
         if producer_id == self.breaks_for:
             raise RuntimeError("no")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.controller.active_controller import ActiveController, NoController
+from odradek.broker.cluster.active_controller import ActiveController, NoController
 from odradek.broker.metadata.metadata_cache import MetadataCache
 from odradek.clients.network_errors import NodeUnreachable
 from odradek.protocol.errors import ErrorCode, ProtocolError

@@ -4,7 +4,7 @@
         same time, one loses, and reads who has won.
     (B) The entry belongs to a session. One that belongs to another session is not ours, even if it has our broker id:
         it is that of our predecessor, and vanishes with its session.
-    (C) An entry that nobody can read, or that is ours but from an office that was given up, is replaced.
+    (C) An entry that nobody can read, or that is ours but from a term that was given up, is replaced.
     (D) If the answer to the transaction is lost, the entries tell whether it was applied.
 
 Source: Kafka's `KafkaController.elect`, `KafkaZkClient.registerControllerAndIncrementControllerEpoch`.
@@ -55,7 +55,7 @@ class Lost(NamedTuple):
     controller_id: int
 
 
-class Candidacy:
+class ControllerElection:
     """A broker's part in the race. `on_change` is called when the entry may have changed."""
 
     def __init__(self, store: MetadataStore, broker_id: int, clock: Clock, on_change: Callable[[], object]) -> None:
@@ -103,7 +103,7 @@ class Candidacy:
                 log.info("another broker was faster", reason=str(loss))
 
     async def withdraw(self, epoch_version: int) -> None:
-        """Deletes the own entry after an office was given up, so that the next controller is elected."""
+        """Deletes the own entry after a term was given up, so that the next controller is elected."""
         entry, _ = await self.leader()
         if entry is not None and entry.owner == self._store.session_id:
             check = Check(znodes.CONTROLLER_EPOCH, epoch_version)

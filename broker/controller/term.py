@@ -1,5 +1,5 @@
-"""One term of office of a controller: from its election until it resigns. All that it knows and does in this time is in
-here, and ends with it.
+"""One term of a controller: from its election until it resigns. All that it knows and does in this time is in here, and
+ends with it.
 
     (A) It starts with what the store has: it loads the context, deletes old notifications, elects leaders for
         partitions whose leader has failed, and sends everything to every broker: one UpdateMetadata and one
@@ -21,18 +21,23 @@ import structlog
 from odradek.broker.background.stepwise import others_between
 from odradek.broker.background.tasks import Spawn
 from odradek.broker.controller.broker_changes import BrokerChanges
-from odradek.broker.controller.candidacy import Won
 from odradek.broker.controller.control_channels import ControlChannels, ControlTarget
-from odradek.broker.controller.control_requests import ControlRequest, ControlRequests
+from odradek.broker.controller.control_requests import (
+    ControlRequest,
+    ControlRequests,
+    deleted_partitions,
+    deletion_errors,
+    leadership_errors,
+)
 from odradek.broker.controller.controller_context import ControllerContext
+from odradek.broker.controller.controller_election import Won
 from odradek.broker.controller.elections import Elections
-from odradek.broker.controller.features import enable_features
 from odradek.broker.controller.fenced_store import FencedStore
 from odradek.broker.controller.isr_changes import IsrChanges
+from odradek.broker.controller.loading import enable_features
 from odradek.broker.controller.partition_changes import PartitionChanges
 from odradek.broker.controller.producer_id_blocks import ProducerIdBlocks
 from odradek.broker.controller.reassignments import Reassignments
-from odradek.broker.controller.responses import deleted_partitions, deletion_errors, leadership_errors
 from odradek.broker.controller.stored_requests import StoredRequests
 from odradek.broker.controller.stored_topics import StoredTopics
 from odradek.broker.controller.topic_changes import TopicChanges
@@ -53,7 +58,7 @@ RETRY_DELAY_S = 1.0
 
 
 class Schedule(Protocol):
-    """The events of this office, one after the other; each ends with `send`."""
+    """The events of this term, one after the other; each ends with `send`."""
 
     def each(self, name: str, work: Work, /) -> None:
         """Queues an event."""
@@ -62,7 +67,7 @@ class Schedule(Protocol):
         """Queues an event after a delay, unless one of this name waits already."""
 
 
-class Surroundings(NamedTuple):
+class Dependencies(NamedTuple):
     """What every term of a controller uses. `listener` is the one between brokers."""
 
     broker_id: int
@@ -74,27 +79,29 @@ class Surroundings(NamedTuple):
     channel_to: Callable[[BrokerInfo], ControlTarget]
 
 
-class Office:
+class Term:
     """The term that began with the victory `won`. `own` carries out control requests on this broker."""
 
     def __init__(
-        self, won: Won, around: Surroundings, own: ControlTarget, schedule: Callable[[Office], Schedule]
+        self, won: Won, dependencies: Dependencies, own: ControlTarget, schedule: Callable[[Term], Schedule]
     ) -> None:
         self.won = won
         self.is_open = True
         self._schedule = schedule(self)
         self.own_losses = 0
         """How many reports of lost replicas by this broker wait to be dealt with."""
-        self._session = around.store.session_epoch
-        self._around = around
+        self._session = dependencies.store.session_epoch
+        self._dependencies = dependencies
         self.context = context = ControllerContext(won.epoch)
-        self.store = FencedStore(around.store, won.epoch_version, self._in_office)
-        self.channels = ControlChannels(around.broker_id, own, around.channel_to, self._answered, around.spawn)
-        self.requests = requests = ControlRequests(context, around.broker_id, around.listener)
-        config = around.config
+        self.store = FencedStore(dependencies.store, won.epoch_version, self._in_term)
+        self.channels = ControlChannels(
+            dependencies.broker_id, own, dependencies.channel_to, self._answered, dependencies.spawn
+        )
+        self.requests = requests = ControlRequests(context, dependencies.broker_id, dependencies.listener)
+        config = dependencies.config
         self.planner = Planner(
             context.metadata,
-            around.source,
+            dependencies.source,
             default_partitions=lambda: config.num_partitions,
             default_replication_factor=lambda: config.default_replication_factor,
             validate_config=config.check_topic_config,
@@ -103,7 +110,7 @@ class Office:
             is_being_reassigned=context.is_topic_being_reassigned,
         )
         changes = PartitionChanges(self.store, context)
-        self.topics = TopicChanges(self.store, context, requests, self.planner, around.source)
+        self.topics = TopicChanges(self.store, context, requests, self.planner, dependencies.source)
         self.elections = Elections(context, changes, requests)
         self.isr_changes = IsrChanges(context, changes, requests)
         self.producer_ids = ProducerIdBlocks(self.store, context)
@@ -126,8 +133,8 @@ class Office:
             context,
             requests,
             self.brokers,
-            around.source,
-            is_watched=around.store.is_shared,
+            dependencies.source,
+            is_watched=dependencies.store.is_shared,
             on_change=lambda: self._schedule.once("topics in the store", self._read_stored_topics),
         )
         self.stored_requests = StoredRequests(
@@ -188,8 +195,8 @@ class Office:
         self.channels.close()
         self.deletions.close()
 
-    def _in_office(self) -> bool:
-        return self.is_open and self._around.store.session_epoch == self._session
+    def _in_term(self) -> bool:
+        return self.is_open and self._dependencies.store.session_epoch == self._session
 
     # Events
 
@@ -223,7 +230,7 @@ class Office:
             has_lost = ErrorCode.KAFKA_STORAGE_ERROR in errors.values()
             if has_lost or self.context.offline_replicas.get(broker_id):
                 self._of_broker(broker_id, request, lambda: self.brokers.replicas_answered(broker_id, errors))
-                if broker_id == self._around.broker_id:
+                if broker_id == self._dependencies.broker_id:
                     self.own_losses += 1
                     self._schedule.each("losses dealt with", self._own_losses_dealt_with)
         elif isinstance(request, StopReplicaRequest):

@@ -1,4 +1,4 @@
-"""The watches of one office on entries of the metadata store. Each path has at most one, as a watch is called once.
+"""The watches of one term on entries of the metadata store. Each path has at most one, as a watch is called once.
 
 entry = await store.exists(path, watches.of(path))      reads, and watches the path until its next change
 watches.has(path)                                       False: the path has changed since, or was never read

@@ -1,12 +1,12 @@
-"""The times in which this broker is the controller: stands for election, takes office, resigns; and runs the events of
-the office, one after the other.
+"""The terms in which this broker is the controller: it stands for election, begins a term, resigns; and runs the events
+of the term, one after the other.
 
     (A) A broker stands for election as soon as it is registered in the same session. All that happens between election
-        and resignation is in an `Office`.
+        and resignation is in a `Term`.
     (B) The controller resigns when its session ends, when a check of the controller epoch fails, or when the entry of
-        the controller has changed. After an unexpected error it gives up its office, and a new term starts from what is
+        the controller has changed. It ends its term after an unexpected error, too, and a new one starts from what is
         stored.
-    (C) An event whose office has ended fails with NOT_CONTROLLER.
+    (C) An event whose term has ended fails with NOT_CONTROLLER.
 
 Source: Kafka's `KafkaController` (`elect`, `maybeResign`, `onControllerFailover`, `triggerControllerMove`).
 """
@@ -18,13 +18,13 @@ from typing import Any, TypeVar
 
 import structlog
 
-from odradek.broker.controller.candidacy import NOBODY, Candidacy, Lost, Won
 from odradek.broker.controller.control_channels import ControlTarget
 from odradek.broker.controller.controller_context import ControllerNumbers
+from odradek.broker.controller.controller_election import NOBODY, ControllerElection, Lost, Won
 from odradek.broker.controller.events import Events
 from odradek.broker.controller.fenced_store import ControllerMoved
-from odradek.broker.controller.office import RETRY_DELAY_S, Office, Surroundings, Work
 from odradek.broker.controller.partition_changes import storage_error
+from odradek.broker.controller.term import RETRY_DELAY_S, Dependencies, Term, Work
 from odradek.broker.metadata_store import znodes
 from odradek.broker.metadata_store.interface import MetadataStoreError, SessionState, has_lost_connection
 from odradek.broker.metadata_store.read_back import retry_until_connected
@@ -38,21 +38,21 @@ ELECTION = "election"
 log = structlog.get_logger("controller")
 
 
-class Tenure:
-    """`office` is the current term of office, or None. `on_active_controller` is called with the id of the active
+class Terms:
+    """`term` is the current one, or None. `on_active_controller` is called with the id of the active
     controller whenever it changes; -1: none is known.
     """
 
     _own: ControlTarget
 
-    def __init__(self, around: Surroundings, clock: Clock, on_active_controller: Callable[[int], object]) -> None:
-        self.office: Office | None = None
-        self._around = around
-        self._store = around.store
-        self._broker_id = around.broker_id
+    def __init__(self, dependencies: Dependencies, clock: Clock, on_active_controller: Callable[[int], object]) -> None:
+        self.term: Term | None = None
+        self._dependencies = dependencies
+        self._store = dependencies.store
+        self._broker_id = dependencies.broker_id
         self._on_active_controller = on_active_controller
-        self._candidacy = Candidacy(around.store, around.broker_id, clock, self._election_needed)
-        self._events = Events(around.spawn, self._failed)
+        self._election = ControllerElection(dependencies.store, dependencies.broker_id, clock, self._election_needed)
+        self._events = Events(dependencies.spawn, self._failed)
         self._active_id = NOBODY
         self._awaits_registration_in = 0
 
@@ -70,73 +70,73 @@ class Tenure:
         await self.own_answered()
 
     async def stop(self) -> None:
-        """Waits for the event in progress, and leaves office. The entry of the controller ends with the session."""
+        """Waits for the event in progress, and ends the term. The entry of the controller ends with the session."""
         await self._events.stop()
-        if self.office is not None:
-            self._leave(self.office, "the broker stops")
+        if self.term is not None:
+            self._leave(self.term, "the broker stops")
 
     @property
     def is_active(self) -> bool:
         """Whether this broker is the controller."""
-        return self.office is not None
+        return self.term is not None
 
     @property
     def epoch(self) -> int:
-        """The controller epoch of the current office, or -1."""
-        return -1 if self.office is None else self.office.context.epoch
+        """The controller epoch of the current term, or -1."""
+        return -1 if self.term is None else self.term.context.epoch
 
     def numbers(self) -> ControllerNumbers:
         """Returns the metrics."""
-        return ControllerNumbers() if self.office is None else self.office.context.numbers()
+        return ControllerNumbers() if self.term is None else self.term.context.numbers()
 
     # Events
 
-    def current(self) -> Office:
+    def current(self) -> Term:
         """Returns the office. Raises NOT_CONTROLLER."""
-        if self.office is None:
+        if self.term is None:
             raise not_controller()
-        return self.office
+        return self.term
 
-    async def ask(self, name: str, work: Callable[[Office], Awaitable[T]]) -> T:
+    async def ask(self, name: str, work: Callable[[Term], Awaitable[T]]) -> T:
         """Runs an event of a request. Raises NOT_CONTROLLER, KAFKA_STORAGE_ERROR, and what `work` raises."""
-        office = self.current()
-        return await self._events.ask(name, lambda: self._in_office(office, lambda: work(office)))
+        term = self.current()
+        return await self._events.ask(name, lambda: self._in_term(term, lambda: work(term)))
 
     async def own_answered(self) -> None:
         """Waits until this broker has carried out what was sent to it."""
-        office = self.office
-        while office is not None and await office.channels.own_answered() and office.own_losses:
+        term = self.term
+        while term is not None and await term.channels.own_answered() and term.own_losses:
             try:
                 await self.ask("what this broker has lost", _nothing)
             except ProtocolError:
-                return  # another controller is in office; the change is stored
+                return  # another controller is active; the change is stored
 
-    def _schedule(self, office: Office) -> _OfficeEvents:
-        return _OfficeEvents(self._events, lambda work: self._in_office(office, work), office.won.epoch)
+    def _schedule(self, term: Term) -> _TermEvents:
+        return _TermEvents(self._events, lambda work: self._in_term(term, work), term.won.epoch)
 
-    async def _in_office(self, office: Office, work: Callable[[], Awaitable[T]]) -> T:
-        """Runs an event of this office, and sends what it has collected. Raises ProtocolError."""
-        if office is not self.office:
+    async def _in_term(self, term: Term, work: Callable[[], Awaitable[T]]) -> T:
+        """Runs an event of this term, and sends what it has collected. Raises ProtocolError."""
+        if term is not self.term:
             raise not_controller()
         try:
             try:
                 result = await work()
             except (MetadataStoreError, ProtocolError):
-                await office.send()
+                await term.send()
                 raise
-            await office.send()
+            await term.send()
             return result
         except ProtocolError:
             raise
         except ControllerMoved as error:
-            self._leave(office, str(error))
+            self._leave(term, str(error))
             self._election_needed()
             raise ProtocolError(ErrorCode.NOT_CONTROLLER) from error
         except MetadataStoreError as error:
             raise storage_error(error) from error
         except Exception as error:
             log.exception("controller gives up its office")
-            await self._give_up(office)
+            await self._give_up(term)
             raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR) from error
 
     def _failed(self, name: str, error: Exception) -> None:
@@ -153,8 +153,8 @@ class Tenure:
     def _session_changed(self, state: SessionState) -> None:
         if state is SessionState.LOST:
             self._awaits_registration_in = 0
-            if self.office is not None:
-                self._leave(self.office, "the session with the metadata store has ended")
+            if self.term is not None:
+                self._leave(self.term, "the session with the metadata store has ended")
             self._know(NOBODY)
         elif state is SessionState.CONNECTED:
             self._election_needed()
@@ -164,21 +164,21 @@ class Tenure:
 
     async def _follow(self) -> None:
         """Finds out who is the controller, and stands for election if nobody is. Raises MetadataStoreError."""
-        if self.office is not None:
-            entry, controller_id = await self._candidacy.leader()
+        if self.term is not None:
+            entry, controller_id = await self._election.leader()
             if entry is not None and entry.owner == self._store.session_id and controller_id == self._broker_id:
                 return
-            self._leave(self.office, "the entry of the controller has changed")
+            self._leave(self.term, "the entry of the controller has changed")
         if not await self._is_registered():
-            _, controller_id = await self._candidacy.leader()
+            _, controller_id = await self._election.leader()
             self._know(controller_id)
             return
         session = self._store.session_epoch
-        outcome = await self._candidacy.stand()
+        outcome = await self._election.stand()
         if isinstance(outcome, Lost):
             self._know(outcome.controller_id)
         elif self._store.session_epoch == session:
-            await self._take_office(outcome)
+            await self._begin_term(outcome)
         else:
             self._election_needed()  # the entry has ended with its session
 
@@ -192,36 +192,36 @@ class Tenure:
 
     def _registration_changed(self) -> None:
         self._awaits_registration_in = 0
-        if self.office is None:
+        if self.term is None:
             self._election_needed()
 
-    async def _take_office(self, won: Won) -> None:
+    async def _begin_term(self, won: Won) -> None:
         log.info("elected as controller", epoch=won.epoch)
-        office = self.office = Office(won, self._around, self._own, self._schedule)
+        term = self.term = Term(won, self._dependencies, self._own, self._schedule)
         self._know(self._broker_id)
         try:
-            await office.begin()
+            await term.begin()
         except ControllerMoved as error:
-            self._leave(office, str(error))
+            self._leave(term, str(error))
             self._election_needed()
         except Exception:
             log.exception("controller could not begin its office")
-            await self._give_up(office)
+            await self._give_up(term)
 
-    def _leave(self, office: Office, reason: str) -> None:
+    def _leave(self, term: Term, reason: str) -> None:
         """Resigns (B)."""
-        if office is self.office:
-            log.info("controller resigns", epoch=office.context.epoch, reason=reason)
-            office.close()
-            self.office = None
+        if term is self.term:
+            log.info("controller resigns", epoch=term.context.epoch, reason=reason)
+            term.close()
+            self.term = None
             self._know(NOBODY)
 
-    async def _give_up(self, office: Office) -> None:
-        """Leaves office, and lets a new controller be elected after a while."""
-        self._leave(office, "an unexpected error")
+    async def _give_up(self, term: Term) -> None:
+        """Ends the term, and lets a new controller be elected after a while."""
+        self._leave(term, "an unexpected error")
         self._events.put_once(ELECTION, self._follow, RETRY_DELAY_S)
         try:
-            await self._candidacy.withdraw(office.won.epoch_version)
+            await self._election.withdraw(term.won.epoch_version)
         except MetadataStoreError as error:
             log.warning("entry of the controller not deleted", reason=str(error))
 
@@ -231,8 +231,8 @@ class Tenure:
             self._on_active_controller(controller_id)
 
 
-class _OfficeEvents:
-    """The events of one office: see `Schedule`. They come to nothing when it has ended."""
+class _TermEvents:
+    """The events of one term: see `Schedule`. They are dropped when it has ended."""
 
     def __init__(self, events: Events, run: Callable[[Work], Awaitable[Any]], epoch: int) -> None:
         self._events = events
@@ -246,7 +246,7 @@ class _OfficeEvents:
         self._events.put_once(f"{name} in epoch {self._epoch}", lambda: self._run(work), delay_s)
 
 
-async def _nothing(_office: Office) -> None:
+async def _nothing(_term: Term) -> None:
     """The event that comes after all that are queued now."""
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger("broker")
 
 
-class Protection:
+class BrokerSecurity:
     """`connect` connects to other brokers. `counts`: the authentications of each listener, by name. Raises
     ConfigError.
     """

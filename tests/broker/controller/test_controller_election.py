@@ -71,7 +71,7 @@ def test_a_controller_whose_session_ends_resigns_and_its_broker_registers_again(
         epoch = fleet.nodes[1].broker.broker_epoch
         fleet.shared.expire("1")
         await fleet.quiet()
-        assert not fleet.nodes[1].controller.tenure.is_active
+        assert not fleet.nodes[1].controller.terms.is_active
         assert fleet.nodes[1].broker.broker_epoch > epoch
         assert fleet.nodes[1].active_controller == fleet.active().broker_id
         await fleet.check_agreement()
@@ -181,7 +181,7 @@ def test_an_entry_of_the_same_broker_from_before_its_restart_is_waited_out() -> 
         await fleet.quiet(2)
         assert not starting.done()
         await starting
-        assert fleet.nodes[1].controller.tenure.is_active
+        assert fleet.nodes[1].controller.terms.is_active
         assert await controller_epoch(fleet) == 2
         assert (await fleet.state(KEY)).leader_epoch == 0
         await fleet.check_agreement()
@@ -209,7 +209,7 @@ def test_a_controller_that_fails_unexpectedly_starts_over_from_what_is_stored() 
     async def scene(fleet: Fleet) -> None:
         await fleet.create("t", {0: [1, 2]})
         controller = fleet.nodes[1].controller
-        context: Any = controller.tenure.office and controller.tenure.office.context
+        context: Any = controller.terms.term and controller.terms.term.context
         context.move_partition = None
         with pytest.raises(ProtocolError) as caught:
             await fleet.as_node(1, shut_down(controller, 2, -1))
