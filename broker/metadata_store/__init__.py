@@ -10,7 +10,7 @@
     start_up.py         the first steps of a broker: fixed entries, cluster id
     session_metrics.py  what a session with a shared store counts
     tree.py             entries in memory; operations are checked, then applied
-    watch_table.py      who is notified of which change
+    watch_table.py      the watches of a session: who is notified of which change
     embedded_store.py   the store of a broker alone: the tree, with a journal and a snapshot on disk
     beginning.py        what a new one has
     journal.py          the format of the two files

@@ -58,7 +58,7 @@ from odradek.broker.metadata_store.journal import (
 from odradek.broker.metadata_store.journal_disk import JournalDisk
 from odradek.broker.metadata_store.migration_note import read_note, why_not_without_zookeeper
 from odradek.broker.metadata_store.tree import MetadataTree, Transaction
-from odradek.broker.metadata_store.watch_table import WatchTable
+from odradek.broker.metadata_store.watch_table import Kind, WatchTable
 from odradek.storage.files import Files, is_full
 
 DEFAULT_COMPACT_BYTES = 1 << 20
@@ -199,14 +199,14 @@ class EmbeddedMetadataStore(MetadataStore):
         if entry is None:
             raise NoEntry(path, "no such entry")
         if watch is not None:
-            self._watches.watch_entry(path, watch)
+            self._watches.add(Kind.DATA, path, watch)
         return entry
 
     async def exists(self, path: str, watch: Watch | None = None) -> Entry | None:
         """See MetadataStore."""
         self._check_open()
         if watch is not None:
-            self._watches.watch_entry(path, watch)
+            self._watches.add(Kind.DATA, path, watch)
         return self._tree.get(path)
 
     async def entries(self, paths: Sequence[str]) -> list[Entry | None]:
@@ -219,7 +219,7 @@ class EmbeddedMetadataStore(MetadataStore):
         self._check_open()
         names = self._tree.children(path)
         if watch is not None:
-            self._watches.watch_children(path, watch)
+            self._watches.add(Kind.CHILDREN, path, watch)
         return names
 
     async def pipeline(self, groups: Sequence[Iterable[Operation]]) -> list[Outcome]:
@@ -346,5 +346,6 @@ class EmbeddedMetadataStore(MetadataStore):
             raise StoreUnavailable("", f"the metadata store is unavailable: {self._refusal}")
 
     def _fire(self, events: list[WatchEvent]) -> None:
-        for watch, event in list(self._watches.take(events)):
+        taken = [(watch, event) for event in events for watch in self._watches.take(event)]
+        for watch, event in taken:
             watch(event)

@@ -3,7 +3,6 @@
     codec.py             our operations as ZooKeeper's requests, and back; the bytes are kazoo's
     acls.py              who may do what with new entries
     session_security.py  TLS, the login and the ACLs of a session, by the settings
-    watches.py           the watches that a session has set, to be set again on a new connection
     connection.py        one connection: the handshake, requests in order, pings
     connector.py         tries the servers until one serves the session
     pinned_entry.py      whether a server has the data of the cluster

@@ -52,6 +52,7 @@ from odradek.broker.metadata_store.interface import (
 )
 from odradek.broker.metadata_store.read_back import retry_until_connected
 from odradek.broker.metadata_store.session_metrics import SessionMetrics
+from odradek.broker.metadata_store.watch_table import Kind, WatchTable
 from odradek.broker.metadata_store.zookeeper import codec
 from odradek.broker.metadata_store.zookeeper.chroot_creation import create_chroot
 from odradek.broker.metadata_store.zookeeper.codec import Chroot, Granted, Request
@@ -59,7 +60,6 @@ from odradek.broker.metadata_store.zookeeper.connection import ZooKeeperConnecti
 from odradek.broker.metadata_store.zookeeper.connector import Connector
 from odradek.broker.metadata_store.zookeeper.pinned_entry import fault_at
 from odradek.broker.metadata_store.zookeeper.session_security import INSECURE, SessionSecurity
-from odradek.broker.metadata_store.zookeeper.watches import Kind, Watches
 from odradek.broker.settings.connect_string import Address, ConnectString
 from odradek.timer import Clock, SystemClock
 
@@ -109,7 +109,7 @@ class ZooKeeperStore(MetadataStore):
         self._is_connected = False
         self._password = NO_PASSWORD
         self._last_zxid = 0
-        self._watches = Watches()
+        self._watches: WatchTable[Watch] = WatchTable()
         self._connection: ZooKeeperConnection | None = None
         self._looks = False
         """Whether a server grants a session only so that its entry can be read (G)."""
