@@ -183,6 +183,28 @@ class EmbeddedMetadataStore(MetadataStore):
         if was_open:
             self._notify(SessionState.LOST)
 
+    def check(self) -> None:
+        """Asserts what holds between two changes: what the files contain, and then what could not be written yet (B),
+        is the tree; ephemeral entries belong to the session. Nothing is known of the files after a failed write that
+        could not be undone. Raises OSError.
+        """
+        self._tree.check()
+        if self._refusal == "closed":
+            assert not self._disk.is_writable, "a closed store has an open journal"
+            assert self.session_id == 0, "a closed store has a session"
+        if self._refusal is not None:
+            return
+        self._disk.check()
+        content = read_files(self._disk)
+        assert content.journal is not None, "there is no journal"
+        assert not content.journal.torn, "the journal ends with a part of a change"
+        assert content.snapshot_bytes == self._snapshot_bytes, f"the snapshot has {content.snapshot_bytes} bytes"
+        read_journal("what is not written", b"".join([encode_journal_header(), *self._unwritten]), content.tree)
+        assert content.tree.number == self._tree.number, f"the files end with transaction {content.tree.number}"
+        assert dict(content.tree.items()) == dict(self._tree.items()), "the files have other entries"
+        owners = {entry.owner for _, entry in self._tree.items() if entry.ephemeral}
+        assert owners <= {self.session_id}, f"the sessions {owners} have entries, and there is only {self.session_id}"
+
     def freeze(self) -> FrozenStore:
         """Returns the content of this instant. Raises StoreUnavailable."""
         self._check_open()
