@@ -12,7 +12,6 @@
     tree.py             entries in memory; operations are checked, then applied
     watch_table.py      the watches of a session: who is notified of which change
     embedded_store.py   the store of a broker alone: the tree, with a journal and a snapshot on disk
-    beginning.py        what a new one has
     journal.py          the format of the two files
     journal_disk.py     writes them
     frozen_store.py     the content at one instant, for a snapshot of `odradek.testing`

@@ -23,16 +23,18 @@ answered.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import cache
+from types import MappingProxyType
 from typing import NamedTuple
 
 import structlog
 
-from odradek.broker.background.stepwise import Pace, in_steps, others_between
+from odradek.broker.background.stepwise import Pace, finished, in_steps, others_between
 from odradek.broker.background.tasks import uncanceled
-from odradek.broker.metadata_store.beginning import beginning
 from odradek.broker.metadata_store.frozen_store import FrozenStore
 from odradek.broker.metadata_store.interface import (
+    Create,
     Delete,
     Entry,
     MetadataStore,
@@ -97,6 +99,26 @@ def read_files(disk: JournalDisk) -> Content:
             raise StoreDamaged("", reason)
         return Content(tree, 0, None)
     return Content(tree, len(snapshot or b""), read_journal(JOURNAL_NAME, journal, tree))
+
+
+class Beginning(NamedTuple):
+    """What a new store begins with: its journal, and the entries after the journal's transaction of this number."""
+
+    journal: bytes
+    number: int
+    entries: Mapping[str, Entry | None]
+
+
+@cache
+def beginning(paths: tuple[str, ...]) -> Beginning:
+    """Returns the beginning of a store with these entries, parents first. All stores of a process share it: nothing of
+    it changes.
+    """
+    made = finished(MetadataTree().stage([Create(path) for path in paths], 0))
+    if not made.entries:
+        return Beginning(encode_journal_header(), 0, MappingProxyType({}))
+    journal = encode_journal_header() + encode_transaction(made.number, made.entries)
+    return Beginning(journal, made.number, MappingProxyType(made.entries))
 
 
 class EmbeddedMetadataStore(MetadataStore):

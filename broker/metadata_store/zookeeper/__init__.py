@@ -5,8 +5,7 @@
     session_security.py  TLS, the login and the ACLs of a session, by the settings
     connection.py        one connection: the handshake, requests in order, pings
     connector.py         tries the servers until one serves the session
-    pinned_entry.py      whether a server has the data of the cluster
-    chroot_creation.py   creates the path below which all entries are
+    first_requests.py    whether a server has the data of the cluster; creates the path below which it is
     zookeeper_store.py   the session over one connection after the other: a MetadataStore
 
 Callers: `metadata_store/factory.py`, if zookeeper.connect is set. Needs the extra `zookeeper`

@@ -54,11 +54,10 @@ from odradek.broker.metadata_store.read_back import retry_until_connected
 from odradek.broker.metadata_store.session_metrics import SessionMetrics
 from odradek.broker.metadata_store.watch_table import Kind, WatchTable
 from odradek.broker.metadata_store.zookeeper import codec
-from odradek.broker.metadata_store.zookeeper.chroot_creation import create_chroot
 from odradek.broker.metadata_store.zookeeper.codec import Chroot, Granted, Request
 from odradek.broker.metadata_store.zookeeper.connection import ZooKeeperConnection, connection_lost
 from odradek.broker.metadata_store.zookeeper.connector import Connector
-from odradek.broker.metadata_store.zookeeper.pinned_entry import fault_at
+from odradek.broker.metadata_store.zookeeper.first_requests import create_chroot, fault_at
 from odradek.broker.metadata_store.zookeeper.session_security import INSECURE, SessionSecurity
 from odradek.broker.settings.connect_string import Address, ConnectString
 from odradek.timer import Clock, SystemClock
