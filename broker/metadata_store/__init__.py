@@ -5,7 +5,7 @@
     entity_names.py     users, clients and addresses as names of entries
     acl_znodes.py       those of ACLs
     znode_values.py     JSON, and the limits of what requests can carry
-    read_back.py        calls and changes whose answer was lost with the connection
+    read_back.py        calls and changes whose response was lost with the connection
     factory.py          chooses the store by the settings, and makes it
     start_up.py         the first steps of a broker: fixed entries, cluster id
     session_metrics.py  what a session with a shared store counts

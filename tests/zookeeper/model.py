@@ -10,10 +10,10 @@ This file has what a server of ZooKeeper adds to it.
         frame above jute.maxbuffer.
     (D) Watches belong to a connection. SetWatches sets them again, and sends the events that were missed.
     (E) A change that fails has a transaction number, too.
-    (F) A server may lag behind the others: it answers reads from an older tree, and sends no events of what it does not
-        know, until it is asked to `sync`, makes a change or is brought up to date by `catch_up`. `lag`: all servers do,
-        from now on. `lag_behind`: only new connections of known sessions find such a server, as it is now; it knows the
-        session, and all that the client has seen.
+    (F) A server may lag behind the others: it serves reads from an older tree, and sends no events of what it does not
+        know, until it is asked to `sync`, makes a change or is brought up to date by `catch_up`. `lag`: all servers do
+        so from now on. `lag_behind`: only new connections of known sessions find such a server, as it is now; it knows
+        the session, and all that the client has seen.
     (G) With `users`, a connection may log in by DIGEST-MD5 (sasl.py). A failed login is answered with AUTHFAILED, and
         the connection is closed; the session lives on. If `requires_login`, nothing else is answered before it.
     (H) Entries keep the ACLs that they were created with. The scheme auth stands for who is logged in. Nobody is kept
@@ -364,7 +364,7 @@ class ServedConnection(asyncio.Protocol):
             finished(self._model.expiry(self._session))
 
     def _log_in(self, xid: int, token: bytes) -> None:
-        """See (G). A server without users answers with nothing, as ZooKeeper does."""
+        """See (G). A server without users responds with nothing, as ZooKeeper does."""
         model = self._model
         if not model.users:
             self.send(wire.reply(xid, 0, 0, wire.buffer(None)))
@@ -372,14 +372,14 @@ class ServedConnection(asyncio.Protocol):
         if self._login is None:
             self._login = DigestMd5Server(model.users)
         try:
-            answer = self._login.evaluate(token)
+            response = self._login.evaluate(token)
         except LoginFailed:
             model.failed_logins += 1
             self.send(wire.reply(xid, 0, AUTH_FAILED))
             self.close()
             return
         self.user = self._login.user
-        self.send(wire.reply(xid, 0, 0, wire.buffer(answer)))
+        self.send(wire.reply(xid, 0, 0, wire.buffer(response)))
 
     def send(self, data: bytes) -> None:
         """Sends a frame."""

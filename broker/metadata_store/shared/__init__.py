@@ -3,7 +3,7 @@
     ensemble.py       the tree, the sessions that change it, what watches it: also under the tests' model of ZooKeeper
     shared_store.py   the store, and what a test can do to its sessions
     session.py        a broker's session: a MetadataStore over a connection that can break
-    connection.py     the requests and answers between the two
+    connection.py     the requests and responses between the two
 
 Callers: `testing`, tests (docs/decisions/one-ensemble-two-ways.md).
 """

@@ -3,9 +3,9 @@ it. Each broker has a session of its own (`session.py`), which can be cut off, o
 
 Calls are carried out one after the other, in the order of their arrival; each is atomic. As with ZooKeeper:
 
-    (A) The calls of a session arrive in order, and its answers and events arrive in order (`connection.py`). The
-        events of a change are sent before its answer.
-    (B) A cut breaks the connection. Calls that have arrived are carried out; their answers are lost. Calls that have
+    (A) The calls of a session arrive in order, and its responses and events arrive in order (`connection.py`). The
+        events of a change are sent before its response.
+    (B) A cut breaks the connection. Calls that have arrived are carried out; their responses are lost. Calls that have
         not arrived are lost; with `lost_answers`, a random number of them arrive first. Calls made during the cut fail
         at once; with `lost_answers`, every other change is carried out all the same. The random source decides alone,
         so a seed repeats a run.
@@ -35,7 +35,6 @@ from odradek.broker.metadata_store import znodes
 from odradek.broker.metadata_store.frozen_store import FrozenStore
 from odradek.broker.metadata_store.interface import Create, Entry, MetadataStoreError, NoEntry, WatchEvent
 from odradek.broker.metadata_store.shared.connection import (
-    Answer,
     Attach,
     Call,
     ClientSide,
@@ -47,6 +46,7 @@ from odradek.broker.metadata_store.shared.connection import (
     ReadEntries,
     ReadEntry,
     Request,
+    Response,
     WatchSet,
 )
 from odradek.broker.metadata_store.shared.ensemble import Ensemble, Session
@@ -249,7 +249,7 @@ class SharedStore(Ensemble[_Session]):
         if self._before_elections and isinstance(call.request, Multi) and _elects(call.request):
             self._candidates.append((connection, call))
             return
-        self._begin(self._carry_out(connection, call.request), partial(self._answer, connection, call))
+        self._begin(self._carry_out(connection, call.request), partial(self._respond, connection, call))
 
     def _begin(self, job: Steps[Any], done: Callable[[Any], None]) -> None:
         self._jobs.append((job, done))
@@ -272,10 +272,10 @@ class SharedStore(Ensemble[_Session]):
             self._jobs.popleft()
             done(result)
 
-    def _answer(self, connection: Connection, call: Call, result: Any) -> None:
+    def _respond(self, connection: Connection, call: Call, result: Any) -> None:
         if connection.is_broken:
             return
-        connection.down.send(Answer(call, result))
+        connection.down.send(Response(call, result))
         session = self.sessions.get(connection.session_id)
         if session is not None and session.unsent:
             for event in session.unsent:
