@@ -5,14 +5,13 @@
     entity_names.py     users, clients and addresses as names of entries
     acl_znodes.py       those of ACLs
     znode_values.py     JSON, and the limits of what requests can carry
-    read_back.py        calls and changes whose answer was lost with the connection
+    read_back.py        calls and changes whose response was lost with the connection
     factory.py          chooses the store by the settings, and makes it
     start_up.py         the first steps of a broker: fixed entries, cluster id
     session_metrics.py  what a session with a shared store counts
     tree.py             entries in memory; operations are checked, then applied
-    watch_table.py      who is notified of which change
+    watch_table.py      the watches of a session: who is notified of which change
     embedded_store.py   the store of a broker alone: the tree, with a journal and a snapshot on disk
-    beginning.py        what a new one has
     journal.py          the format of the two files
     journal_disk.py     writes them
     frozen_store.py     the content at one instant, for a snapshot of `odradek.testing`

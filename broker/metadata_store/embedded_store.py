@@ -23,16 +23,18 @@ answered.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import cache
+from types import MappingProxyType
 from typing import NamedTuple
 
 import structlog
 
-from odradek.broker.background.stepwise import Pace, in_steps, others_between
+from odradek.broker.background.stepwise import Pace, finished, in_steps, others_between
 from odradek.broker.background.tasks import uncanceled
-from odradek.broker.metadata_store.beginning import beginning
 from odradek.broker.metadata_store.frozen_store import FrozenStore
 from odradek.broker.metadata_store.interface import (
+    Create,
     Delete,
     Entry,
     MetadataStore,
@@ -58,7 +60,7 @@ from odradek.broker.metadata_store.journal import (
 from odradek.broker.metadata_store.journal_disk import JournalDisk
 from odradek.broker.metadata_store.migration_note import read_note, why_not_without_zookeeper
 from odradek.broker.metadata_store.tree import MetadataTree, Transaction
-from odradek.broker.metadata_store.watch_table import WatchTable
+from odradek.broker.metadata_store.watch_table import Kind, WatchTable
 from odradek.storage.files import Files, is_full
 
 DEFAULT_COMPACT_BYTES = 1 << 20
@@ -97,6 +99,26 @@ def read_files(disk: JournalDisk) -> Content:
             raise StoreDamaged("", reason)
         return Content(tree, 0, None)
     return Content(tree, len(snapshot or b""), read_journal(JOURNAL_NAME, journal, tree))
+
+
+class Beginning(NamedTuple):
+    """What a new store begins with: its journal, and the entries after the journal's transaction of this number."""
+
+    journal: bytes
+    number: int
+    entries: Mapping[str, Entry | None]
+
+
+@cache
+def beginning(paths: tuple[str, ...]) -> Beginning:
+    """Returns the beginning of a store with these entries, parents first. All stores of a process share it: nothing of
+    it changes.
+    """
+    made = finished(MetadataTree().stage([Create(path) for path in paths], 0))
+    if not made.entries:
+        return Beginning(encode_journal_header(), 0, MappingProxyType({}))
+    journal = encode_journal_header() + encode_transaction(made.number, made.entries)
+    return Beginning(journal, made.number, MappingProxyType(made.entries))
 
 
 class EmbeddedMetadataStore(MetadataStore):
@@ -183,6 +205,28 @@ class EmbeddedMetadataStore(MetadataStore):
         if was_open:
             self._notify(SessionState.LOST)
 
+    def check(self) -> None:
+        """Asserts what holds between two changes: what the files contain, and then what could not be written yet (B),
+        is the tree; ephemeral entries belong to the session. Nothing is known of the files after a failed write that
+        could not be undone. Raises OSError.
+        """
+        self._tree.check()
+        if self._refusal == "closed":
+            assert not self._disk.is_writable, "a closed store has an open journal"
+            assert self.session_id == 0, "a closed store has a session"
+        if self._refusal is not None:
+            return
+        self._disk.check()
+        content = read_files(self._disk)
+        assert content.journal is not None, "there is no journal"
+        assert not content.journal.torn, "the journal ends with a part of a change"
+        assert content.snapshot_bytes == self._snapshot_bytes, f"the snapshot has {content.snapshot_bytes} bytes"
+        read_journal("what is not written", b"".join([encode_journal_header(), *self._unwritten]), content.tree)
+        assert content.tree.number == self._tree.number, f"the files end with transaction {content.tree.number}"
+        assert dict(content.tree.items()) == dict(self._tree.items()), "the files have other entries"
+        owners = {entry.owner for _, entry in self._tree.items() if entry.ephemeral}
+        assert owners <= {self.session_id}, f"the sessions {owners} have entries, and there is only {self.session_id}"
+
     def freeze(self) -> FrozenStore:
         """Returns the content of this instant. Raises StoreUnavailable."""
         self._check_open()
@@ -199,14 +243,14 @@ class EmbeddedMetadataStore(MetadataStore):
         if entry is None:
             raise NoEntry(path, "no such entry")
         if watch is not None:
-            self._watches.watch_entry(path, watch)
+            self._watches.add(Kind.DATA, path, watch)
         return entry
 
     async def exists(self, path: str, watch: Watch | None = None) -> Entry | None:
         """See MetadataStore."""
         self._check_open()
         if watch is not None:
-            self._watches.watch_entry(path, watch)
+            self._watches.add(Kind.DATA, path, watch)
         return self._tree.get(path)
 
     async def entries(self, paths: Sequence[str]) -> list[Entry | None]:
@@ -219,7 +263,7 @@ class EmbeddedMetadataStore(MetadataStore):
         self._check_open()
         names = self._tree.children(path)
         if watch is not None:
-            self._watches.watch_children(path, watch)
+            self._watches.add(Kind.CHILDREN, path, watch)
         return names
 
     async def pipeline(self, groups: Sequence[Iterable[Operation]]) -> list[Outcome]:
@@ -346,5 +390,6 @@ class EmbeddedMetadataStore(MetadataStore):
             raise StoreUnavailable("", f"the metadata store is unavailable: {self._refusal}")
 
     def _fire(self, events: list[WatchEvent]) -> None:
-        for watch, event in list(self._watches.take(events)):
+        taken = [(watch, event) for event in events for watch in self._watches.take(event)]
+        for watch, event in taken:
             watch(event)

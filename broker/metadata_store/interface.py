@@ -8,13 +8,13 @@ or deleted.
     B   `multi` applies all of its operations or none. It fails with the error of the first invalid operation; the
         error's `index` is the position of the operation.
     C   A call that has returned is durable. A call that raised `StoreUnavailable` may or may not have been applied.
-        `ConnectionLost`, one of its kinds, says that the answer is missing: the store connects again by itself, and
+        `ConnectionLost`, one of its kinds, says that the response is missing: the store connects again by itself, and
         `read_back.py` finds out what became of the call.
     D   An ephemeral entry lives as long as the session that created it, its `owner`, and has no children.
     E   A sequential entry's name ends with the number of children ever created below its parent before, in ten digits.
     F   A watch is called once, after the first matching change: of the entry (created, changed, deleted) if it was set
         by `get` or `exists`, of the set of children if it was set by `children`. A session's watches are called in
-        the order of the changes, and before the answer of any later call, also of the call that made the change.
+        the order of the changes, and before the response of any later call, also of the call that made the change.
     G   `session_epoch` counts the sessions. When it changes, earlier ephemeral entries are gone and all watches are
         lost: code that depends on them registers with `add_session_listener` and starts over. Watches survive a lost
         connection: the changes that were missed are reported after it.
@@ -195,7 +195,7 @@ class StoreUnavailable(MetadataStoreError):
 
 
 class ConnectionLost(StoreUnavailable):
-    """The connection broke before the answer arrived, or there is none at the moment. The store connects again."""
+    """The connection broke before the response arrived, or there is none at the moment. The store connects again."""
 
 
 def has_lost_connection(error: BaseException | None) -> bool:
@@ -258,9 +258,9 @@ class MetadataStore(ABC):
         self._session_listeners.append(listener)
 
     def pin(self, path: str, fault_of: FaultOf) -> None:
-        """From now on, a new session begins only on servers whose data at `path` has no fault: others have lost the
-        data, or belong to another cluster. Until then the last session stays suspended. Has no effect unless the store
-        `is_outside`.
+        """From now on, a new session begins only at a server with the right entry at `path`: `fault_of` returns an
+        empty string for its data. Any other server has lost the data of the cluster, or belongs to another one. Until
+        the right server is found, the last session stays suspended. Has no effect unless the store `is_outside`.
         """
         self._pinned = path, fault_of
 
@@ -306,7 +306,7 @@ class MetadataStore(ABC):
 
     @abstractmethod
     async def pipeline(self, groups: Sequence[Iterable[Operation]]) -> list[Outcome]:
-        """Applies each group as `multi` does, one after the other, without waiting for an answer in between.
+        """Applies each group as `multi` does, one after the other, without waiting for a response in between.
 
         Each group fails alone. Raises no MetadataStoreError: every group that was not (known to be) applied has one as
         its outcome.

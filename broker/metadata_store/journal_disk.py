@@ -41,6 +41,12 @@ class JournalDisk:
         self._journal = self._files.open(self._path(JOURNAL_NAME))
         self.journal_bytes = size
 
+    def check(self) -> None:
+        """Asserts what holds between two changes: an open journal ends with the last complete one. Raises OSError."""
+        if self._journal is not None:
+            size = self._journal.size()
+            assert size == self.journal_bytes, f"the journal has {size} bytes, and {self.journal_bytes} of changes"
+
     def append(self, line: bytes) -> None:
         """Writes and syncs. `journal_bytes` advances only if both succeed."""
         journal = self._open_journal()

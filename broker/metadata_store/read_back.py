@@ -1,4 +1,4 @@
-"""Calls and changes whose answer was lost with the connection: sends them again, and tells one's own change from
+"""Calls and changes whose response was lost with the connection: sends them again, and tells one's own change from
 another's.
 
 `retry_until_connected` only calls again. `multi_or_read_back` and `pipeline_or_read_back` also find out whether a
@@ -65,7 +65,7 @@ async def retry_until_connected(store: MetadataStore, call: Callable[[], Awaitab
 
 
 async def multi_or_read_back(store: MetadataStore, operations: Sequence[Operation]) -> list[Result]:
-    """`store.multi`, which waits for the connection and sends the change again when the answer is lost."""
+    """`store.multi`, which waits for the connection and sends the change again when the response is lost."""
     (outcome,) = await pipeline_or_read_back(store, [operations])
     if isinstance(outcome, MetadataStoreError):
         raise outcome
@@ -73,9 +73,9 @@ async def multi_or_read_back(store: MetadataStore, operations: Sequence[Operatio
 
 
 async def pipeline_or_read_back(store: MetadataStore, groups: Sequence[Sequence[Operation]]) -> list[Outcome]:
-    """`store.pipeline`, which waits for the connection and sends again the groups whose answer is lost.
+    """`store.pipeline`, which waits for the connection and sends again the groups whose response is lost.
 
-    The result of a sequential Create is None if the group was applied before its answer was lost.
+    The result of a sequential Create is None if the group was applied before its response was lost.
     """
     session = store.session_epoch
     outcomes = await store.pipeline(groups)

@@ -2,7 +2,7 @@
 brokers may take these steps at the same time.
 
 While the connection is lost, they wait. Each step reads what is there before it creates anything, so a step whose
-answer was lost is repeated.
+response was lost is repeated.
 """
 
 from __future__ import annotations

@@ -1,8 +1,13 @@
-"""The watches that are set in a metadata store, by path. Each is taken once, by the first matching change."""
+"""The watches of a session, or of an embedded store, by path. Each is taken once, by the first matching change.
+
+A client of ZooKeeper sets its watches again on each new connection, and says then whether an entry was there or was
+`MISSING`. Elsewhere a watch of an entry is `DATA` in both cases. One event takes all watches of its path and kind; the
+deletion of an entry also takes those of its children.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from enum import Enum
 from typing import Generic, TypeVar
 
 from odradek.broker.metadata_store.interface import Change, WatchEvent
@@ -10,33 +15,42 @@ from odradek.broker.metadata_store.interface import Change, WatchEvent
 W = TypeVar("W")
 
 
+class Kind(Enum):
+    """What a watch waits for."""
+
+    DATA = "data"
+    MISSING = "missing"
+    CHILDREN = "children"
+
+
 class WatchTable(Generic[W]):
-    """A watch is whatever the store calls at a change. `take` returns watches in the order in which they were set."""
+    """A watch is whatever its owner calls at a change."""
 
     def __init__(self) -> None:
-        self._of_entries: dict[str, list[W]] = {}
-        self._of_children: dict[str, list[W]] = {}
+        self._data: dict[str, list[W]] = {}
+        self._missing: dict[str, list[W]] = {}
+        self._children: dict[str, list[W]] = {}
+        self._by_kind = {Kind.DATA: self._data, Kind.MISSING: self._missing, Kind.CHILDREN: self._children}
 
-    def watch_entry(self, path: str, watch: W) -> None:
-        """Sets a watch for the creation, change or deletion of the entry."""
-        self._of_entries.setdefault(path, []).append(watch)
+    def add(self, kind: Kind, path: str, watch: W) -> None:
+        """Sets a watch."""
+        self._by_kind[kind].setdefault(path, []).append(watch)
 
-    def watch_children(self, path: str, watch: W) -> None:
-        """Sets a watch for a change of the set of children, or the deletion of the entry."""
-        self._of_children.setdefault(path, []).append(watch)
+    def take(self, event: WatchEvent) -> list[W]:
+        """Removes and returns the watches for an event: those of a kind in the order in which they were set."""
+        taken: list[W] = []
+        if event.change is not Change.CHILDREN:
+            taken += self._data.pop(event.path, ())
+            taken += self._missing.pop(event.path, ())
+        if event.change is Change.CHILDREN or event.change is Change.DELETED:
+            taken += self._children.pop(event.path, ())
+        return taken
 
-    def take(self, events: Iterable[WatchEvent]) -> Iterator[tuple[W, WatchEvent]]:
-        """Removes and returns the watches for a transaction's events, each with its event."""
-        watched = [event for event in events if event.path in self._of_entries or event.path in self._of_children]
-        for event in dict.fromkeys(watched):
-            if event.change is not Change.CHILDREN:
-                for watch in self._of_entries.pop(event.path, ()):
-                    yield watch, event
-            if event.change in (Change.CHILDREN, Change.DELETED):
-                for watch in self._of_children.pop(event.path, ()):
-                    yield watch, event
+    def paths(self, kind: Kind) -> list[str]:
+        """The watched paths of a kind."""
+        return list(self._by_kind[kind])
 
     def clear(self) -> None:
         """Removes all watches."""
-        self._of_entries.clear()
-        self._of_children.clear()
+        for watches in self._by_kind.values():
+            watches.clear()

@@ -180,7 +180,7 @@ class StoreLinks:
         session = self._session_of(name)
         if session is not None:
             self._note("session expires", name)
-            self.store.end(session)
+            self.store.expire(session.session_id)
 
     def _session_of(self, name: str) -> Session | None:
         """The latest session of a host."""

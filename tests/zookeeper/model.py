@@ -1,25 +1,25 @@
-"""A ZooKeeper in memory that speaks the protocol, for tests.
+"""A ZooKeeper in memory that speaks the protocol, for tests: the ensemble of the shared metadata store, over the wire.
+This file has what a server of ZooKeeper adds to it.
 
     (A) Requests of a session are carried out in the order of their arrival, each at once. The events of a change are
         sent before its reply.
     (B) A session lives for the time-out that was asked for, but at least two ticks and at most twenty. It is counted
-        from the last frame of the session, and ends at the next tick. Then its entries go, and its connection is closed
-        without a word; a client learns of it when it tries to continue the session.
+        from the last frame of the session. When it ends, its connection is closed without a word; a client learns of it
+        when it tries to continue the session.
     (C) A client that has seen a later transaction than the server is closed without a word; so is one that sends a
         frame above jute.maxbuffer.
     (D) Watches belong to a connection. SetWatches sets them again, and sends the events that were missed.
     (E) A change that fails has a transaction number, too.
-    (F) A server may lag behind the others: then it answers reads from an older tree, until it is asked to `sync`. Or
-        only new connections of known sessions find such a server, as it is since `lag_behind`: it knows the session,
-        and all that the client has seen. It sends no events of what it does not know, until a `sync`, a change on this
-        connection or `catch_up` brings it up to date.
+    (F) A server may lag behind the others: it serves reads from an older tree, and sends no events of what it does not
+        know, until it is asked to `sync`, makes a change or is brought up to date by `catch_up`. `lag`: all servers do
+        so from now on. `lag_behind`: only new connections of known sessions find such a server, as it is now; it knows
+        the session, and all that the client has seen.
     (G) With `users`, a connection may log in by DIGEST-MD5 (sasl.py). A failed login is answered with AUTHFAILED, and
         the connection is closed; the session lives on. If `requires_login`, nothing else is answered before it.
     (H) Entries keep the ACLs that they were created with. The scheme auth stands for who is logged in. Nobody is kept
         from anything.
 
-Source: ZooKeeper's `ZooKeeperServer`, `PrepRequestProcessor`, `FinalRequestProcessor`, `DataTree`,
-`SessionTrackerImpl`.
+Source: ZooKeeper's `ZooKeeperServer`, `PrepRequestProcessor`, `FinalRequestProcessor`, `DataTree`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ from odradek.broker.metadata_store.interface import (
     Set,
     WatchEvent,
 )
+from odradek.broker.metadata_store.shared import ensemble
 from odradek.broker.metadata_store.tree import MetadataTree, Transaction
+from odradek.broker.metadata_store.watch_table import Kind, WatchTable
 from odradek.protocol.framing import BadFrame, FrameSplitter
 from tests.zookeeper import wire
 from tests.zookeeper.sasl import DigestMd5Server, LoginFailed
@@ -76,17 +78,20 @@ AUTH_FAILED, LOGIN_REQUIRED = -115, -124
 UNIMPLEMENTED = -6
 
 
-class Session:
-    """What the server knows of a session. `last_heard` is a time of the loop."""
+class Session(ensemble.Session):
+    """What the server knows of a session."""
 
     def __init__(self, session_id: int, password: bytes, timeout_s: float) -> None:
-        self.session_id = session_id
+        super().__init__(session_id, timeout_s)
         self.password = password
-        self.timeout_s = timeout_s
-        self.last_heard = 0.0
         self.address = ""
         """Where its last connection came from."""
         self.connection: ServedConnection | None = None
+
+    def disconnect(self) -> None:
+        """See ensemble.Session."""
+        if self.connection is not None:
+            self.connection.close()
 
 
 class Stored(NamedTuple):
@@ -98,24 +103,20 @@ class Stored(NamedTuple):
     acls: dict[str, list[Acl]]
 
 
-class ZooKeeperModel:
+class ZooKeeperModel(ensemble.Ensemble[Session]):
     """`source` draws session ids and passwords. The tick is ZooKeeper's tickTime; `longest_s`: maxSessionTimeout."""
 
     def __init__(
         self, *, tick_s: float = 0.05, shortest_s: float | None = None, source: random.Random | None = None
     ) -> None:
-        self.tick_s = tick_s
+        super().__init__(tick_s=tick_s)
         self.shortest_s = 2 * tick_s if shortest_s is None else shortest_s
         self.longest_s = max(20 * tick_s, 60.0)
-        self.tree = MetadataTree()
-        self.sessions: dict[int, Session] = {}
         self.connections: dict[ServedConnection, None] = {}
         self.refuses = False
         """Whether new connections are closed at once: the server is not there."""
         self.hangs = False
         """Whether everything that arrives is ignored: the process stands still."""
-        self._older: MetadataTree | None = None
-        """What reads find while the server lags (F)."""
         self.behind: MetadataTree | None = None
         """What new connections of known sessions find (F)."""
         self.users: dict[str, str] = {}
@@ -125,7 +126,6 @@ class ZooKeeperModel:
         self.failed_logins = 0
         self._source = source or random.Random(1)
         self._children_zxid: dict[str, int] = {}
-        self._ticking: asyncio.TimerHandle | None = None
 
     # For those who start it and break it
 
@@ -141,9 +141,7 @@ class ZooKeeperModel:
             server.close()
             self.drop_connections()
             await server.wait_closed()
-            if self._ticking is not None:
-                self._ticking.cancel()
-                self._ticking = None
+            self._stop_time()
 
     async def serve(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> asyncio.Server:
         """Listens."""
@@ -168,22 +166,19 @@ class ZooKeeperModel:
         """Ends a session at once."""
         session = self.sessions.get(session_id)
         if session is not None:
-            self.end(session)
+            finished(self.expiry(session))
 
     def lag(self) -> None:
-        """From now on the server does not learn of changes (F)."""
-        self._older = copy.deepcopy(self.tree)
+        """From now on no server learns of the changes of others (F)."""
+        self.lag_behind()
+        for connection in self.connections:
+            connection.older = self.behind
 
     def catch_up(self) -> None:
         """It learns of all changes."""
-        self._older = self.behind = None
+        self.behind = None
         for connection in list(self.connections):
             connection.catch_up()
-
-    def sync(self, connection: ServedConnection) -> None:
-        """The server of a connection learns of all changes."""
-        self._older = None
-        connection.catch_up()
 
     def lag_behind(self) -> None:
         """What is the newest state now stays what new connections find (F)."""
@@ -192,6 +187,7 @@ class ZooKeeperModel:
     def wipe(self) -> Stored:
         """Loses everything, as with an empty disk after a restart. Returns what it had."""
         self.drop_connections()
+        self._stop_time()
         stored = Stored(self.tree, self.sessions, self._children_zxid, self.acls)
         self.restore(Stored(MetadataTree(), {}, {}, {}))
         return stored
@@ -201,7 +197,12 @@ class ZooKeeperModel:
         self.drop_connections()
         self.tree, self.sessions, self._children_zxid, self.acls = stored
         for session in self.sessions.values():
-            session.last_heard, session.connection = asyncio.get_running_loop().time(), None
+            session.connection = None
+            self.let_time_run(session)
+
+    def _stop_time(self) -> None:
+        for session in self.sessions.values():
+            session.stop_waiting()
 
     # Sessions
 
@@ -209,37 +210,21 @@ class ZooKeeperModel:
         timeout_s = min(max(timeout_ms / 1000, self.shortest_s), self.longest_s)
         session = Session(self._source.getrandbits(62) + 1, self._source.randbytes(16), timeout_s)
         self.sessions[session.session_id] = session
-        self._tick_on()
         return session
 
-    def end(self, session: Session) -> None:
-        """Deletes the session's entries and closes its connection."""
-        if self.sessions.pop(session.session_id, None) is None:
-            return
-        paths = self.tree.ephemeral_paths(session.session_id)
-        if paths:
-            self.apply(finished(self.tree.stage([Delete(path) for path in paths], session.session_id)))
-        if session.connection is not None:
-            session.connection.close()
+    def timed_out(self, session: Session) -> None:
+        """See Ensemble."""
+        finished(self.expiry(session))
 
-    def _tick_on(self) -> None:
-        if self._ticking is None:
-            self._ticking = asyncio.get_running_loop().call_later(self.tick_s, self._tick)
-
-    def _tick(self) -> None:
-        self._ticking = None
-        now = asyncio.get_running_loop().time()
-        for session in list(self.sessions.values()):
-            if now - session.last_heard >= session.timeout_s:
-                self.end(session)
-        if self.sessions:
-            self._tick_on()
+    def watchers(self) -> Iterable[ServedConnection]:
+        """See Ensemble."""
+        return self.connections
 
     # Entries
 
     def apply(self, transaction: Transaction) -> None:
-        """Applies a change and sends its events (A)."""
-        self.tree.apply(transaction.number, transaction.entries)
+        """See Ensemble."""
+        super().apply(transaction)
         for path, entry in transaction.entries.items():
             if entry is None:
                 self._children_zxid.pop(path, None)
@@ -247,9 +232,6 @@ class ZooKeeperModel:
         for event in transaction.events:
             if event.change is Change.CHILDREN and self.tree.get(event.path) is not None:
                 self._children_zxid[event.path] = transaction.number
-        for event in dict.fromkeys(transaction.events):
-            for connection in list(self.connections):
-                connection.watches_see(event)
 
     def children_zxid(self, path: str) -> int:
         """The last transaction that created or deleted a child (pzxid)."""
@@ -257,14 +239,8 @@ class ZooKeeperModel:
         assert entry is not None
         return self._children_zxid.get(path, entry.created)
 
-    @property
-    def readable(self) -> MetadataTree:
-        """What reads find."""
-        return self.tree if self._older is None else self._older
-
-    def stat(self, path: str, tree: MetadataTree | None = None) -> bytes:
-        """Of an entry of this tree; by default of what reads find. Raises NoEntry."""
-        tree = tree or self.readable
+    def stat(self, path: str, tree: MetadataTree) -> bytes:
+        """Of an entry of this tree. Raises NoEntry."""
         entry = tree.get(path)
         if entry is None:
             raise NoEntry(path, "no such entry")
@@ -281,26 +257,25 @@ class ServedConnection(asyncio.Protocol):
         self._session: Session | None = None
         self._login: DigestMd5Server | None = None
         self.user: str | None = None
-        self._data: set[str] = set()
-        self._children: set[str] = set()
+        self._watches: WatchTable[None] = WatchTable()
         self._late: list[bytes] | None = None
-        self._older: MetadataTree | None = None
+        self.older: MetadataTree | None = None
         """What its server knows, if it lags behind (F)."""
 
     @property
     def _tree(self) -> MetadataTree:
         """What reads find."""
-        return self._older or self._model.readable
+        return self.older or self._model.tree
 
     def catch_up(self) -> None:
         """Its server learns of all changes, and sends the events (F)."""
-        older, self._older = self._older, None
+        older, self.older = self.older, None
         if older is not None:
-            data, children = self._data, self._children
-            self._data, self._children = set(), set()
-            there = [path for path in sorted(data) if older.get(path) is not None]
-            missing = [path for path in sorted(data) if older.get(path) is None]
-            self._set_watches(older.number, there, missing, sorted(children))
+            data, children = sorted(self._watches.paths(Kind.DATA)), sorted(self._watches.paths(Kind.CHILDREN))
+            self._watches.clear()
+            there = [path for path in data if older.get(path) is not None]
+            missing = [path for path in data if older.get(path) is None]
+            self._set_watches(older.number, there, missing, children)
 
     @property
     def session_id(self) -> int:
@@ -369,7 +344,7 @@ class ServedConnection(asyncio.Protocol):
         if self._session.session_id not in self._model.sessions:
             self.close()
             return
-        self._session.last_heard = asyncio.get_running_loop().time()
+        self._model.let_time_run(self._session)
         reader = Reader(frame)
         xid, code = reader.take("ii")
         if code == wire.SASL:
@@ -384,12 +359,12 @@ class ServedConnection(asyncio.Protocol):
         except MetadataStoreError as failure:
             error, body = code_of(failure), b""
         if body is not None:
-            self.send(wire.reply(xid, self._model.tree.number, error, body))
+            self.send(wire.reply(xid, self._tree.number, error, body))
         if code == wire.CLOSE:
-            self._model.end(self._session)
+            finished(self._model.expiry(self._session))
 
     def _log_in(self, xid: int, token: bytes) -> None:
-        """See (G). A server without users answers with nothing, as ZooKeeper does."""
+        """See (G). A server without users responds with nothing, as ZooKeeper does."""
         model = self._model
         if not model.users:
             self.send(wire.reply(xid, 0, 0, wire.buffer(None)))
@@ -397,14 +372,14 @@ class ServedConnection(asyncio.Protocol):
         if self._login is None:
             self._login = DigestMd5Server(model.users)
         try:
-            answer = self._login.evaluate(token)
+            response = self._login.evaluate(token)
         except LoginFailed:
             model.failed_logins += 1
             self.send(wire.reply(xid, 0, AUTH_FAILED))
             self.close()
             return
         self.user = self._login.user
-        self.send(wire.reply(xid, 0, 0, wire.buffer(answer)))
+        self.send(wire.reply(xid, 0, 0, wire.buffer(response)))
 
     def send(self, data: bytes) -> None:
         """Sends a frame."""
@@ -426,11 +401,11 @@ class ServedConnection(asyncio.Protocol):
         if session.connection is not None:
             session.connection.abort()
         if hello.session_id != 0 and model.behind is not None and hello.last_zxid <= model.behind.number:
-            self._older = model.behind
+            self.older = model.behind
         session.connection, self._session = self, session
         assert self._transport is not None
         session.address = self._transport.get_extra_info("peername")[0]
-        session.last_heard = asyncio.get_running_loop().time()
+        model.let_time_run(session)
         self.send(wire.welcome(round(session.timeout_s * 1000), session.session_id, session.password))
 
     # Requests
@@ -440,7 +415,7 @@ class ServedConnection(asyncio.Protocol):
         if code in (wire.PING, wire.CLOSE):
             return b""
         if code == wire.SYNC:
-            self._model.sync(self)
+            self.catch_up()
             return wire.text(reader.text())
         if code == wire.MULTI:
             return self._multi(wire.read_multi(reader))
@@ -449,7 +424,7 @@ class ServedConnection(asyncio.Protocol):
             return b""
         if code == wire.GET_ACL:
             path = reader.text()
-            return wire.acls(self._model.acls.get(path, [])) + self._model.stat(path)
+            return wire.acls(self._model.acls.get(path, [])) + self._model.stat(path, self._tree)
         if code in (wire.CREATE, wire.SET_DATA, wire.DELETE):
             return self._change([(code, wire.read_operation(code, reader))])[0][1]
         return self._read(code, reader.text(), bool(reader.take("B")))
@@ -457,7 +432,7 @@ class ServedConnection(asyncio.Protocol):
     def _read(self, code: int, path: str, watched: bool) -> bytes:
         model = self._model
         if code == wire.EXISTS and watched:
-            self._data.add(path)
+            self._watches.add(Kind.DATA, path, None)
         tree = self._tree
         stat = model.stat(path, tree)
         if code == wire.EXISTS:
@@ -466,11 +441,11 @@ class ServedConnection(asyncio.Protocol):
         assert entry is not None
         if code == wire.GET_DATA:
             if watched:
-                self._data.add(path)
+                self._watches.add(Kind.DATA, path, None)
             return wire.buffer(entry.data) + stat
         assert code in (wire.GET_CHILDREN, wire.GET_CHILDREN2), code
         if watched:
-            self._children.add(path)
+            self._watches.add(Kind.CHILDREN, path, None)
         return wire.names(tree.children(path)) + (stat if code == wire.GET_CHILDREN2 else b"")
 
     def _multi(self, operations: list[tuple[int, Operation | AclCreate]]) -> bytes:
@@ -486,11 +461,11 @@ class ServedConnection(asyncio.Protocol):
         plain = [each.create if isinstance(each, AclCreate) else each for _, each in operations]
         try:
             acls = [self._acls(each) if isinstance(each, AclCreate) else [] for _, each in operations]
-            transaction = finished(model.tree.stage(plain, self.session_id, most_bytes=sys.maxsize))
+            transaction = finished(model.change(self.session_id, plain, most_bytes=sys.maxsize))
         except MetadataStoreError:
             model.tree.number += 1
             raise
-        model.apply(transaction)
+        model.tree.number = transaction.number  # even if it has only checked
         results = []
         for (code, _), operation, acl, result in zip(operations, plain, acls, transaction.results, strict=True):
             if isinstance(operation, Create):
@@ -515,39 +490,30 @@ class ServedConnection(asyncio.Protocol):
 
     # Watches
 
-    def watches_see(self, event: WatchEvent) -> None:
-        """Sends an event if it is watched; one for a deletion, whatever is watched."""
-        if self._older is not None:
-            return
-        watched = False
-        if event.change is not Change.CHILDREN and event.path in self._data:
-            self._data.remove(event.path)
-            watched = True
-        if event.change in (Change.CHILDREN, Change.DELETED) and event.path in self._children:
-            self._children.remove(event.path)
-            watched = True
-        if watched:
+    def see(self, event: WatchEvent) -> None:
+        """See Watcher. A deletion is one event, whatever is watched."""
+        if self.older is None and self._watches.take(event):
             self.send(wire.event(EVENT_KINDS[event.change], event.path))
 
     def _set_watches(self, since: int, data: Iterable[str], missing: Iterable[str], children: Iterable[str]) -> None:
         """See (D)."""
-        tree = self._older or self._model.tree
+        tree = self._tree
         for path in data:
             entry = tree.get(path)
             change = Change.DELETED if entry is None else Change.CHANGED if entry.modified > since else None
-            self._watch_again(path, change, self._data)
+            self._watch_again(path, change, Kind.DATA)
         for path in missing:
-            self._watch_again(path, None if tree.get(path) is None else Change.CREATED, self._data)
+            self._watch_again(path, None if tree.get(path) is None else Change.CREATED, Kind.DATA)
         for path in children:
             if tree.get(path) is None:
                 change = Change.DELETED
             else:
                 change = Change.CHILDREN if self._model.children_zxid(path) > since else None
-            self._watch_again(path, change, self._children)
+            self._watch_again(path, change, Kind.CHILDREN)
 
-    def _watch_again(self, path: str, missed: Change | None, watched: set[str]) -> None:
+    def _watch_again(self, path: str, missed: Change | None, kind: Kind) -> None:
         if missed is None:
-            watched.add(path)
+            self._watches.add(kind, path, None)
         else:
             self.send(wire.event(EVENT_KINDS[missed], path))
 

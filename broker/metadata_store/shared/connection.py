@@ -68,14 +68,14 @@ Request = Attach | EndSession | ReadEntry | ReadEntries | ReadChildren | Multi
 
 
 class Call(NamedTuple):
-    """A request and what to do with its answer, which may be a MetadataStoreError."""
+    """A request and what to do with its response, which may be a MetadataStoreError."""
 
     request: Request
     answered: Callable[[Any], None]
 
 
-class Answer(NamedTuple):
-    """The answer to a call."""
+class Response(NamedTuple):
+    """The response to a call."""
 
     call: Call
     result: Any
@@ -145,12 +145,12 @@ class ClientSide(Protocol):
     context: Context
     loop: asyncio.AbstractEventLoop
 
-    def receive(self, message: Answer | Event) -> None: ...
+    def receive(self, message: Response | Event) -> None: ...
     def disconnected(self, connection: Connection) -> None: ...
 
 
 class Connection:
-    """`up` carries calls to the store, `down` answers and events back. `session_id` is 0 until the store has attached
+    """`up` carries calls to the store, `down` responses and events back. `session_id` is 0 until the store has attached
     a session.
     """
 
@@ -166,7 +166,7 @@ class Connection:
         self.session_id = 0
         self.is_broken = False
         self.up: Pipe[Call] = Pipe(lambda call: arrived(self, call), delay, store_context, store_loop)
-        self.down: Pipe[Answer | Event] = Pipe(client.receive, delay, client.context, client.loop)
+        self.down: Pipe[Response | Event] = Pipe(client.receive, delay, client.context, client.loop)
 
 
 class Link(Protocol):
@@ -179,4 +179,4 @@ class Link(Protocol):
         """Breaks a connection that the session does not use any more."""
 
     def attempt(self, session_id: int, request: Request) -> None:
-        """A call over a way that is cut. It may reach the store; its answer is lost."""
+        """A call over a way that is cut. It may reach the store; its response is lost."""

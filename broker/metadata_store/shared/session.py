@@ -8,10 +8,11 @@
                                             the session: LOST, then a new session begins: `session_epoch` grows,
                                             CONNECTED
 
-The session connects again by itself whenever it can. Only the store ends a session, so a session that is cut off learns
-of its end when it is connected again. `close` reports LOST.
+The session connects again by itself whenever it can. Only the store ends a session. A session that is cut off hears of
+its end when it is connected again. `close` notifies the listeners of LOST, too.
 
-Listeners, watches and answers run in the context and on the loop of the call of `open` (see `connection.py`).
+Listeners, watches and callbacks of calls run in the context, and on the event loop, in which `open` was called (see
+`connection.py`).
 """
 
 from __future__ import annotations
@@ -37,7 +38,6 @@ from odradek.broker.metadata_store.interface import (
     listed,
 )
 from odradek.broker.metadata_store.shared.connection import (
-    Answer,
     Attach,
     Call,
     Connection,
@@ -49,6 +49,7 @@ from odradek.broker.metadata_store.shared.connection import (
     ReadEntries,
     ReadEntry,
     Request,
+    Response,
     WatchSet,
 )
 
@@ -71,7 +72,7 @@ class SharedSession(MetadataStore):
         self._is_connected = False
         self._unanswered: dict[asyncio.Future[Any], None] = {}
         self._settled = asyncio.Event()
-        """Set while the session is connected or closed: nobody who waits for a connection need wait then."""
+        """Set while the session is connected or closed. `connected` waits for it."""
 
     async def open(self) -> None:
         """See MetadataStore. Has no effect if the session is open."""
@@ -132,11 +133,11 @@ class SharedSession(MetadataStore):
 
     async def pipeline(self, groups: Sequence[Iterable[Operation]]) -> list[Outcome]:
         """See MetadataStore."""
-        answers = [self._send(Multi(operations)) for operations in await listed(groups)]
-        return [await answer for answer in answers]
+        responses = [self._send(Multi(operations)) for operations in await listed(groups)]
+        return [await response for response in responses]
 
     async def _read(self, request: Request, watch_set: WatchSet | None) -> Any:
-        """Raises the answer if it is an error; the watch is then never called."""
+        """Raises the response if it is an error; the watch is then never called."""
         result: Any = None
         try:
             result = await self._send(request)
@@ -149,27 +150,27 @@ class SharedSession(MetadataStore):
         return result
 
     def _send(self, request: Request) -> asyncio.Future[Any]:
-        """Returns a future for the answer. Errors are values: nobody need wait for the future."""
+        """Returns a future whose result is the response, which may be an error. The caller may drop the future."""
         loop = asyncio.get_running_loop()
-        answer: asyncio.Future[Any] = loop.create_future()
+        response: asyncio.Future[Any] = loop.create_future()
         connection = self._connection
         if not self.is_open:
-            answer.set_result(StoreUnavailable("", "the metadata store is unavailable: the session is not open"))
+            response.set_result(StoreUnavailable("", "the metadata store is unavailable: the session is not open"))
         elif not self._is_connected or connection is None:
             self._link.attempt(self.session_id, request)
-            loop.call_soon(self._answer, answer, _connection_lost())
+            loop.call_soon(self._respond, response, _connection_lost())
         else:
-            self._unanswered[answer] = None
+            self._unanswered[response] = None
             if connection.is_broken:
                 self._link.attempt(self.session_id, request)
             else:
-                connection.up.send(Call(request, partial(self._answer, answer)))
-        return answer
+                connection.up.send(Call(request, partial(self._respond, response)))
+        return response
 
-    def _answer(self, answer: asyncio.Future[Any], result: Any) -> None:
-        self._unanswered.pop(answer, None)
-        if not answer.done():
-            answer.set_result(result)
+    def _respond(self, response: asyncio.Future[Any], result: Any) -> None:
+        self._unanswered.pop(response, None)
+        if not response.done():
+            response.set_result(result)
 
     def _check_open(self) -> None:
         if not self.is_open:
@@ -184,9 +185,9 @@ class SharedSession(MetadataStore):
             if self._connection is not None:
                 self._attach(self._connection)
 
-    def receive(self, message: Answer | Event) -> None:
+    def receive(self, message: Response | Event) -> None:
         """Takes a message from the store."""
-        if isinstance(message, Answer):
+        if isinstance(message, Response):
             message.call.answered(message.result)
         elif message.watch.call is not None:
             try:
@@ -200,8 +201,8 @@ class SharedSession(MetadataStore):
             return
         self._connection = None
         was_connected, self._is_connected = self._is_connected, False
-        for answer in list(self._unanswered):
-            self._answer(answer, _connection_lost())
+        for response in list(self._unanswered):
+            self._respond(response, _connection_lost())
         if was_connected:
             self._settled.clear()
             self._notify(SessionState.SUSPENDED)
@@ -232,8 +233,8 @@ class SharedSession(MetadataStore):
         if connection is not None:
             self._link.let_go(connection)
         had_session, self.session_id = self.session_id != 0, 0
-        for answer in list(self._unanswered):
-            self._answer(answer, StoreUnavailable("", f"the metadata store is unavailable: {reason}"))
+        for response in list(self._unanswered):
+            self._respond(response, StoreUnavailable("", f"the metadata store is unavailable: {reason}"))
         self._settled.set()
         if had_session:
             self._notify(SessionState.LOST)

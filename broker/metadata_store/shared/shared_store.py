@@ -1,11 +1,11 @@
-"""A metadata store in memory that several brokers of one process share. Each has a session of its own
-(`session.py`), which can be cut off from the store, or ended by it, at any time.
+"""A metadata store in memory that several brokers of one process share: an ensemble (`ensemble.py`), and the ways to
+it. Each broker has a session of its own (`session.py`), which can be cut off, or ended, at any time.
 
 Calls are carried out one after the other, in the order of their arrival; each is atomic. As with ZooKeeper:
 
-    (A) The calls of a session arrive in order, and its answers and events arrive in order (`connection.py`). The
-        events of a change are sent before its answer.
-    (B) A cut breaks the connection. Calls that have arrived are carried out; their answers are lost. Calls that have
+    (A) The calls of a session arrive in order, and its responses and events arrive in order (`connection.py`). The
+        events of a change are sent before its response.
+    (B) A cut breaks the connection. Calls that have arrived are carried out; their responses are lost. Calls that have
         not arrived are lost; with `lost_answers`, a random number of them arrive first. Calls made during the cut fail
         at once; with `lost_answers`, every other change is carried out all the same. The random source decides alone,
         so a seed repeats a run.
@@ -30,21 +30,11 @@ from contextvars import copy_context
 from functools import partial
 from typing import Any
 
-import structlog
-
 from odradek.broker.background.stepwise import Steps
 from odradek.broker.metadata_store import znodes
 from odradek.broker.metadata_store.frozen_store import FrozenStore
-from odradek.broker.metadata_store.interface import (
-    Create,
-    Delete,
-    Entry,
-    MetadataStoreError,
-    NoEntry,
-    StoreUnavailable,
-)
+from odradek.broker.metadata_store.interface import Create, Entry, MetadataStoreError, NoEntry, WatchEvent
 from odradek.broker.metadata_store.shared.connection import (
-    Answer,
     Attach,
     Call,
     ClientSide,
@@ -56,13 +46,13 @@ from odradek.broker.metadata_store.shared.connection import (
     ReadEntries,
     ReadEntry,
     Request,
+    Response,
     WatchSet,
 )
+from odradek.broker.metadata_store.shared.ensemble import Ensemble, Session
 from odradek.broker.metadata_store.shared.session import SharedSession
 from odradek.broker.metadata_store.tree import MetadataTree, Transaction
-from odradek.broker.metadata_store.watch_table import WatchTable
-
-log = structlog.get_logger("controller.store")
+from odradek.broker.metadata_store.watch_table import Kind, WatchTable
 
 
 def no_delay(_name: str) -> float:
@@ -70,23 +60,30 @@ def no_delay(_name: str) -> float:
     return 0.0
 
 
-class _Session:
-    """What the store knows of a session. `unsent` are events that wait for a connection."""
+class _Session(Session):
+    """A session at the store's side. `unsent` are events that wait for a connection."""
 
-    def __init__(self, session_id: int, client: ClientSide) -> None:
-        self.session_id = session_id
+    def __init__(self, session_id: int, store: SharedStore, client: ClientSide) -> None:
+        super().__init__(session_id, store.session_timeout_ms / 1000)
         self.client = client
         self.watches: WatchTable[WatchSet] = WatchTable()
         self.unsent: list[Event] = []
         self.connection: Connection | None = None
         self.is_silent = False
-        self.time_out: asyncio.TimerHandle | None = None
+        self._store = store
 
-    def stop_waiting(self) -> None:
-        """Its time does not run out any more."""
-        if self.time_out is not None:
-            self.time_out.cancel()
-            self.time_out = None
+    def see(self, event: WatchEvent) -> None:
+        """See Watcher."""
+        for watch in self.watches.take(event):
+            if self.connection is not None:
+                self.connection.down.send(Event(watch, event))
+            else:
+                self.unsent.append(Event(watch, event))
+
+    def disconnect(self) -> None:
+        """See Session."""
+        if self.connection is not None:
+            self._store.break_connection(self.connection)
 
 
 class _Way:
@@ -115,7 +112,7 @@ class _Way:
             self._store.carry_out_unanswered(session_id, request)
 
 
-class SharedStore:
+class SharedStore(Ensemble[_Session]):
     """`delay` returns, for the name of a session, how many seconds its next message takes, in either direction.
     `connection_timeout_ms`: how long opening a session may take, by default as long as a session lives without a
     connection. `loop` is the store's event loop, by default the one that runs. `tree` is what it begins with. Nobody is
@@ -132,16 +129,14 @@ class SharedStore:
         tree: MetadataTree | None = None,
         before_elections: Iterable[str] = (),
     ) -> None:
+        self._context = copy_context()
+        super().__init__(tree, loop=loop, context=self._context)
         self.session_timeout_ms = session_timeout_ms
         self.connection_timeout_ms = session_timeout_ms if connection_timeout_ms is None else connection_timeout_ms
         self._delay = delay
-        self._given_loop = loop
-        self._context = copy_context()
-        self._tree = MetadataTree() if tree is None else tree
         self._before_elections = frozenset(before_elections)
         self._candidates: list[tuple[Connection, Call]] = []
         """Those who wait until they may be elected."""
-        self._sessions: dict[int, _Session] = {}
         self._last_session_id = 0
         self._ways: dict[str, _Way] = {}
         self._jobs: deque[tuple[Steps[Any], Callable[[Any], None]]] = deque()
@@ -192,15 +187,15 @@ class SharedStore:
             self.expire_session(session.session_id)
 
     def _sessions_of(self, name: str) -> list[_Session]:
-        return [session for session in self._sessions.values() if session.client is self._ways[name].client]
+        return [session for session in self.sessions.values() if session.client is self._ways[name].client]
 
     def entry(self, path: str) -> Entry | None:
         """Returns what the store has at `path` now, to those who look on without a session."""
-        return self._tree.get(path)
+        return self.tree.get(path)
 
     def children(self, path: str) -> list[str]:
         """Returns the names of the entry's children; nothing if there is no such entry."""
-        return [] if self._tree.get(path) is None else self._tree.children(path)
+        return [] if self.tree.get(path) is None else self.tree.children(path)
 
     @property
     def is_idle(self) -> bool:
@@ -209,22 +204,18 @@ class SharedStore:
 
     def freeze(self) -> FrozenStore:
         """Returns the content of this instant, as an embedded store would leave it that closed now."""
-        return FrozenStore(self._tree, 0)
+        return FrozenStore(self.tree, 0)
 
     # For the sessions
 
-    @property
-    def _loop(self) -> asyncio.AbstractEventLoop:
-        return self._given_loop or asyncio.get_running_loop()
-
     def expire_session(self, session_id: int) -> None:
         """Ends a session at once. Has no effect if it has ended."""
-        if session_id in self._sessions:
-            self._begin(self._expire(self._sessions[session_id]), _ignore)
+        if session_id in self.sessions:
+            self._begin(self.expiry(self.sessions[session_id]), _ignore)
 
     def new_connection(self, client: ClientSide, name: str) -> Connection:
         """Returns a connection to which no session is attached yet."""
-        return Connection(client, self._arrived, partial(self._delay, name), self._context, self._loop)
+        return Connection(client, self._arrived, partial(self._delay, name), self._context, self.loop)
 
     def break_connection(self, connection: Connection, lost_answers: random.Random | None = None) -> None:
         """Breaks a connection (B) and lets the session's time run out (C)."""
@@ -233,7 +224,7 @@ class SharedStore:
         connection.is_broken = True
         events = [message for message in connection.down.close() if isinstance(message, Event)]
         calls = connection.up.close()
-        session = self._sessions.get(connection.session_id)
+        session = self.sessions.get(connection.session_id)
         if session is not None and session.connection is connection:
             session.connection = None
             session.unsent = events
@@ -244,9 +235,9 @@ class SharedStore:
         client.loop.call_soon(client.disconnected, connection, context=client.context)
 
     def _let_time_run(self, session: _Session) -> None:
+        """From now on, unless it runs already."""
         if session.time_out is None:
-            seconds = self.session_timeout_ms / 1000
-            session.time_out = self._loop.call_later(seconds, self._timed_out, session, context=self._context)
+            self.let_time_run(session)
 
     def carry_out_unanswered(self, session_id: int, change: Multi) -> None:
         """Carries out a change of a session that is cut off."""
@@ -258,7 +249,7 @@ class SharedStore:
         if self._before_elections and isinstance(call.request, Multi) and _elects(call.request):
             self._candidates.append((connection, call))
             return
-        self._begin(self._carry_out(connection, call.request), partial(self._answer, connection, call))
+        self._begin(self._carry_out(connection, call.request), partial(self._respond, connection, call))
 
     def _begin(self, job: Steps[Any], done: Callable[[Any], None]) -> None:
         self._jobs.append((job, done))
@@ -276,16 +267,16 @@ class SharedStore:
             except MetadataStoreError as error:
                 result = error
             else:
-                self._loop.call_soon(self._work, context=self._context)
+                self.loop.call_soon(self._work, context=self._context)
                 return
             self._jobs.popleft()
             done(result)
 
-    def _answer(self, connection: Connection, call: Call, result: Any) -> None:
+    def _respond(self, connection: Connection, call: Call, result: Any) -> None:
         if connection.is_broken:
             return
-        connection.down.send(Answer(call, result))
-        session = self._sessions.get(connection.session_id)
+        connection.down.send(Response(call, result))
+        session = self.sessions.get(connection.session_id)
         if session is not None and session.unsent:
             for event in session.unsent:
                 connection.down.send(event)
@@ -297,22 +288,16 @@ class SharedStore:
         if isinstance(request, Multi):
             return (yield from self._change(connection.session_id, request))
         if isinstance(request, EndSession):
-            return (yield from self._end(self._session(connection.session_id)))
-        return self._read(self._session(connection.session_id), request)
-
-    def _session(self, session_id: int) -> _Session:
-        session = self._sessions.get(session_id)
-        if session is None:
-            raise StoreUnavailable("", "the session has ended")
-        return session
+            return (yield from self.end(self.session_of(connection.session_id)))
+        return self._read(self.session_of(connection.session_id), request)
 
     def _attach(self, connection: Connection, session_id: int) -> int:
-        session = self._sessions.get(session_id)
+        session = self.sessions.get(session_id)
         if connection.is_broken or (session is None and session_id != 0):
             return 0
         if session is None:
             self._last_session_id += 1
-            session = self._sessions[self._last_session_id] = _Session(self._last_session_id, connection.client)
+            session = self.sessions[self._last_session_id] = _Session(self._last_session_id, self, connection.client)
         session.stop_waiting()
         session.is_silent = False
         session.connection = connection
@@ -321,63 +306,42 @@ class SharedStore:
 
     def _read(self, session: _Session, request: ReadEntry | ReadEntries | ReadChildren) -> Any:
         if isinstance(request, ReadEntries):
-            return [self._tree.get(path) for path in request.paths]
+            return [self.tree.get(path) for path in request.paths]
         if isinstance(request, ReadChildren):
-            names = self._tree.children(request.path)
+            names = self.tree.children(request.path)
             if request.watch is not None:
-                session.watches.watch_children(request.path, request.watch)
+                session.watches.add(Kind.CHILDREN, request.path, request.watch)
             return names
-        entry = self._tree.get(request.path)
+        entry = self.tree.get(request.path)
         if entry is None and request.must_exist:
             raise NoEntry(request.path, "no such entry")
         if request.watch is not None:
-            session.watches.watch_entry(request.path, request.watch)
+            session.watches.add(Kind.DATA, request.path, request.watch)
         return entry
 
     def _change(self, session_id: int, change: Multi) -> Steps[Any]:
-        self._session(session_id)
-        transaction = yield from self._tree.stage(change.operations, session_id)
-        self._apply(transaction)
-        return transaction.results
+        return (yield from self.change(session_id, change.operations)).results
 
-    def _apply(self, transaction: Transaction) -> None:
-        if not transaction.entries:
-            return
-        self._tree.apply(transaction.number, transaction.entries)
-        if self._before_elections and all(map(self._tree.get, self._before_elections)):
+    def apply(self, transaction: Transaction) -> None:
+        """See Ensemble."""
+        super().apply(transaction)
+        if self._before_elections and all(map(self.tree.get, self._before_elections)):
             self._before_elections = frozenset()
             candidates, self._candidates = self._candidates, []
             for connection, call in candidates:
                 self._arrived(connection, call)
-        for session in self._sessions.values():
-            for watch, event in session.watches.take(transaction.events):
-                if session.connection is not None:
-                    session.connection.down.send(Event(watch, event))
-                else:
-                    session.unsent.append(Event(watch, event))
 
-    # The ends of sessions
+    def watchers(self) -> Iterable[_Session]:
+        """See Ensemble."""
+        return self.sessions.values()
 
-    def _timed_out(self, session: _Session) -> None:
+    def timed_out(self, session: _Session) -> None:
+        """See Ensemble."""
         self._begin(self._expire_unless_connected(session), _ignore)
 
     def _expire_unless_connected(self, session: _Session) -> Steps[None]:
         if session.connection is None or session.is_silent:
-            yield from self._expire(session)
-
-    def _expire(self, session: _Session) -> Steps[None]:
-        yield from self._end(session)
-        if session.connection is not None:
-            self.break_connection(session.connection)
-
-    def _end(self, session: _Session) -> Steps[None]:
-        """Has no effect if the session has ended."""
-        session.stop_waiting()
-        if self._sessions.pop(session.session_id, None) is None:
-            return
-        paths = self._tree.ephemeral_paths(session.session_id)
-        log.info("metadata store session ended", session=session.session_id, ephemeral_entries=paths)
-        self._apply((yield from self._tree.stage(map(Delete, paths), session.session_id)))
+            yield from self.expiry(session)
 
     def _break_way(self, way: _Way) -> None:
         if way.connection is not None:

@@ -222,7 +222,7 @@ def multi(operations: Sequence[Operation], chroot: Chroot, acls_of: AclsOf) -> R
 
 
 def login(token: bytes) -> Request:
-    """One message of a SASL login. Read as the server's answer, empty if it has none."""
+    """One message of a SASL login. Read as the server's response, empty if it has none."""
     return _request(kazoo.SASL(token), "", lambda frame, at: kazoo.SASL.deserialize(frame, at)[0] or b"")
 
 

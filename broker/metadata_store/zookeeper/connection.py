@@ -40,7 +40,7 @@ LONGEST_XID = 0x7FFFFFFF
 
 log = structlog.get_logger("controller.store")
 
-OnAnswer = Callable[[Any], None]
+OnResponse = Callable[[Any], None]
 """Receives the result, or a MetadataStoreError."""
 
 
@@ -55,7 +55,7 @@ class Session(Protocol):
 class _Sent(NamedTuple):
     request: Request
     xid: int
-    answered: OnAnswer
+    answered: OnResponse
     at: float
 
 
@@ -92,7 +92,7 @@ class ZooKeeperConnection(asyncio.BufferedProtocol):
         """Whether requests may be sent (A)."""
         self._is_lost = False
         self.reason = "the server has closed the connection"
-        self._waiting: deque[tuple[Request, OnAnswer]] = deque()
+        self._waiting: deque[tuple[Request, OnResponse]] = deque()
         self._sent: deque[_Sent] = deque()
         self._next_xid = 1
         self._check_s = 0.0
@@ -102,7 +102,7 @@ class ZooKeeperConnection(asyncio.BufferedProtocol):
         self.over = asyncio.Event()
         """Set when there is no socket, or none any more."""
 
-    def send(self, request: Request, answered: OnAnswer) -> None:
+    def send(self, request: Request, answered: OnResponse) -> None:
         """Sends a request in its turn (B)."""
         if self._is_lost or not self._is_ready:
             answered(connection_lost())
@@ -172,7 +172,7 @@ class ZooKeeperConnection(asyncio.BufferedProtocol):
             if event is not None:
                 self._session.event(event)
         elif header.xid not in (codec.PING_XID, codec.SET_WATCHES_XID):
-            self._answer(header, frame, position)
+            self._respond(header, frame, position)
 
     def _greeted(self, granted: Granted) -> None:
         self._granted = granted
@@ -191,15 +191,15 @@ class ZooKeeperConnection(asyncio.BufferedProtocol):
         try:
             if isinstance(token, MetadataStoreError):
                 raise BadChallenge(token.reason)
-            answer = self._login.respond(token)
+            response = self._login.respond(token)
         except BadChallenge as error:
             self.failed_login = f"the login of {self._login.username} failed: {error}"
             self.abort(self.failed_login)
             return
-        if answer is None:
+        if response is None:
             self._begin(granted)
         else:
-            self._write(codec.login(answer), self._new_xid())
+            self._write(codec.login(response), self._new_xid())
 
     def _begin(self, granted: Granted) -> None:
         self._is_ready = True
@@ -208,7 +208,7 @@ class ZooKeeperConnection(asyncio.BufferedProtocol):
             self._next_check = asyncio.get_running_loop().call_later(self._check_s, self._check)
         self._session.granted(granted)
 
-    def _answer(self, header: codec.Header, frame: bytes, position: int) -> None:
+    def _respond(self, header: codec.Header, frame: bytes, position: int) -> None:
         if not self._sent or self._sent[0].xid != header.xid:
             expected = self._sent[0].xid if self._sent else "none"
             raise BadReply(f"a reply to request {header.xid}, where {expected} was to be answered")

@@ -13,13 +13,14 @@
         has seen: changes that were missed are called then. Then the server catches up with the others (`sync`), so that
         nothing is read that is older than what another server has shown.
     (D) A change above the limit fails with TooLarge before it is sent: ZooKeeper would end the connection.
-    (E) `close` ends the session at the server, if it answers within CLOSE_S; else its time-out does.
+    (E) `close` ends the session at the server, if it responds within CLOSE_S; else its time-out does.
     (F) A long pipeline is encoded in steps, between which other tasks run. If the connection is lost in between, so is
         the rest of the pipeline, even if there is another connection by then: no group is applied before an earlier
         one that is sent again.
-    (G) A pinned session (`pin`) ends when a server says so that has the data of the cluster. One that has lost it says
-        of any session that it has ended: it is logged as an error, and tried again like one that cannot be reached. So
-        nobody acts on an empty ZooKeeper; if its data is restored, the session goes on, or a new one begins.
+    (G) A pinned session (`pin`) ends only at the word of a server that has the data of the cluster. A server that has
+        lost the data says of every session that it has ended. This is logged as an error, and the server is tried again
+        like one that cannot be reached. So no broker acts on an empty ZooKeeper. When the data is restored, the session
+        goes on, or a new one begins.
 
 Source: ZooKeeper's `ClientCnxn`; Kafka's `ZooKeeperClient`.
 """
@@ -52,20 +53,19 @@ from odradek.broker.metadata_store.interface import (
 )
 from odradek.broker.metadata_store.read_back import retry_until_connected
 from odradek.broker.metadata_store.session_metrics import SessionMetrics
+from odradek.broker.metadata_store.watch_table import Kind, WatchTable
 from odradek.broker.metadata_store.zookeeper import codec
-from odradek.broker.metadata_store.zookeeper.chroot_creation import create_chroot
 from odradek.broker.metadata_store.zookeeper.codec import Chroot, Granted, Request
 from odradek.broker.metadata_store.zookeeper.connection import ZooKeeperConnection, connection_lost
 from odradek.broker.metadata_store.zookeeper.connector import Connector
-from odradek.broker.metadata_store.zookeeper.pinned_entry import fault_at
+from odradek.broker.metadata_store.zookeeper.first_requests import create_chroot, fault_at
 from odradek.broker.metadata_store.zookeeper.session_security import INSECURE, SessionSecurity
-from odradek.broker.metadata_store.zookeeper.watches import Kind, Watches
 from odradek.broker.settings.connect_string import Address, ConnectString
 from odradek.timer import Clock, SystemClock
 
 NO_PASSWORD = bytes(16)
 CLOSE_S = 1.0
-"""How long `close` waits for an answer."""
+"""How long `close` waits for a response."""
 ENCODING_COST = 3
 """The cost of encoding an operation, in items of a step."""
 
@@ -109,7 +109,7 @@ class ZooKeeperStore(MetadataStore):
         self._is_connected = False
         self._password = NO_PASSWORD
         self._last_zxid = 0
-        self._watches = Watches()
+        self._watches: WatchTable[Watch] = WatchTable()
         self._connection: ZooKeeperConnection | None = None
         self._looks = False
         """Whether a server grants a session only so that its entry can be read (G)."""
@@ -126,7 +126,7 @@ class ZooKeeperStore(MetadataStore):
         )
         self._connecting: asyncio.Task[None] | None = None
         self._settled = asyncio.Event()
-        """Set while the session is connected or closed: nobody who waits for a connection need wait then."""
+        """Set while the session is connected or closed. `connected` waits for it."""
         self._sending = asyncio.Lock()
         """Held while a long call is sent, in steps."""
 
@@ -198,10 +198,10 @@ class ZooKeeperStore(MetadataStore):
     async def entries(self, paths: Sequence[str]) -> list[Entry | None]:
         """See MetadataStore."""
         async with self._sending:
-            answers = [
+            responses = [
                 self._send(codec.get_data(path, self._chroot)) async for path in others_between(paths, ENCODING_COST)
             ]
-        found = [await answer for answer in answers]
+        found = [await response for response in responses]
         for each in found:
             if isinstance(each, MetadataStoreError) and not isinstance(each, NoEntry):
                 raise each
@@ -216,15 +216,17 @@ class ZooKeeperStore(MetadataStore):
 
     async def pipeline(self, groups: Sequence[Iterable[Operation]]) -> list[Outcome]:
         """See MetadataStore (D, F)."""
-        answers: list[asyncio.Future[Any]] = []
+        responses: list[asyncio.Future[Any]] = []
         pace = Pace()
         async with self._sending:
             lists, began_on = await listed(groups), self._attached()
             for operations in lists:
-                answers.append(self._multi(operations) if self._attached() is began_on else _settled(connection_lost()))
+                responses.append(
+                    self._multi(operations) if self._attached() is began_on else _settled(connection_lost())
+                )
                 if pace.step_ends(ENCODING_COST * len(operations)):
                     await asyncio.sleep(0)
-        return [await answer for answer in answers]
+        return [await response for response in responses]
 
     def _attached(self) -> ZooKeeperConnection | None:
         """The connection of the session, if there is one."""
@@ -241,31 +243,31 @@ class ZooKeeperStore(MetadataStore):
     async def _read(
         self, request: Request, watch: Watch | None, *, found: Kind | None, missing: Kind | None = None
     ) -> Any:
-        """Raises the answer if it is an error. The watch is set with the reply: as a watch of an entry that was `found`
-        or is `missing`. If the caller has gone by then, the watch is never called.
+        """Raises the response if it is an error. The response sets the watch, of the kind `found` or, if there is no
+        entry, of the kind `missing`; None for none. If the caller was canceled before, the watch is not set.
         """
         if self._sending.locked():
             async with self._sending:
                 pass  # calls are sent in the order in which they were made
-        answer = asyncio.get_running_loop().create_future()
+        response = asyncio.get_running_loop().create_future()
 
         def answered(result: Any) -> None:
             kind = missing if isinstance(result, NoEntry) else None if isinstance(result, Exception) else found
-            if watch is not None and kind is not None and not answer.done():
+            if watch is not None and kind is not None and not response.done():
                 self._watches.add(kind, request.path, watch)
-            _settle(answer, result)
+            _settle(response, result)
 
         self._begin(request, answered)
-        result = await answer
+        result = await response
         if isinstance(result, MetadataStoreError):
             raise result
         return result
 
     def _send(self, request: Request) -> asyncio.Future[Any]:
-        """Returns a future for the answer. Errors are values: nobody need wait for the future."""
-        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._begin(request, partial(_settle, answer))
-        return answer
+        """Returns a future whose result is the response, which may be an error. The caller may drop the future."""
+        response: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._begin(request, partial(_settle, response))
+        return response
 
     def _begin(self, request: Request, answered: Callable[[Any], None]) -> None:
         connection = self._attached()
@@ -323,7 +325,7 @@ class ZooKeeperStore(MetadataStore):
         return False
 
     async def _closed(self, connection: ZooKeeperConnection) -> None:
-        """Ends the session at the server, and waits for its answer (E)."""
+        """Ends the session at the server, and waits for its response (E)."""
         ended = asyncio.get_running_loop().create_future()
         connection.send(codec.close_session(), partial(_settle, ended))
         await asyncio.wait([ended], timeout=CLOSE_S)
@@ -423,15 +425,15 @@ class ZooKeeperStore(MetadataStore):
             self._notify(SessionState.LOST)
 
 
-def _settle(answer: asyncio.Future[Any], result: Any) -> None:
-    if not answer.done():
-        answer.set_result(result)
+def _settle(response: asyncio.Future[Any], result: Any) -> None:
+    if not response.done():
+        response.set_result(result)
 
 
 def _settled(result: Any) -> asyncio.Future[Any]:
-    answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-    answer.set_result(result)
-    return answer
+    response: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    response.set_result(result)
+    return response
 
 
 def _not_open() -> StoreUnavailable:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from odradek.broker.metadata_store.beginning import beginning
-from odradek.broker.metadata_store.embedded_store import EmbeddedMetadataStore
+from odradek.broker.metadata_store.embedded_store import EmbeddedMetadataStore, beginning
 from odradek.broker.metadata_store.interface import Entry
 from odradek.broker.metadata_store.start_up import make_entries
 from odradek.broker.metadata_store.znodes import PERSISTENT_PATHS

@@ -1,9 +1,10 @@
 import asyncio
 import errno
+from collections.abc import Callable, Iterable, Sequence
 
 import pytest
 
-from odradek.broker.metadata_store.embedded_store import DEFAULT_COMPACT_BYTES, EmbeddedMetadataStore
+from odradek.broker.metadata_store.embedded_store import DEFAULT_COMPACT_BYTES, EmbeddedMetadataStore, read_files
 from odradek.broker.metadata_store.interface import (
     BadVersion,
     Check,
@@ -11,21 +12,56 @@ from odradek.broker.metadata_store.interface import (
     Delete,
     Entry,
     EntryExists,
+    Operation,
+    Outcome,
     SessionState,
     Set,
     StoreDamaged,
     StoreUnavailable,
 )
-from odradek.broker.metadata_store.journal import JOURNAL_NAME, SNAPSHOT_NAME, encode_journal_header, encode_line
+from odradek.broker.metadata_store.journal import (
+    JOURNAL_NAME,
+    SNAPSHOT_NAME,
+    encode_journal_header,
+    encode_line,
+    encode_transaction,
+)
+from odradek.broker.metadata_store.journal_disk import JournalDisk
 from tests.broker.controller.harness import DIRECTORY, store_disk
+from tests.broker.metadata_store.test_journal import same
 from tests.memory_files import ForgetfulFiles
 
 JOURNAL = f"{DIRECTORY}/{JOURNAL_NAME}"
 SNAPSHOT = f"{DIRECTORY}/{SNAPSHOT_NAME}"
 
 
-async def opened(files: ForgetfulFiles, compact_bytes: int = DEFAULT_COMPACT_BYTES) -> EmbeddedMetadataStore:
-    store = EmbeddedMetadataStore(DIRECTORY, files, compact_bytes=compact_bytes)
+class CheckedStore(EmbeddedMetadataStore):
+    """Is checked after each step, also what a power cut would leave."""
+
+    async def open(self) -> None:
+        await super().open()
+        await self.check_all()
+
+    async def close(self) -> None:
+        await super().close()
+        await self.check_all()
+
+    async def pipeline(self, groups: Sequence[Iterable[Operation]]) -> list[Outcome]:
+        outcomes = await super().pipeline(groups)
+        await self.check_all()
+        return outcomes
+
+    async def check_all(self) -> None:
+        async with self._writing:
+            self.check()
+            if self._refusal is None:
+                assert isinstance(self._files, ForgetfulFiles)
+                durable = read_files(JournalDisk(self._disk.directory, self._files.crash()))
+                assert same(durable.tree, read_files(self._disk).tree), "not all changes are synced"
+
+
+async def opened(files: ForgetfulFiles, compact_bytes: int = DEFAULT_COMPACT_BYTES) -> CheckedStore:
+    store = CheckedStore(DIRECTORY, files, compact_bytes=compact_bytes)
     await store.open()
     return store
 
@@ -169,7 +205,7 @@ async def test_a_pipeline_that_cannot_be_written_fails_in_every_group_and_change
 
 async def test_the_session_epoch_and_its_listeners_follow_open_and_close() -> None:
     files, states = store_disk(), list[SessionState]()
-    store = EmbeddedMetadataStore(DIRECTORY, files)
+    store = CheckedStore(DIRECTORY, files)
     store.add_session_listener(states.append)
     assert store.session_epoch == 0
     with pytest.raises(StoreUnavailable):
@@ -324,3 +360,57 @@ async def test_on_a_full_disk_a_torn_tail_is_cut_off_and_a_complete_change_in_it
         await again.create("/c", b"3")
         last = await opened(torn)
         assert await last.children("/") == (["a", "c"] if cut < len(journal) - 1 else ["a", "b", "c"])
+
+
+def append_unsynced(store: CheckedStore) -> None:
+    """As a journal that forgets to sync."""
+    line = encode_transaction(store._tree.number + 1, {})
+    journal = store._disk._journal
+    assert journal is not None
+    journal.write([line], store._disk.journal_bytes)
+    store._disk.journal_bytes += len(line)
+    store._tree.number += 1
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda store: setattr(store._disk, "journal_bytes", store._disk.journal_bytes - 1),
+        lambda store: store._disk._journal.write([b"left behind"], store._disk.journal_bytes),
+        lambda store: store._disk.replace(JOURNAL_NAME, encode_journal_header()),
+        lambda store: store._disk.replace_journal(encode_journal_header()),
+        lambda store: store._disk.append(encode_transaction(store._tree.number + 1, {})),
+        append_unsynced,
+        lambda store: store._unwritten.append(encode_transaction(store._tree.number + 1, {})),
+        lambda store: store._tree.apply(store._tree.number, {"/a": None}),
+        lambda store: store._tree._entries.pop("/a"),
+        lambda store: setattr(store, "_snapshot_bytes", 0),
+        lambda store: setattr(store, "session_id", store.session_id + 1),
+        lambda store: setattr(store, "_refusal", "closed"),
+    ],
+    ids=[
+        "length",
+        "failed write",
+        "other file",
+        "lost changes",
+        "not applied",
+        "not synced",
+        "unwritten",
+        "not written",
+        "tree",
+        "snapshot",
+        "session",
+        "closed",
+    ],
+)
+async def test_a_broken_invariant_of_a_store_and_its_journal_is_found(
+    damage: Callable[[CheckedStore], object],
+) -> None:
+    store = await opened(store_disk(), compact_bytes=150)
+    await store.create("/a", b"x" * 100)
+    await store.create("/live", ephemeral=True)
+    assert store._snapshot_bytes > 0
+    assert store._disk.journal_bytes > len(encode_journal_header())
+    damage(store)
+    with pytest.raises((AssertionError, StoreDamaged)):
+        await store.check_all()
