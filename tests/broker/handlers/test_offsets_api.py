@@ -353,17 +353,3 @@ async def test_the_maximum_length_of_offset_metadata_is_a_setting() -> None:
         assert await commit(api, "t", {0: 5}, committed_metadata="abc") == [0]
         assert await commit(api, "t", {0: 6}, committed_metadata="abcd") == [ErrorCode.OFFSET_METADATA_TOO_LARGE]
         assert await fetched(api) == {"t": {0: 5}}
-
-
-async def test_offsets_are_checked_for_expiry_at_the_configured_interval() -> None:
-    clock = ManualClock()
-    settings = {**SETTINGS, "offsets.retention.minutes": 1, "offsets.retention.check.interval.ms": 5}
-    async with api_of_a_broker(settings, clock=clock) as api:
-        await coordinated(api, "t")
-        await commit(api, "t", {0: 5})
-        clock.advance(MINUTE_MS)
-
-        async def has_expired() -> bool:
-            return await fetched(api) == {}
-
-        await until(has_expired)

@@ -364,37 +364,6 @@ async def test_an_open_transaction_continues_after_a_restart(tmp_path: Path) -> 
         assert await new_producer(api) == (producer[0], producer[1] + 1)
 
 
-async def test_the_broker_aborts_a_transaction_after_its_timeout() -> None:
-    settings: dict[str, object] = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 20}
-    async with api_of_a_broker(SMALL | settings) as api:
-        await prepare(api)
-        request = InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=1)
-        answer = await api(request, 1)
-        producer = (answer.producer_id, answer.producer_epoch)
-        await add(api, producer)
-
-        async def is_aborted() -> bool:
-            return bool((await describe(api, "t"))[0].transaction_state == "CompleteAbort")
-
-        await until(is_aborted)
-        assert await end(api, producer) == ErrorCode.PRODUCER_FENCED
-
-
-async def test_the_broker_expires_an_unused_transactional_id() -> None:
-    settings: dict[str, object] = {
-        "transactional.id.expiration.ms": 1,
-        "transaction.remove.expired.transaction.cleanup.interval.ms": 20,
-    }
-    async with api_of_a_broker(SMALL | settings) as api:
-        await prepare(api)
-        await new_producer(api)
-
-        async def is_forgotten() -> bool:
-            return bool((await describe(api, "t"))[0].error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
-
-        await until(is_forgotten)
-
-
 async def test_the_maximum_transaction_timeout_is_a_setting() -> None:
     async with api_of_a_broker(SMALL | {"transaction.max.timeout.ms": 1000}) as api:
         await prepare(api)
