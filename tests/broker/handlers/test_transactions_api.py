@@ -1,9 +1,11 @@
-"""Transactions over a socket: each request version, and restarts of the whole broker."""
+"""Transactions over a socket: each request version, markers, settings and metrics.
+
+Restarts: tests/broker/coordinator/test_compacted_internal_topics.py.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from pathlib import Path
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -317,51 +319,7 @@ async def test_a_request_without_markers_is_answered_at_once(api: Api) -> None:
     assert await write_markers(api, ((1, 0), True, 0, {})) == {}
 
 
-# Restarts
-
-
-def never_written(*arguments: Any) -> None:
-    """Stands for a marker that is not written before the process ends."""
-
-
-@pytest.mark.parametrize("committed", [True, False])
-async def test_a_decided_transaction_is_completed_after_a_restart(tmp_path: Path, committed: bool) -> None:
-    async with api_of_a_broker(SMALL, data_dir=tmp_path) as api:
-        await prepare(api)
-        producer = await new_producer(api)
-        await add(api, producer, orders=[0, 1])
-        for partition in (0, 1):
-            await produce(api, producer, b"a", partition)
-        append: Callable[..., None] = api.broker.replica_manager.append_end_transaction_marker
-        api.broker.replica_manager.append_end_transaction_marker = lambda key, *more: (
-            append(key, *more) if key.partition == 0 else never_written()
-        )
-        assert await end(api, producer, committed) == 0
-        assert (await describe(api, "t"))[0].transaction_state.startswith("Prepare")
-        assert await last_stable_and_end(api, 1) == (0, 1)
-    async with api_of_a_broker(SMALL, data_dir=tmp_path) as api:
-        await until_coordinated(api)
-        found = (await describe(api, "t"))[0]
-        assert found.transaction_state == ("CompleteCommit" if committed else "CompleteAbort")
-        for partition in (0, 1):
-            last_stable, log_end = await last_stable_and_end(api, partition)
-            assert last_stable == log_end
-            assert await aborted(api, partition) == ([] if committed else [(producer[0], 0)])
-        assert await end(api, producer, committed) == 0
-
-
-async def test_an_open_transaction_continues_after_a_restart(tmp_path: Path) -> None:
-    async with api_of_a_broker(SMALL, data_dir=tmp_path) as api:
-        await prepare(api)
-        producer = await new_producer(api)
-        await add(api, producer)
-        await produce(api, producer, b"a")
-    async with api_of_a_broker(SMALL, data_dir=tmp_path) as api:
-        await until_coordinated(api)
-        assert await produce(api, producer, b"b", sequence=1) == 0
-        assert await end(api, producer) == 0
-        assert await last_stable_and_end(api) == (3, 3)
-        assert await new_producer(api) == (producer[0], producer[1] + 1)
+# Settings
 
 
 async def test_the_maximum_transaction_timeout_is_a_setting() -> None:
@@ -373,6 +331,10 @@ async def test_the_maximum_transaction_timeout_is_a_setting() -> None:
 
 
 # Metrics
+
+
+def never_written(*arguments: Any) -> None:
+    """Stands for a marker that is not written."""
 
 
 def metric_values(api: Api, name: str) -> dict[tuple[str, ...], float]:
