@@ -136,7 +136,7 @@ async def witness(api: Api) -> Witness:
 
 async def test_what_a_request_says_of_its_member_reaches_the_group(api: Api, witness: Witness) -> None:
     me = await joined(api, "g")
-    stale = {"member_id": me.member_id, "generation_id_or_member_epoch": me.generation_id - 1}
+    stale: dict[str, Any] = {"member_id": me.member_id, "generation_id_or_member_epoch": me.generation_id - 1}
     rows: list[tuple[Message, int, ErrorCode]] = [
         (join_request("g", "nobody", group_instance_id="i"), 9, ErrorCode.UNKNOWN_MEMBER_ID),
         (join_request("g", protocol_type="connect"), 9, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
