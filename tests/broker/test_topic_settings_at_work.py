@@ -1,5 +1,6 @@
 """Every topic setting marked as taking effect, set in each possible way, changes what a client or the disk of a
-running broker shows. The default has another effect.
+running broker shows. The default has another effect. Settings that are times have rows in
+tests/testing/virtual_time/deadlines.py instead.
 
 The ways: in the broker's server.properties, under the broker's name; when the topic is created; changed on
 the topic or for the whole cluster while the broker runs and the topic's log is open.
@@ -7,6 +8,7 @@ the topic or for the whole cluster while the broker runs and the topic's log is 
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -20,25 +22,23 @@ from odradek.broker.settings import BROKER, TOPIC
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.configs import IncrementalAlterConfigsRequest
 from odradek.protocol.messages.produce import ProduceResponse
-from odradek.protocol.records import BatchHeader, Compression, Record, build_batch, iter_batches
+from odradek.protocol.records import Compression, Record, build_batch, iter_batches
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.log.log import Log
-from odradek.storage.segment.segment import LogSegment
 from tests.patience import until, within
 from tests.wire import requests
 from tests.wire.api import Api, api_of_a_broker
 
+A_TIME = re.compile(r"\.(ms|seconds|minutes|hours)$")
+"""The end of the name of a setting that is a time."""
 HOUR_MS = 3_600_000
 PAUSES = 30
 """How long the broker is watched that should do nothing. Its work is due within a few of these."""
-PAUSES_FOR_A_THREAD = 200
-"""Its work ends in a thread."""
 TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
 STATIC, CREATED, ALTERED, DYNAMIC = "in the file", "at creation", "altered on the topic", "altered for the cluster"
 AT_ONCE = (STATIC, CREATED, ALTERED, DYNAMIC)
 NEXT_SEGMENT = (STATIC, CREATED)
 """A segment takes these settings when it is created. The open segment keeps its values."""
-NOTHING = ""
 QUICK = {"log.retention.check.interval.ms": "20"}
 CLEANED = {"log.cleanup.policy": "compact", "log.segment.bytes": "1000", "log.cleaner.backoff.ms": "20"}
 
@@ -86,17 +86,6 @@ async def segments_of_five(api: Api) -> bool:
     return len((await produced(api, 5)).segments) > 1
 
 
-async def segments_of_two_ten_seconds_apart(api: Api) -> bool:
-    begin_ms = now_ms()
-    await produced(api, 1, at_ms=begin_ms - 9_999)
-    return len((await produced(api, 1, at_ms=begin_ms)).segments) > 1
-
-
-async def segments_of_two_hours_apart(api: Api) -> bool:
-    await produced(api, 1, at_ms=now_ms() - 2 * HOUR_MS)
-    return len((await produced(api, 1)).segments) > 1
-
-
 async def index_entries_of_five_small_batches(api: Api) -> bool:
     log = await produced(api, 5, 10)
     return len(log.segments.active.offset_index) > 0
@@ -108,11 +97,6 @@ async def old_records_are_deleted(api: Api) -> bool:
     await produced(api, 1, 1500)
     await within(lambda: log.state.log_start_offset > 0, PAUSES)
     return await earliest(api) > 0
-
-
-async def deleted_files_are_kept(api: Api) -> bool:
-    assert await old_records_are_deleted(api)
-    return not await within(lambda: files_of(api, ".deleted") == [], PAUSES_FOR_A_THREAD)
 
 
 async def is_cleaned(api: Api) -> bool:
@@ -127,30 +111,9 @@ async def is_cleaned(api: Api) -> bool:
     return log.state.cleaned_offset is not None
 
 
-async def tombstones_stay_long(api: Api) -> bool:
-    """Whether the delete horizon that the cleaner gives a tombstone is far away."""
-    records = build_batch([Record(0, now_ms(), b"k", None)])
-    log = await produced(api, 2)
-    log.append_as_leader(records, 0)
-    log.update_high_watermark(log.state.log_end_offset)
-    await produced(api, 2, key=b"other")
-    log.flush()
-    await until(lambda: log.state.cleaned_offset is not None and log.state.cleaned_offset > 2)
-    batches = [header for segment in log.segments for header in headers_in(log.segments.use(segment))]
-    (horizon,) = [header.delete_horizon_ms for header in batches if header.has_delete_horizon]
-    assert horizon is not None
-    return horizon > now_ms() + HOUR_MS
-
-
-def headers_in(segment: LogSegment) -> list[BatchHeader]:
-    return [header for _, header in iter_batches(bytes(segment.file.read(0, segment.size)))]
-
-
 def refusal_of(size: int = 10, **how: Any) -> Callable[[Api], Awaitable[ErrorCode]]:
     async def code(api: Api) -> ErrorCode:
-        ages = {"at_ms": now_ms() + how["ahead_ms"]} if "ahead_ms" in how else {}
-        others = {name: value for name, value in how.items() if name != "ahead_ms"}
-        return ErrorCode((await produce(api, size, **others, **ages)).error_code)
+        return ErrorCode((await produce(api, size, **how)).error_code)
 
     return code
 
@@ -179,11 +142,6 @@ async def is_flushed_when_acknowledged(api: Api) -> bool:
     return log.state.recovery_point == log.state.log_end_offset
 
 
-async def is_flushed_after_a_while(api: Api) -> bool:
-    log = await produced(api, 1)
-    return await within(lambda: log.state.recovery_point == log.state.log_end_offset, PAUSES_FOR_A_THREAD)
-
-
 async def file_has_its_full_size(api: Api) -> bool:
     await produced(api, 1, 10)
     return files_of(api, ".log")[0].stat().st_size == log_of(api).config.segment_bytes
@@ -200,59 +158,25 @@ class Case(NamedTuple):
     ways: tuple[str, ...] = AT_ONCE
     beside: Mapping[str, str] = MappingProxyType({})
     """Broker settings of both runs."""
-    name: str = NOTHING
-    """The broker's name of the setting if it is not the first synonym."""
+
+    @property
+    def broker_name(self) -> str:
+        return TOPIC[self.setting].synonyms[0].name
 
 
 OLD = {"log.segment.bytes": "2000", **QUICK}
-AN_HOUR = {"log.retention.hours": "1", **OLD}
-LARGE, TIME = ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.INVALID_TIMESTAMP
 CASES = [
     Case("segment.bytes", "2000", segments_of_five),
-    Case("segment.ms", "5000", segments_of_two_ten_seconds_apart),
-    Case("segment.ms", "1", segments_of_two_hours_apart, ways=(STATIC,), name="log.roll.hours"),
-    Case(
-        "segment.jitter.ms",
-        "9998",
-        segments_of_two_ten_seconds_apart,
-        ways=NEXT_SEGMENT,
-        beside={"log.roll.ms": "10000"},
-    ),
-    Case(
-        "segment.jitter.ms",
-        "9998",
-        segments_of_two_ten_seconds_apart,
-        ways=(STATIC,),
-        beside={"log.roll.ms": "10000"},
-        name="log.roll.jitter.hours",
-    ),
-    Case(
-        "max.compaction.lag.ms", "5000", segments_of_two_ten_seconds_apart, beside={"log.cleanup.policy": "compact"}
-    ),
     Case("min.cleanable.dirty.ratio", "1", is_cleaned, False, True, beside=CLEANED),
-    Case("min.compaction.lag.ms", str(HOUR_MS), is_cleaned, False, True, beside=CLEANED),
-    Case("delete.retention.ms", "1000", tombstones_stay_long, False, True, beside=CLEANED),
     Case("segment.index.bytes", "24", segments_of_five, ways=NEXT_SEGMENT, beside={"log.index.interval.bytes": "0"}),
     Case("index.interval.bytes", "10", index_entries_of_five_small_batches),
-    Case("retention.ms", str(HOUR_MS), old_records_are_deleted, beside=OLD),
-    Case("retention.ms", "60", old_records_are_deleted, ways=(STATIC,), beside=OLD, name="log.retention.minutes"),
-    Case("retention.ms", "1", old_records_are_deleted, ways=(STATIC,), beside=OLD, name="log.retention.hours"),
     Case("retention.bytes", "2000", old_records_are_deleted, beside=OLD),
-    Case(
-        "file.delete.delay.ms", "0", deleted_files_are_kept, False, True, ways=(STATIC, ALTERED), beside=AN_HOUR
-    ),
-    Case("max.message.bytes", "500", refusal_of(900), LARGE, ErrorCode.NONE),
-    Case("message.timestamp.before.max.ms", "5000", refusal_of(ahead_ms=-HOUR_MS), TIME, ErrorCode.NONE),
-    Case("message.timestamp.after.max.ms", "5000", refusal_of(ahead_ms=HOUR_MS), TIME, ErrorCode.NONE),
-    Case("message.timestamp.difference.max.ms", "5000", refusal_of(ahead_ms=HOUR_MS), TIME, ErrorCode.NONE),
-    Case("message.timestamp.difference.max.ms", "5000", refusal_of(ahead_ms=-HOUR_MS), TIME, ErrorCode.NONE),
+    Case("max.message.bytes", "500", refusal_of(900), ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.NONE),
     Case("message.timestamp.type", "LogAppendTime", time_is_the_brokers),
     Case("cleanup.policy", "compact", refusal_of(key=None), ErrorCode.INVALID_RECORD, ErrorCode.NONE),
     *(Case("compression.type", name, stored_codec, Compression[name.upper()], Compression.NONE)
       for name in ("gzip", "snappy", "lz4", "zstd")),
     Case("flush.messages", "1", is_flushed_when_acknowledged),
-    Case("flush.ms", "20", is_flushed_after_a_while),
-    Case("flush.ms", "20", is_flushed_after_a_while, ways=(STATIC,), name="log.flush.scheduler.interval.ms"),
     Case("preallocate", "true", file_has_its_full_size, ways=NEXT_SEGMENT, beside={"log.segment.bytes": "20000"}),
 ]  # fmt: skip
 LEVELS = [("gzip", "1", "9"), ("lz4", "1", "12"), ("zstd", "-100", "3")]
@@ -267,10 +191,6 @@ tests/broker/replica/test_partition.py and tests/broker/controller/test_broker_c
 """
 
 RUNS = [(case, way) for case in CASES for way in case.ways]
-
-
-def broker_name(case: Case) -> str:
-    return case.name or TOPIC[case.setting].synonyms[0].name
 
 
 @asynccontextmanager
@@ -299,15 +219,15 @@ async def alter(api: Api, resource_type: int, name: str, setting: str, value: st
     assert response.responses[0].error_code == ErrorCode.NONE, response.responses[0].error_message
 
 
-@pytest.mark.parametrize(("case", "way"), RUNS, ids=[f"{broker_name(case)} {way}" for case, way in RUNS])
+@pytest.mark.parametrize(("case", "way"), RUNS, ids=[f"{case.broker_name} {way}" for case, way in RUNS])
 async def test_a_topic_setting_takes_effect(case: Case, way: str) -> None:
-    async with topic_with(case.setting, broker_name(case), case.value, way, case.beside) as api:
+    async with topic_with(case.setting, case.broker_name, case.value, way, case.beside) as api:
         assert await case.seen(api) == case.with_it
 
 
-@pytest.mark.parametrize("case", CASES, ids=broker_name)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.broker_name)
 async def test_the_default_of_a_topic_setting_has_the_other_effect(case: Case) -> None:
-    async with topic_with(case.setting, broker_name(case), None, STATIC, case.beside) as api:
+    async with topic_with(case.setting, case.broker_name, None, STATIC, case.beside) as api:
         assert await case.seen(api) == case.without
 
 
@@ -324,9 +244,9 @@ async def test_the_compression_level_of_a_codec_takes_effect(codec: str, fast: s
 
 def test_each_topic_setting_that_takes_effect_has_a_test() -> None:
     seen = {case.setting for case in CASES} | {f"compression.{codec}.level" for codec, _, _ in LEVELS} | ELSEWHERE
-    assert seen == {name for name, setting in TOPIC.items() if setting.takes_effect}
-    by_broker_name = {(case.setting, broker_name(case)) for case in CASES if STATIC in case.ways}
-    for name, setting in TOPIC.items():
-        for synonym in setting.synonyms:
-            if setting.takes_effect and name in {case.setting for case in CASES} and BROKER[synonym.name].takes_effect:
-                assert (name, synonym.name) in by_broker_name
+    assert not any(map(A_TIME.search, seen))
+    working = {name for name, setting in TOPIC.items() if setting.takes_effect}
+    assert seen == {name for name in working if not A_TIME.search(name)}
+    for case in CASES:
+        others = {synonym.name for synonym in TOPIC[case.setting].synonyms} - {case.broker_name}
+        assert not any(BROKER[name].takes_effect for name in others)

@@ -1,27 +1,24 @@
-"""Third-party clients authenticate by SASL: they write and read, and a wrong password is reported as one."""
+"""Third-party clients that authenticate by SASL report a wrong password, change one, and outlive their sessions.
+
+That they write and read: test_secured_clients.py.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import aiokafka
 import aiokafka.errors
 import confluent_kafka
 import confluent_kafka.admin
-import kafka
-import kafka.errors
 import pytest
 
-from tests.clients.program_clients import run
 from tests.patience import PATIENCE_S
 from tests.spawned_broker import SpawnedBroker, spawned_broker
 
 PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
-SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 SETTINGS = {
     "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
@@ -32,7 +29,6 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
 }
 CREDENTIALS = "".join(f"{each}=[name=alice,password=alice-secret]\n" for each in MECHANISMS[1:])
-RECORDS = [b"one", b"two", b"three"]
 
 
 @pytest.fixture(scope="module")
@@ -82,64 +78,6 @@ def iterations_of(admin: confluent_kafka.admin.AdminClient, user: str) -> list[i
     return [each.iterations for each in described[user].result(30).scram_credential_infos]
 
 
-def of_java(mechanism: str, directory: Path, password: str = "alice-secret") -> Path:
-    """A property file of Kafka's tools."""
-    module = PLAIN_MODULE if mechanism == "PLAIN" else SCRAM_MODULE
-    file = directory / "client.properties"
-    file.write_text(
-        f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism={mechanism}\n"
-        f'sasl.jaas.config={module} required username="alice" password="{password}";\n'
-    )
-    return file
-
-
-def test_kafka_python(broker: SpawnedBroker, mechanism: str, topic: str) -> None:
-    producer = kafka.KafkaProducer(**of_python(broker, mechanism))
-    for value in RECORDS:
-        producer.send(topic, value).get(timeout=PATIENCE_S)
-    producer.close()
-    consumer = kafka.KafkaConsumer(
-        topic, auto_offset_reset="earliest", group_id=f"group-{topic}", **of_python(broker, mechanism)
-    )
-    assert [next(consumer).value for _ in RECORDS] == RECORDS
-    consumer.close()
-
-
-def test_aiokafka(broker: SpawnedBroker, mechanism: str, topic: str) -> None:
-    async def write_and_read() -> list[bytes | None]:
-        producer = aiokafka.AIOKafkaProducer(**of_python(broker, mechanism))
-        await producer.start()
-        for value in RECORDS:
-            await producer.send_and_wait(topic, value)
-        await producer.stop()
-        consumer = aiokafka.AIOKafkaConsumer(topic, auto_offset_reset="earliest", **of_python(broker, mechanism))
-        await consumer.start()
-        read = [(await consumer.getone()).value for _ in RECORDS]
-        await consumer.stop()
-        return read
-
-    assert asyncio.run(write_and_read()) == RECORDS
-
-
-def test_librdkafka(broker: SpawnedBroker, mechanism: str, topic: str) -> None:
-    producer = confluent_kafka.Producer(of_librdkafka(broker, mechanism))
-    for value in RECORDS:
-        producer.produce(topic, value)
-    assert producer.flush(30) == 0
-    consumer = confluent_kafka.Consumer(
-        {**of_librdkafka(broker, mechanism), "group.id": f"group-{topic}", "auto.offset.reset": "earliest"}
-    )
-    consumer.subscribe([topic])
-    read: list[bytes | None] = []
-    while len(read) < len(RECORDS):
-        message = consumer.poll(30)
-        assert message is not None
-        if message.error() is None:
-            read.append(message.value())
-    consumer.close()
-    assert read == RECORDS
-
-
 def test_a_wrong_password_is_reported_by_librdkafka(broker: SpawnedBroker, mechanism: str) -> None:
     errors: list[confluent_kafka.KafkaError] = []
     producer = confluent_kafka.Producer({**of_librdkafka(broker, mechanism, "wrong"), "error_cb": errors.append})
@@ -187,32 +125,3 @@ def test_librdkafka_goes_on_beyond_the_lifetime_of_its_session(
     assert producer.flush(30) == 0
     assert failures == [None] * 50
     assert not errors
-
-
-def test_kafkas_console_tools(
-    broker: SpawnedBroker, mechanism: str, topic: str, java_tools: list[str], tmp_path: Path
-) -> None:
-    config = str(of_java(mechanism, tmp_path))
-    address = ("--bootstrap-server", broker.bootstrap, "--topic", topic)
-    lines = b"\n".join(RECORDS) + b"\n"
-    run([*java_tools, "kafka.tools.ConsoleProducer", *address, "--producer.config", config], lines)
-    consumer = "org.apache.kafka.tools.consumer.ConsoleConsumer"
-    limits = ("--from-beginning", "--max-messages", str(len(RECORDS)), "--timeout-ms", "30000")
-    assert run([*java_tools, consumer, *address, "--consumer.config", config, *limits]) == lines
-
-
-def test_kafka_configs_sets_a_password(broker: SpawnedBroker, java_tools: list[str], tmp_path: Path) -> None:
-    def configs(*arguments: str, password: str = "alice-secret") -> subprocess.CompletedProcess[str]:
-        tool = [*java_tools, "kafka.admin.ConfigCommand", "--bootstrap-server", broker.bootstrap]
-        login = ("--command-config", str(of_java("PLAIN", tmp_path, password)))
-        command = [*tool, *login, "--entity-type", "users", "--entity-name", "carol", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-
-    changed = configs("--alter", "--add-config", "SCRAM-SHA-256=[iterations=8192,password=carol-secret]")
-    assert "Completed updating config for user carol." in changed.stdout, changed.stderr
-    admin = confluent_kafka.admin.AdminClient(of_librdkafka(broker, "PLAIN"))
-    assert iterations_of(admin, "carol") == [8192]
-    wrong = configs("--alter", "--delete-config", "SCRAM-SHA-256", password="wrong")
-    assert "Authentication failed: Invalid username or password" in wrong.stdout + wrong.stderr
-    deleted = configs("--alter", "--delete-config", "SCRAM-SHA-256")
-    assert "Completed updating config for user carol." in deleted.stdout, deleted.stderr

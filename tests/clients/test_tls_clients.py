@@ -1,28 +1,25 @@
-"""Third-party clients over TLS, with verification on: with their certificates, and with wrong ones or none."""
+"""Third-party clients over TLS, with verification on: large responses, wrong certificates or none, and no trust.
+
+That they write and read: test_secured_clients.py.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import ssl
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import aiokafka
 import aiokafka.errors
 import confluent_kafka
-import kafka
 import pytest
 
-from tests.clients.program_clients import run
 from tests.patience import block_until
 from tests.spawned_broker import SpawnedBroker, spawned_broker
 from tests.tls_files import TlsFiles
 from tests.zookeeper.certificates import Authority, Signed
-
-COUNT = 200
-VALUES = [b"%d:" % number + b"x" * 2000 for number in range(COUNT)]
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -53,17 +50,6 @@ def alice(secured: Secured) -> Signed:
     return secured.files.authority.sign("alice")
 
 
-def kafka_python(secured: Secured, key: Signed | None) -> dict[str, Any]:
-    location = secured.files.client(key).get("ssl.keystore.location")
-    own = {} if location is None else {"ssl_certfile": location, "ssl_keyfile": location}
-    return {
-        "bootstrap_servers": secured.bootstrap,
-        "security_protocol": "SSL",
-        "ssl_cafile": secured.files.trusted,
-        **own,
-    }
-
-
 def aiokafka_security(secured: Secured, key: Signed | None) -> dict[str, Any]:
     context = ssl.create_default_context(cafile=secured.files.trusted)
     if key is not None:
@@ -80,55 +66,6 @@ def librdkafka(secured: Secured, key: Signed | None) -> dict[str, Any]:
         "ssl.ca.location": secured.files.trusted,
         **own,
     }
-
-
-def test_kafka_python_writes_and_reads(secured: Secured, alice: Signed) -> None:
-    security = kafka_python(secured, alice)
-    producer = kafka.KafkaProducer(**security, acks="all")
-    for value in VALUES:
-        producer.send("kafka-python", value, partition=0)
-    producer.flush(60)
-    producer.close()
-    consumer = kafka.KafkaConsumer("kafka-python", **security, auto_offset_reset="earliest", group_id="kafka-python")
-    read = [record.value for _, record in zip(range(COUNT), consumer, strict=False)]
-    consumer.close()
-    assert read == VALUES
-
-
-def test_aiokafka_writes_and_reads(secured: Secured, alice: Signed) -> None:
-    security = aiokafka_security(secured, alice)
-
-    async def write_and_read() -> list[bytes | None]:
-        async with aiokafka.AIOKafkaProducer(**security, acks="all") as producer:
-            for value in VALUES:
-                await producer.send("aiokafka", value, partition=0)
-        read: list[bytes | None] = []
-        async with aiokafka.AIOKafkaConsumer("aiokafka", **security, auto_offset_reset="earliest") as consumer:
-            while len(read) < COUNT:
-                read.append((await consumer.getone()).value)
-        return read
-
-    assert asyncio.run(write_and_read()) == VALUES
-
-
-def test_confluent_kafka_writes_and_reads(secured: Secured, alice: Signed) -> None:
-    security = librdkafka(secured, alice)
-    producer = confluent_kafka.Producer(security)
-    for value in VALUES:
-        producer.produce("confluent", value, partition=0)
-    assert producer.flush(60) == 0
-    consumer = confluent_kafka.Consumer({**security, "group.id": "confluent", "auto.offset.reset": "earliest"})
-    consumer.subscribe(["confluent"])
-    read: list[bytes | None] = []
-    try:
-        while len(read) < COUNT:
-            message = consumer.poll(60)
-            assert message is not None
-            assert message.error() is None, message.error()
-            read.append(message.value())
-    finally:
-        consumer.close()
-    assert read == VALUES
 
 
 def test_large_responses_from_files_are_read_by_librdkafka(secured: Secured, alice: Signed) -> None:
@@ -214,35 +151,3 @@ def test_a_client_that_does_not_trust_the_broker_sends_nothing(secured: Secured,
         return any("verify failed" in error for error in errors)
 
     block_until(is_told)
-
-
-# --- programs -------------------------------------------------------------------------------------------------------
-
-
-def options(settings: Mapping[str, str]) -> list[str]:
-    return [part for name, text in settings.items() for part in ("-X", f"{name}={text}")]
-
-
-@pytest.mark.usefixtures("kcat")
-def test_kcat_writes_and_reads(secured: Secured, alice: Signed) -> None:
-    command = ["kcat", "-t", "kcat", *options(librdkafka(secured, alice))]
-    run([*command, "-P", "-p", "0"], b"\n".join(VALUES) + b"\n")
-    assert run([*command, "-C", "-p", "0", "-o", "beginning", "-e", "-q"]).splitlines() == VALUES
-
-
-def test_kafkas_console_tools_write_and_read(
-    secured: Secured, alice: Signed, java_tools: list[str], tmp_path: Path
-) -> None:
-    properties = secured.files.property_file("java.properties", alice)
-    where = ("--bootstrap-server", secured.bootstrap, "--topic", "java")
-    run(
-        [*java_tools, "kafka.tools.ConsoleProducer", *where, "--producer.config", properties],
-        b"\n".join(VALUES) + b"\n",
-    )
-    consumer = [*java_tools, "org.apache.kafka.tools.consumer.ConsoleConsumer", *where]
-    out = run([*consumer, "--consumer.config", properties, "--from-beginning", "--max-messages", str(COUNT)])
-    assert sorted(out.splitlines()) == sorted(VALUES)
-    described = run(
-        [*java_tools, "org.apache.kafka.tools.TopicCommand", *where, "--command-config", properties, "--describe"]
-    )
-    assert b"Topic: java" in described

@@ -1,4 +1,4 @@
-"""A minimal partition: a log of bytes in segments, replicas at offsets, a high watermark."""
+"""A minimal partition: a log of bytes in segments."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -22,25 +22,16 @@ class Target(NamedTuple):
 class PartitionModel:
     """A partition that notifies the purgatory's harness of its changes."""
 
-    def __init__(self, harness: PurgatoryHarness, followers: dict[str, int] | None = None, size: int = 0) -> None:
+    def __init__(self, harness: PurgatoryHarness, size: int = 0) -> None:
         self.harness = harness
         self.topic_partition = TopicPartition("topic", 0)
         self.log_end_offset = size
         self.segment_base_offset = 0
-        self.followers = dict(followers or {})
         self.leader_epoch = 0
         self.error = ErrorCode.NONE
 
-    @property
-    def high_watermark(self) -> int:
-        return min([self.log_end_offset, *self.followers.values()])
-
     def append(self, size: int) -> None:
         self.log_end_offset += size
-        self._changed()
-
-    def follower_fetched(self, follower: str, offset: int) -> None:
-        self.followers[follower] = offset
         self._changed()
 
     def roll(self) -> None:
@@ -50,25 +41,20 @@ class PartitionModel:
         self.error = error
         self._changed()
 
-    def check(self, _: TopicPartition, required_offset: int) -> tuple[bool, ErrorCode]:
-        if self.error != ErrorCode.NONE:
-            return False, self.error
-        return self.high_watermark >= required_offset, ErrorCode.NONE
-
     def progress(self, target: Target) -> int:
         if self.error != ErrorCode.NONE or target.leader_epoch != self.leader_epoch:
             return ANSWER_NOW
         if target.last_fetched_epoch_end is not None and target.last_fetched_epoch_end < target.offset:
             return ANSWER_NOW
-        if target.offset > self.high_watermark:
+        if target.offset > self.log_end_offset:
             return ANSWER_NOW
-        if target.offset < self.high_watermark and target.offset < self.segment_base_offset:
+        if target.offset < self.log_end_offset and target.offset < self.segment_base_offset:
             return ANSWER_NOW
-        return min(self.high_watermark - target.offset, target.max_bytes)
+        return min(self.log_end_offset - target.offset, target.max_bytes)
 
     def reader(self, target: Target, into: list[int]) -> Callable[[], None]:
         """An on_response callback that reads the available bytes."""
-        return lambda: into.append(min(max(self.high_watermark - target.offset, 0), target.max_bytes))
+        return lambda: into.append(min(max(self.log_end_offset - target.offset, 0), target.max_bytes))
 
     def _changed(self) -> None:
         self.harness.completions.add(self.harness.purgatory, self.topic_partition)

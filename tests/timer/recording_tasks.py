@@ -61,16 +61,3 @@ class WheelHarness:
             found.append(wheel)
             wheel = wheel.overflow_wheel
         return found
-
-    def place_of(self, name: str) -> tuple[int, int] | None:
-        """The (level, bucket) of the task, levels counted from 1; None if it is not scheduled."""
-        for level, wheel in enumerate(self.levels(), start=1):
-            for index, bucket in enumerate(wheel.buckets):
-                if any(isinstance(task, RecordingTask) and task.name == name for task in bucket.tasks()):
-                    return level, index
-        return None
-
-    def expiration_of(self, place: tuple[int, int] | None) -> int:
-        assert place is not None
-        level, index = place
-        return self.levels()[level - 1].buckets[index].expiration_ms

@@ -350,17 +350,6 @@ async def test_without_the_cleaner_nothing_is_cleaned() -> None:
         assert (broker.log_cleaner, log.state.cleaned_offset) == (None, None)
 
 
-async def test_the_cleaners_wait_for_the_backoff_between_rounds() -> None:
-    async with broker_with_topic(log_cleaner_backoff_ms=3_600_000) as (broker, log):
-        assert broker.log_cleaner is not None
-        await until(lambda: broker.log_cleaner is not None and broker.log_cleaner.dead == 0)
-        await asyncio.sleep(0.05)
-        looked = broker.log_cleaner.manager.last_run_ms
-        put(broker, 0, 100)
-        await asyncio.sleep(0.2)
-        assert (broker.log_cleaner.manager.last_run_ms, log.state.cleaned_offset) == (looked, None)
-
-
 async def test_a_changed_backoff_ends_the_current_wait() -> None:
     async with broker_with_topic(log_cleaner_backoff_ms=3_600_000) as (broker, log):
         put(broker, 0, 100)

@@ -12,7 +12,6 @@ import pytest
 from odradek.broker.metadata.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
-from odradek.protocol.messages.group_admin import DescribeGroupsRequest, ListGroupsRequest
 from odradek.protocol.messages.groups import HeartbeatRequest, JoinGroupRequest, SyncGroupRequest
 from odradek.protocol.messages.offsets import OffsetCommitRequest, OffsetFetchRequest
 from odradek.protocol.messages.producers import InitProducerIdRequest
@@ -22,7 +21,6 @@ from odradek.protocol.messages.transactions import (
     AddPartitionsToTxnRequest,
     DescribeTransactionsRequest,
     EndTxnRequest,
-    ListTransactionsRequest,
     TxnOffsetCommitRequest,
 )
 from odradek.protocol.records import Record, build_batch
@@ -63,14 +61,6 @@ async def test_every_broker_names_the_coordinator_and_where_it_is(brokers: Broke
                 found = await brokers.ask(broker_id, FindCoordinatorRequest(key=name, key_type=kind), 3)
                 assert f"{found.host}:{found.port}" == brokers.brokers[coordinator].bootstrap
         assert seen == set(IDS), topic
-
-
-async def test_other_brokers_say_that_they_are_not_the_coordinator(brokers: Brokers) -> None:
-    coordinator = await brokers.coordinator("g")
-    for broker_id in IDS:
-        response = await brokers.ask(broker_id, DescribeGroupsRequest(groups=["g"]), 4)
-        expected = ErrorCode.NONE if broker_id == coordinator else ErrorCode.NOT_COORDINATOR
-        assert response.groups[0].error_code == expected
 
 
 async def test_a_partition_without_a_leader_has_no_coordinator(brokers: Brokers) -> None:
@@ -242,19 +232,6 @@ async def test_a_deleted_topic_leaves_no_offsets_at_any_coordinator(brokers: Bro
             return await committed(brokers, group) == {"u": 1}
 
         await until(has_only_the_other)
-
-
-async def test_each_broker_lists_the_groups_that_it_coordinates(brokers: Brokers) -> None:
-    await brokers.create("t", IDS)
-    coordinators = {}
-    for group in brokers.names_by_partition("group"):
-        coordinators[group] = await brokers.coordinator(group)
-        await brokers.ask(coordinators[group], requests.commit(group, "t", 0, 1), 7)
-    for broker_id in IDS:
-        listed = await brokers.ask(broker_id, ListGroupsRequest(), 4)
-        assert {group.group_id for group in listed.groups} == {
-            group for group, coordinator in coordinators.items() if coordinator == broker_id
-        }
 
 
 # Transactions
@@ -467,20 +444,6 @@ async def test_offsets_of_a_transaction_survive_both_coordinators(brokers: Broke
     assert await producer.end() is ErrorCode.NONE
     await producer.until_state("CompleteCommit")
     assert await committed(brokers) == {"t": 5}
-
-
-async def test_each_broker_lists_the_transactions_that_it_coordinates(brokers: Brokers) -> None:
-    coordinators = {}
-    for name in brokers.names_by_partition("tx"):
-        producer = Producer(brokers, name)
-        await producer.init()
-        coordinators[name] = await producer.coordinator()
-    assert set(coordinators.values()) == set(IDS)
-    for broker_id in IDS:
-        listed = await brokers.ask(broker_id, ListTransactionsRequest(), 0)
-        assert {each.transactional_id for each in listed.transaction_states} == {
-            name for name, coordinator in coordinators.items() if coordinator == broker_id
-        }
 
 
 async def test_producer_ids_of_all_brokers_differ(brokers: Brokers) -> None:

@@ -1,11 +1,13 @@
-"""Connections of a listener with SASL, byte by byte: nobody gets in who has not authenticated."""
+"""Connections of a listener with SASL, byte by byte: nobody gets in who has not authenticated.
+
+The answers to right and wrong messages: test_sasl_beside_kafka.py.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -34,7 +36,6 @@ from tests.wire.raw_client import RawClient, raw_client
 
 NEW_TOPIC = request_bytes(requests.create_topics("t"), 7)
 LONGEST = 524_288
-GENERIC = "Authentication failed during {} due to invalid credentials with SASL mechanism {}"
 
 
 @pytest.fixture
@@ -54,25 +55,6 @@ async def is_let_in(client: RawClient) -> bool:
 
 
 # Logins
-
-
-@pytest.mark.parametrize("version", [0, 1, 2])
-async def test_a_login_by_plain(stranger: RawClient, version: int) -> None:
-    assert (await stranger.call(ApiVersionsRequest(), 0)).error_code == ErrorCode.NONE
-    handshake = await stranger.handshake()
-    assert handshake.error_code == ErrorCode.NONE
-    assert sorted(handshake.mechanisms) == ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
-    answer = await stranger.token(ALICE, version)
-    assert (answer.error_code, answer.error_message, answer.auth_bytes) == (ErrorCode.NONE, "", b"")
-    assert answer.session_lifetime_ms == 0
-    assert await is_let_in(stranger)
-
-
-async def test_an_old_client_logs_in_by_a_raw_token_of_four_bytes(stranger: RawClient) -> None:
-    assert (await stranger.handshake(version=0)).error_code == ErrorCode.NONE
-    stranger.send(framed(b"\0a\0b"))
-    assert await stranger.frame() == b""
-    assert await is_let_in(stranger)
 
 
 @pytest.mark.parametrize(("user", "mechanism"), [("alice", "SCRAM-SHA-256"), ("bob", "SCRAM-SHA-512")])
@@ -164,17 +146,6 @@ async def test_every_other_api_ends_the_connection_without_an_answer(broker: Bro
     assert counted <= {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE}
 
 
-async def test_a_refused_version_of_api_versions_may_be_followed_by_another(stranger: RawClient) -> None:
-    stranger.send(framed(bytes.fromhex("0012 0063 00000007 0001 63 00")))
-    refused = await stranger.frame()
-    assert refused is not None
-    assert refused[4:6] == int(ErrorCode.UNSUPPORTED_VERSION).to_bytes(2, "big")
-    bad_name = ApiVersionsRequest(client_software_name="%", client_software_version="1")
-    assert (await stranger.call(bad_name, 3)).error_code == ErrorCode.INVALID_REQUEST
-    assert (await stranger.call(ApiVersionsRequest(), 2)).error_code == ErrorCode.NONE
-    assert await stranger.call(ApiVersionsRequest(), 2) is None
-
-
 async def test_a_request_behind_a_wrong_token_is_not_handled(broker: Broker, stranger: RawClient) -> None:
     await stranger.handshake()
     stranger.send(request_bytes(SaslAuthenticateRequest(auth_bytes=b"\0alice\0wrong"), 2) + NEW_TOPIC)
@@ -243,83 +214,6 @@ async def test_a_client_that_is_let_in_has_the_limits_of_the_broker(stranger: Ra
 # Failures
 
 
-async def refused_frame(broker: Broker, mechanism: str, *tokens: bytes) -> bytes | None:
-    """The answer to the last token."""
-    async with stranger_of(broker) as client:
-        await client.handshake(mechanism)
-        frame: bytes | None = b""
-        for token in tokens:
-            client.send(request_bytes(SaslAuthenticateRequest(auth_bytes=token), 2))
-            frame = await client.frame()
-        assert await client.frame() is None
-    return frame
-
-
-async def test_plain_answers_an_unknown_user_a_wrong_password_and_rubbish_alike(broker: Broker) -> None:
-    tokens = (b"\0alice\0wrong", b"\0nobody\0alice-secret", b"rubbish", b"")
-    frames = {await refused_frame(broker, "PLAIN", token) for token in tokens}
-    assert len(frames) == 1
-    (frame,) = frames
-    assert frame is not None
-    assert WRONG.encode() in frame
-
-
-async def test_scram_answers_an_unknown_user_a_wrong_password_and_rubbish_alike(tmp_path: Path) -> None:
-    async def refusal(client: RawClient, scram: ScramClient) -> Any:
-        await client.handshake("SCRAM-SHA-256")
-        challenge = await client.token(scram.first)
-        return await client.token(scram.final(challenge.auth_bytes))
-
-    texts = set()
-    async with sasl_broker(scram=tmp_path) as broker:
-        for scram in (ScramClient("alice", "wrong"), ScramClient("nobody", "alice-secret")):
-            async with stranger_of(broker) as client:
-                refused = await refusal(client, scram)
-                texts.add((refused.error_code, refused.error_message, refused.auth_bytes))
-        async with stranger_of(broker) as client:
-            await client.handshake("SCRAM-SHA-256")
-            refused = await client.token(b"rubbish")
-            texts.add((refused.error_code, refused.error_message, refused.auth_bytes))
-    shown = GENERIC.format("authentication", "SCRAM-SHA-256")
-    assert texts == {(ErrorCode.SASL_AUTHENTICATION_FAILED, shown, b"")}
-
-
-async def test_a_mechanism_that_is_not_enabled_is_answered_with_those_that_are(stranger: RawClient) -> None:
-    refused = await stranger.handshake("GSSAPI")
-    assert refused.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
-    assert sorted(refused.mechanisms) == ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
-    assert await stranger.frame() is None
-
-
-@pytest.mark.parametrize("token", [b"\0alice\0wrong", b"\0nobody\0x", b"rubbish"])
-@pytest.mark.parametrize("version", [0, 1], ids=["raw", "framed"])
-async def test_the_answer_and_the_end_wait_for_the_delay(token: bytes, version: int) -> None:
-    loop = asyncio.get_running_loop()
-    settings = {"connection.failed.authentication.delay.ms": "150"}
-    async with sasl_broker(settings) as broker, stranger_of(broker) as client:
-        await client.handshake(version=version)
-        began = loop.time()
-        if version:
-            assert (await client.token(token)).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
-        else:
-            client.send(framed(token))
-        assert await client.frame() is None
-        assert loop.time() - began >= 0.15
-
-
-async def test_a_client_that_goes_away_during_the_delay_leaves_nothing() -> None:
-    async with sasl_broker({"connection.failed.authentication.delay.ms": "60000"}) as broker:
-        async with stranger_of(broker) as client:
-            await client.handshake()
-            client.send(request_bytes(SaslAuthenticateRequest(auth_bytes=b""), 2))
-            async with asyncio.timeout(20):
-                while not broker.socket_server.blocked:  # noqa: ASYNC110 - the condition has no event
-                    await asyncio.sleep(0.002)
-        async with asyncio.timeout(20):
-            while broker.socket_server.connections:  # noqa: ASYNC110 - the condition has no event
-                await asyncio.sleep(0.002)
-
-
 async def test_a_failed_login_is_logged_without_what_the_client_sent(stranger: RawClient) -> None:
     with capture_logs() as lines:
         await stranger.handshake()
@@ -363,31 +257,6 @@ async def test_a_session_has_a_lifetime_and_may_be_renewed(tmp_path: Path) -> No
         assert await is_let_in(client)
         assert (await client.handshake()).error_code == ErrorCode.ILLEGAL_SASL_STATE  # within a second
         assert await is_let_in(client)
-
-
-@pytest.mark.parametrize("version", [0, 1])
-async def test_a_session_is_not_renewed_as_another_user(version: int) -> None:
-    async with sasl_broker(LIFETIME) as broker, stranger_of(broker) as client:
-        await client.handshake()
-        await client.token(ALICE)
-        await client.handshake(version=version)
-        if version:
-            refused = await client.token(b"\0bob\0bob-secret")
-            assert refused.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
-            text = "Cannot change principals during re-authentication from User.alice: User.bob"
-            assert refused.error_message == text
-        else:
-            client.send(framed(b"\0bob\0bob-secret"))
-        assert await client.frame() is None
-
-
-async def test_a_session_is_not_renewed_by_another_mechanism(tmp_path: Path) -> None:
-    async with sasl_broker(LIFETIME, tmp_path) as broker, stranger_of(broker) as client:
-        await client.handshake()
-        await client.token(ALICE)
-        assert (await client.handshake("SCRAM-SHA-256")).error_code == ErrorCode.NONE
-        client.send(request_bytes(SaslAuthenticateRequest(auth_bytes=ScramClient("alice", "x").first), 2))
-        assert await client.frame() is None
 
 
 async def test_nothing_else_is_handled_while_a_session_is_renewed() -> None:

@@ -1,4 +1,4 @@
-"""Group settings over a socket: limits for joining members, and the initial rebalance delay."""
+"""Group settings over a socket: limits for joining members, and what the coordinators take from the settings."""
 
 from __future__ import annotations
 
@@ -6,13 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from odradek.broker.coordinator.group.classic.group import CLASSIC
-from odradek.broker.coordinator.group.classic.state import GroupState
 from odradek.broker.coordinator.runtime.runtime import RuntimeSettings
 from odradek.broker.metadata.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.records import Compression, iter_batches
-from odradek.timer import ManualClock
 from tests.broker.handlers.test_bad_requests_to_coordinators import commit_request, join_request, sync_request
 from tests.broker.handlers.test_bad_requests_to_coordinators import joined as lives_alone
 from tests.broker.handlers.test_offsets_api import coordinated
@@ -22,26 +19,6 @@ from tests.wire.api import api_of_a_broker
 
 SMALL: dict[str, object] = {"offsets.topic.num.partitions": 1, "transaction.state.log.num.partitions": 1}
 AT_ONCE = {**SMALL, "group.initial.rebalance.delay.ms": 0}
-
-
-@pytest.mark.parametrize("delay_ms", [500, 4_000])
-async def test_a_new_group_waits_for_more_members_for_the_configured_delay(delay_ms: int) -> None:
-    clock = ManualClock()
-    settings = {**SMALL, "group.initial.rebalance.delay.ms": delay_ms}
-    async with api_of_a_broker(settings, clock=clock) as api, peer_of(api.broker) as peer:
-        await coordinated(api)
-        peer.send_request(join_request("g", rebalance_timeout_ms=60_000), 3)
-        waits, groups = api.broker.coordinators.groups.waits, api.broker.coordinators.groups.groups_by_state
-        await until(lambda: waits.rebalance.delayed == 1)
-        clock.advance(delay_ms - 1)
-        api.broker.timer.advance_clock()
-        api.broker.completions.drain()
-        assert groups()[CLASSIC, GroupState.PREPARING_REBALANCE.label] == 1
-        clock.advance(1)
-        api.broker.timer.advance_clock()
-        api.broker.completions.drain()
-        assert groups()[CLASSIC, GroupState.COMPLETING_REBALANCE.label] == 1
-        assert await peer.frame() is not None
 
 
 async def test_session_timeouts_are_accepted_within_the_configured_bounds() -> None:

@@ -1,4 +1,4 @@
-"""OffsetCommit, OffsetFetch, OffsetDelete and TxnOffsetCommit of a broker: durability, expiry and errors."""
+"""OffsetCommit, OffsetFetch, OffsetDelete and TxnOffsetCommit of a broker: expiry, deletion, errors and counts."""
 
 from __future__ import annotations
 
@@ -108,44 +108,6 @@ async def set_on_offsets_topic(api: Api, name: str, value: str) -> None:
     )
     response = await api(IncrementalAlterConfigsRequest(resources=[resource]), 1)
     assert response.responses[0].error_code == 0
-
-
-async def test_committed_offsets_survive_a_restart(tmp_path: Path) -> None:
-    async with api_of_a_broker(SETTINGS, data_dir=tmp_path) as api:
-        await coordinated(api, "t")
-        await commit(api, "t", {0: 5, 1: 6})
-        assert await commit(api, "t", {1: 7}, committed_metadata="so weit", committed_leader_epoch=0) == [0]
-        assert await commit(api, "t", {0: 9}, "other") == [0]
-    async with api_of_a_broker(SETTINGS, data_dir=tmp_path) as api:
-        await loaded(api)
-        assert await fetched(api) == {"t": {0: 5, 1: 7}}
-        assert await fetched(api, "other") == {"t": {0: 9}}
-        partition = (await api(OffsetFetchRequest(group_id="g", topics=None), 5)).topics[0].partitions[1]
-        assert (partition.metadata, partition.committed_leader_epoch) == ("so weit", 0)
-        assert await group_ids(api) == ["g", "other"]
-
-
-async def test_pending_offsets_of_a_transaction_survive_a_restart_and_apply_at_its_end(tmp_path: Path) -> None:
-    async with api_of_a_broker(SETTINGS, data_dir=tmp_path) as api:
-        await coordinated(api, "t")
-        await commit(api, "t", {0: 1})
-        producer = await begin(api)
-        assert await commit_in(api, producer, "t", {0: 5, 1: 6}) == [0, 0]
-        assert await commit_in(api, producer, "t", {1: 7}) == [0]
-    async with api_of_a_broker(SETTINGS, data_dir=tmp_path) as api:
-        await loaded(api)
-        assert await fetched(api) == {"t": {0: 1}}
-        assert await fetched(api, require_stable=True) == {"t": {0: -1 - ErrorCode.UNSTABLE_OFFSET_COMMIT}}
-        assert (await api(EndTxnRequest(committed=True, **producer), 3)).error_code == 0
-
-        async def is_stable() -> bool:
-            return -1 - ErrorCode.UNSTABLE_OFFSET_COMMIT not in (await fetched(api, require_stable=True))["t"].values()
-
-        await until(is_stable)
-        assert await fetched(api, require_stable=True) == {"t": {0: 5, 1: 7}}
-    async with api_of_a_broker(SETTINGS, data_dir=tmp_path) as api:
-        await loaded(api)
-        assert await fetched(api, require_stable=True) == {"t": {0: 5, 1: 7}}
 
 
 async def test_offsets_of_version_0_survive_a_restart_and_are_kept_separately(tmp_path: Path) -> None:
@@ -259,22 +221,6 @@ async def test_deleting_a_topic_deletes_its_committed_offsets(tmp_path: Path) ->
         assert await group_ids(api) == ["g"]
 
 
-async def test_deleted_offsets_stay_deleted_after_a_restart(tmp_path: Path) -> None:
-    partition = OffsetDeleteRequest.OffsetDeleteRequestPartition(partition_index=0)
-    request = OffsetDeleteRequest(
-        group_id="g", topics=[OffsetDeleteRequest.OffsetDeleteRequestTopic(name="t", partitions=[partition])]
-    )
-    async with api_of_a_broker(SETTINGS, data_dir=tmp_path) as api:
-        await coordinated(api, "t")
-        await commit(api, "t", {0: 5, 1: 6})
-        response = await api(request, 0)
-        assert (response.error_code, response.topics[0].partitions[0].error_code) == (0, 0)
-        assert api.broker.coordinators.groups.offset_metrics.deletions == 1
-    async with api_of_a_broker(SETTINGS, data_dir=tmp_path) as api:
-        await loaded(api)
-        assert await fetched(api) == {"t": {1: 6}}
-
-
 async def test_a_commit_that_the_log_refuses_is_an_error_and_changes_nothing() -> None:
     async with api_of_a_broker(SETTINGS) as api:
         await coordinated(api, "t")
@@ -342,9 +288,14 @@ async def test_committed_offsets_are_counted() -> None:
         await coordinated(api, "t")
         await commit(api, "t", {0: 5, 1: 6, 2: 7})
         await commit(api, "t", {0: 6})
+        deleted = OffsetDeleteRequest.OffsetDeleteRequestPartition(partition_index=1)
+        topic = OffsetDeleteRequest.OffsetDeleteRequestTopic(name="t", partitions=[deleted])
+        response = await api(OffsetDeleteRequest(group_id="g", topics=[topic]), 0)
+        assert (response.error_code, response.topics[0].partitions[0].error_code) == (0, 0)
+        assert await fetched(api) == {"t": {0: 6}}
         metrics = api.broker.coordinators.groups.offset_metrics
-        assert (metrics.commits, metrics.expirations, metrics.deletions) == (3, 0, 0)
-        assert api.broker.coordinators.groups.offset_count == 2
+        assert (metrics.commits, metrics.expirations, metrics.deletions) == (3, 0, 1)
+        assert api.broker.coordinators.groups.offset_count == 1
 
 
 async def test_the_maximum_length_of_offset_metadata_is_a_setting() -> None:
@@ -353,17 +304,3 @@ async def test_the_maximum_length_of_offset_metadata_is_a_setting() -> None:
         assert await commit(api, "t", {0: 5}, committed_metadata="abc") == [0]
         assert await commit(api, "t", {0: 6}, committed_metadata="abcd") == [ErrorCode.OFFSET_METADATA_TOO_LARGE]
         assert await fetched(api) == {"t": {0: 5}}
-
-
-async def test_offsets_are_checked_for_expiry_at_the_configured_interval() -> None:
-    clock = ManualClock()
-    settings = {**SETTINGS, "offsets.retention.minutes": 1, "offsets.retention.check.interval.ms": 5}
-    async with api_of_a_broker(settings, clock=clock) as api:
-        await coordinated(api, "t")
-        await commit(api, "t", {0: 5})
-        clock.advance(MINUTE_MS)
-
-        async def has_expired() -> bool:
-            return await fetched(api) == {}
-
-        await until(has_expired)

@@ -1,14 +1,16 @@
-"""Transactions over a socket: each request version, and restarts of the whole broker."""
+"""Transactions over a socket: each request version, markers, settings and metrics.
+
+Restarts: tests/broker/coordinator/test_compacted_internal_topics.py.
+"""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from odradek.broker.coordinator.runtime.runtime import java_string_hash
+from odradek.broker.coordinator.runtime.java_hash import java_string_hash
 from odradek.broker.coordinator.transaction.transaction import LARGEST_EPOCH
 from odradek.broker.coordinator.transaction.transaction_state import BY_LABEL
 from odradek.broker.metrics.families import FAMILIES
@@ -317,81 +319,7 @@ async def test_a_request_without_markers_is_answered_at_once(api: Api) -> None:
     assert await write_markers(api, ((1, 0), True, 0, {})) == {}
 
 
-# Restarts
-
-
-def never_written(*arguments: Any) -> None:
-    """Stands for a marker that is not written before the process ends."""
-
-
-@pytest.mark.parametrize("committed", [True, False])
-async def test_a_decided_transaction_is_completed_after_a_restart(tmp_path: Path, committed: bool) -> None:
-    async with api_of_a_broker(SMALL, data_dir=tmp_path) as api:
-        await prepare(api)
-        producer = await new_producer(api)
-        await add(api, producer, orders=[0, 1])
-        for partition in (0, 1):
-            await produce(api, producer, b"a", partition)
-        markers: Any = api.broker.replica_manager.markers
-        append = markers.append
-        markers.append = lambda key, *more: append(key, *more) if key.partition == 0 else never_written()
-        assert await end(api, producer, committed) == 0
-        assert (await describe(api, "t"))[0].transaction_state.startswith("Prepare")
-        assert await last_stable_and_end(api, 1) == (0, 1)
-    async with api_of_a_broker(SMALL, data_dir=tmp_path) as api:
-        await until_coordinated(api)
-        found = (await describe(api, "t"))[0]
-        assert found.transaction_state == ("CompleteCommit" if committed else "CompleteAbort")
-        for partition in (0, 1):
-            last_stable, log_end = await last_stable_and_end(api, partition)
-            assert last_stable == log_end
-            assert await aborted(api, partition) == ([] if committed else [(producer[0], 0)])
-        assert await end(api, producer, committed) == 0
-
-
-async def test_an_open_transaction_continues_after_a_restart(tmp_path: Path) -> None:
-    async with api_of_a_broker(SMALL, data_dir=tmp_path) as api:
-        await prepare(api)
-        producer = await new_producer(api)
-        await add(api, producer)
-        await produce(api, producer, b"a")
-    async with api_of_a_broker(SMALL, data_dir=tmp_path) as api:
-        await until_coordinated(api)
-        assert await produce(api, producer, b"b", sequence=1) == 0
-        assert await end(api, producer) == 0
-        assert await last_stable_and_end(api) == (3, 3)
-        assert await new_producer(api) == (producer[0], producer[1] + 1)
-
-
-async def test_the_broker_aborts_a_transaction_after_its_timeout() -> None:
-    settings: dict[str, object] = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 20}
-    async with api_of_a_broker(SMALL | settings) as api:
-        await prepare(api)
-        request = InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=1)
-        answer = await api(request, 1)
-        producer = (answer.producer_id, answer.producer_epoch)
-        await add(api, producer)
-
-        async def is_aborted() -> bool:
-            return bool((await describe(api, "t"))[0].transaction_state == "CompleteAbort")
-
-        await until(is_aborted)
-        assert await end(api, producer) == ErrorCode.PRODUCER_FENCED
-
-
-async def test_the_broker_expires_an_unused_transactional_id() -> None:
-    settings: dict[str, object] = {
-        "transactional.id.expiration.ms": 1,
-        "transaction.remove.expired.transaction.cleanup.interval.ms": 20,
-    }
-    async with api_of_a_broker(SMALL | settings) as api:
-        await prepare(api)
-        await new_producer(api)
-
-        async def is_forgotten() -> bool:
-            return bool((await describe(api, "t"))[0].error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
-
-        await until(is_forgotten)
+# Settings
 
 
 async def test_the_maximum_transaction_timeout_is_a_setting() -> None:
@@ -403,6 +331,10 @@ async def test_the_maximum_transaction_timeout_is_a_setting() -> None:
 
 
 # Metrics
+
+
+def never_written(*arguments: Any) -> None:
+    """Stands for a marker that is not written."""
 
 
 def metric_values(api: Api, name: str) -> dict[tuple[str, ...], float]:
@@ -419,7 +351,7 @@ async def test_metrics_count_ids_by_state_and_ongoing_completions(api: Api, monk
     found = metric_values(api, "odradek_transactional_ids")
     assert {labels: count for labels, count in found.items() if count} == {("Empty",): 1, ("Ongoing",): 1}
     assert set(found) == {(label,) for label in BY_LABEL}
-    monkeypatch.setattr(api.broker.replica_manager.markers, "append", never_written)
+    monkeypatch.setattr(api.broker.replica_manager, "append_end_transaction_marker", never_written)
     await end(api, producer)
     assert metric_values(api, "odradek_transactions_being_completed") == {(): 1}
     assert metric_values(api, queue) == metric_values(api, retries) == {(): 0}

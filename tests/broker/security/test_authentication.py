@@ -1,4 +1,7 @@
-"""The order of a login's messages: each phase expects a few, and nothing else gets anywhere."""
+"""What a login does with messages out of order, after a failure, and in another one on the same connection.
+
+The answers to messages in order: tests/broker/handlers/test_sasl_beside_kafka.py.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from odradek.broker.security.sasl.authentication import (
     SaslListener,
 )
 from odradek.broker.security.sasl.mechanism import Mechanism
-from odradek.broker.security.sasl.plain import WRONG, Passwords, PlainServer
+from odradek.broker.security.sasl.plain import Passwords, PlainServer
 from odradek.broker.security.sasl.scram import SCRAM_SHA_256, ScramServer, Unknown
 from odradek.protocol.api_keys import ApiKey
 from tests.broker.security.scram_client import ScramClient, credential_of
@@ -50,45 +53,9 @@ def expected(authentication: Authentication) -> set[int]:
     return {key for key in ApiKey if authentication.expects(key)}
 
 
-def test_a_login_by_plain() -> None:
-    authentication = Authentication(LISTENER)
-    assert expected(authentication) == {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE}
-    authentication.versions_sent()
-    assert expected(authentication) == {ApiKey.SASL_HANDSHAKE}
-    assert authentication.handshake("PLAIN", is_framed=True)
-    assert expected(authentication) == {ApiKey.SASL_AUTHENTICATE}
-    assert not authentication.takes_raw_tokens
-    assert authentication.token(ALICE) == b""
-    assert authentication.login == Login("User:alice", "PLAIN", 60_000)
-    assert authentication.phase is Phase.COMPLETE
-
-
-def test_a_login_by_scram() -> None:
-    authentication = after_handshake("SCRAM-SHA-256")
-    client = ScramClient("alice", "alice-secret")
-    challenge = authentication.token(client.first)
-    assert authentication.login is None
-    assert expected(authentication) == {ApiKey.SASL_AUTHENTICATE}
-    assert authentication.token(client.final(challenge)) == client.signature
-    assert authentication.login == Login("User:alice", "SCRAM-SHA-256", 0)
-
-
-def test_an_old_client_sends_raw_tokens() -> None:
-    assert after_handshake(is_framed=False).takes_raw_tokens
-
-
 @pytest.mark.parametrize("phase", [Phase.OTHER_MECHANISM, Phase.COMPLETE, Phase.FAILED])
 def test_nothing_is_expected_at_the_end(phase: Phase) -> None:
     assert not EXPECTED[phase]
-
-
-@pytest.mark.parametrize("mechanism", ["", "plain", "GSSAPI", "PLAIN ", "SCRAM-SHA-512"])
-def test_another_mechanism_ends_the_login(mechanism: str) -> None:
-    authentication = Authentication(LISTENER)
-    assert not authentication.handshake(mechanism, is_framed=True)
-    assert authentication.phase is Phase.FAILED
-    with pytest.raises(AuthenticationFailed):
-        authentication.token(ALICE)
 
 
 def test_a_second_handshake_ends_the_login() -> None:
@@ -120,11 +87,6 @@ def failure(authentication: Authentication, token: bytes) -> AuthenticationFaile
     return caught.value
 
 
-def test_a_failure_has_the_text_of_the_mechanism_or_the_one_of_all() -> None:
-    assert failure(after_handshake(), b"\0alice\0wrong").shown == WRONG
-    assert failure(after_handshake("SCRAM-SHA-256"), b"rubbish").shown == GENERIC.format("authentication")
-
-
 def test_after_a_failure_the_right_token_is_refused() -> None:
     authentication = after_handshake()
     failure(authentication, b"\0alice\0wrong")
@@ -140,12 +102,6 @@ def test_after_a_failed_first_message_the_login_does_not_go_on() -> None:
 # Authenticating again
 
 BEFORE = Login("User:alice", "PLAIN", 60_000)
-
-
-def test_a_client_may_authenticate_again() -> None:
-    authentication = after_handshake(before=BEFORE)
-    authentication.token(ALICE)
-    assert authentication.login == BEFORE
 
 
 def test_the_first_message_of_another_login_is_the_handshake() -> None:

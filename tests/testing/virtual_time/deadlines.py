@@ -18,7 +18,7 @@ from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.groups import JoinGroupRequest
 from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.protocol.messages.offsets import OffsetFetchRequest
-from odradek.protocol.messages.producers import InitProducerIdRequest
+from odradek.protocol.messages.producers import DescribeProducersRequest, InitProducerIdRequest
 from odradek.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from odradek.protocol.messages.topics import DeleteTopicsRequest
 from odradek.protocol.records import Record, build_batch, iter_batches, read_records
@@ -26,7 +26,6 @@ from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.checkpoint import HIGH_WATERMARK, LOG_START_OFFSET, RECOVERY_POINT, read_offsets
 from odradek.testing import Security
 from odradek.testing.virtual_time.members import groups_of
-from tests.broker.test_broker_settings_at_work import producers
 from tests.broker.test_topic_settings_at_work import files_of, log_of, produce, stored
 from tests.patience import until
 from tests.testing.virtual_time.timed_api import TimedApi
@@ -58,8 +57,6 @@ class Deadline(NamedTuple):
     beside: Mapping[str, str] = MappingProxyType({})
     options: Mapping[str, Any] = MappingProxyType({})
     """Of the broker."""
-    is_another_name: bool = False
-    """Whether an earlier row has the same deadline under another name."""
 
 
 class NoLuck(Random):
@@ -246,6 +243,12 @@ async def expiry_of_an_offset(api: TimedApi) -> Happened:
     return is_gone
 
 
+async def producers(api: TimedApi) -> list[int]:
+    topic = DescribeProducersRequest.TopicRequest(name="t", partition_indexes=[0])
+    response = await api(DescribeProducersRequest(topics=[topic]), 0)
+    return [one.producer_id for one in response.topics[0].partitions[0].active_producers]
+
+
 async def expiry_of_a_producer(api: TimedApi) -> Happened:
     await a_record(api, producer_id=100, producer_epoch=0, base_sequence=0)
 
@@ -311,8 +314,7 @@ async def create(api: TimedApi, configs: Mapping[str, Any]) -> None:
 
 def each(names: Mapping[str, int], begin: Callable[[TimedApi], Awaitable[Happened]], **more: Any) -> list[Deadline]:
     """One deadline under all its names, with the value of each."""
-    rows = [Deadline(name, value, begin, **more) for name, value in names.items()]
-    return [rows[0], *(row._replace(is_another_name=True) for row in rows[1:])]
+    return [Deadline(name, value, begin, **more) for name, value in names.items()]
 
 
 LOGINS = {"security": Security("SASL_PLAINTEXT", mechanism="PLAIN")}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
 from collections.abc import Awaitable, Callable
 from functools import partial
 from inspect import isawaitable
@@ -15,13 +14,15 @@ from odradek.broker.settings import BROKER, DYNAMIC_ONLY, TOPIC
 from odradek.clients.network_client import NetworkClient
 from odradek.testing import in_process_cluster
 from odradek.testing.virtual_time.controls import TimeControls
+from tests.broker.test_topic_settings_at_work import A_TIME, TOPIC_RESOURCE, alter
 from tests.patience import until
 from tests.testing.virtual_time.cluster_deadlines import CLUSTER, ClusterDeadline
 from tests.testing.virtual_time.deadlines import LOGINS, ONE_BROKER, Deadline, Happened, create
 from tests.testing.virtual_time.timed_api import timed_api
 from tests.wire.records import connect
 
-A_TIME = re.compile(r"\.(ms|seconds|minutes|hours)$")
+OF_NEW_SEGMENTS = {"segment.jitter.ms"}
+"""Set when the topic is created. Other settings of topics are altered while its log is open."""
 KEPT: dict[str, object] = {"connections.max.idle.ms": "-1"}
 """The connections of the tests stay open."""
 WITHOUT_A_ROW = {
@@ -53,13 +54,7 @@ async def falls_due(
     await until(lambda: holds(happened))  # a client may have yet to read its answer
 
 
-@pytest.mark.parametrize(
-    "deadline",
-    [
-        pytest.param(each, id=each.setting, marks=[pytest.mark.long] if each.is_another_name else [])
-        for each in ONE_BROKER
-    ],
-)
+@pytest.mark.parametrize("deadline", ONE_BROKER, ids=[each.setting for each in ONE_BROKER])
 async def test_what_a_setting_decides_happens_when_it_is_due(deadline: Deadline) -> None:
     setting, value = deadline.setting, str(deadline.value)
     own = {setting: value}
@@ -67,7 +62,9 @@ async def test_what_a_setting_decides_happens_when_it_is_due(deadline: Deadline)
     started_s = asyncio.get_running_loop().time()
     async with timed_api(settings, **deadline.options) as api:
         if deadline.options is not LOGINS:
-            await create(api, own if setting in TOPIC else {})
+            await create(api, own if setting in OF_NEW_SEGMENTS else {})
+        if setting in TOPIC:
+            await alter(api, TOPIC_RESOURCE, "t", setting, value)
         begin = partial(deadline.begin, api)
         await falls_due(api.broker, begin, deadline.after_s, deadline.slack_s, started_s)
 

@@ -3,7 +3,6 @@
 import pytest
 import structlog
 
-from odradek.broker.coordinator.transaction.transaction import ProducerIdAndEpoch
 from odradek.broker.coordinator.transaction.transaction_state import (
     BY_LABEL,
     MOVES,
@@ -85,37 +84,6 @@ def test_partitions_are_added_once_their_record_is_in_the_log(harness: Transacti
     assert harness.verify(producer) is ErrorCode.NONE
 
 
-def test_partitions_whose_record_cannot_be_written_are_not_added(harness: TransactionHarness) -> None:
-    producer = harness.init()
-    harness.append_failure = ErrorCode.NOT_ENOUGH_REPLICAS
-    assert harness.add(producer) is ErrorCode.COORDINATOR_NOT_AVAILABLE
-    harness.append_failure = None
-    assert harness.state() == "Empty"
-    assert harness.add(producer) is ErrorCode.NONE
-
-
-def test_an_unknown_id_or_producer_is_an_invalid_mapping(harness: TransactionHarness) -> None:
-    unknown = ProducerIdAndEpoch(5, 0)
-    assert harness.add(unknown) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    producer = harness.init()
-    other = producer._replace(producer_id=producer.producer_id + 1)
-    assert harness.add(other) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    assert harness.end(other) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    assert harness.verify(other) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
-
-
-def test_no_partition_can_be_added_while_markers_are_being_written(harness: TransactionHarness) -> None:
-    producer = harness.init()
-    harness.add(producer)
-    harness.markers_held = True
-    assert harness.end(producer) is ErrorCode.NONE
-    assert harness.add(producer, RETURNS) is ErrorCode.CONCURRENT_TRANSACTIONS
-    assert harness.verify(producer) is ErrorCode.CONCURRENT_TRANSACTIONS
-    harness.release_markers()
-    assert harness.add(producer, RETURNS) is ErrorCode.NONE
-    assert harness.transaction().partitions == {RETURNS}
-
-
 # Ending
 
 
@@ -148,28 +116,6 @@ def test_no_marker_is_written_before_the_decision_is_in_the_log(harness: Transac
     harness.append_failure = ErrorCode.NOT_ENOUGH_REPLICAS
     harness.release_appends()
     assert (harness.markers, harness.state()) == ({}, "Ongoing")
-
-
-@pytest.mark.parametrize("committed", [True, False])
-def test_a_repeated_end_gets_the_same_response_and_the_opposite_end_is_refused(
-    harness: TransactionHarness, committed: bool
-) -> None:
-    producer = harness.init()
-    harness.add(producer)
-    harness.markers_held = True
-    harness.end(producer, committed)
-    assert harness.end(producer, committed) is ErrorCode.CONCURRENT_TRANSACTIONS
-    assert harness.end(producer, not committed) is ErrorCode.CONCURRENT_TRANSACTIONS
-    harness.release_markers()
-    assert harness.end(producer, committed) is ErrorCode.NONE
-    assert harness.end(producer, not committed) is ErrorCode.INVALID_TXN_STATE
-    assert len(harness.markers[ORDERS]) == 1
-
-
-def test_ending_a_transaction_that_has_not_begun_is_refused(harness: TransactionHarness) -> None:
-    producer = harness.init()
-    assert harness.end(producer, True) is ErrorCode.INVALID_TXN_STATE
-    assert harness.end(producer, False) is ErrorCode.INVALID_TXN_STATE
 
 
 def test_transactional_ids_are_independent(harness: TransactionHarness) -> None:

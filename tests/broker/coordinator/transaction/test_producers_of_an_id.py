@@ -21,19 +21,6 @@ def exhaust(harness: TransactionHarness) -> ProducerIdAndEpoch:
     return producer
 
 
-def test_the_first_producer_of_an_id_gets_a_new_producer_id_and_epoch_0(harness: TransactionHarness) -> None:
-    assert harness.init() == ProducerIdAndEpoch(1001, 0)
-    assert harness.init("u") == ProducerIdAndEpoch(1002, 0)
-
-
-def test_each_producer_of_an_id_gets_the_next_epoch_and_fences_the_previous_ones(harness: TransactionHarness) -> None:
-    first, second = harness.init(), harness.init()
-    assert second == ProducerIdAndEpoch(first.producer_id, 1)
-    assert harness.add(first) is ErrorCode.PRODUCER_FENCED
-    assert harness.end(first) is ErrorCode.PRODUCER_FENCED
-    assert harness.add(second) is ErrorCode.NONE
-
-
 def test_the_epoch_is_in_the_log_before_it_is_returned(harness: TransactionHarness) -> None:
     harness.init()
     harness.appends_held = True
@@ -55,16 +42,6 @@ def test_a_new_producer_aborts_the_open_transaction_and_must_retry(harness: Tran
     assert harness.init() == old._replace(producer_epoch=2)
 
 
-def test_new_producers_must_retry_while_the_abort_is_being_written(harness: TransactionHarness) -> None:
-    old = harness.init()
-    harness.add(old)
-    harness.markers_held = True
-    assert [harness.init() for _ in range(3)] == [ErrorCode.CONCURRENT_TRANSACTIONS] * 3
-    assert harness.state() == "PrepareAbort"
-    harness.release_markers()
-    assert harness.init() == old._replace(producer_epoch=2)
-
-
 def test_the_old_producer_is_fenced_from_the_moment_the_abort_is_decided(harness: TransactionHarness) -> None:
     old = harness.init()
     harness.add(old)
@@ -72,18 +49,6 @@ def test_the_old_producer_is_fenced_from_the_moment_the_abort_is_decided(harness
     assert harness.init() is None
     assert harness.end(old) is ErrorCode.PRODUCER_FENCED
     assert harness.verify(old) is ErrorCode.INVALID_PRODUCER_EPOCH
-
-
-def test_a_fence_that_cannot_be_written_does_not_use_up_a_second_epoch(harness: TransactionHarness) -> None:
-    old = harness.init()
-    harness.add(old)
-    harness.append_failure = ErrorCode.NOT_ENOUGH_REPLICAS
-    assert harness.init() is ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert harness.init() is ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert harness.state() == "Ongoing"
-    harness.append_failure = None
-    assert harness.init() is ErrorCode.CONCURRENT_TRANSACTIONS
-    assert harness.init() == old._replace(producer_epoch=2)
 
 
 def test_a_request_during_another_is_a_concurrent_transaction(harness: TransactionHarness) -> None:
@@ -129,11 +94,6 @@ def test_an_empty_transactional_id_is_refused_by_every_request(harness: Transact
 # A producer that continues after an error (KIP-360)
 
 
-def test_a_producer_that_continues_after_an_error_gets_the_next_epoch(harness: TransactionHarness) -> None:
-    producer = harness.init()
-    assert harness.init(expected=producer) == producer._replace(producer_epoch=1)
-
-
 def test_a_producer_that_retries_after_a_lost_response_gets_the_same_epoch(harness: TransactionHarness) -> None:
     producer = harness.init()
     answer = harness.init(expected=producer)
@@ -141,42 +101,11 @@ def test_a_producer_that_retries_after_a_lost_response_gets_the_same_epoch(harne
         assert harness.init(expected=producer) == answer
 
 
-def test_a_producer_that_continues_after_another_took_over_is_fenced(harness: TransactionHarness) -> None:
-    old, new = harness.init(), harness.init()
-    assert harness.init(expected=old) is ErrorCode.PRODUCER_FENCED
-    assert harness.init(expected=new) == new._replace(producer_epoch=2)
-
-
-def test_a_zombie_that_continues_does_not_abort_its_successors_transaction(harness: TransactionHarness) -> None:
-    old, new = harness.init(), harness.init()
-    harness.add(new)
-    assert harness.init(expected=old) is ErrorCode.PRODUCER_FENCED
-    assert harness.end(new) is ErrorCode.NONE
-
-
-def test_a_producer_that_continues_aborts_its_own_open_transaction(harness: TransactionHarness) -> None:
-    producer = harness.init()
-    harness.add(producer)
-    assert harness.init(expected=producer) is ErrorCode.CONCURRENT_TRANSACTIONS
-    assert harness.state() == "CompleteAbort"
-
-
-def test_a_producer_that_continues_with_a_wrong_producer_id_is_fenced(harness: TransactionHarness) -> None:
-    harness.init()
-    assert harness.init(expected=ProducerIdAndEpoch(77, 0)) is ErrorCode.PRODUCER_FENCED
-
-
 def test_a_producer_whose_transactional_id_expired_gets_a_new_producer_id(harness: TransactionHarness) -> None:
     assert harness.init(expected=ProducerIdAndEpoch(77, 5)) == ProducerIdAndEpoch(1001, 0)
 
 
 # Exhausted epochs
-
-
-def test_when_the_epochs_are_used_up_the_next_producer_gets_a_new_producer_id(harness: TransactionHarness) -> None:
-    last = exhaust(harness)
-    assert harness.init() == ProducerIdAndEpoch(last.producer_id + 1, 0)
-    assert harness.add(last) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
 
 def test_the_producer_with_the_last_epoch_continues_with_a_new_producer_id_and_may_retry(
@@ -197,31 +126,3 @@ def test_a_retry_of_the_request_that_returned_the_last_epoch_returns_it_again(ha
     assert last.producer_epoch == LARGEST_EPOCH - 1
     assert harness.init(expected=before) == last
     assert harness.init(expected=before._replace(producer_epoch=7)) is ErrorCode.PRODUCER_FENCED
-
-
-def test_the_producer_with_the_last_epoch_can_be_fenced(harness: TransactionHarness) -> None:
-    last = exhaust(harness)
-    harness.add(last)
-    assert harness.init() is ErrorCode.CONCURRENT_TRANSACTIONS
-    (marker,) = harness.markers[ORDERS]
-    assert marker.producer == last._replace(producer_epoch=LARGEST_EPOCH)
-    assert harness.init() == ProducerIdAndEpoch(last.producer_id + 1, 0)
-
-
-def test_no_producer_can_use_the_epoch_reserved_for_fencing(harness: TransactionHarness) -> None:
-    last = exhaust(harness)
-    harness.add(last)
-    harness.init()
-    kept = last._replace(producer_epoch=LARGEST_EPOCH)
-    assert harness.add(kept) is ErrorCode.PRODUCER_FENCED
-    assert harness.end(kept) is ErrorCode.PRODUCER_FENCED
-
-
-def test_a_fence_of_the_last_epoch_that_cannot_be_written_is_retried(harness: TransactionHarness) -> None:
-    last = exhaust(harness)
-    harness.add(last)
-    harness.append_failure = ErrorCode.REQUEST_TIMED_OUT
-    assert harness.init() is ErrorCode.COORDINATOR_NOT_AVAILABLE
-    harness.append_failure = None
-    assert harness.init() is ErrorCode.CONCURRENT_TRANSACTIONS
-    assert harness.init() == ProducerIdAndEpoch(last.producer_id + 1, 0)

@@ -12,7 +12,6 @@ from odradek.broker.coordinator.transaction.timeouts import (
     expiry_steps,
 )
 from odradek.broker.coordinator.transaction.transaction import ProducerIdAndEpoch
-from odradek.broker.coordinator.transaction.transaction_state import PREPARE_COMMIT
 from odradek.protocol.errors import ErrorCode
 from tests.broker.coordinator.transaction.harness import MINUTE_MS, ORDERS, TransactionHarness
 
@@ -61,40 +60,6 @@ def test_many_expired_transactions_are_aborted_a_few_at_a_time(harness: Transact
     assert harness.state(last) == "CompleteCommit"
 
 
-def test_the_timeout_runs_from_the_first_partition_on(harness: TransactionHarness) -> None:
-    producer = harness.init()
-    harness.clock.advance(10 * MINUTE_MS)
-    assert abort_late(harness) == 0
-    harness.add(producer)
-    harness.clock.advance(MINUTE_MS)
-    harness.existing.add(ORDERS._replace(partition=1))
-    harness.add(producer, ORDERS._replace(partition=1))
-    harness.clock.advance(1)
-    assert abort_late(harness) == 1
-
-
-def test_the_producer_of_an_expired_transaction_is_fenced(harness: TransactionHarness) -> None:
-    producer = harness.init()
-    harness.add(producer)
-    harness.clock.advance(MINUTE_MS + 1)
-    abort_late(harness)
-    assert harness.end(producer) is ErrorCode.PRODUCER_FENCED
-    assert harness.add(producer) is ErrorCode.PRODUCER_FENCED
-    assert harness.init() == producer._replace(producer_epoch=2)
-
-
-def test_a_transaction_that_is_being_committed_is_not_aborted(harness: TransactionHarness) -> None:
-    producer = harness.init()
-    harness.add(producer)
-    harness.markers_held = True
-    harness.end(producer)
-    harness.clock.advance(WEEK_MS)
-    assert abort_late(harness) == 0
-    assert harness.transaction().state == PREPARE_COMMIT
-    harness.release_markers()
-    assert harness.state() == "CompleteCommit"
-
-
 def test_a_commit_whose_record_is_not_replicated_yet_is_not_aborted(harness: TransactionHarness) -> None:
     producer = harness.init()
     harness.add(producer)
@@ -102,28 +67,6 @@ def test_a_commit_whose_record_is_not_replicated_yet_is_not_aborted(harness: Tra
     harness.end(producer)
     harness.clock.advance(WEEK_MS)
     assert abort_late(harness) == 0
-
-
-def test_an_abort_that_cannot_be_written_is_retried_at_the_next_check(harness: TransactionHarness) -> None:
-    producer = harness.init()
-    harness.add(producer)
-    harness.clock.advance(MINUTE_MS + 1)
-    harness.append_failure = ErrorCode.NOT_ENOUGH_REPLICAS
-    abort_late(harness)
-    assert harness.state() == "Ongoing"
-    harness.append_failure = None
-    abort_late(harness)
-    assert (harness.state(), harness.transaction().producer_epoch) == ("CompleteAbort", 1)
-
-
-def test_a_transaction_open_across_a_restart_is_aborted_when_its_timeout_expires(harness: TransactionHarness) -> None:
-    producer = harness.init()
-    harness.add(producer)
-    harness.restart()
-    assert abort_late(harness) == 0
-    harness.clock.advance(MINUTE_MS + 1)
-    assert abort_late(harness) == 1
-    assert [marker.committed for marker in harness.markers[ORDERS]] == [False]
 
 
 # Expiry
@@ -149,18 +92,6 @@ def test_an_expired_id_is_not_loaded_after_a_restart(harness: TransactionHarness
     assert harness.init() == ProducerIdAndEpoch(producer.producer_id + 1, 0)
 
 
-def test_ids_expire_after_ended_transactions_but_not_during_open_ones(harness: TransactionHarness) -> None:
-    for name in ("committed", "aborted", "open", "prepared"):
-        harness.add(harness.init(name), name=name)
-    harness.end(ProducerIdAndEpoch(1001, 0), True, "committed")
-    harness.end(ProducerIdAndEpoch(1002, 0), False, "aborted")
-    harness.markers_held = True
-    harness.end(ProducerIdAndEpoch(1004, 0), True, "prepared")
-    harness.clock.advance(WEEK_MS)
-    assert expire(harness) == 2
-    assert set(harness.shard.transactions) == {"open", "prepared"}
-
-
 def test_an_id_refuses_requests_while_its_tombstone_waits(harness: TransactionHarness) -> None:
     producer = harness.init()
     harness.clock.advance(WEEK_MS)
@@ -171,15 +102,6 @@ def test_an_id_refuses_requests_while_its_tombstone_waits(harness: TransactionHa
     assert expire(harness) == 0
     harness.release_appends()
     assert harness.shard.transactions == {}
-
-
-def test_an_id_whose_tombstone_cannot_be_written_is_kept(harness: TransactionHarness) -> None:
-    producer = harness.init()
-    harness.clock.advance(WEEK_MS)
-    harness.append_failure = ErrorCode.KAFKA_STORAGE_ERROR
-    expire(harness)
-    harness.append_failure = None
-    assert harness.add(producer) is ErrorCode.NONE
 
 
 def test_many_ids_expire_in_steps_and_in_batches_that_fit(harness: TransactionHarness) -> None:

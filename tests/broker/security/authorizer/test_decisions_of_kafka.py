@@ -1,5 +1,5 @@
 """Our decisions are those of Kafka's StandardAuthorizer, about 400,000 requests on 100,000 sets of ACLs
-(decisions/recorder.py), of which a soak asks all, and a rule that is broken on purpose is noticed.
+(decisions/recorder.py), of which a soak asks all, and a rule that is broken on purpose is noticed by the first few.
 """
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ def our_decisions(some: Iterable[Case], host_of: HostOf = java_host) -> Iterator
             yield "1" if decision(made, request, host_of) else "0"
 
 
+@pytest.mark.long
 @pytest.mark.soak("400,000 decisions", minutes=1)
 @pytest.mark.parametrize("block", seeds(1, of=2, in_soak=BLOCKS))
 def test_decisions_are_those_of_kafka(block: int) -> None:

@@ -6,37 +6,6 @@ from odradek.protocol.errors import ErrorCode, ProtocolError
 from tests.broker.coordinator.group.harness import GROUP, GroupHarness
 
 
-def test_a_member_that_leaves_makes_the_others_rebalance_at_once() -> None:
-    harness = GroupHarness()
-    leader, follower = harness.stable(2)
-    assert harness.leave(leader) is ErrorCode.NONE
-    assert harness.heartbeat(follower, 2) is ErrorCode.REBALANCE_IN_PROGRESS
-    assert harness.join(follower).response.leader == follower
-
-
-def test_a_member_that_leaves_during_a_rebalance_lets_it_complete() -> None:
-    harness = GroupHarness()
-    leader, follower = harness.stable(2)
-    request = harness.join(leader)
-    assert not request.is_answered
-    harness.leave(follower)
-    assert request.response.generation_id == 3
-
-
-def test_a_waiting_join_or_sync_is_answered_when_its_member_leaves() -> None:
-    harness = GroupHarness()
-    leader, follower = harness.stable(2)
-    joining = harness.join(follower, protocols={"range": b"new"})
-    harness.leave(follower)
-    assert joining.error is ErrorCode.UNKNOWN_MEMBER_ID
-    harness.join(leader)
-    new = harness.join()
-    harness.join(leader)
-    syncing = harness.sync(new.response.member_id, harness.group.generation_id)
-    harness.leave(new.response.member_id)
-    assert syncing.error is ErrorCode.UNKNOWN_MEMBER_ID
-
-
 def test_a_group_whose_last_member_leaves_is_written_as_empty() -> None:
     harness = GroupHarness()
     (member_id,) = harness.stable()
@@ -53,32 +22,6 @@ def test_a_pending_member_can_leave_before_it_joins() -> None:
     assert harness.leave(member_id) is ErrorCode.NONE
     assert harness.leave(member_id) is ErrorCode.UNKNOWN_MEMBER_ID
     assert harness.waiting == (0, 0)
-
-
-def test_unknown_members_cannot_leave() -> None:
-    harness = GroupHarness()
-    assert harness.leave("nobody") is ErrorCode.UNKNOWN_MEMBER_ID
-    (member_id,) = harness.stable()
-    assert harness.leave("nobody") is ErrorCode.UNKNOWN_MEMBER_ID
-    assert harness.leave("") is ErrorCode.UNKNOWN_MEMBER_ID
-    assert harness.leave("", "no such instance") is ErrorCode.UNKNOWN_MEMBER_ID
-    assert harness.leave(member_id, "no such instance") is ErrorCode.UNKNOWN_MEMBER_ID
-    assert harness.state is GroupState.STABLE
-
-
-def test_an_administrator_removes_a_static_member_by_its_instance() -> None:
-    harness = GroupHarness()
-    harness.stable(instance="one")
-    assert harness.leave("", "one") is ErrorCode.NONE
-    assert harness.state is GroupState.EMPTY
-
-
-def test_a_static_member_that_was_replaced_cannot_leave_for_its_successor() -> None:
-    harness = GroupHarness()
-    (member_id,) = harness.stable(instance="one")
-    harness.join(instance="one")
-    assert harness.leave(member_id, "one") is ErrorCode.FENCED_INSTANCE_ID
-    assert harness.group.size == 1
 
 
 def deleted(harness: GroupHarness) -> ErrorCode | None:

@@ -8,38 +8,6 @@ from odradek.protocol.errors import ErrorCode
 from tests.broker.coordinator.group.harness import GROUP, SESSION_MS, GroupHarness
 
 
-def test_a_member_whose_session_expires_is_removed_and_the_others_rebalance() -> None:
-    harness = GroupHarness()
-    leader, silent = harness.stable(2)
-    harness.advance(SESSION_MS // 2)
-    harness.heartbeat(leader, 2)
-    harness.advance(SESSION_MS // 2 - 1)
-    assert harness.group.size == 2
-    harness.advance(1)
-    assert harness.group.member(silent) is None
-    assert harness.heartbeat(leader, 2) is ErrorCode.REBALANCE_IN_PROGRESS
-    assert harness.heartbeat(silent, 2) is ErrorCode.UNKNOWN_MEMBER_ID
-    assert harness.join(leader).response.generation_id == 3
-
-
-def test_a_group_whose_last_members_session_expires_becomes_empty() -> None:
-    harness = GroupHarness()
-    harness.stable()
-    harness.advance(SESSION_MS)
-    assert (harness.state, harness.group.generation_id) == (GroupState.EMPTY, 2)
-    assert harness.waiting == (0, 0)
-
-
-def test_heartbeats_keep_a_member_alive() -> None:
-    harness = GroupHarness()
-    (member_id,) = harness.stable()
-    for _ in range(1_000):
-        harness.advance(SESSION_MS - 1)
-        assert harness.heartbeat(member_id, 1) is ErrorCode.NONE
-    harness.advance(SESSION_MS)
-    assert harness.state is GroupState.EMPTY
-
-
 @pytest.mark.parametrize("tick_ms", [1, 7, 50])
 def test_a_coarser_wheel_expires_a_session_up_to_a_tick_early_and_never_loops(tick_ms: int) -> None:
     harness = GroupHarness(tick_ms=tick_ms)
@@ -76,20 +44,6 @@ def test_a_shorter_session_timeout_applies_from_the_next_generation_on() -> None
     assert harness.state is GroupState.EMPTY
 
 
-def test_no_session_expires_while_its_join_waits() -> None:
-    harness = GroupHarness()
-    leader, follower = harness.stable(2)
-    request = harness.join(leader)
-    for _ in range(5):
-        harness.advance(SESSION_MS - 1)
-        harness.heartbeat(follower, 2)
-    assert not request.is_answered
-    harness.join(follower)
-    assert request.response.generation_id == 3
-    harness.advance(SESSION_MS - 1)
-    assert harness.group.size == 2
-
-
 def test_an_offset_commit_renews_the_session() -> None:
     harness = GroupHarness()
     (member_id,) = harness.stable()
@@ -108,27 +62,6 @@ def test_a_heartbeat_at_the_instant_of_expiry_renews_the_session() -> None:
     before = harness.state
     harness.advance(SESSION_MS)
     assert (before, harness.state) == (GroupState.STABLE, GroupState.EMPTY)
-
-
-@pytest.mark.parametrize(
-    ("member", "generation_id", "error"),
-    [
-        ("", 1, ErrorCode.UNKNOWN_MEMBER_ID),
-        ("nobody", 1, ErrorCode.UNKNOWN_MEMBER_ID),
-        ("nobody", 7, ErrorCode.UNKNOWN_MEMBER_ID),
-        (None, 0, ErrorCode.ILLEGAL_GENERATION),
-        (None, 2, ErrorCode.ILLEGAL_GENERATION),
-        (None, -1, ErrorCode.ILLEGAL_GENERATION),
-    ],
-)
-def test_heartbeats_of_unknown_members_and_other_generations_are_refused(
-    member: str | None, generation_id: int, error: ErrorCode
-) -> None:
-    harness = GroupHarness()
-    (member_id,) = harness.stable()
-    assert harness.heartbeat(member_id if member is None else member, generation_id) is error
-    harness.advance(SESSION_MS)
-    assert harness.state is GroupState.EMPTY, "a refused heartbeat does not renew the session"
 
 
 def test_a_heartbeat_to_an_unknown_group_is_an_unknown_member() -> None:

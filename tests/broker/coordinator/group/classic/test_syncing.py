@@ -4,7 +4,7 @@ import pytest
 
 from odradek.broker.coordinator.group.classic.state import GroupState
 from odradek.protocol.errors import ErrorCode
-from tests.broker.coordinator.group.harness import REBALANCE_MS, SESSION_MS, GroupHarness, SentRequest
+from tests.broker.coordinator.group.harness import GroupHarness, SentRequest
 
 
 def completing(harness: GroupHarness, count: int = 2) -> list[str]:
@@ -17,42 +17,6 @@ def completing(harness: GroupHarness, count: int = 2) -> list[str]:
 
 def errors(requests: list[SentRequest]) -> list[ErrorCode]:
     return [each.error for each in requests]
-
-
-def test_every_member_gets_its_part_of_the_leaders_assignment() -> None:
-    harness = GroupHarness()
-    ids = completing(harness, 3)
-    requests = harness.sync_all(ids, 3)
-    assert [each.response.assignment for each in requests] == [b"0", b"1", b"2"]
-    assert harness.rebalances == 2
-    assert {(each.response.protocol_type, each.response.protocol_name) for each in requests} == {("consumer", "range")}
-    assert harness.state is GroupState.STABLE
-
-
-def test_followers_wait_for_the_leader() -> None:
-    harness = GroupHarness()
-    leader, follower = completing(harness)
-    request = harness.sync(follower, 3)
-    assert not request.is_answered
-    harness.sync(leader, 3, {follower: b"theirs"})
-    assert request.response.assignment == b"theirs"
-
-
-def test_a_member_that_syncs_late_gets_its_assignment() -> None:
-    harness = GroupHarness()
-    leader, follower = completing(harness)
-    harness.sync(leader, 3, {follower: b"theirs"})
-    assert harness.sync(follower, 3).response.assignment == b"theirs"
-    assert harness.sync(leader, 3, {follower: b"something else"}).response.assignment == b""
-    assert harness.sync(follower, 3).response.assignment == b"theirs"
-
-
-def test_members_without_an_assignment_get_an_empty_one_and_unknown_members_are_ignored() -> None:
-    harness = GroupHarness()
-    leader, follower = completing(harness)
-    harness.sync(leader, 3, {"stranger": b"x"})
-    assert harness.sync(follower, 3).response.assignment == b""
-    assert harness.group.size == 2
 
 
 def test_an_assignment_is_not_sent_before_it_is_replicated() -> None:
@@ -101,80 +65,6 @@ def test_an_assignment_replicated_after_its_generation_has_ended_is_not_sent() -
     assert harness.state is GroupState.PREPARING_REBALANCE
 
 
-def test_a_new_rebalance_answers_the_members_that_wait_for_the_leader() -> None:
-    harness = GroupHarness()
-    leader, follower = completing(harness)
-    request = harness.sync(follower, 3)
-    harness.leave(leader)
-    assert request.error is ErrorCode.REBALANCE_IN_PROGRESS
-
-
-def test_a_leader_that_does_not_sync_in_time_is_removed_and_the_others_rebalance() -> None:
-    harness = GroupHarness()
-    leader, follower = completing(harness)
-    request = harness.sync(follower, 3)
-    for _ in range(REBALANCE_MS // 5_000):
-        harness.advance(5_000)
-        harness.heartbeat(leader, 3)
-    assert request.error is ErrorCode.REBALANCE_IN_PROGRESS
-    assert harness.group.member(leader) is None
-    assert harness.join(follower).response.leader == follower
-
-
-def test_a_follower_that_does_not_sync_in_time_is_removed_although_the_group_is_stable() -> None:
-    harness = GroupHarness()
-    leader, follower = completing(harness)
-    harness.sync(leader, 3)
-    for _ in range(REBALANCE_MS // 5_000):
-        assert harness.state is GroupState.STABLE
-        harness.advance(5_000)
-        harness.heartbeat(leader, 3)
-        harness.heartbeat(follower, 3)
-    assert harness.group.member(follower) is None
-    assert harness.state is GroupState.PREPARING_REBALANCE
-
-
-def test_only_session_timeouts_wait_after_all_members_have_synced() -> None:
-    harness = GroupHarness()
-    harness.sync_all(completing(harness, 3), 3)
-    assert harness.waiting == (3, 0)
-
-
-def test_no_session_expires_while_a_member_waits_for_the_leader() -> None:
-    harness = GroupHarness()
-    leader, follower = completing(harness)
-    request = harness.sync(follower, 3)
-    for _ in range(3):
-        harness.advance(SESSION_MS - 1_000)
-        harness.heartbeat(leader, 3)
-    harness.sync(leader, 3)
-    assert request.error is ErrorCode.NONE
-    harness.advance(SESSION_MS - 1)
-    assert harness.heartbeat(follower, 3) is ErrorCode.NONE
-    assert harness.group.member(follower) is not None
-
-
-@pytest.mark.parametrize("generation_id", [-1, 0, 2, 4])
-def test_a_sync_with_another_generation_is_refused(generation_id: int) -> None:
-    harness = GroupHarness()
-    leader, _ = completing(harness)
-    assert harness.sync(leader, generation_id).error is ErrorCode.ILLEGAL_GENERATION
-
-
-def test_syncs_of_unknown_members_and_unknown_groups_are_refused() -> None:
-    harness = GroupHarness()
-    assert harness.sync("nobody", 0).error is ErrorCode.UNKNOWN_MEMBER_ID
-    completing(harness)
-    assert harness.sync("nobody", 3).error is ErrorCode.UNKNOWN_MEMBER_ID
-
-
-def test_a_sync_during_preparing_rebalance_is_refused() -> None:
-    harness = GroupHarness()
-    leader, _ = harness.stable(2)
-    harness.join()
-    assert harness.sync(leader, 2).error is ErrorCode.REBALANCE_IN_PROGRESS
-
-
 @pytest.mark.parametrize(
     ("protocol_type", "protocol_name"), [("connect", "range"), ("consumer", "sticky"), ("", "range"), ("consumer", "")]
 )
@@ -184,12 +74,3 @@ def test_a_sync_with_another_protocol_or_type_is_refused(protocol_type: str, pro
     request = harness.sync(leader, 3, protocol_type=protocol_type, protocol_name=protocol_name)
     assert request.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert harness.sync(leader, 3, protocol_type="consumer", protocol_name="range").error is ErrorCode.NONE
-
-
-def test_a_repeated_sync_replaces_the_first_and_both_are_answered() -> None:
-    harness = GroupHarness()
-    leader, follower = completing(harness)
-    first, second = harness.sync(follower, 3), harness.sync(follower, 3)
-    assert first.error is ErrorCode.REBALANCE_IN_PROGRESS
-    harness.sync(leader, 3, {follower: b"theirs"})
-    assert second.response.assignment == b"theirs"

@@ -6,6 +6,7 @@ from odradek.broker.coordinator.group.offsets.offsets import GroupOffsets
 from odradek.broker.coordinator.runtime.record import CoordinatorRecord
 from odradek.protocol.errors import ErrorCode, MalformedMessage, ProtocolError
 from tests.broker.coordinator.group.offsets.offset_log import OffsetLog, commits, numbers, reference
+from tests.soak import seeds
 
 
 def unstable(log: OffsetLog, group: str, topic: str, partition: int) -> bool:
@@ -220,7 +221,7 @@ def test_metadata_leader_epochs_and_times_survive_a_restart() -> None:
     assert (loaded[1].commit_timestamp, loaded[1].expire_timestamp) == (1_600_000_000_000, 1_600_000_900_000)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", seeds(6, of=30))
 def test_a_restart_restores_the_live_state_after_random_steps(seed: int) -> None:
     """In any order of steps: once all appends have completed, live state, replay and the rules agree."""
     source, log = Random(seed), OffsetLog()
