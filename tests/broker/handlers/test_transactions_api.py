@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.coordinator.runtime.java_hash import java_string_hash
+from odradek.broker.coordinator.runtime.runtime import java_string_hash
 from odradek.broker.coordinator.transaction.transaction import LARGEST_EPOCH
 from odradek.broker.coordinator.transaction.transaction_state import BY_LABEL
 from odradek.broker.metrics.families import FAMILIES
