@@ -1,7 +1,7 @@
 """The controller's way to the brokers: one queue of requests for each live broker, sent in order.
 
     (A) One request is in flight for each broker. After a NetworkError the same request is sent again, after a delay,
-        as long as the broker lives and this controller is in office.
+        as long as the broker lives and this controller is elected.
     (B) The own broker is reached by a direct call, with the same request objects, and its queue is like any other.
     (C) Responses are handed on in the order of the requests. A request that fails in any other way is logged and
         answered with None: the next ones must not wait for it for ever.

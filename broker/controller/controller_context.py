@@ -29,7 +29,7 @@ from odradek.protocol.topic_partition import TopicPartition
 
 
 class IllegalMove(Exception):
-    """A move that is not in the tables: an error in the controller, which gives up its office and starts over."""
+    """A move that is not in the tables: an error in the controller, which gives up its term and starts over."""
 
 
 class ControllerNumbers(NamedTuple):

@@ -1,7 +1,7 @@
 """The metadata store as an active controller uses it. Each write contains a check that the controller epoch is still
 this controller's own, so that nothing is written once another controller has been elected.
 
-    (A) If the check fails, or the session with the store has ended, this controller is out of office: ControllerMoved.
+    (A) If the check fails, or the session with the store has ended, it has been replaced: ControllerMoved.
     (B) While the connection is lost, calls wait. A write whose answer is lost is sent again and read back
         (`read_back.py`).
     (C) Any other error is the caller's. BadVersion and EntryExists mean that the state it decided on was old: it reads
@@ -43,14 +43,14 @@ class ControllerMoved(Exception):
 
 
 class FencedStore:
-    """`epoch_version` is the version of `/controller_epoch` since this controller was elected. `in_office` returns
+    """`epoch_version` is the version of `/controller_epoch` since this controller was elected. `in_term` returns
     False once the session has ended or the controller has resigned.
     """
 
-    def __init__(self, store: MetadataStore, epoch_version: int, in_office: Callable[[], bool]) -> None:
+    def __init__(self, store: MetadataStore, epoch_version: int, in_term: Callable[[], bool]) -> None:
         self._store = store
         self._check = Check(znodes.CONTROLLER_EPOCH, epoch_version)
-        self._in_term = in_office
+        self._in_term = in_term
 
     async def entries(self, paths: Sequence[str]) -> list[Entry | None]:
         """See MetadataStore."""
@@ -84,23 +84,23 @@ class FencedStore:
 
         Raises ControllerMoved.
         """
-        self._check_office()
+        self._check_term()
         if not groups:
             return []
         outcomes = await pipeline_or_read_back(self._store, await listed(groups, self._check, cost=COST))
-        self._check_office()
+        self._check_term()
         return [self._seen(outcome) for outcome in outcomes]
 
     async def _connected(self, read: Callable[[], Awaitable[T]]) -> T:
         """Reads as soon as the store is connected (B)."""
 
-        async def read_in_office() -> T:
-            self._check_office()
+        async def read_in_term() -> T:
+            self._check_term()
             return await read()
 
-        return await retry_until_connected(self._store, read_in_office)
+        return await retry_until_connected(self._store, read_in_term)
 
-    def _check_office(self) -> None:
+    def _check_term(self) -> None:
         if not self._in_term():
             raise ControllerMoved("the session with the metadata store has ended")
 

@@ -6,7 +6,7 @@ The controller stores what the leader of the current epoch proposes, if the prop
     -----------------------------------------------------------------   ---------------------------------------------
     the broker is registered with the request's broker epoch            STALE_BROKER_EPOCH, for the whole request
     the partition exists and is not being deleted                       UNKNOWN_TOPIC_OR_PARTITION
-    neither epoch is newer than those that the controller knows         NOT_CONTROLLER: another one must be in office
+    neither epoch is newer than those that the controller knows         NOT_CONTROLLER: another one must be elected
     the leader epoch is the current one                                 FENCED_LEADER_EPOCH
     the broker leads; the set has the leader and only replicas          INVALID_REQUEST
     the partition epoch is the current one                              INVALID_UPDATE_VERSION

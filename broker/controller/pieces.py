@@ -9,7 +9,7 @@ state; it is never cut.
     (C) After a crash between two pieces, the store has the head and some of the units. The next controller completes
         what the head says: so the head is a topic's assignment, and the units are its partitions' states.
     (D) If a piece of the units fails, the change is taken back: what was created is deleted, then the head is undone.
-        If that fails, too, the controller leaves office, and the next one completes the change (C).
+        If that fails, too, the controller resigns, and the next one completes the change (C).
 
 Source: Kafka's `AdminZkClient` writes a topic's settings and assignment, and its controller the states after that.
 """

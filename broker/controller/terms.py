@@ -92,7 +92,7 @@ class Terms:
     # Events
 
     def current(self) -> Term:
-        """Returns the office. Raises NOT_CONTROLLER."""
+        """Returns the term. Raises NOT_CONTROLLER."""
         if self.term is None:
             raise not_controller()
         return self.term
@@ -135,7 +135,7 @@ class Terms:
         except MetadataStoreError as error:
             raise storage_error(error) from error
         except Exception as error:
-            log.exception("controller gives up its office")
+            log.exception("controller gives up its term")
             await self._give_up(term)
             raise ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR) from error
 
@@ -205,7 +205,7 @@ class Terms:
             self._leave(term, str(error))
             self._election_needed()
         except Exception:
-            log.exception("controller could not begin its office")
+            log.exception("controller could not begin its term")
             await self._give_up(term)
 
     def _leave(self, term: Term, reason: str) -> None:
