@@ -14,7 +14,8 @@ and in the order of their arrival.
     leaders that know of their leadership.
 (C) Deleted partitions are those whose leader UpdateMetadata gives as -2.
 (D) The first UpdateMetadata of a controller for a registration has all brokers. From Odradek's controllers it has all
-    partitions, too; from a new one of Apache Kafka it may have none, and the partitions follow in the next one. So the metadata store says which topics have gone meanwhile; and until a request has partitions, an unknown
+    partitions, too; from a new one of Apache Kafka it may have none, and the partitions follow in the next one.
+    So the metadata store says which topics have gone meanwhile; and until a request has partitions, an unknown
     partition may exist, unless the store has no topics. The request says which registration it is for; this broker may
     learn of it later than the controller.
 (E) The first LeaderAndIsr of type FULL of a controller has all roles of this broker. Replicas that are not in it, or
