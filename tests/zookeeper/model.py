@@ -13,7 +13,7 @@ This file has what a server of ZooKeeper adds to it.
     (F) A server may lag behind the others: it serves reads from an older tree, and sends no events of what it does not
         know, until it is asked to `sync`, makes a change or is brought up to date by `catch_up`. `lag`: all servers do
         so from now on. `lag_behind`: only new connections of known sessions find such a server, as it is now; it knows
-        the session, and all that the client has seen.
+        the session, and all that the client has seen. The number in a reply is that of the others.
     (G) With `users`, a connection may log in by DIGEST-MD5 (sasl.py). A failed login is answered with AUTHFAILED, and
         the connection is closed; the session lives on. If `requires_login`, nothing else is answered before it.
     (H) Entries keep the ACLs that they were created with. The scheme auth stands for who is logged in. Nobody is kept
@@ -119,6 +119,8 @@ class ZooKeeperModel(ensemble.Ensemble[Session]):
         """Whether everything that arrives is ignored: the process stands still."""
         self.behind: MetadataTree | None = None
         """What new connections of known sessions find (F)."""
+        self.all_lag = False
+        """Whether they find it even if the client has seen more (F)."""
         self.users: dict[str, str] = {}
         """The passwords of those who may log in (G)."""
         self.requires_login = False
@@ -171,12 +173,13 @@ class ZooKeeperModel(ensemble.Ensemble[Session]):
     def lag(self) -> None:
         """From now on no server learns of the changes of others (F)."""
         self.lag_behind()
+        self.all_lag = True
         for connection in self.connections:
             connection.older = self.behind
 
     def catch_up(self) -> None:
         """It learns of all changes."""
-        self.behind = None
+        self.behind, self.all_lag = None, False
         for connection in list(self.connections):
             connection.catch_up()
 
@@ -359,7 +362,7 @@ class ServedConnection(asyncio.Protocol):
         except MetadataStoreError as failure:
             error, body = code_of(failure), b""
         if body is not None:
-            self.send(wire.reply(xid, self._tree.number, error, body))
+            self.send(wire.reply(xid, self._model.tree.number, error, body))
         if code == wire.CLOSE:
             finished(self._model.expiry(self._session))
 
@@ -400,7 +403,11 @@ class ServedConnection(asyncio.Protocol):
             return
         if session.connection is not None:
             session.connection.abort()
-        if hello.session_id != 0 and model.behind is not None and hello.last_zxid <= model.behind.number:
+        if (
+            hello.session_id != 0
+            and model.behind is not None
+            and (model.all_lag or hello.last_zxid <= model.behind.number)
+        ):
             self.older = model.behind
         session.connection, self._session = self, session
         assert self._transport is not None
