@@ -83,7 +83,7 @@ class Coordinators:
             random=random,
             start_runtime=partial(self._start_runtime, group_log_settings(config)),
         )
-        self._own_logs = LocalMarkerWriter(markers, soon)
+        self._own_logs = LocalMarkerWriter(markers.append, soon)
         self.transactions = TransactionCoordinator(
             clock=clock,
             longest_timeout_ms=self.longest_transaction_ms,

@@ -33,7 +33,7 @@ def test_without_the_fixture_nothing_of_the_broker_is_imported():
 
 def test_a_blocking_client_talks_to_the_broker(odradek_broker):
     producer = KafkaProducer(bootstrap_servers=odradek_broker.bootstrap)
-    assert producer.send("topic", b"value").get(timeout=PATIENCE_S).offset == 0
+    assert producer.send("topic", b"value").get(timeout=60).offset == 0
     producer.close()
     consumer = KafkaConsumer(bootstrap_servers=odradek_broker.bootstrap)
     partition = TopicPartition("topic", 0)
@@ -52,9 +52,9 @@ def test_the_next_test_gets_a_new_broker(odradek_broker):
 def test_a_cluster_goes_on_without_a_broker(odradek_cluster):
     odradek_cluster.create_topic("topic")
     producer = KafkaProducer(bootstrap_servers=odradek_cluster.bootstrap, acks="all")
-    assert producer.send("topic", b"first").get(timeout=PATIENCE_S).offset == 0
+    assert producer.send("topic", b"first").get(timeout=60).offset == 0
     odradek_cluster.kill(odradek_cluster.leader("topic", 0))
-    assert producer.send("topic", b"second").get(timeout=PATIENCE_S).offset == 1
+    assert producer.send("topic", b"second").get(timeout=60).offset == 1
     producer.close()
 
 

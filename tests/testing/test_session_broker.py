@@ -44,7 +44,7 @@ def use(broker):
     addresses.add(broker.bootstrap)
     assert broker.broker.metadata.topic_count == 0
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap)
-    assert producer.send("orders", b"value").get(timeout=PATIENCE_S).offset == 0
+    assert producer.send("orders", b"value").get(timeout=60).offset == 0
     producer.close()
     assert len(broker.broker.metadata.topic("orders").partitions) == 3
 

@@ -7,16 +7,16 @@ clients send after they have seen the response are read after that iteration.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING
 
 from odradek.broker.coordinator.transaction.marker_writing import Marker, OnWritten
 from odradek.broker.coordinator.transaction.state_change_log import Soon
+from odradek.protocol.errors import ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
 
-if TYPE_CHECKING:
-    from odradek.broker.replica.leader.transaction_markers import TransactionMarkers
+AppendMarker = Callable[[TopicPartition, int, int, int, bool, Callable[[ErrorCode], object]], object]
+"""`TransactionMarkers.append`."""
 
 MARKERS_PER_TURN = 20
 
@@ -26,8 +26,8 @@ class LocalMarkerWriter:
     transaction with thousands of partitions does not delay the others.
     """
 
-    def __init__(self, markers: TransactionMarkers, soon: Soon) -> None:
-        self._markers = markers
+    def __init__(self, append: AppendMarker, soon: Soon) -> None:
+        self._append = append
         self._soon = soon
         self._waiting: deque[tuple[Marker, Iterator[TopicPartition], OnWritten]] = deque()
         self._is_scheduled = False
@@ -52,13 +52,13 @@ class LocalMarkerWriter:
                 if topic_partition is not None:
                     left -= 1
                     waiting.append(entry)
-                    self._append(entry[0], topic_partition, entry[2])
+                    self._write_one(entry[0], topic_partition, entry[2])
         finally:
             if waiting:
                 self._schedule()
 
-    def _append(self, marker: Marker, topic_partition: TopicPartition, on_written: OnWritten) -> None:
-        self._markers.append(
+    def _write_one(self, marker: Marker, topic_partition: TopicPartition, on_written: OnWritten) -> None:
+        self._append(
             topic_partition,
             marker.producer_id,
             marker.producer_epoch,

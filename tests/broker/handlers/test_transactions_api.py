@@ -351,7 +351,7 @@ async def test_metrics_count_ids_by_state_and_ongoing_completions(api: Api, monk
     found = metric_values(api, "odradek_transactional_ids")
     assert {labels: count for labels, count in found.items() if count} == {("Empty",): 1, ("Ongoing",): 1}
     assert set(found) == {(label,) for label in BY_LABEL}
-    monkeypatch.setattr(api.broker.replica_manager.markers, "append", never_written)
+    monkeypatch.setattr(api.broker.coordinators._own_logs, "_append", never_written)
     await end(api, producer)
     assert metric_values(api, "odradek_transactions_being_completed") == {(): 1}
     assert metric_values(api, queue) == metric_values(api, retries) == {(): 0}

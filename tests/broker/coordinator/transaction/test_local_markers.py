@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from odradek.broker.coordinator.transaction.local_markers import MARKERS_PER_TURN, LocalMarkerWriter
 from odradek.broker.coordinator.transaction.marker_writing import Marker
-from odradek.broker.replica.leader.transaction_markers import TransactionMarkers
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
 
@@ -22,7 +21,7 @@ class Logs:
         self.breaks_for = -1
         self.answered: list[TopicPartition] = []
         self.soon: list[Callable[[], None]] = []
-        self.writer = LocalMarkerWriter(cast(TransactionMarkers, self), self.soon.append)
+        self.writer = LocalMarkerWriter(self.append, self.soon.append)
 
     def append(self, topic_partition: TopicPartition, producer_id: int, *more: Any) -> None:
         self.written.append(producer_id)
