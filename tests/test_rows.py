@@ -13,7 +13,9 @@ from tests.rows import spread
 ROOT = Path(__file__).parent.parent
 FOLDER = "tests/timer"
 DEADLINES = "tests/testing/virtual_time/test_deadlines.py"
-"""Some of its rows are `long`."""
+"""The rows of clusters are `long`."""
+SOME_LONG = "tests/storage/test_log_moves.py::test_a_power_failure_at_any_step_leaves_the_log_in_exactly_one_directory"
+LONG = "--kinds=quick,long"
 
 
 @pytest.mark.parametrize(
@@ -60,4 +62,13 @@ def test_what_no_other_run_repeats_keeps_its_rows() -> None:
     clusters = f"{DEADLINES}::test_what_a_setting_decides_happens_in_a_cluster_when_it_is_due"
     one = f"{DEADLINES}::test_what_a_setting_decides_happens_when_it_is_due"
     assert some[clusters] == everything[clusters]
-    assert 1 < len(some[one]) < len(everything[one])
+    assert 1 == len(some[one]) < len(everything[one])
+
+
+@pytest.mark.long
+def test_rows_that_no_other_run_repeats_stay_beside_one_that_is_repeated() -> None:
+    """Two of the four rows are `long`."""
+    (everything,) = rows_of_tests(LONG, folder=SOME_LONG).values()
+    (some,) = rows_of_tests(LONG, "--rows=1", folder=SOME_LONG).values()
+    assert len(everything) == 4
+    assert some == [everything[0], *everything[2:]]
