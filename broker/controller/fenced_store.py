@@ -1,7 +1,8 @@
 """The metadata store as an active controller uses it. Each write contains a check that the controller epoch is still
 this controller's own, so that nothing is written once another controller has been elected.
 
-    (A) If the check fails, or the session with the store has ended, it has been replaced: ControllerMoved.
+    (A) If the check fails, or the session with the store has ended, this broker is no longer the controller:
+        ControllerMoved.
     (B) While the connection is lost, calls wait. A write whose answer is lost is sent again and read back
         (`read_back.py`).
     (C) Any other error is the caller's. BadVersion and EntryExists mean that the state it decided on was old: it reads

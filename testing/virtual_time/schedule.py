@@ -5,7 +5,7 @@
     reach        time has come to a moment: all calls that are due by then are ready, in order. Those of one moment are
                  in the order in which they were scheduled
 
-Whoever has a schedule says what time it is (`now_us`), decides when it moves, and takes the calls from `ready`:
+The owner of a schedule says what time it is (`now_us`), moves time, and takes the calls from `ready`:
 
     virtual_time.py             for brokers of a test, above the loop of the system
     tests/simulation/loop.py    for the simulation, which has no loop below

@@ -2,11 +2,11 @@
 knows no messages: `shared_store.py` serves it over pipes within the process, the tests' model of ZooKeeper over the
 wire.
 
-    (A) Changes are made one after the other, each as a whole. `apply` shows a change to the watchers, event by event,
-        before whoever has made it hears of it.
+    (A) Changes are made one after the other, each as a whole. `apply` shows a change to the watchers, event by event;
+        the client that asked for it gets its response later.
     (B) Time runs for a session from when its client was last heard. When it has run out, at the next tick if there are
         ticks, the session ends, unless the client was heard meanwhile.
-    (C) At the end of a session its ephemeral entries are deleted. If it ends without the word of its client, its
+    (C) At the end of a session its ephemeral entries are deleted. If its client has not asked for the end, the
         connection is broken then.
 """
 
@@ -137,7 +137,7 @@ class Ensemble(ABC, Generic[S]):
             self.apply((yield from self.tree.stage(map(Delete, paths), session.session_id)))
 
     def expiry(self, session: S) -> Steps[None]:
-        """Ends a session without the word of its client (C)."""
+        """Ends a session whose client has not asked for it (C)."""
         yield from self.end(session)
         session.disconnect()
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
@@ -17,6 +16,7 @@ from odradek.pipeline.segments.columns import arrow_schema
 from odradek.pipeline.sinks.arrow_types import arrow_schema as sinks_schema
 from odradek.testing import BrokerThread
 from pyspark_odradek import DefaultSource
+from tests.patience import block_until
 from tests.pipeline.segments.batch_builder import batch
 from tests.pipeline.segments.log_files import write_log
 
@@ -63,13 +63,6 @@ def segments(broker: BrokerThread, topic: str) -> set[tuple[str, int]]:
     """The files of the topic's segments: the cleaner writes others."""
     entries = (entry for folder in broker.data_dir.glob(f"{topic}-*") for entry in os.scandir(folder))
     return {(entry.path, entry.inode()) for entry in entries if entry.name.endswith(".log")}
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def test_the_schema_is_that_of_the_connector(spark: SparkSession, quick: BrokerThread, topic: str) -> None:
@@ -138,8 +131,8 @@ def test_a_compacted_topic_is_read_as_by_the_connector(spark: SparkSession, quic
         client.produce(topic, b"%d" % number * 20, b"%d" % (number % 50), partition=number % 2)
     client.flush()
     checkpoint = quick.data_dir / "cleaner-offset-checkpoint"
-    until(lambda: checkpoint.exists() and checkpoint.read_text().count(topic) == 2)
-    until(lambda: not list(quick.data_dir.glob(f"{topic}-*/*.swap")))
+    block_until(lambda: checkpoint.exists() and checkpoint.read_text().count(topic) == 2)
+    block_until(lambda: not list(quick.data_dir.glob(f"{topic}-*/*.swap")))
     for _ in range(10):
         before = segments(quick, topic)
         ours, theirs = (frame.sort("partition", "offset").collect() for frame in read(spark, quick, topic, COMMITTED))
@@ -158,7 +151,7 @@ def test_deleted_records_are_skipped_as_by_the_connector(spark: SparkSession, qu
     client.flush()
     admin.delete_records([TopicPartition(topic, 0, 77)])[TopicPartition(topic, 0)].result()
     checkpoint = quick.data_dir / "log-start-offset-checkpoint"
-    until(lambda: checkpoint.exists() and f"{topic} 0 77" in checkpoint.read_text())
+    block_until(lambda: checkpoint.exists() and f"{topic} 0 77" in checkpoint.read_text())
     assert require_equal(spark, quick, topic, "read_committed") == 300 - 77
 
 

@@ -10,6 +10,7 @@ from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.compiler import encode_versioned
 from odradek.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 from tests.beside_kafka.documents import Document
+from tests.patience import block_until
 from tests.scenarios.same_as_kafka.case import Cases
 from tests.scenarios.same_as_kafka.peer import Peer
 
@@ -61,12 +62,12 @@ def until_fetched(b: Peer, *topics: tuple[str, Iterable[int]], is_expected: Call
     """Waits until the group's committed offsets, by partition, are what the function expects."""
     asked = [{"name": topic, "partition_indexes": list(indexes)} for topic, indexes in topics] or None
     document = {"group_id": b.name("group"), "topics": asked, "require_stable": True}
-    for _ in range(100):
+
+    def fetched() -> bool:
         response = b.ask(ApiKey.OFFSET_FETCH, document, 7, is_noted=False)
-        if is_expected([partition for topic in response["Topics"] for partition in topic["Partitions"]]):
-            return
-        time.sleep(0.1)
-    raise AssertionError(response)
+        return is_expected([partition for topic in response["Topics"] for partition in topic["Partitions"]])
+
+    block_until(fetched)
 
 
 def joined(b: Peer, *topics: str, group: str | None = None, protocol_type: str = "consumer") -> tuple[str, int]:
