@@ -232,7 +232,6 @@ class ClassicGroup:
 
     def remove(self, member_id: str) -> Member | None:
         """Removes and returns the member, or returns None. The caller must answer its parked requests first."""
-        self.pending_sync.discard(member_id)
         member = self._members.pop(member_id, None)
         if member is None:
             return None

@@ -226,7 +226,7 @@ class Joins:
         joining: Joining,
     ) -> None:
         """Writes the new member id without a rebalance, so that it survives a restart."""
-        new_id, generation_id = member.member_id, group.generation_id
+        new_id = member.member_id
 
         def done(error: ProtocolError | None) -> None:
             if group.state is GroupState.DEAD or group.member(new_id) is not member:
@@ -236,11 +236,11 @@ class Joins:
                 group.replace_static_member(member, old_id)
                 self._rebalances.sessions.extend(group, member)
                 group.answer_join(member, join_refused(error.code))
-            elif group.state is GroupState.STABLE and group.generation_id == generation_id:
+            elif group.state is GroupState.STABLE:
                 skip = joining.can_skip_assignment
                 answer = joined_as_before(group, member, old_leader_id, can_skip_assignment=skip)
                 group.answer_join(member, answer)
-            # Otherwise a rebalance has begun meanwhile and will answer all parked JoinGroups.
+            # A rebalance that has begun meanwhile answers all parked JoinGroups; once it has ended, none is left.
 
         assignments = {other.member_id: other.assignment for other in group.members}
         self._rebalances.save(group, assignments, done)

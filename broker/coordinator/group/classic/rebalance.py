@@ -161,7 +161,7 @@ class Rebalances:
         operation = DelayedSync(
             group.rebalance_timeout_ms,
             lambda: not group.pending_sync or group.generation_id != generation_id,
-            partial(self._sync_overdue, group, generation_id),
+            partial(self._sync_overdue, group),
         )
         self._purgatory.try_complete_else_watch(operation, (GroupSyncKey(group.group_id),))
 
@@ -204,8 +204,8 @@ class Rebalances:
     def _sync_changed(self, group: ClassicGroup) -> None:
         self._purgatory.completions.add(self._purgatory, GroupSyncKey(group.group_id))
 
-    def _sync_overdue(self, group: ClassicGroup, generation_id: int) -> None:
-        if group.generation_id != generation_id or not group.pending_sync or not group.can_rebalance:
+    def _sync_overdue(self, group: ClassicGroup) -> None:
+        if not group.pending_sync or not group.can_rebalance:
             return
         self._remove_silent(group, sorted(group.pending_sync), "SyncGroup overdue")
         self.prepare(group, "SyncGroups were overdue")

@@ -35,6 +35,23 @@ def test_the_first_rebalance_waits_at_most_for_the_rebalance_timeout() -> None:
     assert all(each.response.generation_id == 1 for each in requests)
 
 
+def test_who_joined_at_the_end_of_one_first_rebalance_does_not_make_the_next_one_longer() -> None:
+    harness = GroupHarness(of_table(GroupSettings, initial_rebalance_delay_ms=DELAY_MS))
+    requests = [harness.join(rebalance_ms=DELAY_MS + 1)]
+    harness.advance(DELAY_MS - 1)
+    requests.append(harness.join(rebalance_ms=DELAY_MS + 1))
+    harness.advance(1)
+    requests.append(harness.join(rebalance_ms=DELAY_MS + 1))
+    harness.advance(1)
+    for each in requests:
+        harness.leave(each.response.member_id)
+    harness.advance(DELAY_MS + 1)
+    assert harness.state is GroupState.EMPTY
+    first = harness.join()
+    harness.advance(DELAY_MS)
+    assert first.is_answered
+
+
 @pytest.mark.parametrize("session_ms", [-1, 0, 5_999, 1_800_001, 2**31 - 1])
 def test_a_session_timeout_out_of_bounds_is_refused(session_ms: int) -> None:
     harness = GroupHarness()
@@ -81,7 +98,7 @@ def test_a_group_loaded_with_too_many_members_refuses_the_last_to_rejoin() -> No
     requests = harness.rejoined(ids)
     assert requests[2].error is ErrorCode.GROUP_MAX_SIZE_REACHED
     assert {each.error for each in requests[:2]} == {ErrorCode.NONE}
-    assert harness.group.size == 2
+    assert (harness.group.size, harness.waits.heartbeat.delayed) == (2, 2)
 
 
 def test_a_new_member_whose_join_waits_for_five_minutes_is_removed() -> None:

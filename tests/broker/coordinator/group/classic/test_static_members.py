@@ -66,6 +66,23 @@ def test_a_new_member_id_that_cannot_be_written_is_rolled_back(cause: ErrorCode)
     assert (harness.state, harness.group.awaiting, harness.group.leader_id) == (GroupState.STABLE, 0, leader)
 
 
+def test_a_member_whose_replacement_took_longer_than_its_session_and_failed_has_a_session() -> None:
+    harness = GroupHarness()
+    leader, _ = with_instances(harness)
+    harness.log.is_held = True
+    back = harness.join(instance="two")
+    for _ in range(2):
+        harness.advance(SESSION_MS - 1)
+        harness.heartbeat(leader, 2, "one")
+    harness.log.settle(ErrorCode.REQUEST_TIMED_OUT)
+    assert (back.error is ErrorCode.NONE, harness.group.size) == (False, 2)
+    harness.advance(SESSION_MS - 1)
+    harness.heartbeat(leader, 2, "one")
+    before = harness.group.size
+    harness.advance(1)
+    assert (before, harness.group.size) == (2, 1), "nobody has been heard of since"
+
+
 def test_a_new_member_id_written_as_a_rebalance_begins_is_sent_with_the_new_generation() -> None:
     harness = GroupHarness()
     leader, _ = with_instances(harness)
@@ -74,6 +91,21 @@ def test_a_new_member_id_written_as_a_rebalance_begins_is_sent_with_the_new_gene
     harness.join(leader, instance="one")
     harness.log.settle()
     assert back.response.generation_id == 3
+
+
+def test_a_new_member_id_written_after_a_rebalance_has_ended_is_sent_once() -> None:
+    harness = GroupHarness()
+    leader, _ = with_instances(harness)
+    harness.log.is_held = True
+    back = harness.join(instance="two")
+    written, harness.log.waiting = harness.log.waiting, []
+    harness.join(leader, instance="one")
+    harness.sync_all([leader, back.response.member_id], 3)
+    harness.log.settle()
+    assert harness.state is GroupState.STABLE
+    for decision in written:
+        decision.done(None)
+    assert (back.response.generation_id, harness.state) == (3, GroupState.STABLE)
 
 
 def test_waiting_for_static_members_without_a_rebalance_timeout_does_not_loop(

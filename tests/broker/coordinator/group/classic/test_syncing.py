@@ -4,7 +4,7 @@ import pytest
 
 from odradek.broker.coordinator.group.classic.state import GroupState
 from odradek.protocol.errors import ErrorCode
-from tests.broker.coordinator.group.harness import GroupHarness, SentRequest
+from tests.broker.coordinator.group.harness import REBALANCE_MS, SESSION_MS, GroupHarness, SentRequest
 
 
 def completing(harness: GroupHarness, count: int = 2) -> list[str]:
@@ -63,6 +63,29 @@ def test_an_assignment_replicated_after_its_generation_has_ended_is_not_sent() -
     assert errors(requests) == [ErrorCode.REBALANCE_IN_PROGRESS] * 2
     harness.log.settle()
     assert harness.state is GroupState.PREPARING_REBALANCE
+
+
+def test_a_sync_after_the_others_renews_the_session() -> None:
+    harness = GroupHarness()
+    leader, follower = completing(harness)
+    harness.sync(leader, 3, {leader: b"1", follower: b"2"})
+    harness.advance(SESSION_MS - 1)
+    harness.heartbeat(leader, 3)
+    assert harness.sync(follower, 3).response.assignment == b"2"
+    harness.advance(SESSION_MS - 1)
+    assert harness.group.member(follower) is not None
+
+
+def test_a_sync_is_not_overdue_in_the_next_generation() -> None:
+    harness = GroupHarness()
+    long = 10 * REBALANCE_MS
+    leader, follower = harness.stable(2, session_ms=long)
+    harness.rejoined([leader, follower], session_ms=long)
+    harness.advance(REBALANCE_MS - 1)
+    harness.join(leader, session_ms=long, protocols=["range", "sticky"])
+    harness.join(follower, session_ms=long)
+    harness.advance(REBALANCE_MS - 1)
+    assert (harness.group.generation_id, harness.group.size) == (4, 2)
 
 
 @pytest.mark.parametrize(
