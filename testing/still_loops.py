@@ -105,9 +105,15 @@ class WatchedLoop:
 
 
 class StillLoops:
-    """The watched loops of the process, and the thread that watches them (A)."""
+    """The watched loops of the process, and the thread that watches them (A). A forked process has neither, and a lock
+    of its own: the thread may have held the lock at that moment.
+    """
 
     def __init__(self) -> None:
+        self._begin()
+        os.register_at_fork(after_in_child=self._begin)
+
+    def _begin(self) -> None:
         self._lock = threading.Lock()
         self._watched: dict[WatchedLoop, None] = {}
         self._last_used_s = 0.0
@@ -126,7 +132,7 @@ class StillLoops:
             yield loop
         finally:
             with self._lock:
-                del self._watched[loop]
+                self._watched.pop(loop, None)
                 self._last_used_s = time.monotonic()
 
     def _watch(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import sys
 import threading
 from collections import deque
@@ -54,9 +55,14 @@ class _QuietLogs:
     """Configures structlog while brokers run. The last of several brokers and clusters restores it."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
         self._users = 0
         self._clusters: list[LatestWarnings] = []
+        self._new_lock()
+        os.register_at_fork(after_in_child=self._new_lock)
+
+    def _new_lock(self) -> None:
+        """Another thread may have held the lock when the process was forked."""
+        self._lock = threading.Lock()
 
     @contextlib.contextmanager
     def shown(self) -> Iterator[None]:

@@ -15,7 +15,7 @@ import pytest
 import structlog
 
 from odradek.testing import in_process_broker, in_process_cluster, still_loops
-from tests.patience import block_until, until
+from tests.patience import PATIENCE_S, block_until, until
 from tests.wire.records import connect
 
 EVENT = "event loop stands still while client connects"
@@ -24,6 +24,21 @@ import socket, sys
 client = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
 print("connected", flush=True)
 client.recv(1)
+"""
+FORKED = """
+import os, sys
+from odradek.broker.logging.quiet_logs import QUIET_LOGS
+from odradek.testing import BrokerThread
+from odradek.testing.still_loops import STILL_LOOPS
+with BrokerThread():
+    with STILL_LOOPS._lock, QUIET_LOGS._lock:  # as another thread may hold them
+        child = os.fork()
+        if not child:
+            with BrokerThread():
+                assert STILL_LOOPS.has_thread
+            os._exit(0)
+    _, status = os.waitpid(child, 0)
+sys.exit(status)
 """
 LOOKS = 3
 
@@ -142,3 +157,7 @@ async def test_the_thread_that_watches_ends_after_the_last_broker_and_begins_aga
         async with in_process_broker(), in_process_broker():
             assert still_loops.STILL_LOOPS.has_thread
         await until(lambda: not still_loops.STILL_LOOPS.has_thread)
+
+
+def test_a_forked_process_watches_its_own_loops_whatever_its_parent_held() -> None:
+    subprocess.run([sys.executable, "-c", FORKED], timeout=PATIENCE_S, check=True)
