@@ -29,7 +29,7 @@ from odradek.broker.coordinator.group.offsets.zookeeper import ZooKeeperOffsets
 from odradek.broker.handlers.transaction_outcomes import once_verified
 from odradek.broker.handlers.zookeeper_commits import commit_to_zookeeper
 from odradek.broker.metadata.metadata_cache import GROUP_TOPIC, MetadataCache
-from odradek.broker.replica.leader.verification import Question, TransactionVerification
+from odradek.broker.replica.leader.verification import TransactionVerification, VerificationRequest
 from odradek.broker.requests.answered_later import answered_later
 from odradek.broker.requests.request_context import Holds, PendingResponse, RequestContext
 from odradek.broker.settings.config import BrokerConfig
@@ -139,19 +139,19 @@ class OffsetHandlers:
 
         While another broker is asked about the transaction, later commits of the connection wait, as the last one wins.
         """
-        question = self._question(request)
-        if question is not None:
-            commit = partial(self._commit_in_transaction, request, context, question)
-            committing = once_verified(self._verification, question, commit)
+        to_verify = self._needed(request)
+        if to_verify is not None:
+            commit = partial(self._commit_in_transaction, request, context, to_verify)
+            committing = once_verified(self._verification, to_verify, commit)
             return answered_later(committing, context, self._spawn, Holds.SAME_API)
         return self._commit_in_transaction(request, context, None)
 
-    def _question(self, request: TxnOffsetCommitRequest) -> Question | None:
+    def _needed(self, request: TxnOffsetCommitRequest) -> VerificationRequest | None:
         try:
             partition = self._coordinator.shard_of(request.group_id).partition
         except ProtocolError:
             return None  # the commit raises it again
-        return self._verification.question_of_group(
+        return self._verification.needed_for_commit(
             request.transactional_id,
             request.producer_id,
             request.producer_epoch,
@@ -159,7 +159,7 @@ class OffsetHandlers:
         )
 
     def _commit_in_transaction(
-        self, request: TxnOffsetCommitRequest, context: RequestContext, question: Question | None
+        self, request: TxnOffsetCommitRequest, context: RequestContext, to_verify: VerificationRequest | None
     ) -> TxnOffsetCommitResponse | PendingResponse:
         now_ms = self._clock.wall_ms()
         builder = self._check_commits(request.topics, TXN_COMMIT_ANSWERS, now_ms, NO_TIMESTAMP, brings_times=False)
@@ -170,7 +170,7 @@ class OffsetHandlers:
             if not request.group_id:
                 raise ProtocolError(ErrorCode.INVALID_GROUP_ID)
             shard = self._coordinator.shard_of(request.group_id)
-            self._verify_transaction(request, context, shard.partition, question)
+            self._verify_transaction(request, context, shard.partition, to_verify)
             commit_offsets_in_transaction(shard, who, producer, builder.commits, done)
 
         def respond() -> TxnOffsetCommitResponse:
@@ -183,7 +183,11 @@ class OffsetHandlers:
         return self._carry_out(builder, act, respond)
 
     def _verify_transaction(
-        self, request: TxnOffsetCommitRequest, context: RequestContext, partition: int, question: Question | None
+        self,
+        request: TxnOffsetCommitRequest,
+        context: RequestContext,
+        partition: int,
+        to_verify: VerificationRequest | None,
     ) -> None:
         """Raises the transaction coordinator's error if the group's partition is not in the transaction. (KIP-890)
 
@@ -195,7 +199,7 @@ class OffsetHandlers:
             request.producer_id,
             request.producer_epoch,
             TopicPartition(GROUP_TOPIC, partition),
-            question,
+            to_verify,
             knows_abortable=context.api_version >= FIRST_TRANSACTIONAL_VERSION_WITH_ABORTABLE,
         )
         if error is ErrorCode.NETWORK_EXCEPTION:

@@ -38,7 +38,7 @@ from odradek.broker.replica.leader.appends import (
     PartitionAppendResult,
 )
 from odradek.broker.replica.leader.large_appends import LargeAppends
-from odradek.broker.replica.leader.verification import Question, TransactionVerification
+from odradek.broker.replica.leader.verification import TransactionVerification, VerificationRequest
 from odradek.broker.requests.answered_later import answered_later
 from odradek.broker.requests.request_context import CloseConnection, Holds, PendingResponse, RequestContext
 from odradek.broker.settings.odradek import is_before
@@ -174,7 +174,7 @@ class RunningProduce(ClientAppends):
     not appended.
     """
 
-    __slots__ = ("_handler", "_question", "_timeout_ms", "_transactional_id", "context", "refused")
+    __slots__ = ("_handler", "_timeout_ms", "_to_verify", "_transactional_id", "context", "refused")
 
     def __init__(
         self,
@@ -188,7 +188,7 @@ class RunningProduce(ClientAppends):
         super().__init__(request.acks, context.api_version, entries, allowance)
         self._handler = handler
         self._transactional_id: str | None = request.transactional_id
-        self._question: Question | None = None
+        self._to_verify: VerificationRequest | None = None
         self._timeout_ms: int = request.timeout_ms
         self.context = context
         self.refused = refused
@@ -197,9 +197,9 @@ class RunningProduce(ClientAppends):
         """Returns the response if it is available now. Raises ProtocolError and CloseConnection."""
         handler = self._handler
         if self._transactional_id is not None:
-            self._question = handler.verification.question(self._transactional_id, self.entries)
-            if self._question is not None:
-                asking = once_verified(handler.verification, self._question, self._append_verified)
+            self._to_verify = handler.verification.needed(self._transactional_id, self.entries)
+            if self._to_verify is not None:
+                asking = once_verified(handler.verification, self._to_verify, self._append_verified)
                 return answered_later(asking, self.context, handler.spawn, Holds.SAME_API)
         self._append()
         if self.entries:
@@ -250,7 +250,7 @@ class RunningProduce(ClientAppends):
         refused = self._handler.verification.refused(
             transactional_id,
             entries,
-            self._question,
+            self._to_verify,
             knows_abortable=self.api_version >= FIRST_VERSION_WITH_ABORTABLE,
         )
         for key in refused:

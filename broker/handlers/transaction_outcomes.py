@@ -10,7 +10,7 @@ from collections.abc import Callable
 from inspect import isawaitable
 from typing import Any
 
-from odradek.broker.replica.leader.verification import Question, TransactionVerification
+from odradek.broker.replica.leader.verification import TransactionVerification, VerificationRequest
 from odradek.broker.requests.request_context import PendingResponse
 from odradek.protocol.errors import ErrorCode, ProtocolError
 
@@ -40,14 +40,16 @@ def code_for(error: ProtocolError | None, api_version: int, first_with_fenced: i
     return error.code
 
 
-async def once_verified(verification: TransactionVerification, question: Question, proceed: Callable[[], Any]) -> Any:
+async def once_verified(
+    verification: TransactionVerification, to_verify: VerificationRequest, proceed: Callable[[], Any]
+) -> Any:
     """Asks the other broker, then calls `proceed` and returns its value; if that is awaitable, what it gives. The
     answers hold until then.
     """
     try:
-        assert verification.ask is not None, "there is a question only if there is somebody to ask"
-        verification.answered(question, await verification.ask(question))
+        assert verification.ask is not None, "there is something to verify only if there is somebody to ask"
+        verification.answered(to_verify, await verification.ask(to_verify))
         outcome = proceed()
         return await outcome if isawaitable(outcome) else outcome
     finally:
-        verification.settle(question)
+        verification.settle(to_verify)

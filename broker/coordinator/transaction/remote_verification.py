@@ -1,7 +1,7 @@
 """Asks the transaction coordinators on other brokers whether a producer may write to partitions. (KIP-890)
 
-Questions that wait for the same broker go into one AddPartitionsToTxn request (version 4, `verify_only`), at most one
-about a transactional id (`peer_queue.py`). If the broker cannot be reached, or its response lacks a partition, the
+What waits for the same broker goes into one AddPartitionsToTxn request (version 4, `verify_only`), with at most one
+entry for a transactional id (`peer_queue.py`). If the broker cannot be reached, or its response lacks a partition, the
 answer is NETWORK_EXCEPTION, which the producer retries. A broker that does not know the request (Kafka before 3.5)
 cannot be asked: its producers' batches are appended without verification, as that release does.
 
@@ -19,7 +19,7 @@ import structlog
 from odradek.broker.background.tasks import Spawn
 from odradek.broker.coordinator.transaction.coordinator import PRODUCE_CODES
 from odradek.broker.coordinator.transaction.peer_queue import PeerQueue
-from odradek.broker.replica.leader.verification import Question
+from odradek.broker.replica.leader.verification import VerificationRequest
 from odradek.clients.network_errors import NetworkError, UnsupportedVersion
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.transactions import AddPartitionsToTxnRequest
@@ -43,27 +43,27 @@ class CoordinatorPeer(Protocol):
 
 
 class _Waiting(NamedTuple):
-    question: Question
+    to_verify: VerificationRequest
     answer: asyncio.Future[Codes]
 
 
 class _OneBroker:
-    """The questions to one broker."""
+    """The requests to one broker."""
 
     def __init__(self, peer: CoordinatorPeer, spawn: Spawn) -> None:
         self._peer = peer
         self._queue = PeerQueue(f"verification by broker {peer.broker_id}", spawn, _measure, self._send)
 
-    async def ask(self, question: Question) -> Codes:
+    async def ask(self, to_verify: VerificationRequest) -> Codes:
         answer: asyncio.Future[Codes] = asyncio.get_running_loop().create_future()
-        self._queue.add(_Waiting(question, answer))
+        self._queue.add(_Waiting(to_verify, answer))
         return await answer
 
     async def _send(self, taken: Mapping[str, _Waiting]) -> None:
         codes: dict[str, Codes] = {}
         otherwise = ErrorCode.NETWORK_EXCEPTION
         try:
-            transactions = [_transaction(each.question) for each in taken.values()]
+            transactions = [_transaction(each.to_verify) for each in taken.values()]
             response = await self._peer.send(AddPartitionsToTxnRequest(transactions=transactions), version=VERSION)
             otherwise = ErrorCode.of(response.error_code) or ErrorCode.NETWORK_EXCEPTION
             codes = {result.transactional_id: _codes(result) for result in response.results_by_transaction}
@@ -78,7 +78,7 @@ class _OneBroker:
             for transactional_id, each in taken.items():
                 answers = codes.get(transactional_id, {})
                 if not each.answer.done():
-                    each.answer.set_result({key: answers.get(key, otherwise) for key in each.question.partitions})
+                    each.answer.set_result({key: answers.get(key, otherwise) for key in each.to_verify.partitions})
 
 
 class RemoteVerification:
@@ -105,31 +105,31 @@ class RemoteVerification:
         coordinator = self._coordinator_of(transactional_id)
         return coordinator is not None and coordinator >= 0 and coordinator != self._broker_id
 
-    async def ask(self, question: Question) -> Codes:
-        """Returns NONE or an error for each partition of the question."""
-        coordinator = self._coordinator_of(question.transactional_id)
+    async def ask(self, to_verify: VerificationRequest) -> Codes:
+        """Returns NONE or an error for each partition of the request."""
+        coordinator = self._coordinator_of(to_verify.transactional_id)
         if coordinator is None or coordinator < 0:
-            return dict.fromkeys(question.partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            return dict.fromkeys(to_verify.partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if coordinator == self._broker_id:  # it moved here meanwhile: the producer tries again
-            return dict.fromkeys(question.partitions, ErrorCode.NOT_COORDINATOR)
+            return dict.fromkeys(to_verify.partitions, ErrorCode.NOT_COORDINATOR)
         broker = self._brokers.get(coordinator)
         if broker is None:
             broker = self._brokers[coordinator] = _OneBroker(self._peer_to(coordinator), self._spawn)
-        return await broker.ask(question)
+        return await broker.ask(to_verify)
 
 
 def _measure(each: _Waiting) -> tuple[str, int]:
-    return each.question.transactional_id, len(each.question.led)
+    return each.to_verify.transactional_id, len(each.to_verify.led)
 
 
-def _transaction(question: Question) -> AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction:
+def _transaction(to_verify: VerificationRequest) -> AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction:
     topics: dict[str, list[int]] = {}
-    for topic, partition in question.partitions:
+    for topic, partition in to_verify.partitions:
         topics.setdefault(topic, []).append(partition)
     return AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction(
-        transactional_id=question.transactional_id,
-        producer_id=question.producer_id,
-        producer_epoch=question.producer_epoch,
+        transactional_id=to_verify.transactional_id,
+        producer_id=to_verify.producer_id,
+        producer_epoch=to_verify.producer_epoch,
         verify_only=True,
         topics=[
             AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=name, partitions=partitions)

@@ -5,10 +5,10 @@ that never added the partition) would start a transaction that nothing ever ends
 (A) If the producer's transaction is already open in the partition, the batch is accepted: it belongs to that
     transaction until the marker arrives, and after the marker the coordinator is asked again.
 (B) Otherwise the coordinator is asked. A coordinator on this broker answers synchronously on this thread, so that
-    nothing can happen between its answer and the append. A coordinator on another broker is asked with a `Question`
-    while the request waits. Its answer is void if meanwhile a marker of the producer has ended the transaction, or if
-    this broker has lost its leadership of the partition, even if it is the leader again: then another leader may have
-    written the marker. (Kafka's VerificationGuard)
+    nothing can happen between its answer and the append. A coordinator on another broker is asked with a
+    `VerificationRequest` while the client's request waits. Its answer is void if meanwhile a marker of the producer has
+    ended the transaction, or if this broker has lost its leadership of the partition, even if it is the leader again:
+    then another leader may have written the marker. (Kafka's VerificationGuard)
 (C) For a producer that is unknown here, the smallest refused sequence is recorded. Otherwise a batch after it would be
     accepted, as any sequence of an unknown producer is, and the refused batch could never be retried. (Kafka's
     VerificationStateEntry)
@@ -38,7 +38,7 @@ open.
 """
 
 
-class Question:
+class VerificationRequest:
     """What another broker's coordinator is asked about one producer in some partitions, and its `answers`. `led` has,
     for each partition, what this broker leads: the partition and the leader epoch.
     """
@@ -70,7 +70,7 @@ class Question:
         return self.answers.get(key)
 
 
-AskCoordinator = Callable[[Question], Awaitable[Mapping[TopicPartition, ErrorCode]]]
+AskCoordinator = Callable[[VerificationRequest], Awaitable[Mapping[TopicPartition, ErrorCode]]]
 """Asks the coordinator on another broker. Returns NONE or an error for each partition; raises nothing."""
 
 PRODUCERS_CODE = {
@@ -99,7 +99,7 @@ class TransactionVerification:
         self.is_elsewhere: Callable[[str], bool] = lambda _transactional_id: False
         """Whether another broker coordinates a transactional id; then `ask` asks it."""
         self.ask: AskCoordinator | None = None
-        self._questions: dict[tuple[TopicPartition, int], list[Question]] = {}
+        self._unsettled: dict[tuple[TopicPartition, int], list[VerificationRequest]] = {}
         """Those that are not settled yet, by partition and producer id."""
         self.failures = 0
         """The number of batches refused since the start (Kafka's VerificationFailureRate)."""
@@ -113,7 +113,7 @@ class TransactionVerification:
         self.is_open_transaction = is_open_transaction
         self.is_elsewhere, self.ask = is_elsewhere, ask
 
-    def question(self, transactional_id: str, entries: Mapping[TopicPartition, bytes]) -> Question | None:
+    def needed(self, transactional_id: str, entries: Mapping[TopicPartition, bytes]) -> VerificationRequest | None:
         """Returns what another broker must be asked before the batches are appended; None if nothing. Raises as
         `refused` does. The caller lets `answer` ask, and calls `settle` in the end.
         """
@@ -123,19 +123,19 @@ class TransactionVerification:
         header = next(iter(batches.values()), None)
         if header is None or header.producer_id < 0:
             return None
-        return self._question(transactional_id, header.producer_id, header.producer_epoch, batches)
+        return self._needed(transactional_id, header.producer_id, header.producer_epoch, batches)
 
-    def question_of_group(
+    def needed_for_commit(
         self, transactional_id: str, producer_id: int, producer_epoch: int, topic_partition: TopicPartition
-    ) -> Question | None:
-        """As `question`, before a coordinator verifies a client's transaction with `verify`."""
+    ) -> VerificationRequest | None:
+        """As `needed`, before a coordinator verifies a client's transaction with `verify`."""
         if not self._is_enabled() or self.ask is None or not self.is_elsewhere(transactional_id):
             return None
-        return self._question(transactional_id, producer_id, producer_epoch, (topic_partition,))
+        return self._needed(transactional_id, producer_id, producer_epoch, (topic_partition,))
 
-    def _question(
+    def _needed(
         self, transactional_id: str, producer_id: int, producer_epoch: int, keys: Iterable[TopicPartition]
-    ) -> Question | None:
+    ) -> VerificationRequest | None:
         led: dict[TopicPartition, tuple[Partition, int]] = {}
         for key in keys:
             partition = self._led_without_transaction(key, producer_id)
@@ -143,34 +143,34 @@ class TransactionVerification:
                 led[key] = (partition, partition.leader_epoch)
         if not led:
             return None
-        question = Question(transactional_id, producer_id, producer_epoch, led)
+        to_verify = VerificationRequest(transactional_id, producer_id, producer_epoch, led)
         for key in led:
-            self._questions.setdefault((key, producer_id), []).append(question)
-        return question
+            self._unsettled.setdefault((key, producer_id), []).append(to_verify)
+        return to_verify
 
-    def answered(self, question: Question, answers: Mapping[TopicPartition, ErrorCode]) -> None:
+    def answered(self, to_verify: VerificationRequest, answers: Mapping[TopicPartition, ErrorCode]) -> None:
         """Notes the other broker's answers."""
-        for key in question.led:
-            if question in self._questions.get((key, question.producer_id), ()):
-                question.answers[key] = answers.get(key, ErrorCode.NETWORK_EXCEPTION)
+        for key in to_verify.led:
+            if to_verify in self._unsettled.get((key, to_verify.producer_id), ()):
+                to_verify.answers[key] = answers.get(key, ErrorCode.NETWORK_EXCEPTION)
             else:
-                question.answers[key] = ErrorCode.INVALID_TXN_STATE  # a marker has ended the transaction
+                to_verify.answers[key] = ErrorCode.INVALID_TXN_STATE  # a marker has ended the transaction
 
-    def settle(self, question: Question) -> None:
-        """Forgets a question: its answers were used, or are not needed."""
-        for key in question.led:
-            place = (key, question.producer_id)
-            waiting = self._questions.get(place, [])
-            if question in waiting:
-                waiting.remove(question)
+    def settle(self, to_verify: VerificationRequest) -> None:
+        """Forgets the request: its answers were used, or are not needed."""
+        for key in to_verify.led:
+            place = (key, to_verify.producer_id)
+            waiting = self._unsettled.get(place, [])
+            if to_verify in waiting:
+                waiting.remove(to_verify)
             if not waiting:
-                self._questions.pop(place, None)
+                self._unsettled.pop(place, None)
 
     def marker_written(self, topic_partition: TopicPartition, producer_id: int) -> None:
         """A marker has ended the producer's transaction: answers about it are void (B)."""
-        for question in self._questions.pop((topic_partition, producer_id), ()):
-            if topic_partition in question.answers:
-                question.answers[topic_partition] = ErrorCode.INVALID_TXN_STATE
+        for to_verify in self._unsettled.pop((topic_partition, producer_id), ()):
+            if topic_partition in to_verify.answers:
+                to_verify.answers[topic_partition] = ErrorCode.INVALID_TXN_STATE
 
     def _led_without_transaction(self, key: TopicPartition, producer_id: int) -> Partition | None:
         """Returns the partition if the producer has no transaction open in it. Also None if this broker does not lead
@@ -185,13 +185,13 @@ class TransactionVerification:
         self,
         transactional_id: str,
         entries: Mapping[TopicPartition, bytes],
-        question: Question | None = None,
+        to_verify: VerificationRequest | None = None,
         *,
         knows_abortable: bool = False,
     ) -> dict[TopicPartition, PartitionAppendResult]:
         """Returns the errors of those batches of a Produce request that may not be appended: INVALID_TXN_STATE or
         TRANSACTION_ABORTABLE (see `verify`), NOT_ENOUGH_REPLICAS (retriable), INVALID_PRODUCER_ID_MAPPING,
-        INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER. `question`: the answered one, if another broker had to be
+        INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER. `to_verify`: the answered one, if another broker had to be
         asked. Without it, or if its answer is void, this broker's coordinator answers: NOT_COORDINATOR, if it is not
         the one, is retriable.
 
@@ -201,7 +201,7 @@ class TransactionVerification:
             return {}
         batches = _transactional_batches(entries)
         refusals = {
-            key: self._refusal(transactional_id, key, header, question, knows_abortable)
+            key: self._refusal(transactional_id, key, header, to_verify, knows_abortable)
             for key, header in batches.items()
         }
         return {key: refusal for key, refusal in refusals.items() if refusal is not None}
@@ -212,7 +212,7 @@ class TransactionVerification:
         producer_id: int,
         producer_epoch: int,
         topic_partition: TopicPartition,
-        question: Question | None = None,
+        to_verify: VerificationRequest | None = None,
         *,
         knows_abortable: bool = False,
     ) -> ErrorCode:
@@ -224,7 +224,7 @@ class TransactionVerification:
         partition = self._led_without_transaction(topic_partition, producer_id)
         if partition is None:
             return ErrorCode.NONE
-        answer = None if question is None else question.answer_for(partition)
+        answer = None if to_verify is None else to_verify.answer_for(partition)
         if answer is None:
             answer = self.is_open_transaction(transactional_id, producer_id, producer_epoch, topic_partition)
         self.failures += answer is not ErrorCode.NONE
@@ -237,7 +237,7 @@ class TransactionVerification:
         transactional_id: str,
         key: TopicPartition,
         header: BatchHeader,
-        question: Question | None,
+        to_verify: VerificationRequest | None,
         knows_abortable: bool,
     ) -> PartitionAppendResult | None:
         if header.producer_id < 0:
@@ -247,7 +247,7 @@ class TransactionVerification:
             header.producer_id,
             header.producer_epoch,
             key,
-            question,
+            to_verify,
             knows_abortable=knows_abortable,
         )
         partition = self._partitions.get(key)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from odradek.broker.replica.leader.verification import Question
+from odradek.broker.replica.leader.verification import VerificationRequest
 from odradek.broker.server import Broker
 from odradek.protocol.append_allowance import TURN_BYTES
 from odradek.protocol.errors import ErrorCode
@@ -32,17 +32,17 @@ class Elsewhere:
     """The coordinator on another broker, for all transactional ids. The test answers the questions."""
 
     def __init__(self, broker: Broker) -> None:
-        self.asked: list[tuple[Question, asyncio.Future[Codes]]] = []
+        self.asked: list[tuple[VerificationRequest, asyncio.Future[Codes]]] = []
         self.verification = broker.replica_manager.verification
         self.verification.is_elsewhere = lambda _: True
         self.verification.ask = self._ask
 
-    async def _ask(self, question: Question) -> Codes:
+    async def _ask(self, question: VerificationRequest) -> Codes:
         answer: asyncio.Future[Codes] = asyncio.get_running_loop().create_future()
         self.asked.append((question, answer))
         return await answer
 
-    async def questions(self, count: int) -> list[Question]:
+    async def questions(self, count: int) -> list[VerificationRequest]:
         """Waits until so many questions have been asked."""
         await until(lambda: len(self.asked) >= count)
         return [question for question, _ in self.asked]
@@ -55,7 +55,7 @@ class Elsewhere:
 
     @property
     def is_settled(self) -> bool:
-        return not self.verification._questions
+        return not self.verification._unsettled
 
 
 @pytest.fixture

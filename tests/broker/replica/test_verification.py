@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from odradek.broker.replica.leader.verification import Question, TransactionVerification
+from odradek.broker.replica.leader.verification import TransactionVerification, VerificationRequest
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
 from tests.broker.replica.harness import T0, ReplicaHarness, later
@@ -15,7 +15,7 @@ from tests.broker.replica.harness import T0, ReplicaHarness, later
 T1 = TopicPartition("t", 1)
 
 
-async def answered(verification: TransactionVerification, question: Question) -> None:
+async def answered(verification: TransactionVerification, question: VerificationRequest) -> None:
     """Asks the other broker."""
     assert verification.ask is not None
     verification.answered(question, await verification.ask(question))
@@ -200,16 +200,19 @@ class OtherCoordinator:
         self.verification.ask = self.ask
         self.verification.is_elsewhere = lambda name: name in self.elsewhere
         self.elsewhere = {"copier"}
-        self.asked: list[tuple[Question, asyncio.Future[dict[TopicPartition, ErrorCode]]]] = []
+        self.asked: list[tuple[VerificationRequest, asyncio.Future[dict[TopicPartition, ErrorCode]]]] = []
 
-    async def ask(self, question: Question) -> dict[TopicPartition, ErrorCode]:
+    async def ask(self, question: VerificationRequest) -> dict[TopicPartition, ErrorCode]:
         answer: asyncio.Future[dict[TopicPartition, ErrorCode]] = asyncio.get_running_loop().create_future()
         self.asked.append((question, answer))
         return await answer
 
     async def answered(
-        self, question: Question | None, code: ErrorCode = ErrorCode.NONE, before: Callable[[], object] = lambda: None
-    ) -> Question:
+        self,
+        question: VerificationRequest | None,
+        code: ErrorCode = ErrorCode.NONE,
+        before: Callable[[], object] = lambda: None,
+    ) -> VerificationRequest:
         """Asks the question. `before` is called while the answer is on its way."""
         assert question is not None
         asking = asyncio.ensure_future(answered(self.verification, question))
@@ -219,10 +222,12 @@ class OtherCoordinator:
         await asking
         return question
 
-    def about(self, entries: dict[TopicPartition, bytes]) -> Question | None:
-        return self.verification.question("copier", entries)
+    def about(self, entries: dict[TopicPartition, bytes]) -> VerificationRequest | None:
+        return self.verification.needed("copier", entries)
 
-    def refused(self, entries: dict[TopicPartition, bytes], question: Question) -> dict[TopicPartition, ErrorCode]:
+    def refused(
+        self, entries: dict[TopicPartition, bytes], question: VerificationRequest
+    ) -> dict[TopicPartition, ErrorCode]:
         results = self.verification.refused("copier", entries, question)
         return {key: result.error for key, result in results.items()}
 
@@ -255,7 +260,7 @@ async def test_nobody_is_asked_about_plain_batches_ids_of_this_broker_or_partiti
     batches = {T0: transactional(harness)}
     assert other.about({T0: harness.batch(), T1: b"no batch"}) is None
     assert other.about({T1: transactional(harness)}) is None
-    assert other.verification.question("of this broker", batches) is None
+    assert other.verification.needed("of this broker", batches) is None
     harness.verifies_transactions = False
     assert other.about(batches) is None
     harness.verifies_transactions = True
@@ -412,14 +417,14 @@ async def test_settled_questions_are_forgotten(harness: ReplicaHarness, other: O
     for question in questions:
         other.verification.settle(question)
         other.verification.settle(question)
-    assert other.verification._questions == {}
+    assert other.verification._unsettled == {}
 
 
 async def test_a_coordinator_elsewhere_is_asked_for_the_offsets_of_a_transaction(
     harness: ReplicaHarness, other: OtherCoordinator
 ) -> None:
     harness.lead()
-    ask, verify = other.verification.question_of_group, other.verification.verify
+    ask, verify = other.verification.needed_for_commit, other.verification.verify
     assert ask("of this broker", 7, 0, T0) is None
     assert ask("copier", 7, 0, T1) is None
     question = await other.answered(ask("copier", 7, 0, T0))

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from odradek.broker.coordinator.transaction.peer_queue import PARTITIONS_PER_REQUEST
 from odradek.broker.coordinator.transaction.remote_verification import RemoteVerification
-from odradek.broker.replica.leader.verification import Question
+from odradek.broker.replica.leader.verification import VerificationRequest
 from odradek.clients.network_errors import Disconnected, UnsupportedVersion
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.transactions import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
@@ -24,9 +24,9 @@ THIS, OTHER, THIRD = 1, 2, 3
 Codes = dict[TopicPartition, ErrorCode]
 
 
-def question(transactional_id: str, *partitions: TopicPartition) -> Question:
+def question(transactional_id: str, *partitions: TopicPartition) -> VerificationRequest:
     led: Any = dict.fromkeys(partitions)
-    return Question(transactional_id, 7, 3, led)
+    return VerificationRequest(transactional_id, 7, 3, led)
 
 
 class Coordinator:
