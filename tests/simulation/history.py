@@ -60,6 +60,8 @@ class Transaction(Operation):
     commits: bool = True
     end_asked_us: int = -1
     """When EndTxn was sent for the first time."""
+    producer_id: int = -1
+    producer_epoch: int = -1
 
     def describe(self) -> str:
         """See Operation."""

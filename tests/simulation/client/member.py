@@ -76,6 +76,11 @@ class Member:
         self._is_leaving = False
         self._commits_at = 0.0
 
+    @property
+    def identity(self) -> tuple[str, int]:
+        """Its member id, empty if it has none, and its generation."""
+        return self._member_id, self._generation
+
     def leave(self) -> None:
         """Asks the member to leave the group after its next commit."""
         self._is_leaving = True
