@@ -19,7 +19,7 @@
     generations   commit of an earlier generation: fencing_invariants.py
     verified, unique, epochs, decided, last stable, replay
                   producers and transactions by the book: transaction_invariants.py
-    strays, expired
+    strays, expired, instances
                   what a group refuses, and offsets that expire: group_invariants.py
     watches, fresh, confirmed, sessions, names, limits, heard
                   what the sessions with the metadata store promise: store_invariants.py
@@ -53,7 +53,7 @@ from tests.simulation.cluster_invariants import (
 from tests.simulation.compaction_invariants import compacted_logs_keep_the_last_of_each_key
 from tests.simulation.fencing_invariants import earlier_generations_are_refused, earlier_producers_are_fenced
 from tests.simulation.final_state import FinalState, ReplicaLog
-from tests.simulation.group_invariants import brief_offsets_expire, strays_are_refused
+from tests.simulation.group_invariants import brief_offsets_expire, replaced_members_are_refused, strays_are_refused
 from tests.simulation.history import (
     Commit,
     Committed,
@@ -443,6 +443,7 @@ INVARIANTS: Mapping[str, Check] = {
     "replay": memory_is_what_the_log_says,
     "strays": strays_are_refused,
     "expired": brief_offsets_expire,
+    "instances": replaced_members_are_refused,
     "in sync": who_joins_has_everything,
     "coordinators": coordinators_know_what_is_committed,
     "watches": watches_are_called_in_time,

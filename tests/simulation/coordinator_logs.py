@@ -7,7 +7,7 @@ by code of its own. It is read from the leader's log every half a second, before
                     uncommitted ones at its end included.
     now and then    A transaction without a pending change is in a state that its log had lately: an append that is in
                     the log, but failed (the in-sync replicas were too few for a moment), does not count for the
-                    coordinator. A stable group is as its log has it. An offset in effect is in the log.
+                    coordinator. So is a stable group. An offset in effect is in the log.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from copy import copy, deepcopy
+from copy import deepcopy
 from typing import Any, NamedTuple
 
 from odradek.broker.coordinator.group.classic.group import ClassicGroup
@@ -48,7 +48,7 @@ from tests.simulation.transaction_history import Differs, Logged
 Difference = tuple[str, object, object]
 """What differs, how it is in memory and how in the log."""
 RECENT = 6
-"""How many states of a transactional id a coordinator may have, of those in the log."""
+"""How many states of a transactional id or a group a coordinator may have, of those in the log."""
 
 
 class Content(NamedTuple):
@@ -143,10 +143,12 @@ class LoggedGroup(NamedTuple):
 
 
 class GroupLedger:
-    """What the records of a partition of `__consumer_offsets` add up to. `open`: by producer id."""
+    """What the records of a partition of `__consumer_offsets` add up to. `recent`: the last states of each group.
+    `open`: by producer id."""
 
     def __init__(self) -> None:
         self.groups: dict[str, LoggedGroup] = {}
+        self.recent: dict[str, deque[LoggedGroup]] = {}
         self.offsets: dict[Key, Written] = {}
         self.open: dict[int, dict[Key, Written]] = {}
 
@@ -193,10 +195,11 @@ class GroupLedger:
         value = decode_versioned(GroupMetadataValue, record.value)[1]
         members = {each.member_id: (each.group_instance_id, each.assignment) for each in value.members}
         self.groups[group] = LoggedGroup(value.generation, value.protocol, value.leader, members)
+        self.recent.setdefault(group, deque(maxlen=RECENT)).append(self.groups[group])
 
     def branch(self) -> GroupLedger:
         """Returns a copy, to apply batches to that may be lost."""
-        branch = copy(self)
+        branch = GroupLedger()
         branch.groups, branch.offsets, branch.open = dict(self.groups), dict(self.offsets), deepcopy(self.open)
         return branch
 
@@ -399,13 +402,14 @@ def _transactions_astray(shard: TransactionShard, ledger: TransactionLedger) -> 
 
 
 def _groups_astray(shard: GroupShard, ledger: GroupLedger) -> Iterator[Difference]:
-    """The stable groups that are not as their log has them, and the offsets beyond those in it. Those of groups only
+    """The stable groups that are not as their log had them lately, and the offsets beyond those in it: they only
     grow."""
     for name, group in shard.groups.items():
         if not isinstance(group, ClassicGroup) or group.state is not GroupState.STABLE or group.awaiting:
             continue
-        if _logged(group) != ledger.groups.get(name):
-            yield f"group {name}", _logged(group), ledger.groups.get(name)
+        recent = ledger.recent.get(name, ())
+        if _logged(group) not in recent:
+            yield f"group {name}", _logged(group), list(recent)
     for key, offset in _offsets(shard).items():
         written = ledger.offsets.get(key)
         if written is None or written.offset < offset:

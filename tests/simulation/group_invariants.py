@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tests.simulation.final_state import FinalState
-from tests.simulation.history import History, Outcome
+from tests.simulation.history import Commit, History, Outcome, Synced
 from tests.simulation.transaction_history import BriefAnswer, BriefCommit, Stray
 from tests.simulation.violation import Violation
 
@@ -43,3 +43,16 @@ def _judged(commit: BriefCommit, answer: BriefAnswer) -> Iterator[Violation]:
         yield Violation("expired", f"offset {commit.offset} has expired too early", (commit, answer))
     if answer.invoked_us > latest_us and answer.offset >= 0:
         yield Violation("expired", f"offset {answer.offset} has not expired", (commit, answer))
+
+
+def replaced_members_are_refused(history: History, final: FinalState) -> Iterator[Violation]:
+    """instances"""
+    newest: dict[tuple[str, str], Synced] = {}
+    for operation in history.operations:
+        if isinstance(operation, Synced) and operation.instance_id is not None:
+            newest[operation.group, operation.instance_id] = operation
+        elif isinstance(operation, Commit) and operation.instance_id is not None and operation.outcome is Outcome.OK:
+            known = newest.get((operation.group, operation.instance_id))
+            if known is not None and known.process != operation.process:
+                text = f"{operation.process} committed as {operation.instance_id} after {known.process}"
+                yield Violation("instances", f"{text} had taken its place", (known, operation))

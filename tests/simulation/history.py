@@ -203,6 +203,8 @@ class Commit(Operation):
     offsets: Mapping[TopicPartition, int]
     transaction: Transaction | None = None
     generation: int = -1
+    instance_id: str | None = None
+    """That of a static member."""
 
     def describe(self) -> str:
         """See Operation."""
@@ -216,6 +218,8 @@ class Synced(Operation):
 
     group: str
     generation: int
+    instance_id: str | None = None
+    """That of a static member."""
 
     def describe(self) -> str:
         """See Operation."""

@@ -11,7 +11,8 @@ from collections.abc import Collection, Iterator, Mapping
 
 from odradek.broker.replica.partition.partition import Partition
 from odradek.broker.server import Broker
-from odradek.protocol.batch_header import BatchHeader
+from odradek.protocol.batch_header import BATCH_OVERHEAD, BatchHeader, read_batch_header
+from odradek.protocol.errors import ProtocolError
 from odradek.protocol.records import iter_batches
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.log.log import Log
@@ -94,9 +95,12 @@ def _continues(scan: _Scan, log: Log) -> bool:
     slot = bisect_right(log.segments.base_offsets, base_offset) - 1
     if slot < 0 or log.state.log_end_offset < scan.next_offset:
         return False
-    segment = log.segments[slot]
-    content = bytes(log.segments.use(segment).file.read(position, segment.size - position))
-    return any(header.base_offset == base_offset and header.crc == crc for _, header in iter_batches(content))
+    file = log.segments.use(log.segments[slot]).file
+    try:
+        header = read_batch_header(file.read(position, BATCH_OVERHEAD))
+    except ProtocolError:
+        return False
+    return header.base_offset == base_offset and header.crc == crc
 
 
 def _read_on(scan: _Scan, log: Log) -> None:

@@ -8,9 +8,10 @@ from tests.simulation.group_invariants import (
     CLOCKS_DIFFER_US,
     LONGEST_DELAY_US,
     brief_offsets_expire,
+    replaced_members_are_refused,
     strays_are_refused,
 )
-from tests.simulation.history import Outcome
+from tests.simulation.history import Commit, Outcome, Synced
 from tests.simulation.scenes import Scene
 from tests.simulation.transaction_history import BriefAnswer, BriefCommit, Stray
 
@@ -50,3 +51,19 @@ def test_an_offset_is_gone_in_the_end() -> None:
     late_us = RETENTION_US + CLOCKS_DIFFER_US + LONGEST_DELAY_US + 10
     assert texts(scene_of(3, late_us)) == ["offset 3 has not expired"]
     assert texts(scene_of(-1, late_us)) == []
+
+
+def test_a_replaced_member_commits_nothing_more() -> None:
+    scene = Scene()
+
+    def commit(process: str, outcome: Outcome = Outcome.OK) -> None:
+        scene.add(Commit(process=process, group="s", offsets={ORDERS: 1}, generation=2, instance_id="i"), outcome)
+
+    scene.add(Synced(process="i.1", group="s", generation=2, instance_id="i"))
+    commit("i.1")
+    scene.add(Synced(process="i.2", group="s", generation=2, instance_id="i"))
+    commit("i.2")
+    commit("i.1", Outcome.FAILED)
+    assert list(replaced_members_are_refused(scene.history, FinalState())) == []
+    commit("i.1")
+    assert len(list(replaced_members_are_refused(scene.history, FinalState()))) == 1

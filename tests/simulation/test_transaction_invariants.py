@@ -97,6 +97,7 @@ def test_states_follow_each_other_in_the_log() -> None:
 
 def test_a_decision_that_failed_may_be_followed_by_another_one() -> None:
     assert texts(epochs_grow_in_the_log, logged((ONGOING, 0), (PREPARE_COMMIT, 0), (PREPARE_ABORT, 1))) == []
+    assert texts(epochs_grow_in_the_log, logged((ONGOING, 0), *[(PREPARE_ABORT, 1)] * 5, (COMPLETE_ABORT, 1))) == []
 
 
 def test_an_epoch_never_falls_and_grows_with_a_new_producer() -> None:

@@ -34,7 +34,7 @@ _AFTER = {
     TransactionState.COMPLETE_ABORT: {_EMPTY, _ONGOING},
 }
 """Which states may follow. What an append that failed has left in the log is followed by what the state before it
-allows."""
+allows, or by itself."""
 
 
 def late_writes_are_refused(history: History, final: FinalState) -> Iterator[Violation]:
@@ -75,6 +75,8 @@ def epochs_grow_in_the_log(history: History, final: FinalState) -> Iterator[Viol
             wrong = _wrong_step(earlier, logged)
             if wrong:
                 yield Violation("epochs", f"{logged.describe()}, {wrong}", (earlier[-1], logged))
+        if earlier and earlier[-1].state is logged.state:
+            earlier.pop()
         earlier.append(logged)
         del earlier[:-3]
 
@@ -82,7 +84,7 @@ def epochs_grow_in_the_log(history: History, final: FinalState) -> Iterator[Viol
 def _wrong_step(earlier: list[Logged], logged: Logged) -> str:
     last = earlier[-1]
     allowed = {after for each in earlier if each.state is not None for after in _AFTER[each.state]}
-    if logged.state not in allowed:
+    if logged.state not in allowed and logged.state is not last.state:
         return f"after {[each.state.label for each in earlier if each.state is not None]}"
     if logged.producer_id != last.producer_id:
         return "" if logged.state is _EMPTY else f"and had producer id {last.producer_id}"

@@ -9,6 +9,7 @@
     rivals        transactional producers under one id: the next one begins while the one before is at work
     stragglers    transactional producers that write where and when they may not
     newcomers     idempotent producers that begin, and do no more
+    group `s`     static members that read payments. The next of an instance begins while the one before is at work
     strays        requests to the group in the name of members and generations that are none
     brief-offsets a client whose commits expire
 
@@ -67,11 +68,12 @@ COMPACTED = {"cleanup.policy": "compact", "segment.bytes": "4096", "min.cleanabl
 BALANCES_PARTITIONS = 2
 UNCLEAN = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
 CLICKS_PARTITIONS, CLICKS_REPLICAS = 3, 2
-GROUP, COPIES = "g", "copies"
+GROUP, STATICS, COPIES = "g", "s", "copies"
 SEND_EVERY_S = 0.12
 TRANSACT_EVERY_S = 0.25
 STORE_CLIENTS = ("store-client-1", "store-client-2")
 MEMBER_STOPS_EVERY_S, MEMBER_IS_STOPPED_S = (6.0, 14.0), (4.5, 6.5)
+STATIC_MEMBER_LASTS_S, STATIC_MEMBERS_OVERLAP_S = (3.0, 8.0), (0.5, 3.0)
 RECORDS_A_SECOND, REQUESTS_A_SECOND = 100.0, 20.5
 """What the producers aim at, of what is acknowledged. They make up for the time in which nobody can write."""
 CATCH_UP_S = 2.0
@@ -102,6 +104,8 @@ class Workload:
         "rivals",
         "stragglers",
         "newcomers",
+        "static-1",
+        "static-2",
         "strays",
         "brief-offsets",
         "reader-1",
@@ -170,7 +174,7 @@ class Workload:
             topics=[ORDERS, PAYMENTS, CLICKS, BALANCES, PARCELS],
             changing=[ORDERS, PAYMENTS],
             brief=BRIEF,
-            groups=[GROUP, COPIES, BRIEF_GROUP],
+            groups=[GROUP, STATICS, COPIES, BRIEF_GROUP],
             transactional_ids=self.transactional_ids,
         )
         await give_rights(cluster, world.bootstrap, acls)
@@ -193,6 +197,8 @@ class Workload:
         self._start_consumer("reader-2", is_committed=True)
         for name in ("member-1", "member-2", "member-3"):
             self._start_member(name)
+        for name in ("static-1", "static-2"):
+            self._applications.append(self._start(self._node(name), self._replace_members(name, self._random(name))))
         stopping = self._world.loop.create_task(self._stop_members(self._random("stopped members")))
         self._applications.append(stopping)
         self._start_administrators()
@@ -415,6 +421,32 @@ class Workload:
             member.leave()
             await belonging
             member = Member(member.cluster, self._world.history, source, name=member.name, group=GROUP, topic=ORDERS)
+
+    async def _replace_members(self, name: str, source: Random) -> None:
+        """Runs one static member of an instance after the other. They overlap for a while."""
+        before: tuple[Member, asyncio.Task[None]] | None = None
+        for number in count(1):
+            own_name = f"{name}.{number}"
+            member = Member(
+                self._cluster(own_name),
+                self._world.history,
+                source,
+                name=own_name,
+                group=STATICS,
+                topic=PAYMENTS,
+                instance_id=name,
+            )
+            running = asyncio.get_running_loop().create_task(member.run())
+            await asyncio.wait([self._ending], timeout=source.uniform(*STATIC_MEMBERS_OVERLAP_S))
+            if before is not None:
+                before[0].leave()
+                await before[1]
+            await asyncio.wait([self._ending], timeout=source.uniform(*STATIC_MEMBER_LASTS_S))
+            before = (member, running)
+            if self._is_ending:
+                break
+        member.leave()
+        await running
 
     async def _stop_members(self, source: Random) -> None:
         """Stops a member as SIGSTOP does, for longer than its session lasts."""

@@ -39,7 +39,7 @@ from tests.wire.requests import produce_batches
 OPEN_FOR_MS = 1500
 """The transaction timeout of a producer that waits for it."""
 ASK_EVERY_S = 0.3
-LONGEST_WAIT_S = 40.0
+LONGEST_WAIT_S = 25.0
 
 Batches = Mapping[TopicPartition, Sequence[str]]
 
@@ -122,6 +122,10 @@ class LateProducer(TransactionalProducer):
                 )
             except Refused as error:
                 return error.code in FENCED
+        late = LateWrite(
+            process=self.name, transactional_id=self.transactional_id, what=f"be open for {LONGEST_WAIT_S} s"
+        )
+        self.history.note(late)
         return False
 
     def _end_request(self, *, committed: bool) -> Message:
