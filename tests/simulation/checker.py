@@ -17,6 +17,10 @@
                   what replicas, coordinators and the cluster have, at all times and in the end: cluster_invariants.py
     fenced        a producer that was replaced under its transactional id can do nothing more; neither can a
     generations   commit of an earlier generation: fencing_invariants.py
+    verified, unique, epochs, decided, last stable, replay
+                  producers and transactions by the book: transaction_invariants.py
+    strays, expired, instances
+                  what a group refuses, and offsets that expire: group_invariants.py
     watches, fresh, confirmed, sessions, names, limits, heard
                   what the sessions with the metadata store promise: store_invariants.py
     compacted     a compacted log has the last record of each key: compaction_invariants.py
@@ -49,6 +53,7 @@ from tests.simulation.cluster_invariants import (
 from tests.simulation.compaction_invariants import compacted_logs_keep_the_last_of_each_key
 from tests.simulation.fencing_invariants import earlier_generations_are_refused, earlier_producers_are_fenced
 from tests.simulation.final_state import FinalState, ReplicaLog
+from tests.simulation.group_invariants import brief_offsets_expire, replaced_members_are_refused, strays_are_refused
 from tests.simulation.history import (
     Commit,
     Committed,
@@ -73,6 +78,14 @@ from tests.simulation.store_invariants import (
     watches_are_called_in_time,
 )
 from tests.simulation.topic_invariants import replicas_are_as_reassigned, topics_are_as_confirmed
+from tests.simulation.transaction_invariants import (
+    decisions_are_those_of_producers,
+    epochs_grow_in_the_log,
+    late_writes_are_refused,
+    memory_is_what_the_log_says,
+    nothing_is_open_below_the_last_stable_offset,
+    producer_ids_are_unique,
+)
 from tests.simulation.upkeep_invariants import replicas_are_where_they_were_moved, settings_are_in_force
 from tests.simulation.violation import Check, Violation
 
@@ -422,6 +435,15 @@ INVARIANTS: Mapping[str, Check] = {
     "groups": groups_skip_nothing,
     "fenced": earlier_producers_are_fenced,
     "generations": earlier_generations_are_refused,
+    "verified": late_writes_are_refused,
+    "unique": producer_ids_are_unique,
+    "epochs": epochs_grow_in_the_log,
+    "decided": decisions_are_those_of_producers,
+    "last stable": nothing_is_open_below_the_last_stable_offset,
+    "replay": memory_is_what_the_log_says,
+    "strays": strays_are_refused,
+    "expired": brief_offsets_expire,
+    "instances": replaced_members_are_refused,
     "in sync": who_joins_has_everything,
     "coordinators": coordinators_know_what_is_committed,
     "watches": watches_are_called_in_time,

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
-from tests.simulation import aimed_at_replicas, aimed_faults
+from tests.simulation import aimed_at_replicas, aimed_at_transactions, aimed_faults
 from tests.simulation.disk import DISK_ERROR
 from tests.simulation.machine import Machine
 from tests.simulation.store_links import STORE_HOST
@@ -236,6 +236,18 @@ KINDS: Mapping[str, Kind] = {
     ),
     "lose the disk of": Kind(
         aimed_at_replicas.lose_a_disk, _nothing, 0.4, 3, is_store=True, is_aimed=True, is_seen_at_once=True
+    ),
+    "lose who has decided, with": Kind(
+        aimed_at_transactions.lose_after_decision, _nothing, 0.4, 6, is_store=True, is_aimed=True, is_seen_at_once=True
+    ),
+    "hold the markers of": Kind(
+        aimed_at_transactions.hold_markers,
+        aimed_at_transactions.heal,
+        0.4,
+        4,
+        is_store=True,
+        is_aimed=True,
+        is_seen_at_once=True,
     ),
 }
 """All kinds of faults."""

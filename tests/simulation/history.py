@@ -60,6 +60,8 @@ class Transaction(Operation):
     commits: bool = True
     end_asked_us: int = -1
     """When EndTxn was sent for the first time."""
+    producer_id: int = -1
+    producer_epoch: int = -1
 
     def describe(self) -> str:
         """See Operation."""
@@ -201,6 +203,8 @@ class Commit(Operation):
     offsets: Mapping[TopicPartition, int]
     transaction: Transaction | None = None
     generation: int = -1
+    instance_id: str | None = None
+    """That of a static member."""
 
     def describe(self) -> str:
         """See Operation."""
@@ -214,6 +218,8 @@ class Synced(Operation):
 
     group: str
     generation: int
+    instance_id: str | None = None
+    """That of a static member."""
 
     def describe(self) -> str:
         """See Operation."""

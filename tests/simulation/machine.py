@@ -34,6 +34,8 @@ SETTINGS = {
     "transaction.state.log.num.partitions": "4",
     "group.initial.rebalance.delay.ms": "200",
     "group.min.session.timeout.ms": "1000",
+    "offsets.retention.check.interval.ms": "2000",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
     "log.flush.offset.checkpoint.interval.ms": "5000",
     "replica.high.watermark.checkpoint.interval.ms": "1000",
 }
@@ -54,11 +56,12 @@ class Machine:
         files: Mapping[str, bytes],
         protocol: str,
         on_start: Callable[[int], object],
+        on_serve: Callable[[str, Broker], object],
         on_end: Callable[[int], object],
     ) -> None:
         """`source` seeds everything that is random on this machine. `files` are there at each start, with their paths.
         `protocol` is that of the listener. `on_start` and `on_end` get the broker's id at each start and each end of
-        its process."""
+        its process, `on_serve` its name and the broker when it serves clients."""
         self.broker_id = broker_id
         self.name = f"broker-{broker_id}"
         self.address = f"10.0.0.{broker_id}"
@@ -71,6 +74,7 @@ class Machine:
         self._trace = trace
         self._source = source
         self._on_start = on_start
+        self._on_serve = on_serve
         self._on_end = on_end
         self._files = files
         self._settings = {
@@ -132,6 +136,7 @@ class Machine:
             self._end(silently=False)
         else:
             self._trace.note("serves", self.name)
+            self._on_serve(self.name, broker)
 
     async def stop(self) -> None:
         """Stops the broker as SIGTERM does; returns when its process has ended, or was killed meanwhile."""

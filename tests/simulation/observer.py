@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from itertools import count
 
 from odradek.broker.metadata_store.interface import Entry
 from odradek.protocol.topic_partition import TopicPartition
+from tests.simulation.coordinator_logs import CoordinatorLogs
 from tests.simulation.examination import broken, joined_behind, served_early
 from tests.simulation.history import Broken, Elected, History, Operation, Registered, ServedEarly, Started
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.machine import Machine
+from tests.simulation.stable_offsets import StableOffsets
 from tests.simulation.store_history import ClientEntries, Unheard
 from tests.simulation.store_links import StoreLinks
+from tests.simulation.transaction_history import Unstable
 
 LOOK_EVERY_S = 0.1
+READ_LOGS_EVERY = 5
+"""Looks."""
 LONGEST_NEWS_S = 10.0
 
 
@@ -26,6 +32,8 @@ class Observer:
         self._loop = loop
         self._machines = machines
         self._entries = ClientEntries()
+        self.logs = CoordinatorLogs(history, machines)
+        self._stable_offsets = StableOffsets(machines, ("payments",))
         self._agreeing = ("", 0.0)
         """The controller, and when it last knew the registered brokers."""
 
@@ -59,12 +67,18 @@ class Observer:
     async def look(self, links: StoreLinks | None) -> None:
         """Notes what must never be seen in a broker, once of each object, until it is cancelled."""
         seen: dict[tuple[type[Operation], str, TopicPartition | str], None] = {}
-        while True:
+        for number in count():
             await asyncio.sleep(LOOK_EVERY_S)
             machines = self._machines.values()
+            if number % READ_LOGS_EVERY == 0:
+                self.logs.look()
             if links is not None:
                 self._look_at_the_controller(links)
-            observed: list[Broken | ServedEarly] = [*broken(machines), *served_early(machines)]
+            observed: list[Broken | ServedEarly | Unstable] = [
+                *broken(machines),
+                *served_early(machines),
+                *(self._stable_offsets.look() if number % READ_LOGS_EVERY == 0 else ()),
+            ]
             for found in observed:
                 key = (type(found), found.process, found.what if isinstance(found, Broken) else found.partition)
                 if key not in seen:

@@ -51,8 +51,10 @@ from odradek.storage.log.truncation import Truncate
 from odradek.storage.producers import producer_state
 from odradek.storage.producers.producer_state_entry import ProducerStateEntry
 from odradek.storage.segment.segment import LogSegment
+from tests.simulation.planted_in_groups import GROUP_BUGS
 from tests.simulation.planted_in_logins import LOGIN_BUGS
 from tests.simulation.planted_in_sessions import SESSION_BUGS, Replace
+from tests.simulation.planted_in_transactions import TRANSACTION_BUGS
 
 
 def _acknowledge_early(replace: Replace) -> None:
@@ -333,6 +335,8 @@ BUGS: Mapping[str, Callable[[Replace], None]] = {
     "a replica moves without the end of its log": _move_without_the_end,
     **SESSION_BUGS,
     **LOGIN_BUGS,
+    **TRANSACTION_BUGS,
+    **GROUP_BUGS,
 }
 """How to plant each bug."""
 

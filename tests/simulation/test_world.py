@@ -20,6 +20,7 @@ from typing import NamedTuple
 import pytest
 import structlog
 
+from odradek.broker.coordinator.transaction.transaction_state import IN_THE_LOG
 from odradek.broker.security.sasl.plain import PLAIN
 from odradek.protocol.topic_partition import TopicPartition
 from tests.simulation.faults import Fault
@@ -33,6 +34,7 @@ from tests.simulation.rivals import RIVALS
 from tests.simulation.run import fewest, main, run_all, run_one
 from tests.simulation.security import ADMINISTRATORS, BROKERS, CLIENTS, STRANGERS, security_of
 from tests.simulation.store_history import Applied, Named, Owned, StoreChange, StoreRead, TooLong
+from tests.simulation.transaction_history import BriefCommit, Identified, LateWrite, Logged, Stray
 from tests.simulation.upkeep_history import Move, SettingChange
 from tests.simulation.violation import Violation
 from tests.simulation.workload import BALANCES, BALANCES_PARTITIONS
@@ -53,12 +55,18 @@ AIMED_AT_REPLICAS = (
     "lose the disk of",
     "miss that the store loses",
 )
+AIMED_AT_TRANSACTIONS = ("lose who has decided, with", "hold the markers of")
 AT_REPLICAS_S = 13.0
+AT_TRANSACTIONS_S = 29.0
 AIMED = [
     *(Fault(4.0 + 3.0 * number, kind, 1, 0.2, "broker-2", 0.5) for number, kind in enumerate(FIRST_AIMED)),
     *(
         Fault(AT_REPLICAS_S + 4.0 * number, kind, 1 + number % 3, 0.2, "broker-2", 0.4)
         for number, kind in enumerate(AIMED_AT_REPLICAS)
+    ),
+    *(
+        Fault(AT_TRANSACTIONS_S + 5.0 * number, kind, 2, 0.2, "broker-1", 0.4)
+        for number, kind in enumerate(AIMED_AT_TRANSACTIONS)
     ),
 ]
 
@@ -99,7 +107,7 @@ def run() -> Callable[[int, Scale], Result]:
 def told() -> Told:
     """Three brokers with security under all aimed faults."""
     lines = io.StringIO()
-    result = World(SECURED, scale=Scale(brokers=3, seconds=34.0), faults=AIMED, lines=lines).run()
+    result = World(SECURED, scale=Scale(brokers=3, seconds=46.0), faults=AIMED, lines=lines).run()
     return Told(result, lines.getvalue().splitlines())
 
 
@@ -152,9 +160,16 @@ def test_aimed_faults_hit_their_moments(told: Told) -> None:
 @pytest.mark.long
 def test_faults_aimed_at_replicas_hit_their_moments(told: Told) -> None:
     assert told.result.violations == []
-    assert told.moments(AT_REPLICAS_S) >= 2
+    assert told.moments(AT_REPLICAS_S, AT_TRANSACTIONS_S) >= 2
     assert sum(" empty disk " in line for line in told.lines) == 1
     assert any(" connection to the store breaks broker-" in line for line in told.lines)
+
+
+@pytest.mark.long
+def test_faults_aimed_at_transactions_hit_their_moments(told: Told) -> None:
+    assert told.result.violations == []
+    assert told.moments(AT_TRANSACTIONS_S) == len(AIMED_AT_TRANSACTIONS)
+    assert any(" held markers " in line for line in told.lines)
 
 
 @pytest.mark.long
@@ -169,6 +184,9 @@ def test_every_client_does_its_work(told: Told) -> None:
     assert any(each.outcome is Outcome.FAILED for each in history.of(Commit) if each.generation >= 0)
     for often in (StoreRead, StoreChange, Move, SettingChange):
         assert sum(each.outcome is Outcome.OK for each in history.of(often)) > 5, often
+    for answered in (Identified, Stray, BriefCommit, LateWrite):
+        assert any(each.outcome is not Outcome.UNKNOWN for each in history.of(answered)), answered
+    assert len({each.state for each in history.of(Logged)}) == len(IN_THE_LOG), "transactions had all states"
     for kind in (Applied, Owned, Named, TooLong, Synced):
         assert any(history.of(kind)), kind
     for number in range(BALANCES_PARTITIONS):

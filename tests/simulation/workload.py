@@ -7,6 +7,11 @@
     group `g`     members that read orders, join and leave, and are stopped now and then for longer than their session
     balances      a compacted topic of an idempotent producer, with a few keys
     rivals        transactional producers under one id: the next one begins while the one before is at work
+    stragglers    transactional producers that write where and when they may not
+    newcomers     idempotent producers that begin, and do no more
+    group `s`     static members that read payments. The next of an instance begins while the one before is at work
+    strays        requests to the group in the name of members and generations that are none
+    brief-offsets a client whose commits expire
 
 Every client is a node with a host of its own: it can be cut off from a broker as any other host.
 """
@@ -31,10 +36,12 @@ from tests.simulation.administration import (
     ReplicaMover,
     TopicKeeper,
 )
+from tests.simulation.brief_offsets import BRIEF_GROUP, BriefOffsets
 from tests.simulation.client.acls import give_rights
 from tests.simulation.client.admin import Admin
 from tests.simulation.client.cluster import Cluster
 from tests.simulation.client.consumer import Consumer
+from tests.simulation.client.late_producer import LateProducer
 from tests.simulation.client.member import Member, committed_offsets
 from tests.simulation.client.producer import Producer
 from tests.simulation.client.store import StoreClient
@@ -44,10 +51,13 @@ from tests.simulation.final_state import Unread
 from tests.simulation.history import Outcome
 from tests.simulation.intruders import INTRUDERS, Intruders, Targets
 from tests.simulation.loop import Node
+from tests.simulation.newcomers import Newcomers
 from tests.simulation.rivals import RIVALS, Rivals
 from tests.simulation.security import BROKERS, Security, rights
 from tests.simulation.store_links import SESSION_TIMEOUT_MS, SETTINGS, StoreLinks
 from tests.simulation.store_trouble import StoreTrouble
+from tests.simulation.stragglers import STRAGGLERS, Stragglers
+from tests.simulation.strays import Strays
 from tests.simulation.upkeep import DiskMover, SettingsKeeper
 
 if TYPE_CHECKING:
@@ -58,11 +68,12 @@ COMPACTED = {"cleanup.policy": "compact", "segment.bytes": "4096", "min.cleanabl
 BALANCES_PARTITIONS = 2
 UNCLEAN = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
 CLICKS_PARTITIONS, CLICKS_REPLICAS = 3, 2
-GROUP, COPIES = "g", "copies"
+GROUP, STATICS, COPIES = "g", "s", "copies"
 SEND_EVERY_S = 0.12
 TRANSACT_EVERY_S = 0.25
 STORE_CLIENTS = ("store-client-1", "store-client-2")
 MEMBER_STOPS_EVERY_S, MEMBER_IS_STOPPED_S = (6.0, 14.0), (4.5, 6.5)
+STATIC_MEMBER_LASTS_S, STATIC_MEMBERS_OVERLAP_S = (3.0, 8.0), (0.5, 3.0)
 RECORDS_A_SECOND, REQUESTS_A_SECOND = 100.0, 20.5
 """What the producers aim at, of what is acknowledged. They make up for the time in which nobody can write."""
 CATCH_UP_S = 2.0
@@ -73,6 +84,7 @@ ENOUGH_TIME_S = 40.0
 
 
 Administrator = TopicKeeper | ReplicaMover | SettingsKeeper | DiskMover
+Trespasser = Stragglers | Newcomers | Strays | BriefOffsets
 
 
 class Workload:
@@ -90,6 +102,12 @@ class Workload:
         "transactional-1",
         "transactional-2",
         "rivals",
+        "stragglers",
+        "newcomers",
+        "static-1",
+        "static-2",
+        "strays",
+        "brief-offsets",
         "reader-1",
         "reader-2",
         "member-1",
@@ -110,7 +128,7 @@ class Workload:
         self.balances = [TopicPartition(BALANCES, number) for number in range(BALANCES_PARTITIONS)]
         self.producers: list[Producer] = []
         self.consumers: list[Consumer] = []
-        self.transactional_ids = [RIVALS, *map(_transactional_id, ("transactional-1", "transactional-2"))]
+        self.transactional_ids = [RIVALS, STRAGGLERS, *map(_transactional_id, ("transactional-1", "transactional-2"))]
         self._transactions = 0
         self._rivals: Rivals | None = None
         self._records_under_way = 0
@@ -119,8 +137,9 @@ class Workload:
         self._is_ending = False
         self._ending: asyncio.Future[None] = world.loop.create_future()
         self._applications: list[asyncio.Task[None]] = []
-        self._administrators: list[Administrator | Rivals | StoreClient] = []
+        self._administrators: list[Administrator | Rivals | StoreClient | Trespasser] = []
         self._members: dict[str, Node] = {}
+        self._belonging: dict[str, Member] = {}
         for number, name in enumerate(self.hosts, 1):
             world.network.add_host(name, f"10.0.1.{number}")
         if world.security is not None:
@@ -155,7 +174,7 @@ class Workload:
             topics=[ORDERS, PAYMENTS, CLICKS, BALANCES, PARCELS],
             changing=[ORDERS, PAYMENTS],
             brief=BRIEF,
-            groups=[GROUP, COPIES],
+            groups=[GROUP, STATICS, COPIES, BRIEF_GROUP],
             transactional_ids=self.transactional_ids,
         )
         await give_rights(cluster, world.bootstrap, acls)
@@ -173,10 +192,13 @@ class Workload:
         for name in ("transactional-1", "transactional-2"):
             self._start_transactions(name)
         self._start_rivals("rivals")
+        self._start_trespassers()
         self._start_consumer("reader-1", is_committed=False)
         self._start_consumer("reader-2", is_committed=True)
         for name in ("member-1", "member-2", "member-3"):
             self._start_member(name)
+        for name in ("static-1", "static-2"):
+            self._applications.append(self._start(self._node(name), self._replace_members(name, self._random(name))))
         stopping = self._world.loop.create_task(self._stop_members(self._random("stopped members")))
         self._applications.append(stopping)
         self._start_administrators()
@@ -340,6 +362,40 @@ class Workload:
         self._administrators.append(rivals)
         self._applications.append(self._start(self._node(name), rivals.run()))
 
+    def _start_trespassers(self) -> None:
+        history, cluster, source = self._world.history, self._cluster, self._random
+        late = cluster("stragglers")
+
+        def new_producer(name: str, timeout_ms: int) -> LateProducer:
+            return LateProducer(late, history, name=name, transactional_id=STRAGGLERS, timeout_ms=timeout_ms)
+
+        def members() -> list[tuple[str, int]]:
+            return [member.identity for member in self._belonging.values() if member.identity[0]]
+
+        trespassers: dict[str, Trespasser] = {
+            "stragglers": Stragglers(
+                new_producer,
+                _texts,
+                source("stragglers"),
+                name="stragglers",
+                partitions=self.payments,
+                group=COPIES,
+                offset=self.partitions[0],
+            ),
+            "newcomers": Newcomers(cluster("newcomers"), history, source("newcomers"), name="newcomers"),
+            "strays": Strays(cluster("strays"), history, source("strays"), members, name="strays", group=GROUP),
+            "brief-offsets": BriefOffsets(
+                cluster("brief-offsets"),
+                history,
+                source("brief-offsets"),
+                name="brief-offsets",
+                partition=self.partitions[0],
+            ),
+        }
+        for name, trespasser in trespassers.items():
+            self._administrators.append(trespasser)
+            self._applications.append(self._start(self._node(name), trespasser.run()))
+
     def transactions_share(self, name: str) -> int:
         """Each transactional producer commits offsets of other partitions, so that they only grow."""
         return int(name.rsplit("-", 1)[1]) - 1
@@ -358,12 +414,39 @@ class Workload:
 
     async def _belong(self, member: Member, source: Random) -> None:
         while not self._is_ending:
+            self._belonging[member.name] = member
             belonging = asyncio.get_running_loop().create_task(member.run())
             stays_s = source.uniform(6.0, 20.0)
             await asyncio.wait([self._ending], timeout=stays_s)
             member.leave()
             await belonging
             member = Member(member.cluster, self._world.history, source, name=member.name, group=GROUP, topic=ORDERS)
+
+    async def _replace_members(self, name: str, source: Random) -> None:
+        """Runs one static member of an instance after the other. They overlap for a while."""
+        before: tuple[Member, asyncio.Task[None]] | None = None
+        for number in count(1):
+            own_name = f"{name}.{number}"
+            member = Member(
+                self._cluster(own_name),
+                self._world.history,
+                source,
+                name=own_name,
+                group=STATICS,
+                topic=PAYMENTS,
+                instance_id=name,
+            )
+            running = asyncio.get_running_loop().create_task(member.run())
+            await asyncio.wait([self._ending], timeout=source.uniform(*STATIC_MEMBERS_OVERLAP_S))
+            if before is not None:
+                before[0].leave()
+                await before[1]
+            await asyncio.wait([self._ending], timeout=source.uniform(*STATIC_MEMBER_LASTS_S))
+            before = (member, running)
+            if self._is_ending:
+                break
+        member.leave()
+        await running
 
     async def _stop_members(self, source: Random) -> None:
         """Stops a member as SIGSTOP does, for longer than its session lasts."""

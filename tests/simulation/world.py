@@ -35,6 +35,7 @@ from tests.simulation.intruders import INTRUDERS
 from tests.simulation.loop import Node, simulated_loop
 from tests.simulation.machine import PORT, Machine
 from tests.simulation.network import Network
+from tests.simulation.newcomers import small_blocks
 from tests.simulation.observer import Observer
 from tests.simulation.security import (
     ADMINISTRATORS,
@@ -154,6 +155,7 @@ class World:
                 files={} if self.security is None else self.security.files(),
                 protocol=PLAINTEXT if self.security is None else PROTOCOL,
                 on_start=self.observer.started,
+                on_serve=self.observer.logs.watch,
                 on_end=lambda broker_id: self.observer.registration_changed(broker_id, is_there=False),
             )
         self.workload = Workload(
@@ -236,7 +238,8 @@ class World:
         gc.collect()
         gc.disable()  # when the collector runs must not decide what happens
         try:
-            final = self.loop.run_until_complete(self._direct())
+            with small_blocks():
+                final = self.loop.run_until_complete(self._direct())
             return self._result(final)
         finally:
             self.loop.close()
@@ -256,6 +259,8 @@ class World:
         await self.workload.end()
         await self._sleep_until(self.scale.seconds)
         looking.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await looking
         return await self._converge()
 
     async def _converge(self) -> FinalState:

@@ -15,6 +15,8 @@ from odradek.protocol.topic_partition import TopicPartition
 from tests.broker.replica.harness import T0, ReplicaHarness, later
 from tests.storage.small_logs import truncate
 
+LAG_MS = 30_000
+
 
 def follow(harness: ReplicaHarness, replica_id: int, offset: int) -> None:
     """Sends a fetch of a follower whose log ends at `offset`."""
@@ -116,6 +118,28 @@ def test_a_duplicate_batch_returns_its_original_offset_and_counts_once(harness: 
     assert (first.base_offset, again.base_offset) == (5, 5)
     assert again.error is ErrorCode.NONE
     assert harness.manager.topic_stats.of("t").messages_in == 8
+
+
+def test_a_duplicate_batch_that_moves_the_high_watermark_completes_what_waits_for_it(harness: ReplicaHarness) -> None:
+    """Broker 2 is about to join the in-sync replicas, and is refused. When it lags for too long, the high watermark no
+    longer waits for it: the next append moves it.
+    """
+    partition = harness.lead(replicas=(0, 1, 2), isr=(0, 1))
+    follow(harness, 2, 0)
+    assert partition.isr.proposal is not None
+    partition.isr_answered(partition.isr.proposal, ErrorCode.INELIGIBLE_REPLICA)
+    batch = harness.batch(3, producer_id=7, producer_epoch=0, base_sequence=0)
+    first = harness.produce(batch, acks=-1, timeout_ms=90_000)
+    fetched = harness.fetch(FetchTarget(T0, 0, 1000), max_wait_ms=90_000, min_bytes=1)
+    follow(harness, 1, 3)
+    assert partition.log.state.high_watermark == 0
+
+    harness.clock.advance(LAG_MS + 1)
+    again = harness.produce(batch, acks=-1)
+    assert partition.log.state.high_watermark == 3
+    harness.turn()
+    assert (first.result.base_offset, again.result.base_offset) == (0, 0)
+    assert fetched.data.records
 
 
 def test_a_refused_batch_names_its_records_and_the_log_start(harness: ReplicaHarness) -> None:

@@ -4,6 +4,9 @@ The group is rebalanced eagerly: before a member joins again it commits and give
 it has just learned that the group goes on without it, as a process does that was stopped for a while. And when it has
 got its next share, it sometimes commits once more what it had in the generation before: a commit that was on its way
 for long. The coordinator must refuse both.
+
+A static member has an instance id. It does not leave the group when it ends: the next one of its instance takes its
+place, and the coordinator refuses it from then on, if it is still at work.
 """
 
 from __future__ import annotations
@@ -47,7 +50,14 @@ MOVED = frozenset(
         ErrorCode.UNSTABLE_OFFSET_COMMIT,
     }
 )
-NOT_COMMITTED = frozenset({ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS})
+NOT_COMMITTED = frozenset(
+    {
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.REBALANCE_IN_PROGRESS,
+        ErrorCode.FENCED_INSTANCE_ID,
+    }
+)
 
 
 class Share(NamedTuple):
@@ -62,7 +72,15 @@ class Member:
     """Start `run` as a task of the client's node; `leave` makes it end."""
 
     def __init__(
-        self, cluster: Cluster, history: History, source: Random, *, name: str, group: str, topic: str
+        self,
+        cluster: Cluster,
+        history: History,
+        source: Random,
+        *,
+        name: str,
+        group: str,
+        topic: str,
+        instance_id: str | None = None,
     ) -> None:
         self.name = name
         self.cluster = cluster
@@ -71,10 +89,16 @@ class Member:
         self._source = source
         self._group = group
         self._topic = topic
+        self._instance_id = instance_id
         self._member_id = ""
         self._generation = -1
         self._is_leaving = False
         self._commits_at = 0.0
+
+    @property
+    def identity(self) -> tuple[str, int]:
+        """Its member id, empty if it has none, and its generation."""
+        return self._member_id, self._generation
 
     def leave(self) -> None:
         """Asks the member to leave the group after its next commit."""
@@ -118,6 +142,7 @@ class Member:
             session_timeout_ms=SESSION_TIMEOUT_MS,
             rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
             member_id=self._member_id,
+            group_instance_id=self._instance_id,
             protocol_type="consumer",
             protocols=[protocol],
         )
@@ -146,6 +171,7 @@ class Member:
             group_id=self._group,
             generation_id=self._generation,
             member_id=self._member_id,
+            group_instance_id=self._instance_id,
             protocol_type="consumer",
             protocol_name="roundrobin",
             assignments=[
@@ -171,7 +197,14 @@ class Member:
         if code is not ErrorCode.NONE:
             self._note_error(code)
             return None
-        self.history.note(Synced(process=self.name, group=self._group, generation=self._generation))
+        self.history.note(
+            Synced(
+                process=self.name,
+                group=self._group,
+                generation=self._generation,
+                instance_id=self._instance_id,
+            )
+        )
         _, assignment = decode_versioned(ConsumerProtocolAssignment, synced.assignment)
         return [
             TopicPartition(topic.topic, number)
@@ -185,7 +218,12 @@ class Member:
         heard_at = loop.time()
         while not self._is_leaving:
             await asyncio.sleep(HEARTBEAT_S)
-            request = HeartbeatRequest(group_id=self._group, generation_id=self._generation, member_id=self._member_id)
+            request = HeartbeatRequest(
+                group_id=self._group,
+                generation_id=self._generation,
+                member_id=self._member_id,
+                group_instance_id=self._instance_id,
+            )
             answer = await self._ask(request, purpose=HEARTBEATS)
             if answer is None or answer.error_code in MOVED:
                 if loop.time() - heard_at > SESSION_TIMEOUT_MS / 1000:
@@ -199,13 +237,15 @@ class Member:
                 await self._commit(Share(self._member_id, self._generation, self._positions()))
 
     async def _say_goodbye(self) -> None:
-        if self._member_id:
+        if self._member_id and self._instance_id is None:
             identity = LeaveGroupRequest.MemberIdentity(member_id=self._member_id)
             await self._ask(LeaveGroupRequest(group_id=self._group, members=[identity]))
 
     def _note_error(self, code: ErrorCode) -> None:
         if code is ErrorCode.UNKNOWN_MEMBER_ID:
             self._member_id, self._generation = "", -1
+        elif code is ErrorCode.FENCED_INSTANCE_ID:
+            self._is_leaving = True
 
     async def _ask(self, request: Any, *, timeout_s: float = REQUEST_TIMEOUT_S, purpose: str = "") -> Any:
         """Returns the coordinator's answer, or None if there is none for now."""
@@ -231,12 +271,19 @@ class Member:
         if not share.offsets:
             return
         commit = self.history.begin(
-            Commit(process=self.name, group=self._group, offsets=share.offsets, generation=share.generation)
+            Commit(
+                process=self.name,
+                group=self._group,
+                offsets=share.offsets,
+                generation=share.generation,
+                instance_id=self._instance_id,
+            )
         )
         request = OffsetCommitRequest(
             group_id=self._group,
             generation_id_or_member_epoch=share.generation,
             member_id=share.member_id,
+            group_instance_id=self._instance_id,
             topics=commit_topics(share.offsets),
         )
         try:

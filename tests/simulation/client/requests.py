@@ -70,6 +70,15 @@ VERSIONS: Mapping[type[Message], int] = {
     DescribeAclsRequest: 3,
 }
 """No negotiation: all brokers of a simulation have the same versions."""
+LAST_WITH_RETENTION = 4
+"""The last version of OffsetCommit that names how long the offsets are to be kept."""
+
+
+def version_of(message: Message) -> int:
+    """The version in which a request is sent."""
+    if isinstance(message, OffsetCommitRequest) and message.retention_time_ms >= 0:
+        return LAST_WITH_RETENTION
+    return VERSIONS[type(message)]
 
 
 class FetchFrom(NamedTuple):

@@ -51,9 +51,18 @@ class Refused(Exception):
 class TransactionalProducer(Producer):
     """Start `run` as a task; then call `transact` for one transaction after the other."""
 
-    def __init__(self, cluster: Cluster, history: History, *, name: str, transactional_id: str) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        history: History,
+        *,
+        name: str,
+        transactional_id: str,
+        timeout_ms: int = TRANSACTION_TIMEOUT_MS,
+    ) -> None:
         super().__init__(cluster, history, name=name, transactional_id=transactional_id, delivery_s=8.0)
         self.transactional_id = transactional_id
+        self._timeout_ms = timeout_ms
         self._transactions = 0
         self._is_initialised = False
 
@@ -71,7 +80,7 @@ class TransactionalProducer(Producer):
         while not self._is_initialised:
             request = InitProducerIdRequest(
                 transactional_id=self.transactional_id,
-                transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
+                transaction_timeout_ms=self._timeout_ms,
                 producer_id=-1,
                 producer_epoch=-1,
             )
@@ -93,6 +102,20 @@ class TransactionalProducer(Producer):
                 self.cluster.forget_coordinator(TRANSACTION, self.transactional_id)
                 await self.cluster.back_off()
 
+    async def begin(self) -> Transaction:
+        """Begins a transaction, of which the cluster hears nothing yet."""
+        await self.initialise()
+        self._transactions += 1
+        return self.history.begin(
+            Transaction(
+                process=self.name,
+                transactional_id=self.transactional_id,
+                number=self._transactions,
+                producer_id=self.state.producer_id,
+                producer_epoch=self.state.epoch,
+            )
+        )
+
     async def transact(
         self,
         batches: Mapping[TopicPartition, Sequence[str]],
@@ -102,11 +125,7 @@ class TransactionalProducer(Producer):
         offsets: Mapping[TopicPartition, int] | None = None,
     ) -> Transaction:
         """Runs one transaction to its end. One that cannot be finished is aborted, or given up."""
-        await self.initialise()
-        self._transactions += 1
-        transaction = self.history.begin(
-            Transaction(process=self.name, transactional_id=self.transactional_id, number=self._transactions)
-        )
+        transaction = await self.begin()
         try:
             is_complete = await self._fill(transaction, batches, group, offsets or {})
             transaction.commits = commits and is_complete
@@ -160,25 +179,8 @@ class TransactionalProducer(Producer):
                 self._is_initialised = False
 
     async def _add_partitions(self, partitions: Sequence[TopicPartition]) -> None:
-        request = AddPartitionsToTxnRequest(
-            v3_and_below_transactional_id=self.transactional_id,
-            v3_and_below_producer_id=self.state.producer_id,
-            v3_and_below_producer_epoch=self.state.epoch,
-            v3_and_below_topics=[
-                AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=topic, partitions=numbers)
-                for topic, numbers in by_topic(partitions).items()
-            ],
-        )
-        await self._ask(
-            TRANSACTION,
-            self.transactional_id,
-            request,
-            lambda answer: [
-                partition.partition_error_code
-                for topic in answer.results_by_topic_v3_and_below
-                for partition in topic.results_by_partition
-            ],
-        )
+        request = add_partitions_request(self, partitions)
+        await self._ask(TRANSACTION, self.transactional_id, request, add_partitions_codes)
 
     async def _add_offsets(self, transaction: Transaction, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         request: Message = AddOffsetsToTxnRequest(
@@ -242,6 +244,30 @@ class TransactionalProducer(Producer):
                     self.cluster.forget_coordinator(kind, key)
             await self.cluster.back_off()
         raise Refused(reason)
+
+
+def add_partitions_request(
+    producer: TransactionalProducer, partitions: Sequence[TopicPartition]
+) -> AddPartitionsToTxnRequest:
+    """Adds partitions to the producer's transaction, or begins one with them."""
+    return AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=producer.transactional_id,
+        v3_and_below_producer_id=producer.state.producer_id,
+        v3_and_below_producer_epoch=producer.state.epoch,
+        v3_and_below_topics=[
+            AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=topic, partitions=numbers)
+            for topic, numbers in by_topic(partitions).items()
+        ],
+    )
+
+
+def add_partitions_codes(answer: Any) -> list[int]:
+    """The codes of an answer to AddPartitionsToTxn."""
+    return [
+        partition.partition_error_code
+        for topic in answer.results_by_topic_v3_and_below
+        for partition in topic.results_by_partition
+    ]
 
 
 def commit_codes(answer: Any) -> list[int]:

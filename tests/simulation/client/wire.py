@@ -18,7 +18,7 @@ from odradek.protocol.headers import RequestHeader, ResponseHeader, request_head
 from odradek.protocol.messages.registry import response_class
 from odradek.protocol.schema import Message
 from tests.simulation.client.login import Login
-from tests.simulation.client.requests import VERSIONS
+from tests.simulation.client.requests import VERSIONS, version_of
 
 LOGIN_TIMEOUT_S = 3.0
 
@@ -51,7 +51,7 @@ class Exchange:
     def request(self, message: Message) -> tuple[int, int, int, bytes]:
         """Returns correlation id, API key, version and the frame to send."""
         api_key = cast(int, message.__schema__.api_key)
-        version = VERSIONS[type(message)]
+        version = version_of(message)
         self._sent += 1
         header = RequestHeader(
             request_api_key=api_key,

@@ -1,0 +1,125 @@
+"""What the records of internal topics add up to, and how long a transaction is open."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from odradek.broker.coordinator.group.offsets.records import CommittedOffset, key_prefix, offset_key, offset_value
+from odradek.broker.coordinator.transaction.records import tombstone, transaction_record
+from odradek.broker.coordinator.transaction.transaction import Transit
+from odradek.broker.coordinator.transaction.transaction_state import TransactionState
+from odradek.protocol.batch_contents import build_end_transaction_marker
+from odradek.protocol.batch_header import read_batch_header
+from odradek.protocol.control_records import ControlType
+from odradek.protocol.records import Record, build_batch
+from odradek.protocol.topic_partition import TopicPartition
+from tests.simulation.coordinator_logs import (
+    Content,
+    GroupLedger,
+    Key,
+    TransactionLedger,
+    Written,
+    _different,
+)
+from tests.simulation.stable_offsets import _Scan
+
+T0 = TopicPartition("t", 0)
+PREFIX = key_prefix("g", "t")
+ONGOING, PREPARE_COMMIT = TransactionState.ONGOING, TransactionState.PREPARE_COMMIT
+Pair = tuple[bytes, bytes | None]
+
+
+def batch(pairs: Sequence[Pair], offset: int, producer_id: int = -1) -> Content:
+    records = [Record(offset=number, timestamp=0, key=key, value=value) for number, (key, value) in enumerate(pairs)]
+    is_transactional = producer_id >= 0
+    content = bytearray(
+        build_batch(
+            records,
+            producer_id=producer_id,
+            producer_epoch=0 if is_transactional else -1,
+            base_sequence=0 if is_transactional else -1,
+            is_transactional=is_transactional,
+        )
+    )
+    return at(content, offset)
+
+
+def marker(producer_id: int, offset: int, *, aborted: bool = False) -> Content:
+    content = build_end_transaction_marker(
+        ControlType.ABORT if aborted else ControlType.COMMIT,
+        timestamp=0,
+        producer_id=producer_id,
+        producer_epoch=0,
+        coordinator_epoch=0,
+    )
+    return at(bytearray(content), offset)
+
+
+def at(content: bytearray, offset: int) -> Content:
+    content[:8] = offset.to_bytes(8, "big")
+    return Content(read_batch_header(bytes(content)), bytes(content))
+
+
+def commit(offset: int, partition: int = 0) -> Pair:
+    return offset_key(PREFIX, partition), offset_value(CommittedOffset(offset, -1, "", 0))
+
+
+def state_of(state: TransactionState, *partitions: TopicPartition) -> Pair:
+    record = transaction_record("x", Transit(state, 7, -1, 2, -1, 1000, frozenset(partitions), 5, 5))
+    return record.key, record.value
+
+
+def test_the_last_record_of_a_transactional_id_counts_and_the_recent_ones_are_known() -> None:
+    ledger, noted = TransactionLedger(), list[Any]()
+    ledger.take(batch([state_of(ONGOING, T0), state_of(PREPARE_COMMIT, T0)], 4), lambda *what: noted.append(what))
+    assert ledger.now["x"].state is PREPARE_COMMIT
+    assert ledger.now["x"].partitions == {T0}
+    assert [(offset, name, found.state) for offset, name, found in noted] == [
+        (4, "x", ONGOING),
+        (5, "x", PREPARE_COMMIT),
+    ]
+    branch = ledger.branch()
+    branch.take(batch([tuple(tombstone("x"))], 6), lambda *_: None)  # type: ignore[list-item]
+    assert (branch.now, set(ledger.now)) == ({}, {"x"})
+    assert len(ledger.recent["x"]) == 2
+
+
+def test_an_offset_in_a_transaction_counts_when_its_marker_commits() -> None:
+    ledger, key = GroupLedger(), Key("g", "t", 0)
+    ledger.take(batch([commit(3)], 0))
+    ledger.take(batch([commit(4)], 1, producer_id=7))
+    ledger.take(batch([commit(9)], 2, producer_id=8))
+    assert ledger.offsets == {key: Written(3, 0)}
+    branch = ledger.branch()
+    branch.take(marker(8, 3, aborted=True))
+    branch.take(marker(7, 4))
+    assert (branch.offsets, branch.open) == ({key: Written(4, 1)}, {})
+    assert set(ledger.open) == {7, 8}
+
+
+def test_a_later_commit_wins_over_one_in_a_transaction_and_a_tombstone_removes_both() -> None:
+    ledger, key = GroupLedger(), Key("g", "t", 0)
+    ledger.take(batch([commit(4)], 0, producer_id=7))
+    ledger.take(batch([commit(5)], 1))
+    ledger.take(marker(7, 2))
+    assert ledger.offsets == {key: Written(5, 1)}
+    ledger.take(batch([commit(6)], 3, producer_id=7))
+    ledger.take(batch([(offset_key(PREFIX, 0), None)], 4))
+    ledger.take(marker(7, 5))
+    assert ledger.offsets == {}
+
+
+def test_what_is_missing_or_too_much_differs() -> None:
+    assert list(_different("group", {"a": 1, "b": 2}, {"b": 2, "c": 3})) == [("group a", 1, None), ("group c", None, 3)]
+
+
+def test_a_transaction_is_open_until_its_marker_is_below_the_high_watermark() -> None:
+    scan = _Scan(None)  # type: ignore[arg-type]
+    scan.take(batch([commit(1)], 0).header, 0)
+    scan.take(batch([commit(1)], 1, producer_id=7).header, 0)
+    scan.take(batch([commit(1)], 2, producer_id=7).header, 0)
+    assert scan.first_open(3) == 1
+    scan.take(marker(7, 3).header, 0)
+    assert scan.first_open(3) == 1
+    assert scan.first_open(4) is None
