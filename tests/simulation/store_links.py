@@ -15,12 +15,13 @@ from typing import Protocol
 from odradek.broker.background.stepwise import finished
 from odradek.broker.metadata_store import znodes
 from odradek.broker.metadata_store.interface import Delete, Entry, NoEntry
-from odradek.broker.metadata_store.tree import Transaction, parent_of
+from odradek.broker.metadata_store.tree import MetadataTree, Transaction, parent_of
 from odradek.protocol.topic_partition import TopicPartition
 from tests.simulation.final_state import SettingInForce, Stored, StoredMetadata, StoredTopic
 from tests.simulation.loop import Node, SimulatedLoop
 from tests.simulation.network import Network
 from tests.simulation.store_history import ROOT
+from tests.simulation.stored_changes import Entries
 from tests.simulation.upkeep_history import Setting
 from tests.zookeeper.model import Session, ZooKeeperModel
 
@@ -57,6 +58,9 @@ class StoreObserver(Protocol):
     def joined(self, partition: TopicPartition, leader_id: int, joined: Sequence[int]) -> None:
         """Replicas have joined the in-sync replicas of this leader."""
 
+    def applied(self, tree: MetadataTree, before: Entries, after: Entries) -> None:
+        """A transaction has changed these entries."""
+
 
 class WatchedModel(ZooKeeperModel):
     """Calls `on_change` with the path and the entries before and after each change of an entry."""
@@ -70,6 +74,7 @@ class WatchedModel(ZooKeeperModel):
         self.before_change(transaction.entries)
         before = {path: self.entry(path) for path in transaction.entries}
         super().apply(transaction)
+        self.observer.applied(self.tree, before, transaction.entries)
         for path, after in transaction.entries.items():
             earlier = before[path]
             if after is not None and path.startswith(ROOT) and after != earlier:

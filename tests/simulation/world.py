@@ -45,6 +45,7 @@ from tests.simulation.security import (
     credentials_of,
     security_of,
 )
+from tests.simulation.store_judge import StoreJudge
 from tests.simulation.store_links import SETTINGS, STORE_HOST, StoreLinks
 from tests.simulation.trace import Trace
 from tests.simulation.upkeep_history import SettingChange
@@ -131,7 +132,10 @@ class World:
         self.network: Network = Network(self.loop, self.random("network"), self.trace.note)
         self.history = History(lambda: self.loop.now_us, self._operation_changed)
         self.machines: dict[int, Machine] = {}
-        self.observer = Observer(self.history, self.loop, self.machines)
+        self.judge = StoreJudge(
+            self.history, self.loop, self.machines, self.random("looks of the judge"), is_durable=self.is_durable
+        )
+        self.observer = Observer(self.history, self.loop, self.machines, self.judge)
         self.store_links = (
             None
             if scale.brokers == 1
@@ -247,7 +251,7 @@ class World:
             machine.start()
         await self.workload.create_topics()
         self.workload.start()
-        looking = self.loop.create_task(self.observer.look(self.store_links))
+        looking = [self.loop.create_task(look) for look in (self.observer.look(self.store_links), self.judge.look())]
         beginning = [self.loop.create_task(self._inflict(fault)) for fault in self.faults]
         await self._sleep_until(LAST_FAULT * self.scale.seconds)
         await asyncio.gather(*beginning)
@@ -255,7 +259,8 @@ class World:
         await self._sleep_until(LAST_WORK * self.scale.seconds)
         await self.workload.end()
         await self._sleep_until(self.scale.seconds)
-        looking.cancel()
+        for look in looking:
+            look.cancel()
         return await self._converge()
 
     async def _converge(self) -> FinalState:
