@@ -272,3 +272,14 @@ def purgatories_of(broker: Broker) -> Iterable[DelayedOperationPurgatory]:
         waits.rebalance,
         waits.heartbeat,
     )
+
+
+def has_proposed(machines: Mapping[int, Machine], leader_id: int, broker_id: int) -> bool:
+    """Whether a leader waits for the answer to a proposal that adds this broker to the in-sync replicas."""
+    broker = machines[leader_id].running
+    return broker is not None and any(
+        partition.isr.proposal is not None
+        and broker_id in partition.isr.proposal.isr
+        and broker_id not in partition.isr.committed
+        for partition in broker.replica_manager.partitions
+    )

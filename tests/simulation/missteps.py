@@ -40,6 +40,7 @@ def no_missteps(invariant: str) -> Check:
             if misstep.finding.invariant == invariant:
                 yield Violation(invariant, misstep.finding.text, (misstep,))
 
+    judge.__doc__ = invariant
     return judge
 
 

@@ -35,6 +35,7 @@ from tests.simulation.client.acls import give_rights
 from tests.simulation.client.admin import Admin
 from tests.simulation.client.cluster import Cluster
 from tests.simulation.client.consumer import Consumer
+from tests.simulation.client.late_proposals import LateProposals
 from tests.simulation.client.member import Member, committed_offsets
 from tests.simulation.client.producer import Producer
 from tests.simulation.client.store import StoreClient
@@ -61,6 +62,7 @@ CLICKS_PARTITIONS, CLICKS_REPLICAS = 3, 2
 GROUP, COPIES = "g", "copies"
 SEND_EVERY_S = 0.12
 TRANSACT_EVERY_S = 0.25
+LATE_LEADER = "late-leader"
 STORE_CLIENTS = ("store-client-1", "store-client-2")
 MEMBER_STOPS_EVERY_S, MEMBER_IS_STOPPED_S = (6.0, 14.0), (4.5, 6.5)
 RECORDS_A_SECOND, REQUESTS_A_SECOND = 100.0, 20.5
@@ -100,6 +102,7 @@ class Workload:
         "settings-keeper",
         "disk-mover",
         *STORE_CLIENTS,
+        LATE_LEADER,
     )
 
     def __init__(self, world: World, *, partitions: int, payments: int, parcels: int, replicas: int) -> None:
@@ -119,7 +122,7 @@ class Workload:
         self._is_ending = False
         self._ending: asyncio.Future[None] = world.loop.create_future()
         self._applications: list[asyncio.Task[None]] = []
-        self._administrators: list[Administrator | Rivals | StoreClient] = []
+        self._administrators: list[Administrator | Rivals | StoreClient | LateProposals] = []
         self._members: dict[str, Node] = {}
         for number, name in enumerate(self.hosts, 1):
             world.network.add_host(name, f"10.0.1.{number}")
@@ -210,6 +213,14 @@ class Workload:
             )
             self._administrators.append(client)
             self._applications.append(self._start(self._node(name), client.run()))
+        cluster = Cluster(
+            LATE_LEADER, self._world.bootstrap, self._random(LATE_LEADER), self._world.login(LATE_LEADER, user=BROKERS)
+        )
+        late = LateProposals(
+            cluster, self._world.history, self._random("late proposals"), links.proposable, name=LATE_LEADER
+        )
+        self._administrators.append(late)
+        self._applications.append(self._start(self._node(LATE_LEADER), late.run()))
         trouble = StoreTrouble(links, self._random("trouble of the store"), STORE_CLIENTS)
         self._applications.append(self._world.loop.create_task(trouble.run(self._ending)))
 

@@ -50,7 +50,7 @@ from tests.simulation.store_links import SETTINGS, STORE_HOST, StoreLinks
 from tests.simulation.trace import Trace
 from tests.simulation.upkeep_history import SettingChange
 from tests.simulation.violation import Violation
-from tests.simulation.workload import Workload
+from tests.simulation.workload import LATE_LEADER, Workload
 
 FIRST_FAULT, LAST_FAULT, LAST_WORK = 0.1, 0.8, 0.9
 LONGEST_CONVERGENCE_S = 60.0
@@ -228,7 +228,11 @@ class World:
             from_s=FIRST_FAULT * self.scale.seconds,
             until_s=LAST_FAULT * self.scale.seconds,
             brokers=list(self.machines),
-            hosts=[host for host in self.network.hosts if host not in ("admin", OPERATOR, STORE_HOST, *INTRUDERS)],
+            hosts=[
+                host
+                for host in self.network.hosts
+                if host not in ("admin", LATE_LEADER, OPERATOR, STORE_HOST, *INTRUDERS)
+            ],
             is_durable=self.is_durable,
             kinds=self.scale.kinds,
         )
