@@ -17,7 +17,7 @@
                   what replicas, coordinators and the cluster have, at all times and in the end: cluster_invariants.py
     fenced        a producer that was replaced under its transactional id can do nothing more; neither can a
     generations   commit of an earlier generation: fencing_invariants.py
-    verified, unique, epochs, decided, last stable, replay
+    verified, unique, producer epochs, decided, last stable, replay
                   producers and transactions by the book: transaction_invariants.py
     strays, expired, instances
                   what a group refuses, and offsets that expire: group_invariants.py
@@ -26,6 +26,10 @@
     compacted     a compacted log has the last record of each key: compaction_invariants.py
     settings      the settings that were confirmed last are in force everywhere, and
     directories   replicas are in the log directories to which they were moved: upkeep_invariants.py
+    leaders, epochs, members, on disk
+                  what is so at each change of leaders and in-sync replicas: isr_invariants.py
+    moves, deletions
+                  each step of reassignments and deletions: reassignment_invariants.py, deletion_invariants.py
     topics        a created topic exists with all its partitions until somebody deletes it, and a deleted one is nowhere
     reassignments none is under way in the end, and the replicas are those of the last one: topic_invariants.py
     admitted, denied  who has rights is served, and nobody else: login_invariants.py
@@ -68,6 +72,7 @@ from tests.simulation.history import (
 )
 from tests.simulation.login_invariants import intruders_are_refused, who_has_rights_is_admitted
 from tests.simulation.marker_invariants import markers_end_transactions
+from tests.simulation.missteps import no_missteps
 from tests.simulation.store_invariants import (
     calls_keep_to_their_session,
     changes_are_as_confirmed,
@@ -437,7 +442,7 @@ INVARIANTS: Mapping[str, Check] = {
     "generations": earlier_generations_are_refused,
     "verified": late_writes_are_refused,
     "unique": producer_ids_are_unique,
-    "epochs": epochs_grow_in_the_log,
+    "producer epochs": epochs_grow_in_the_log,
     "decided": decisions_are_those_of_producers,
     "last stable": nothing_is_open_below_the_last_stable_offset,
     "replay": memory_is_what_the_log_says,
@@ -445,6 +450,7 @@ INVARIANTS: Mapping[str, Check] = {
     "expired": brief_offsets_expire,
     "instances": replaced_members_are_refused,
     "in sync": who_joins_has_everything,
+    **{name: no_missteps(name) for name in ("leaders", "epochs", "members", "on disk", "moves", "deletions")},
     "coordinators": coordinators_know_what_is_committed,
     "watches": watches_are_called_in_time,
     "fresh": reads_are_fresh,

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+from odradek.storage.file_names import LOG_SUFFIX
 from tests.memory_files import ForgetfulFiles, Inode
 from tests.simulation.loop import NODE
 
@@ -52,3 +53,16 @@ class ThreadTimes:
         node = NODE.get()
         seconds = self._source.expovariate(1 / self._mean_s) * self.slowness.get(node.name if node else "", 1.0)
         return seconds * 0.75, seconds * 0.25
+
+
+def kept_of_log(disk: SimulatedDisk, folder: str, end_offset: int) -> int:
+    """Up to which offset the content of a log that ends at `end_offset` would certainly be kept in a power cut."""
+    for path in sorted(name for name in disk.names.inside(folder) if name.endswith(LOG_SUFFIX)):
+        inode = disk.names[path]
+        assert inode is not None, "it is a file"
+        changed_from, kept = inode.changed_from, len(inode.synced)
+        if inode.data[changed_from:kept] != inode.synced[changed_from:]:
+            kept = changed_from
+        if kept < len(inode.data):
+            return int.from_bytes(inode.data[kept : kept + 8], "big")
+    return end_offset

@@ -132,7 +132,7 @@ def has_open_transaction(
         except ProtocolError:
             continue
         for partition in transaction.partitions if transaction.state == ONGOING else ():
-            replica = _replica_of(machines, leader_id, partition)
+            replica = replica_of(machines, leader_id, partition)
             if (
                 replica is not None
                 and replica.is_leader
@@ -146,12 +146,12 @@ def joined_behind(
     machines: Mapping[int, Machine], partition: TopicPartition, leader_id: int, joined: Iterable[int]
 ) -> Iterator[JoinedBehind]:
     """The replicas that have joined the in-sync replicas of this leader, and lack something below its watermark."""
-    leader = _replica_of(machines, leader_id, partition)
+    leader = replica_of(machines, leader_id, partition)
     if leader is None or not leader.is_leader:
         return
     high_watermark = leader.log.state.high_watermark
     for broker_id in joined:
-        replica = _replica_of(machines, broker_id, partition)
+        replica = replica_of(machines, broker_id, partition)
         if replica is not None and replica.log.state.log_end_offset < high_watermark:
             yield JoinedBehind(
                 process="store",
@@ -162,7 +162,8 @@ def joined_behind(
             )
 
 
-def _replica_of(machines: Mapping[int, Machine], broker_id: int, partition: TopicPartition) -> Partition | None:
+def replica_of(machines: Mapping[int, Machine], broker_id: int, partition: TopicPartition) -> Partition | None:
+    """A broker's replica, if the broker serves and the replica is online."""
     machine = machines.get(broker_id)
     broker = None if machine is None else machine.running
     return None if broker is None else broker.replica_manager.partitions.get(partition)
@@ -270,4 +271,15 @@ def purgatories_of(broker: Broker) -> Iterable[DelayedOperationPurgatory]:
         broker.links.waits.elections,
         waits.rebalance,
         waits.heartbeat,
+    )
+
+
+def has_proposed(machines: Mapping[int, Machine], leader_id: int, broker_id: int) -> bool:
+    """Whether a leader waits for the answer to a proposal that adds this broker to the in-sync replicas."""
+    broker = machines[leader_id].running
+    return broker is not None and any(
+        partition.isr.proposal is not None
+        and broker_id in partition.isr.proposal.isr
+        and broker_id not in partition.isr.committed
+        for partition in broker.replica_manager.partitions
     )

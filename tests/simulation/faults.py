@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
-from tests.simulation import aimed_at_replicas, aimed_at_transactions, aimed_faults
+from tests.simulation import aimed_at_controllers, aimed_at_replicas, aimed_at_transactions, aimed_faults
 from tests.simulation.disk import DISK_ERROR
 from tests.simulation.machine import Machine
 from tests.simulation.store_links import STORE_HOST
@@ -249,6 +249,17 @@ KINDS: Mapping[str, Kind] = {
         is_aimed=True,
         is_seen_at_once=True,
     ),
+    **{
+        name: Kind(begin, aimed_faults.heal, 1.0, weight, is_store=True, is_aimed=True, is_seen_at_once=True)
+        for name, begin, weight in (
+            ("stop without its follower", aimed_at_controllers.stop_without_follower, 2),
+            ("stop two, with", aimed_at_controllers.stop_two, 1),
+            ("elect while moving, with", aimed_at_controllers.elect_while_moving, 1),
+            ("lose the controller that moves, with", aimed_at_controllers.lose_mover, 3),
+            ("delete without", aimed_at_controllers.delete_without, 2),
+            ("lose who is proposed by", aimed_at_controllers.lose_the_proposed, 2),
+        )
+    },
 }
 """All kinds of faults."""
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from itertools import count
 
 from odradek.broker.metadata_store.interface import Entry
+from odradek.broker.metadata_store.tree import MetadataTree
 from odradek.protocol.topic_partition import TopicPartition
 from tests.simulation.coordinator_logs import CoordinatorLogs
 from tests.simulation.examination import broken, joined_behind, served_early
@@ -15,7 +16,9 @@ from tests.simulation.loop import SimulatedLoop
 from tests.simulation.machine import Machine
 from tests.simulation.stable_offsets import StableOffsets
 from tests.simulation.store_history import ClientEntries, Unheard
+from tests.simulation.store_judge import StoreJudge
 from tests.simulation.store_links import StoreLinks
+from tests.simulation.stored_changes import Entries
 from tests.simulation.transaction_history import Unstable
 
 LOOK_EVERY_S = 0.1
@@ -27,7 +30,10 @@ LONGEST_NEWS_S = 10.0
 class Observer:
     """`machines` may be added later."""
 
-    def __init__(self, history: History, loop: SimulatedLoop, machines: Mapping[int, Machine]) -> None:
+    def __init__(
+        self, history: History, loop: SimulatedLoop, machines: Mapping[int, Machine], judge: StoreJudge
+    ) -> None:
+        self._judge = judge
         self._history = history
         self._loop = loop
         self._machines = machines
@@ -62,6 +68,10 @@ class Observer:
         for behind in joined_behind(self._machines, partition, leader_id, joined):
             self._history.note(behind)
 
+    def applied(self, tree: MetadataTree, before: Entries, after: Entries) -> None:
+        """See StoreObserver."""
+        self._judge.applied(tree, before, after)
+
     # --- what is seen -------------------------------------------------------------------------------------------
 
     async def look(self, links: StoreLinks | None) -> None:
@@ -90,7 +100,11 @@ class Observer:
         name, now = links.controller, self._loop.time()
         machine = next((each for each in self._machines.values() if each.name == name), None)
         broker = None if machine is None else machine.running
-        if machine is None or broker is None or machine.is_paused or links.is_cut(machine.name):
+        is_at_work = (
+            machine is not None and broker is not None and not machine.is_paused and not links.is_cut(name or "")
+        )
+        self._judge.overdue(is_controlled=is_at_work and self._agreeing[0] == name)
+        if machine is None or broker is None or not is_at_work:
             self._agreeing = ("", now)
             return
         known, registered = sorted(broker.metadata.brokers), links.registered

@@ -15,12 +15,14 @@ from typing import Protocol
 from odradek.broker.background.stepwise import finished
 from odradek.broker.metadata_store import znodes
 from odradek.broker.metadata_store.interface import Delete, Entry, NoEntry
-from odradek.broker.metadata_store.tree import Transaction, parent_of
+from odradek.broker.metadata_store.tree import MetadataTree, Transaction, parent_of
 from odradek.protocol.topic_partition import TopicPartition
+from tests.simulation.client.late_proposals import Proposable
 from tests.simulation.final_state import SettingInForce, Stored, StoredMetadata, StoredTopic
 from tests.simulation.loop import Node, SimulatedLoop
 from tests.simulation.network import Network
 from tests.simulation.store_history import ROOT
+from tests.simulation.stored_changes import Entries
 from tests.simulation.upkeep_history import Setting
 from tests.zookeeper.model import Session, ZooKeeperModel
 
@@ -57,6 +59,9 @@ class StoreObserver(Protocol):
     def joined(self, partition: TopicPartition, leader_id: int, joined: Sequence[int]) -> None:
         """Replicas have joined the in-sync replicas of this leader."""
 
+    def applied(self, tree: MetadataTree, before: Entries, after: Entries) -> None:
+        """A transaction has changed these entries."""
+
 
 class WatchedModel(ZooKeeperModel):
     """Calls `on_change` with the path and the entries before and after each change of an entry."""
@@ -70,6 +75,7 @@ class WatchedModel(ZooKeeperModel):
         self.before_change(transaction.entries)
         before = {path: self.entry(path) for path in transaction.entries}
         super().apply(transaction)
+        self.observer.applied(self.tree, before, transaction.entries)
         for path, after in transaction.entries.items():
             earlier = before[path]
             if after is not None and path.startswith(ROOT) and after != earlier:
@@ -229,6 +235,19 @@ class StoreLinks:
             topic = znodes.parse_topic(name, entry.data)
             topics[name] = StoredTopic(topic.topic_id, topic.replicas, sorted({**topic.adding, **topic.removing}))
         return StoredMetadata(topics, children(znodes.TOPIC_CONFIGS), children(znodes.DELETE_TOPICS))
+
+    def proposable(self) -> list[Proposable]:
+        """All partitions with a leader, as one who proposes in-sync replicas must know them."""
+        entries = {broker: self.store.entry(znodes.broker_path(broker)) for broker in self.registered}
+        epochs = {broker: entry.created for broker, entry in entries.items() if entry is not None}
+        found = []
+        for name, topic in self.metadata().topics.items():
+            for number, replicas in topic.replicas.items():
+                entry = self.store.entry(znodes.state_path(name, number))
+                if entry is not None:
+                    key, state = TopicPartition(name, number), _stored(entry)
+                    found.append(Proposable(key, replicas, state.in_sync, *state[:2], entry.version, epochs))
+        return found
 
     def settings(self, settings: Iterable[Setting]) -> list[SettingInForce]:
         """The values of these settings."""

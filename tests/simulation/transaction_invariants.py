@@ -3,7 +3,7 @@
 verified      What a producer writes outside its transaction is refused: to a partition that it has not added, after
               the end, after the coordinator has aborted the transaction (KIP-890, part 1).
 unique        No two producers have the same producer id.
-epochs        In the coordinator's log, states follow each other as they may. An epoch of a producer id never falls.
+producer epochs  In the coordinator's log, states follow each other as they may. An epoch of a producer id never falls.
               A new producer has a higher one; so has a producer whose transaction the coordinator aborts.
 decided       What the coordinator decides of a transaction is what its producer has asked for. If nobody has asked,
               it aborts.
@@ -65,7 +65,7 @@ def producer_ids_are_unique(history: History, final: FinalState) -> Iterator[Vio
 
 
 def epochs_grow_in_the_log(history: History, final: FinalState) -> Iterator[Violation]:
-    """epochs"""
+    """producer epochs"""
     before: dict[str, list[Logged]] = defaultdict(list)
     for logged in history.of(Logged):
         earlier = before[logged.transactional_id]
@@ -74,7 +74,7 @@ def epochs_grow_in_the_log(history: History, final: FinalState) -> Iterator[Viol
         elif earlier:
             wrong = _wrong_step(earlier, logged)
             if wrong:
-                yield Violation("epochs", f"{logged.describe()}, {wrong}", (earlier[-1], logged))
+                yield Violation("producer epochs", f"{logged.describe()}, {wrong}", (earlier[-1], logged))
         if earlier and earlier[-1].state is logged.state:
             earlier.pop()
         earlier.append(logged)

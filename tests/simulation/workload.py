@@ -42,6 +42,7 @@ from tests.simulation.client.admin import Admin
 from tests.simulation.client.cluster import Cluster
 from tests.simulation.client.consumer import Consumer
 from tests.simulation.client.late_producer import LateProducer
+from tests.simulation.client.late_proposals import LateProposals
 from tests.simulation.client.member import Member, committed_offsets
 from tests.simulation.client.producer import Producer
 from tests.simulation.client.store import StoreClient
@@ -71,6 +72,7 @@ CLICKS_PARTITIONS, CLICKS_REPLICAS = 3, 2
 GROUP, STATICS, COPIES = "g", "s", "copies"
 SEND_EVERY_S = 0.12
 TRANSACT_EVERY_S = 0.25
+LATE_LEADER = "late-leader"
 STORE_CLIENTS = ("store-client-1", "store-client-2")
 MEMBER_STOPS_EVERY_S, MEMBER_IS_STOPPED_S = (6.0, 14.0), (4.5, 6.5)
 STATIC_MEMBER_LASTS_S, STATIC_MEMBERS_OVERLAP_S = (3.0, 8.0), (0.5, 3.0)
@@ -118,6 +120,7 @@ class Workload:
         "settings-keeper",
         "disk-mover",
         *STORE_CLIENTS,
+        LATE_LEADER,
     )
 
     def __init__(self, world: World, *, partitions: int, payments: int, parcels: int, replicas: int) -> None:
@@ -137,7 +140,7 @@ class Workload:
         self._is_ending = False
         self._ending: asyncio.Future[None] = world.loop.create_future()
         self._applications: list[asyncio.Task[None]] = []
-        self._administrators: list[Administrator | Rivals | StoreClient | Trespasser] = []
+        self._administrators: list[Administrator | Rivals | StoreClient | Trespasser | LateProposals] = []
         self._members: dict[str, Node] = {}
         self._belonging: dict[str, Member] = {}
         for number, name in enumerate(self.hosts, 1):
@@ -232,6 +235,14 @@ class Workload:
             )
             self._administrators.append(client)
             self._applications.append(self._start(self._node(name), client.run()))
+        cluster = Cluster(
+            LATE_LEADER, self._world.bootstrap, self._random(LATE_LEADER), self._world.login(LATE_LEADER, user=BROKERS)
+        )
+        late = LateProposals(
+            cluster, self._world.history, self._random("late proposals"), links.proposable, name=LATE_LEADER
+        )
+        self._administrators.append(late)
+        self._applications.append(self._start(self._node(LATE_LEADER), late.run()))
         trouble = StoreTrouble(links, self._random("trouble of the store"), STORE_CLIENTS)
         self._applications.append(self._world.loop.create_task(trouble.run(self._ending)))
 

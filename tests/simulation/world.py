@@ -46,11 +46,12 @@ from tests.simulation.security import (
     credentials_of,
     security_of,
 )
+from tests.simulation.store_judge import StoreJudge
 from tests.simulation.store_links import SETTINGS, STORE_HOST, StoreLinks
 from tests.simulation.trace import Trace
 from tests.simulation.upkeep_history import SettingChange
 from tests.simulation.violation import Violation
-from tests.simulation.workload import Workload
+from tests.simulation.workload import LATE_LEADER, Workload
 
 FIRST_FAULT, LAST_FAULT, LAST_WORK = 0.1, 0.8, 0.9
 LONGEST_CONVERGENCE_S = 60.0
@@ -132,7 +133,10 @@ class World:
         self.network: Network = Network(self.loop, self.random("network"), self.trace.note)
         self.history = History(lambda: self.loop.now_us, self._operation_changed)
         self.machines: dict[int, Machine] = {}
-        self.observer = Observer(self.history, self.loop, self.machines)
+        self.judge = StoreJudge(
+            self.history, self.loop, self.machines, self.random("looks of the judge"), is_durable=self.is_durable
+        )
+        self.observer = Observer(self.history, self.loop, self.machines, self.judge)
         self.store_links = (
             None
             if scale.brokers == 1
@@ -226,7 +230,11 @@ class World:
             from_s=FIRST_FAULT * self.scale.seconds,
             until_s=LAST_FAULT * self.scale.seconds,
             brokers=list(self.machines),
-            hosts=[host for host in self.network.hosts if host not in ("admin", OPERATOR, STORE_HOST, *INTRUDERS)],
+            hosts=[
+                host
+                for host in self.network.hosts
+                if host not in ("admin", LATE_LEADER, OPERATOR, STORE_HOST, *INTRUDERS)
+            ],
             is_durable=self.is_durable,
             kinds=self.scale.kinds,
         )
@@ -250,7 +258,7 @@ class World:
             machine.start()
         await self.workload.create_topics()
         self.workload.start()
-        looking = self.loop.create_task(self.observer.look(self.store_links))
+        looking = [self.loop.create_task(look) for look in (self.observer.look(self.store_links), self.judge.look())]
         beginning = [self.loop.create_task(self._inflict(fault)) for fault in self.faults]
         await self._sleep_until(LAST_FAULT * self.scale.seconds)
         await asyncio.gather(*beginning)
@@ -258,9 +266,10 @@ class World:
         await self._sleep_until(LAST_WORK * self.scale.seconds)
         await self.workload.end()
         await self._sleep_until(self.scale.seconds)
-        looking.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await looking
+        for look in looking:
+            look.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await look
         return await self._converge()
 
     async def _converge(self) -> FinalState:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from odradek.clients.logins import AUTHENTICATE_VERSION, HANDSHAKE_VERSION
-from odradek.protocol.messages.acls import CreateAclsRequest, DescribeAclsRequest
+from odradek.protocol.messages.acls import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
 from odradek.protocol.messages.configs import IncrementalAlterConfigsRequest
 from odradek.protocol.messages.fetch import FetchRequest
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -27,6 +27,7 @@ from odradek.protocol.messages.reassignments import (
     ElectLeadersRequest,
     ListPartitionReassignmentsRequest,
 )
+from odradek.protocol.messages.replica_control import AlterPartitionRequest
 from odradek.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from odradek.protocol.messages.topics import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
 from odradek.protocol.messages.transactions import (
@@ -54,6 +55,7 @@ VERSIONS: Mapping[type[Message], int] = {
     DeleteTopicsRequest: 5,
     CreatePartitionsRequest: 3,
     AlterPartitionReassignmentsRequest: 0,
+    AlterPartitionRequest: 0,
     ListPartitionReassignmentsRequest: 0,
     InitProducerIdRequest: 4,
     OffsetForLeaderEpochRequest: 4,
@@ -68,6 +70,7 @@ VERSIONS: Mapping[type[Message], int] = {
     SaslAuthenticateRequest: AUTHENTICATE_VERSION,
     CreateAclsRequest: 3,
     DescribeAclsRequest: 3,
+    DeleteAclsRequest: 3,
 }
 """No negotiation: all brokers of a simulation have the same versions."""
 LAST_WITH_RETENTION = 4

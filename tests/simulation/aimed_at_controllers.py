@@ -1,0 +1,161 @@
+"""Faults that are aimed at what the controller decides over several steps, and at what it must refuse.
+
+    a leader stops that has a follower out of sync, or about to be
+    two brokers stop at once
+    preferred leaders are elected while a reassignment is under way
+    the controller is lost at a step of a reassignment: when it begins, when a new replica joins the in-sync replicas,
+    when it completes, when it is finished
+    a topic is to be deleted, and one of its brokers is lost
+    a replica is lost when its leader has proposed it as in sync, which the controller hears later than of its loss
+
+In each, those that were lost are back soon. See aimed_faults.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
+
+from odradek.broker.metadata_store import znodes
+from tests.simulation.administration import PARCELS
+from tests.simulation.aimed_faults import (
+    LAG_PATIENCE_S,
+    PATIENCE_S,
+    SLOW,
+    cut_both,
+    heal_both,
+    id_of,
+    links_of,
+    name_of,
+    other_than,
+)
+from tests.simulation.examination import has_proposed
+
+if TYPE_CHECKING:
+    from tests.simulation.faults import Fault
+    from tests.simulation.world import World
+
+MOVE_PATIENCE_S = 6.0
+DELETION_PATIENCE_S = 8.0
+LOOK_S = 0.0005
+ENTRY = znodes.topic_path(PARCELS)
+
+
+async def _before(
+    world: World, is_it: Callable[[Collection[str]], bool], act: Callable[[], object], patience_s: float
+) -> bool:
+    """Calls `act` when the next such change has been made, before its answer is sent. Returns whether it came in
+    time."""
+    came: asyncio.Future[None] = world.loop.create_future()
+
+    def look(paths: Collection[str]) -> bool:
+        if not is_it(paths):
+            return False
+        world.loop.call_soon(act)
+        came.set_result(None)
+        return True
+
+    stop = links_of(world).before_change(look)
+    await asyncio.wait([came], timeout=patience_s)
+    stop()
+    world.trace.note("moment", "came" if came.done() else "did not come")
+    return came.done()
+
+
+async def stop_without_follower(world: World, fault: Fault) -> None:
+    """A broker stops as SIGTERM asks, while another one hears nothing of it: for so short that it is still in sync, or
+    for so long that it is not."""
+    leader = world.machines[fault.broker_id]
+    cut_both(world, leader.name, fault.other)
+    await asyncio.sleep(0.3 if fault.amount < 0.5 else LAG_PATIENCE_S)
+    world.restart_gently(leader)
+    await asyncio.sleep(0.5 + fault.seconds)
+    heal_both(world, leader.name, fault.other)
+
+
+async def stop_two(world: World, fault: Fault) -> None:
+    """Two brokers stop as SIGTERM asks, nearly at once."""
+    world.restart_gently(world.machines[fault.broker_id])
+    await asyncio.sleep(0.05 * fault.amount)
+    world.restart_gently(world.machines[id_of(fault.other)])
+
+
+def _is_moving(world: World) -> bool:
+    topic = links_of(world).metadata().topics.get(PARCELS)
+    return topic is not None and bool(topic.reassigning)
+
+
+async def elect_while_moving(world: World, fault: Fault) -> None:
+    """Operators have preferred leaders elected when a reassignment begins, and a moment later."""
+    links = links_of(world)
+
+    def elect() -> None:
+        if links.controller is not None:
+            world.elect_preferred_leaders(id_of(links.controller))
+
+    if await _before(world, lambda paths: ENTRY in paths and not _is_moving(world), elect, MOVE_PATIENCE_S):
+        await asyncio.sleep(0.05 * fault.amount)
+        elect()
+
+
+async def lose_mover(world: World, fault: Fault) -> None:
+    """The controller is lost at one of the steps of a reassignment."""
+    links = links_of(world)
+    lost: list[str] = []
+
+    def lose() -> None:
+        if links.controller is not None:
+            lost.append(links.controller)
+            world.machines[id_of(lost[0])].kill()
+            links.expire(lost[0])
+
+    steps: list[Callable[[Collection[str]], bool]] = [
+        lambda paths: ENTRY in paths and not _is_moving(world),
+        lambda paths: ENTRY not in paths and _is_moving(world) and any(path.startswith(f"{ENTRY}/") for path in paths),
+        lambda paths: ENTRY in paths and _is_moving(world) and len(paths) > 1,
+        lambda paths: ENTRY in paths and _is_moving(world) and len(paths) == 1,
+    ]
+    await _before(world, steps[int(fault.amount * len(steps))], lose, MOVE_PATIENCE_S)
+    await asyncio.sleep(0.2 + fault.seconds)
+    for name in lost:
+        world.machines[id_of(name)].start()
+
+
+async def delete_without(world: World, fault: Fault) -> None:
+    """A broker is lost when a topic is marked for deletion."""
+    machine = world.machines[fault.broker_id]
+
+    def lose() -> None:
+        machine.kill()
+        links_of(world).expire(machine.name)
+
+    await _before(
+        world, lambda paths: any(path.startswith(znodes.DELETE_TOPICS) for path in paths), lose, DELETION_PATIENCE_S
+    )
+    await asyncio.sleep(0.5 + fault.seconds)
+    machine.start()
+
+
+async def lose_the_proposed(world: World, fault: Fault) -> None:
+    """A replica that was behind is lost when its leader proposes it as in sync. The proposal takes so long that the
+    controller knows of the loss before."""
+    links, leader, joiner = links_of(world), name_of(fault), fault.other
+    controller = links.controller
+    if controller == leader:
+        return
+    slowed = controller or other_than(world, leader, joiner)
+    links.expire(joiner)
+    await asyncio.sleep(0.02 * fault.amount)
+    world.network.slow_down(leader, slowed, SLOW)
+    give_up_at = world.loop.time() + PATIENCE_S
+    is_proposed = False
+    while not is_proposed and world.loop.time() < give_up_at:
+        await asyncio.sleep(LOOK_S)
+        is_proposed = has_proposed(world.machines, fault.broker_id, id_of(joiner))
+    if is_proposed:
+        world.machines[id_of(joiner)].kill()
+        links.expire(joiner)
+        await asyncio.sleep(0.3 + fault.seconds)
+    world.network.slow_down(leader, slowed, 1.0)
+    world.machines[id_of(joiner)].start()

@@ -1,0 +1,96 @@
+"""Proposals of in-sync replicas as they may arrive: late, twice, from an earlier registration of the leader, from a
+broker that does not lead. The controller must refuse each. What it stores nevertheless is judged there (`members`)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import NamedTuple
+
+from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.replica_control import AlterPartitionRequest
+from odradek.protocol.topic_partition import TopicPartition
+from tests.simulation.client.cluster import Cluster
+from tests.simulation.client.wire import NotSent, Unanswered
+from tests.simulation.history import History, Outcome, Request
+
+PAUSE_S = (0.3, 1.2)
+
+
+class Proposable(NamedTuple):
+    """A partition as the store has it, with the epochs of its brokers' registrations."""
+
+    partition: TopicPartition
+    replicas: Sequence[int]
+    in_sync: Sequence[int]
+    leader_id: int
+    leader_epoch: int
+    partition_epoch: int
+    broker_epochs: dict[int, int]
+
+
+class LateProposals:
+    """`read` returns all partitions of the store. `run` returns soon after `is_ending` was set."""
+
+    def __init__(
+        self, cluster: Cluster, history: History, source: Random, read: Callable[[], list[Proposable]], *, name: str
+    ) -> None:
+        self.is_ending = False
+        self.name = name
+        self._cluster = cluster
+        self._history = history
+        self._source = source
+        self._read = read
+
+    async def run(self) -> None:
+        """Proposes until the end."""
+        while not self.is_ending:
+            await asyncio.sleep(self._source.uniform(*PAUSE_S))
+            found = [each for each in self._read() if len(each.replicas) > 1 and each.leader_id in each.broker_epochs]
+            if found:
+                await self._propose(self._source.choice(found))
+
+    async def _propose(self, known: Proposable) -> None:
+        what, request = self._late(known)
+        operation = self._history.begin(Request(process=self.name, what=f"propose for {known.partition} {what}"))
+        await self._cluster.refresh()
+        try:
+            response = await self._cluster.ask_broker(self._cluster.controller_id, request)
+        except (NotSent, Unanswered) as error:
+            self._history.end(operation, Outcome.UNKNOWN, str(error))
+            return
+        codes = [response.error_code, *(each.error_code for topic in response.topics for each in topic.partitions)]
+        code = ErrorCode.of(max(codes, key=bool))
+        self._history.end(operation, Outcome.FAILED if code else Outcome.OK, code.name)
+
+    def _late(self, known: Proposable) -> tuple[str, AlterPartitionRequest]:
+        """What is wrong with a proposal, and the proposal."""
+        source, leader_id = self._source, known.leader_id
+        broker_epoch = known.broker_epochs[leader_id]
+        leader_epoch, partition_epoch = known.leader_epoch, known.partition_epoch
+        others = [broker for broker in known.replicas if broker != leader_id]
+        chance = source.random()
+        if chance < 0.3:
+            what, leader_epoch = "in an earlier leader epoch", leader_epoch - 1
+        elif chance < 0.6:
+            what, partition_epoch = "in an earlier partition epoch", partition_epoch - source.randint(1, 2)
+        elif chance < 0.75:
+            what, broker_epoch = "of an earlier registration", broker_epoch - 1
+        elif chance < 0.85:
+            what, partition_epoch = "in an epoch to come", partition_epoch + 1000
+        else:
+            what, leader_id = "of another broker", source.choice(others)
+            broker_epoch = known.broker_epochs.get(leader_id, 0)
+        others = [broker for broker in known.replicas if broker != leader_id]
+        in_sync = [leader_id, *(others if source.random() < 0.5 else source.sample(others, len(others) // 2))]
+        if sorted(in_sync) == sorted(known.in_sync):
+            in_sync = [leader_id] if len(in_sync) > 1 else [leader_id, *others]
+        proposed = AlterPartitionRequest.PartitionData(
+            partition_index=known.partition.partition,
+            leader_epoch=leader_epoch,
+            new_isr=in_sync,
+            partition_epoch=partition_epoch,
+        )
+        topic = AlterPartitionRequest.TopicData(topic_name=known.partition.topic, partitions=[proposed])
+        return what, AlterPartitionRequest(broker_id=leader_id, broker_epoch=broker_epoch, topics=[topic])
