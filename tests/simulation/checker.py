@@ -20,6 +20,8 @@
     watches, fresh, confirmed, sessions, names, limits, heard
                   what the sessions with the metadata store promise: store_invariants.py
     compacted     a compacted log has the last record of each key: compaction_invariants.py
+    derived, cleaned
+                  what brokers derive from their batches, and what the cleaner leaves: derived_state_invariants.py
     settings      the settings that were confirmed last are in force everywhere, and
     directories   replicas are in the log directories to which they were moved: upkeep_invariants.py
     topics        a created topic exists with all its partitions until somebody deletes it, and a deleted one is nowhere
@@ -47,6 +49,10 @@ from tests.simulation.cluster_invariants import (
     who_joins_has_everything,
 )
 from tests.simulation.compaction_invariants import compacted_logs_keep_the_last_of_each_key
+from tests.simulation.derived_state_invariants import (
+    cleanings_keep_what_must_stay,
+    derived_state_is_that_of_the_batches,
+)
 from tests.simulation.fencing_invariants import earlier_generations_are_refused, earlier_producers_are_fenced
 from tests.simulation.final_state import FinalState, ReplicaLog
 from tests.simulation.history import (
@@ -433,6 +439,8 @@ INVARIANTS: Mapping[str, Check] = {
     "heard": the_controller_hears_of_brokers,
     "admitted": who_has_rights_is_admitted,
     "denied": intruders_are_refused,
+    "derived": derived_state_is_that_of_the_batches,
+    "cleaned": cleanings_keep_what_must_stay,
     "replicas": replicas_agree,
     "states": states_keep_their_invariants,
     "convergence": the_cluster_converges,

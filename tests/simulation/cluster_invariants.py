@@ -1,6 +1,7 @@
 """The invariants of replicas, coordinators and the whole cluster.
 
-replicas      the replicas of a partition have the same batches in the same epochs up to the high watermark
+replicas      the replicas of a partition have the same batches in the same epochs up to the high watermark, and each
+              batch can be decoded, also by consumers
 states        no object of a broker breaks an invariant that it states (its method `check`), at any time
 in sync       a replica that joins the in-sync replicas has everything below its leader's high watermark
 coordinators  a coordinator of transactions serves only when all that it has loaded is committed
@@ -17,6 +18,7 @@ from itertools import pairwise
 from odradek.protocol.topic_partition import TopicPartition
 from tests.simulation.final_state import FinalState, ReplicaLog
 from tests.simulation.history import Broken, History, JoinedBehind, ServedEarly
+from tests.simulation.log_history import Undecodable
 from tests.simulation.violation import Violation
 
 
@@ -29,6 +31,8 @@ def replicas_agree(history: History, final: FinalState) -> Iterator[Violation]:
         first, *others = sorted(replicas, key=lambda replica: (-replica.high_watermark, replica.broker_id))
         for other in others if not first.is_compacted else ():
             yield from _differences(partition, first, other)
+    for undecodable in history.of(Undecodable):
+        yield Violation("replicas", f"{undecodable.process} {undecodable.describe()}", (undecodable,))
     for replica in final.replicas:
         if replica.damage:
             text = f"the log of {replica.partition} on broker {replica.broker_id} cannot be read: {replica.damage}"

@@ -55,10 +55,11 @@ class Machine:
         protocol: str,
         on_start: Callable[[int], object],
         on_end: Callable[[int], object],
+        on_launch: Callable[[str, Broker], object],
     ) -> None:
         """`source` seeds everything that is random on this machine. `files` are there at each start, with their paths.
         `protocol` is that of the listener. `on_start` and `on_end` get the broker's id at each start and each end of
-        its process."""
+        its process. `on_launch` gets its name and each broker before that starts."""
         self.broker_id = broker_id
         self.name = f"broker-{broker_id}"
         self.address = f"10.0.0.{broker_id}"
@@ -72,6 +73,7 @@ class Machine:
         self._source = source
         self._on_start = on_start
         self._on_end = on_end
+        self._on_launch = on_launch
         self._files = files
         self._settings = {
             **SETTINGS,
@@ -121,6 +123,7 @@ class Machine:
             random=Random(self._source.getrandbits(64)),
             files=self.disk,
         )
+        self._on_launch(self.name, broker)
         self._starting = self._loop.create_task(self._serve(broker), name=f"start {self.name}")
 
     async def _serve(self, broker: Broker) -> None:

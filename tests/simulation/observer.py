@@ -6,9 +6,11 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from odradek.broker.metadata_store.interface import Entry
+from odradek.broker.server import Broker
 from odradek.protocol.topic_partition import TopicPartition
 from tests.simulation.examination import broken, joined_behind, served_early
 from tests.simulation.history import Broken, Elected, History, Operation, Registered, ServedEarly, Started
+from tests.simulation.log_watch import LogWatch
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.machine import Machine
 from tests.simulation.store_history import ClientEntries, Unheard
@@ -34,6 +36,10 @@ class Observer:
     def started(self, broker_id: int) -> None:
         """A broker's process starts."""
         self._history.note(Started(process=f"broker-{broker_id}", broker_id=broker_id))
+
+    def launched(self, name: str, broker: Broker) -> None:
+        """A broker was made, and will start."""
+        LogWatch(self._history, name, broker)
 
     def registration_changed(self, broker_id: int, is_there: bool) -> None:
         """See StoreObserver."""

@@ -46,6 +46,7 @@ from tests.simulation.intruders import INTRUDERS, Intruders, Targets
 from tests.simulation.loop import Node
 from tests.simulation.rivals import RIVALS, Rivals
 from tests.simulation.security import BROKERS, Security, rights
+from tests.simulation.segments import LARGEST_BATCH_FACTOR
 from tests.simulation.store_links import SESSION_TIMEOUT_MS, SETTINGS, StoreLinks
 from tests.simulation.store_trouble import StoreTrouble
 from tests.simulation.upkeep import DiskMover, SettingsKeeper
@@ -290,7 +291,8 @@ class Workload:
     def _batch_factor(self) -> int:
         """Larger batches, if those under way are not enough."""
         missing = self._records_behind() - self._records_under_way
-        return 1 + max(int(missing / (CATCH_UP_S * RECORDS_A_SECOND)), 0)
+        factor = 1 + max(int(missing / (CATCH_UP_S * RECORDS_A_SECOND)), 0)
+        return factor if self._world.segments is None else min(factor, LARGEST_BATCH_FACTOR)
 
     def _records_behind(self) -> float:
         return RECORDS_A_SECOND * self._world.loop.time() - self._world.acknowledged

@@ -45,6 +45,7 @@ from tests.simulation.security import (
     credentials_of,
     security_of,
 )
+from tests.simulation.segments import segments_of
 from tests.simulation.store_links import SETTINGS, STORE_HOST, StoreLinks
 from tests.simulation.trace import Trace
 from tests.simulation.upkeep_history import SettingChange
@@ -122,6 +123,7 @@ class World:
         self.seed = seed
         self.scale = scale
         self.security = security_of(seed)
+        self.segments = segments_of(seed)
         source = self.random("world")
         self.is_durable = source.random() < 0.5
         """Whether brokers sync before they acknowledge; then the power may go."""
@@ -155,6 +157,7 @@ class World:
                 protocol=PLAINTEXT if self.security is None else PROTOCOL,
                 on_start=self.observer.started,
                 on_end=lambda broker_id: self.observer.registration_changed(broker_id, is_there=False),
+                on_launch=self.observer.launched,
             )
         self.workload = Workload(
             self,
@@ -213,6 +216,8 @@ class World:
             settings |= SETTINGS
         if self.security is not None:
             settings |= self.security.settings()
+        if self.segments is not None:
+            settings |= self.segments.settings()
         if self.is_durable:
             settings |= {"log.flush.interval.messages": "1"}
         return settings
