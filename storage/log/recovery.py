@@ -385,8 +385,8 @@ def _settle(log: Log, checkpointed: Checkpointed, clean: bool) -> None:
 
 
 def _lacks_epochs(log: Log, start_offset: int) -> bool:
-    """Whether the log has records before its first known epoch. When records are deleted, their epochs are, too. After a
-    crash the checkpoint of the log's start may be older than the file of the epochs: then the records are there again.
+    """Whether the log has records before its first known epoch. When records are deleted, their epochs are, too. After
+    a crash the checkpoint of the log's start may be older than the file of the epochs: the records are there again.
     """
     entries = log.leader_epochs.entries
     if not entries or entries[0][1] <= start_offset:
