@@ -82,7 +82,7 @@ def _epochs(log: Log, contents: Sequence[SegmentContents]) -> Iterator[str]:
         at = max(header.base_offset, start)
         known = next((epoch for epoch, first in reversed(entries) if first <= at), -1)
         if known != header.partition_leader_epoch:
-            yield f"a batch of epoch {header.partition_leader_epoch} at {at}, where its leader epochs say {known}"
+            yield f"a batch of epoch {header.partition_leader_epoch} at {at}, where {entries} say {known}"
             return
 
 
@@ -191,6 +191,7 @@ def _producers(log: Log, contents: Sequence[SegmentContents]) -> Iterator[str]:
                 yield from (f"a snapshot at {offset}, {reason}" for reason in reasons)
         if batch is not None:
             rebuilt.apply(batch)
+    yield from (f"a snapshot at {offset}, beyond its end {log.state.log_end_offset}" for offset in snapshots)
     state = log.producers.state
     yield from (f"producers, {reason}" for reason in _differences(log, state.producers, rebuilt, is_old=False))
     begun = {entry.current_transaction_first_offset for entry in state.producers.values()} - {-1}

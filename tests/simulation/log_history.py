@@ -30,6 +30,18 @@ class Miscleaned(SeenInLog):
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
+class OfflineThoughSound(Operation):
+    """A replica is offline while another log directory than its own has failed."""
+
+    partition: TopicPartition
+    reason: str
+
+    def describe(self) -> str:
+        """See Operation."""
+        return f"has {self.partition} offline, whose log directory is sound: {self.reason}"
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
 class Undecodable(Operation):
     """A consumer got a batch that cannot be decoded."""
 

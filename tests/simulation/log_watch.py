@@ -1,4 +1,5 @@
-"""Looks into the logs of one broker's process at the moments when they are opened, truncated and cleaned.
+"""Looks into the logs of one broker's process at the moments when they are opened, truncated and cleaned, and at each
+step of retention.
 
 It wraps methods of the broker's own objects: they do what they do, then it reads what the disk and the objects have,
 and notes in the history what is wrong. It changes nothing.
@@ -21,6 +22,7 @@ from tests.simulation.cleaning import Cleaning
 from tests.simulation.derived_state import derived_wrongly
 from tests.simulation.history import History
 from tests.simulation.log_history import Miscleaned, Underived
+from tests.simulation.retention_watch import watch_retention
 
 
 class LogWatch:
@@ -43,6 +45,7 @@ class LogWatch:
 
         def watched_log_cleaner() -> None:
             start_log_cleaner()
+            watch_retention(self._history, self._process, broker.replica_manager)
             if broker.log_cleaner is not None:
                 self._watch_cleaner(broker.log_cleaner.manager)
 

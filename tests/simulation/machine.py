@@ -35,6 +35,8 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": "200",
     "group.min.session.timeout.ms": "1000",
     "log.flush.offset.checkpoint.interval.ms": "5000",
+    "log.flush.start.offset.checkpoint.interval.ms": "2000",
+    "log.retention.check.interval.ms": "1000",
     "replica.high.watermark.checkpoint.interval.ms": "1000",
 }
 

@@ -58,6 +58,7 @@ QUIET_S = 2.0
 HEALED_BY_TIME = {"replicas", "convergence", "topics", "reassignments", "answered", "quiet"} | {
     "settings",
     "directories",
+    "removed",
     "compacted",
 }
 """Invariants that hold some time after the last fault. While they hold, nothing changes that could heal another one."""
@@ -69,7 +70,7 @@ LONGEST_LAG_MS = 2000
 """A follower that a fault keeps away leaves the in-sync replicas while the fault lasts."""
 IN_FLIGHT = (Send, Commit)
 OPERATOR = "operator"
-WHO_ADMINISTER = ("admin", "topic-keeper", "replica-mover", "settings-keeper", "disk-mover", OPERATOR)
+WHO_ADMINISTER = ("admin", "topic-keeper", "replica-mover", "settings-keeper", "disk-mover", "record-deleter", OPERATOR)
 """The clients that are administrators if there is security. The others are of the user CLIENTS."""
 
 

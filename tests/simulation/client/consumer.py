@@ -26,6 +26,7 @@ from tests.simulation.final_state import texts_of
 from tests.simulation.history import History, Read, ReadRecord, Truncated
 from tests.simulation.log_contents import why_undecodable
 from tests.simulation.log_history import Undecodable
+from tests.simulation.retention_history import Skipped
 
 MAX_WAIT_MS = 500
 REFRESH_S = 0.5
@@ -309,6 +310,8 @@ class Consumer:
         if earliest is None or latest is None:
             return
         if position.offset < earliest:
+            skipped = Skipped(process=self.name, partition=key, position=position.offset, start_offset=earliest)
+            self.history.note(skipped)
             position.offset, position.last_epoch = earliest, -1
         elif position.offset > latest:
             self._truncated(key, position, latest)
