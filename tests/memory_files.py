@@ -15,14 +15,15 @@ parent = functools.lru_cache(maxsize=1 << 14)(os.path.dirname)
 
 
 class Inode:
-    __slots__ = ("changed_from", "data", "modified_ms", "synced")
+    __slots__ = ("changed_from", "data", "has_lost_pages", "modified_ms", "synced")
 
     def __init__(self, data: bytes = b"", synced: bytes = b"") -> None:
         self.data = bytearray(data)
         self.synced = bytearray(synced)
         self.modified_ms = 0
         self.changed_from = 0
-        """Before this position the synced content is the current one."""
+        """Before this position the synced content is the current one, or the system takes it for that."""
+        self.has_lost_pages = False
 
     def change(self, position: int) -> None:
         """Notes that the content changes from this position on."""
@@ -30,8 +31,22 @@ class Inode:
 
     def sync(self) -> None:
         """Makes the content durable; the cost is that of what has changed."""
+        self.synced.extend(bytes(max(self.changed_from - len(self.synced), 0)))  # lost pages leave a hole
         self.synced[self.changed_from :] = self.data[self.changed_from :]
         self.changed_from = len(self.data)
+
+    def lose_pages(self) -> None:
+        """A sync has failed, and the system marks as clean what it could not write: no later sync writes it."""
+        self.has_lost_pages = self.has_lost_pages or self.changed_from < len(self.data)
+        self.changed_from = len(self.data)
+
+    def on_the_disk(self) -> bytes:
+        """The content without lost pages, as it is read once the cache has dropped them."""
+        if not self.has_lost_pages:
+            return bytes(self.data)
+        tail = self.data[self.changed_from :]
+        hole = bytes(max(self.changed_from - len(self.synced), 0)) if tail else b""
+        return bytes(self.synced[: self.changed_from]) + hole + bytes(tail)
 
 
 class Names(dict[str, Inode | None]):
@@ -86,6 +101,7 @@ class MemoryFile:
         return self._inode
 
     def read(self, position: int, length: int) -> Buffer:
+        self._disk.require(self.path)
         return bytes(self.inode.data[position : position + length])
 
     def read_cached(self, position: int, length: int) -> Buffer | None:
@@ -95,6 +111,7 @@ class MemoryFile:
 
     def write(self, parts: Sequence[Buffer], position: int) -> int:
         inode = self.inode
+        self._disk.require(self.path)
         if self._disk.fail_write is not None:
             raise self._disk.fail_write
         inode.change(min(position, len(inode.data)))
@@ -114,6 +131,7 @@ class MemoryFile:
         return total
 
     def truncate(self, size: int) -> None:
+        self._disk.require(self.path)
         if self._disk.fail_truncate is not None:
             raise self._disk.fail_truncate
         data = self.inode.data
@@ -135,7 +153,13 @@ class MemoryFile:
         return self.inode.modified_ms
 
     def sync(self) -> None:
-        self._disk.count_sync(self.path)
+        self._disk.require(self.path)
+        try:
+            self._disk.count_sync(self.path)
+        except OSError:
+            if self._disk.failed_syncs_lose_pages:
+                self.inode.lose_pages()
+            raise
         self.inode.sync()
 
     def duplicate(self) -> "MemoryFile":
@@ -179,6 +203,8 @@ class ForgetfulFiles:
 
     `room`: bytes that still fit, None for no limit. `cold`: paths that are not in the page cache.
     `fail_sync`, `fail_truncate`, `fail_write`: raised by every sync, truncation or write of a file while it is set.
+    `failed_syncs_lose_pages`: what a failed sync has not written is lost when the cache is dropped (`drop_cache`), also
+    if a later sync succeeds. `broken`: directories below which nothing can be read or changed any more.
     """
 
     waits_for_disk = True
@@ -192,6 +218,8 @@ class ForgetfulFiles:
         self.fail_sync: OSError | None = None
         self.fail_truncate: OSError | None = None
         self.fail_write: OSError | None = None
+        self.failed_syncs_lose_pages = False
+        self.broken: set[str] = set()
         self._locks: set[str] = set()
         self._pending: list[tuple[str, dict[str, Inode | None], list[str]]] = []  # (directory, added, removed)
         self._renamed: list[tuple[str, str]] = []  # directories, whose new names are not durable yet
@@ -215,6 +243,18 @@ class ForgetfulFiles:
                     names.pop(path, None)
                 names.update(added)
         return {path: inode for path, inode in names.items() if _has_parents(path, names)}
+
+    def require(self, path: str) -> None:
+        """Raises EIO below a broken directory."""
+        if self.broken and any(path == each or path.startswith(f"{each}/") for each in self.broken):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+
+    def drop_cache(self) -> None:
+        """Lets files have what their disk has: lost pages are read no longer."""
+        for inode in self.names.values():
+            if inode is not None and inode.has_lost_pages:
+                inode.data[:] = inode.on_the_disk()
+                inode.changed_from, inode.has_lost_pages = 0, False
 
     def take(self, wanted: int) -> int:
         if self.room is None:
@@ -244,6 +284,9 @@ class ForgetfulFiles:
 
     @_alone
     def _change(self, directory: str, added: dict[str, Inode | None], removed: list[str]) -> None:
+        self.require(directory)
+        for path in added:
+            self.require(path)
         for path in removed:
             self.names.remove(path)
         self.names.add_all(added.items())
@@ -264,6 +307,7 @@ class ForgetfulFiles:
     # ---- Files
 
     def open(self, path: str, *, create: bool = False, exclusive: bool = False) -> MemoryFile:
+        self.require(path)
         if path in self.names:
             if exclusive:
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
@@ -293,6 +337,7 @@ class ForgetfulFiles:
 
     def replace_file(self, path: str, data: bytes, *, sync: bool = True) -> None:
         self._check_directory_of(path)
+        self.require(path)
         inode = Inode()
         room = self.take(len(data))
         if room < len(data):
@@ -330,6 +375,7 @@ class ForgetfulFiles:
 
     @_alone
     def list_directory(self, path: str) -> list[str]:
+        self.require(path)
         if not self.is_directory(path):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         return sorted(os.path.basename(name) for name in self.names.inside(path))
@@ -377,6 +423,7 @@ class ForgetfulFiles:
 
     @_alone
     def sync_directory(self, path: str) -> None:
+        self.require(path)
         for source, target in [renamed for renamed in self._renamed if parent(renamed[1]) == path]:
             self._renamed.remove((source, target))
             for below in [each for each in self.durable_names.tree(source) if each != source]:
@@ -396,6 +443,7 @@ class ForgetfulFiles:
         return _Lock(self._locks, path)
 
     def space(self, path: str) -> tuple[int, int]:
+        self.require(path)
         return 1 << 40, (1 << 40) if self.room is None else self.room
 
 
@@ -409,6 +457,8 @@ def _has_parents(path: str, names: dict[str, Inode | None]) -> bool:
 
 def _surviving_content(inode: Inode, source: random.Random | None) -> bytes | bytearray:
     """The synced content; or, by chance, all or a part of what was written, its end torn or filled with zeros."""
+    if inode.has_lost_pages:
+        return inode.synced if source is None or source.randrange(2) else inode.on_the_disk()
     if source is None or inode.data == inode.synced:
         return inode.synced
     choice = source.randrange(4)

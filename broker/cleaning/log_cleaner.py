@@ -158,7 +158,9 @@ class LogCleaner:
         replaced: list[str] = []
         try:
             # After a crash, recovery reads segments above the checkpointed recovery point. Cleaned ones must be below.
-            await self._background.run_in_thread(self._logs.take_checkpoint(RECOVERY_POINT))
+            await self._background.run_in_thread(
+                self._logs.take_checkpoint(RECOVERY_POINT, self._logs.directory_of(clean.log))
+            )
             started_ms = self._clock.now_ms()
             done = await self._drive(clean, process, replaced)
             if done is not None:

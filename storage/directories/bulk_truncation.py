@@ -10,7 +10,8 @@ import structlog
 
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
-from odradek.storage.directories.log_checkpoints import CHECKPOINTED, LogCheckpoints
+from odradek.storage.directories.log_checkpoints import CHECKPOINTED, CheckpointWrite, LogCheckpoints
+from odradek.storage.directories.registry import LogRegistry
 from odradek.storage.log.log import Log
 from odradek.storage.log.truncation import LogTruncation, Target, TruncationSteps, Work
 
@@ -75,23 +76,24 @@ class BulkTruncation:
                 yield None
 
     def _write_checkpoints(self) -> Generator[Work | None, None, None]:
-        """Writes the checkpoints, in which nothing that will be removed counts any more. If this fails, nothing is
-        removed.
+        """Writes the checkpoints, in which nothing that will be removed counts any more. Where this fails, nothing is
+        removed; the logs in other directories are truncated.
         """
-        writes = []
+        writes: list[CheckpointWrite] = []
         for name in CHECKPOINTED:
             writes.append(self._checkpoints.take(name))
             yield None
-        together = _Together(writes)
-        yield together.run
-        if together.error is None:
-            return
-        _log.error("truncation not begun", partitions=len(self._begun), reason=str(together.error))
-        for partition, (_, truncation) in self._begun.items():
+        yield _Together([*writes]).run
+        errors = {path: error for write in writes for path, error in write.errors.items()}
+        for partition, (log, truncation) in list(self._begun.items()):
+            error = errors.get(LogRegistry.directory_of(log))
+            if error is None:
+                continue
+            _log.error("truncation not begun", partition=str(partition), reason=str(error))
             truncation.give_up()
-            message = f"{partition} cannot be truncated: {together.error}"
+            message = f"{partition} cannot be truncated: {error}"
             self._results[partition] = ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, message)
-        self._begun.clear()
+            del self._begun[partition]
 
     def _round(self) -> Generator[Work | None, None, None]:
         """Takes the steps of each log up to its next sync, or to its end."""

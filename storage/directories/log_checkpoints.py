@@ -8,11 +8,33 @@ order, the one that was collected later wins.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.checkpoint import CLEANER_OFFSET, HIGH_WATERMARK, LOG_START_OFFSET, RECOVERY_POINT
 from odradek.storage.directories.registry import LogRegistry
 from odradek.storage.log.log import Log
+
+
+class CheckpointWrite:
+    """Writes what was collected, in any thread, directory by directory. One that fails does not keep the others from
+    being written: `errors` has what went wrong, by the path of the directory.
+    """
+
+    def __init__(self, writes: Mapping[str, Callable[[], None]]) -> None:
+        self._writes = writes
+        self.errors: dict[str, OSError] = {}
+
+    def __call__(self) -> None:
+        """Raises the first OSError, after all are written that can be."""
+        for path, write in self._writes.items():
+            try:
+                write()
+            except OSError as error:
+                self.errors[path] = error
+        first = next(iter(self.errors.values()), None)
+        if first is not None:
+            raise first
 
 
 class LogCheckpoints:
@@ -22,7 +44,7 @@ class LogCheckpoints:
         self._registry = registry
         self._taken = 0
 
-    def take(self, name: str, only: str | None = None) -> Callable[[], None]:
+    def take(self, name: str, only: str | None = None) -> CheckpointWrite:
         """Collects the offsets of a checkpoint (RECOVERY_POINT, HIGH_WATERMARK, LOG_START_OFFSET, CLEANER_OFFSET).
         Returns a function that writes them, in any thread, in all directories or in `only` this one. It raises OSError,
         and does nothing if the file already has this content.
@@ -30,14 +52,13 @@ class LogCheckpoints:
         registry = self._registry
         self._taken += 1
         number = self._taken
-        offsets = self._offsets(name)
-
-        def write() -> None:
-            for path, entries in offsets.items():
-                if only is None or path == only:
-                    registry.directories[path].checkpoint(name, entries, number)
-
-        return write
+        return CheckpointWrite(
+            {
+                path: partial(registry.directories[path].checkpoint, name, entries, number)
+                for path, entries in self._offsets(name).items()
+                if only is None or path == only
+            }
+        )
 
     def is_written(self, name: str) -> bool:
         """Whether the files of a checkpoint have what `take` would write."""

@@ -378,16 +378,31 @@ def _settle(log: Log, checkpointed: Checkpointed, clean: bool) -> None:
     first_offset = log.segments.base_offsets[0]
     start_offset = max(start_offset, first_offset)
     log.state.opened(start_offset, end_offset, end_offset if clean else checkpointed.recovery_point)
-    if not log.leader_epochs.is_known and end_offset > first_offset:
+    if end_offset > first_offset and (not log.leader_epochs.is_known or _lacks_epochs(log, start_offset)):
         _read_epochs(log)
     log.leader_epochs.truncate_from_end(end_offset + 1)  # an epoch without a batch may start at the end
     log.leader_epochs.truncate_from_start(start_offset)
 
 
+def _lacks_epochs(log: Log, start_offset: int) -> bool:
+    """Whether the log has records before its first known epoch. When records are deleted, their epochs are, too. After
+    a crash the checkpoint of the log's start may be older than the file of the epochs: the records are there again.
+    """
+    entries = log.leader_epochs.entries
+    if not entries or entries[0][1] <= start_offset:
+        return False
+    first = next(log.segments[0].scan(0), None)
+    return first is not None and first.base_offset < entries[0][1] and first.leader_epoch >= 0
+
+
 def _read_epochs(log: Log) -> None:
-    """Rebuilds a lost or damaged leader-epoch-checkpoint from the epochs in the batches."""
+    """Rebuilds a lost, damaged or incomplete leader-epoch-checkpoint from the epochs in the batches."""
+    known = log.leader_epochs.entries
     log.leader_epochs.clear()
     for segment in log.segments:
         for batch in log.segments.use(segment).scan(0):
             if batch.leader_epoch > log.leader_epochs.latest_epoch:
                 log.leader_epochs.assign(batch.leader_epoch, batch.base_offset)
+    for epoch, start_offset in known:
+        if epoch > log.leader_epochs.latest_epoch:
+            log.leader_epochs.assign(epoch, start_offset)

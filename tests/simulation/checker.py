@@ -1,6 +1,7 @@
 """Judges a history against the cluster's final state. Each invariant is a function that yields violations.
 
-    kept          a record acknowledged with acks=all is in the log, where the leader said; a refused one is not
+    kept          a record acknowledged with acks=all is in the log, where the leader said, unless the log begins later;
+                  a refused one is not
     once          a record of an idempotent producer is in the log once
     in order      the records of an idempotent producer are in each partition in the order of its sends
     stable        a consumer never sees the high watermark of a leader move back (another leader, or the restarted one,
@@ -13,7 +14,7 @@
     offsets       a committed offset is never lost, and no offset appears that was not committed
     ended         in each partition a marker ends a transaction before its producer's next one: marker_invariants.py
     groups        every record below the committed offset of a group was read by one of its members
-    replicas, states, in sync, coordinators, convergence
+    replicas, sound, states, in sync, coordinators, convergence
                   what replicas, coordinators and the cluster have, at all times and in the end: cluster_invariants.py
     fenced        a producer that was replaced under its transactional id can do nothing more; neither can a
     generations   commit of an earlier generation: fencing_invariants.py
@@ -24,6 +25,10 @@
     watches, fresh, confirmed, sessions, names, limits, heard
                   what the sessions with the metadata store promise: store_invariants.py
     compacted     a compacted log has the last record of each key: compaction_invariants.py
+    derived, cleaned
+                  what brokers derive from their batches, and what the cleaner leaves: derived_state_invariants.py
+    retained, removed
+                  what retention and requests delete, and where: retention_invariants.py
     settings      the settings that were confirmed last are in force everywhere, and
     directories   replicas are in the log directories to which they were moved: upkeep_invariants.py
     leaders, epochs, members, on disk
@@ -36,9 +41,8 @@
     answered      no operation and no parked request waits for ever, and no transaction stays open
     quiet         when there is nothing to do, brokers and consumers wait instead of asking without end
 
-The fault budget is not here: what a run may lose by Kafka's own rules must not be asked for. Each check assumes topics
-without retention, consumers that read no topic with unclean elections, and groups whose committed
-offsets never go back.
+The fault budget is not here: what a run may lose by Kafka's own rules must not be asked for. Each check assumes
+consumers that read no topic with unclean elections, and groups whose committed offsets never go back.
 """
 
 from __future__ import annotations
@@ -50,11 +54,16 @@ from odradek.protocol.topic_partition import TopicPartition
 from tests.simulation.cluster_invariants import (
     coordinators_know_what_is_committed,
     replicas_agree,
+    replicas_of_sound_directories_go_on,
     states_keep_their_invariants,
     the_cluster_converges,
     who_joins_has_everything,
 )
 from tests.simulation.compaction_invariants import compacted_logs_keep_the_last_of_each_key
+from tests.simulation.derived_state_invariants import (
+    cleanings_keep_what_must_stay,
+    derived_state_is_that_of_the_batches,
+)
 from tests.simulation.fencing_invariants import earlier_generations_are_refused, earlier_producers_are_fenced
 from tests.simulation.final_state import FinalState, ReplicaLog
 from tests.simulation.group_invariants import brief_offsets_expire, replaced_members_are_refused, strays_are_refused
@@ -73,6 +82,10 @@ from tests.simulation.history import (
 from tests.simulation.login_invariants import intruders_are_refused, who_has_rights_is_admitted
 from tests.simulation.marker_invariants import markers_end_transactions
 from tests.simulation.missteps import no_missteps
+from tests.simulation.retention_invariants import (
+    only_what_may_go_is_deleted,
+    what_is_deleted_is_deleted_everywhere,
+)
 from tests.simulation.store_invariants import (
     calls_keep_to_their_session,
     changes_are_as_confirmed,
@@ -132,6 +145,9 @@ def acknowledged_records_are_kept(history: History, final: FinalState) -> Iterat
 
 def _kept(send: Send, log: ReplicaLog | None, texts: Mapping[int, str], present: set[str]) -> Iterator[Violation]:
     for number, text in enumerate(send.records):
+        start_offset = 0 if log is None else log.log_start_offset
+        if text not in present and max(send.base_offset, 0) + number < start_offset:
+            continue
         if text not in present:
             yield Violation("kept", f"{text} was acknowledged, and is not in the log of {send.partition}", (send,))
             return
@@ -461,10 +477,15 @@ INVARIANTS: Mapping[str, Check] = {
     "heard": the_controller_hears_of_brokers,
     "admitted": who_has_rights_is_admitted,
     "denied": intruders_are_refused,
+    "derived": derived_state_is_that_of_the_batches,
+    "cleaned": cleanings_keep_what_must_stay,
     "replicas": replicas_agree,
+    "sound": replicas_of_sound_directories_go_on,
     "states": states_keep_their_invariants,
     "convergence": the_cluster_converges,
     "compacted": compacted_logs_keep_the_last_of_each_key,
+    "retained": only_what_may_go_is_deleted,
+    "removed": what_is_deleted_is_deleted_everywhere,
     "settings": settings_are_in_force,
     "directories": replicas_are_where_they_were_moved,
     "topics": topics_are_as_confirmed,

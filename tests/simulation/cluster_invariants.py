@@ -1,6 +1,8 @@
 """The invariants of replicas, coordinators and the whole cluster.
 
-replicas      the replicas of a partition have the same batches in the same epochs up to the high watermark
+replicas      the replicas of a partition have the same batches in the same epochs up to the high watermark, and each
+              batch can be decoded, also by consumers
+sound         a replica is online while another log directory than its own has failed
 states        no object of a broker breaks an invariant that it states (its method `check`), at any time
 in sync       a replica that joins the in-sync replicas has everything below its leader's high watermark
 coordinators  a coordinator of transactions serves only when all that it has loaded is committed
@@ -17,6 +19,7 @@ from itertools import pairwise
 from odradek.protocol.topic_partition import TopicPartition
 from tests.simulation.final_state import FinalState, ReplicaLog
 from tests.simulation.history import Broken, History, JoinedBehind, ServedEarly
+from tests.simulation.log_history import OfflineThoughSound, Undecodable
 from tests.simulation.violation import Violation
 
 
@@ -29,6 +32,8 @@ def replicas_agree(history: History, final: FinalState) -> Iterator[Violation]:
         first, *others = sorted(replicas, key=lambda replica: (-replica.high_watermark, replica.broker_id))
         for other in others if not first.is_compacted else ():
             yield from _differences(partition, first, other)
+    for undecodable in history.of(Undecodable):
+        yield Violation("replicas", f"{undecodable.process} {undecodable.describe()}", (undecodable,))
     for replica in final.replicas:
         if replica.damage:
             text = f"the log of {replica.partition} on broker {replica.broker_id} cannot be read: {replica.damage}"
@@ -63,6 +68,12 @@ def states_keep_their_invariants(history: History, final: FinalState) -> Iterato
     """states"""
     for broken in history.of(Broken):
         yield Violation("states", f"{broken.process} {broken.describe()}", (broken,))
+
+
+def replicas_of_sound_directories_go_on(history: History, final: FinalState) -> Iterator[Violation]:
+    """sound"""
+    for offline in history.of(OfflineThoughSound):
+        yield Violation("sound", f"{offline.process} {offline.describe()}", (offline,))
 
 
 def who_joins_has_everything(history: History, final: FinalState) -> Iterator[Violation]:

@@ -31,6 +31,7 @@ from tests.simulation.final_state import (
     Waiting,
 )
 from tests.simulation.history import Broken, JoinedBehind, ServedEarly
+from tests.simulation.log_contents import why_undecodable
 from tests.simulation.machine import DIRECTORIES, Machine
 from tests.simulation.upkeep_history import Setting
 
@@ -204,12 +205,17 @@ def _topic_id(machine: Machine, path: str) -> UUID | None:
 
 
 def replica_log(key: TopicPartition, broker_id: int, log: Log) -> ReplicaLog:
-    """All batches of a log."""
+    """The batches of a log, up to the first one that cannot be decoded."""
     batches, damage = [], ""
     try:
         batches = [batch for segment in log.segments for batch in _batches_of(log, segment)]
     except (CorruptBatch, OSError) as error:
         damage = str(error)
+    for number, batch in enumerate(batches):
+        reason = why_undecodable(batch.content)
+        if reason:
+            batches, damage = batches[:number], f"the batch at {batch.base_offset} cannot be decoded: {reason}"
+            break
     return ReplicaLog(
         partition=key,
         broker_id=broker_id,

@@ -12,7 +12,13 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
-from tests.simulation import aimed_at_controllers, aimed_at_replicas, aimed_at_transactions, aimed_faults
+from tests.simulation import (
+    aimed_at_controllers,
+    aimed_at_replicas,
+    aimed_at_transactions,
+    aimed_faults,
+    disk_faults,
+)
 from tests.simulation.disk import DISK_ERROR
 from tests.simulation.machine import Machine
 from tests.simulation.store_links import STORE_HOST
@@ -201,6 +207,8 @@ KINDS: Mapping[str, Kind] = {
     "slow down the disk of": Kind(_slow_disk, _fast_disk, 3.0, 2),
     "break the syncs of": Kind(_break_syncs, _mend_and_restart, 1.0, 1),
     "break the writes of": Kind(_break_writes, _mend_and_restart, 1.0, 1),
+    "fail a directory of": Kind(disk_faults.fail_directory, disk_faults.mend_directory, 5.0, 2),
+    "lose pages of": Kind(disk_faults.lose_pages, disk_faults.drop_cache, 2.0, 2, is_power=True),
     "fill the disk of": Kind(_fill_disk, _empty_disk, 2.0, 1),
     "cut from the store": Kind(_cut_from_store, _connect_to_store, 8.0, 3, is_store=True),
     "expire the session of": Kind(_expire_session, _nothing, 0.5, 1, is_store=True),

@@ -63,7 +63,8 @@ def texts_of(content: bytes) -> Sequence[tuple[int, str]]:
     if header.is_control:
         return ()
     return [
-        (record.offset, (record.value or b"").split(b" ", 1)[0].decode()) for record in read_records(content, 0, header)
+        (record.offset, (record.value or b"").split(b" ", 1)[0].decode(errors="replace"))
+        for record in read_records(content, 0, header)
     ]
 
 

@@ -37,6 +37,8 @@ SETTINGS = {
     "offsets.retention.check.interval.ms": "2000",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
     "log.flush.offset.checkpoint.interval.ms": "5000",
+    "log.flush.start.offset.checkpoint.interval.ms": "2000",
+    "log.retention.check.interval.ms": "1000",
     "replica.high.watermark.checkpoint.interval.ms": "1000",
 }
 
@@ -58,10 +60,12 @@ class Machine:
         on_start: Callable[[int], object],
         on_serve: Callable[[str, Broker], object],
         on_end: Callable[[int], object],
+        on_launch: Callable[[str, Broker], object],
     ) -> None:
         """`source` seeds everything that is random on this machine. `files` are there at each start, with their paths.
         `protocol` is that of the listener. `on_start` and `on_end` get the broker's id at each start and each end of
-        its process, `on_serve` its name and the broker when it serves clients."""
+        its process, `on_launch` its name and the broker before that starts, `on_serve` when it serves clients.
+        """
         self.broker_id = broker_id
         self.name = f"broker-{broker_id}"
         self.address = f"10.0.0.{broker_id}"
@@ -76,6 +80,7 @@ class Machine:
         self._on_start = on_start
         self._on_serve = on_serve
         self._on_end = on_end
+        self._on_launch = on_launch
         self._files = files
         self._settings = {
             **SETTINGS,
@@ -125,6 +130,7 @@ class Machine:
             random=Random(self._source.getrandbits(64)),
             files=self.disk,
         )
+        self._on_launch(self.name, broker)
         self._starting = self._loop.create_task(self._serve(broker), name=f"start {self.name}")
 
     async def _serve(self, broker: Broker) -> None:

@@ -8,10 +8,12 @@ from itertools import count
 
 from odradek.broker.metadata_store.interface import Entry
 from odradek.broker.metadata_store.tree import MetadataTree
+from odradek.broker.server import Broker
 from odradek.protocol.topic_partition import TopicPartition
 from tests.simulation.coordinator_logs import CoordinatorLogs
 from tests.simulation.examination import broken, joined_behind, served_early
 from tests.simulation.history import Broken, Elected, History, Operation, Registered, ServedEarly, Started
+from tests.simulation.log_watch import LogWatch
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.machine import Machine
 from tests.simulation.stable_offsets import StableOffsets
@@ -48,6 +50,10 @@ class Observer:
     def started(self, broker_id: int) -> None:
         """A broker's process starts."""
         self._history.note(Started(process=f"broker-{broker_id}", broker_id=broker_id))
+
+    def launched(self, name: str, broker: Broker) -> None:
+        """A broker was made, and will start."""
+        LogWatch(self._history, name, broker)
 
     def registration_changed(self, broker_id: int, is_there: bool) -> None:
         """See StoreObserver."""

@@ -76,11 +76,13 @@ def rights(
     *,
     topics: Iterable[str],
     changing: Iterable[str],
+    shrinking: Iterable[str],
     brief: str,
     groups: Iterable[str],
     transactional_ids: Iterable[str],
 ) -> Acls:
-    """The ACLs (A). `topics` are those of the clients; `changing` those whose settings change; `brief` is how the names
+    """The ACLs (A). `topics` are those of the clients; `changing` those whose settings change; `shrinking` those
+    whose records are deleted; `brief` is how the names
     of the topics begin that come and go.
     """
     topics, groups = list(topics), list(groups)
@@ -90,6 +92,7 @@ def rights(
         *(allow(CLIENTS, "WRITE", transactional_id=each) for each in transactional_ids),
         *(allow(ADMINISTRATORS, "CREATE", "DESCRIBE", topic=topic) for topic in topics),
         *(allow(ADMINISTRATORS, "ALTER_CONFIGS", topic=topic) for topic in changing),
+        *(allow(ADMINISTRATORS, "DELETE", topic=topic) for topic in shrinking),
         *(allow(ADMINISTRATORS, "DESCRIBE", group=group) for group in groups),
         allow(ADMINISTRATORS, "CREATE", "ALTER", "DELETE", topic=brief, prefixed=True),
         allow(ADMINISTRATORS, "DESCRIBE", "ALTER", "ALTER_CONFIGS", cluster=True),

@@ -35,6 +35,7 @@ from tests.simulation.history import (
     Transaction,
     Truncated,
 )
+from tests.simulation.log_history import OfflineThoughSound, Undecodable
 from tests.simulation.scenes import Scene
 
 P = TopicPartition("orders", 0)
@@ -360,6 +361,16 @@ def test_replicas_that_differ_in_epochs_alone_are_found(scene: CheckedScene) -> 
 def test_a_log_that_cannot_be_read_is_found(scene: CheckedScene) -> None:
     damaged = ReplicaLog(partition=P, broker_id=1, high_watermark=0, damage="zeros")
     assert scene.violated(replicas=[damaged]) == {"replicas"}
+
+
+def test_a_batch_that_a_consumer_cannot_decode_is_found(scene: CheckedScene) -> None:
+    scene.add(Undecodable(process="reader", partition=P, base_offset=3, reason="its checksum does not match"))
+    assert scene.violated() == {"replicas"}
+
+
+def test_a_replica_that_is_offline_without_need_is_found(scene: CheckedScene) -> None:
+    scene.add(OfflineThoughSound(process="broker-1", partition=P, reason="Input/output error"))
+    assert scene.violated() == {"sound"}
 
 
 def test_epochs_that_go_back_in_a_log_are_found(scene: CheckedScene) -> None:

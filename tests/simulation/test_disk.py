@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -93,3 +94,49 @@ def test_traces_differ_in_the_time_the_words_and_the_content() -> None:
         digests.add(trace.digest)
         loop.close()
     assert len(digests) == 4
+
+
+def test_nothing_below_a_broken_directory_can_be_read_or_changed() -> None:
+    disk = SimulatedDisk()
+    for path in ("/a", "/b"):
+        disk.make_directories(path)
+    files = [disk.open(path, create=True) for path in ("/a/f", "/b/f")]
+    disk.broken = {"/a"}
+    changes: list[Callable[[], object]] = [
+        lambda: files[0].read(0, 1),
+        lambda: files[0].write([b"x"], 0),
+        lambda: files[0].truncate(0),
+        files[0].sync,
+        lambda: disk.open("/a/g", create=True),
+        lambda: disk.replace_file("/a/f", b"x"),
+        lambda: disk.rename("/a/f", "/a/g"),
+        lambda: disk.remove("/a/f"),
+        lambda: disk.sync_directory("/a"),
+        lambda: disk.list_directory("/a"),
+    ]
+    for change in changes:
+        with pytest.raises(OSError, match="error"):
+            change()
+    files[1].write([b"x"], 0)
+    disk.broken = set()
+    assert disk.read_file("/a/f") == b""
+    assert disk.read_file("/b/f") == b"x"
+
+
+def test_a_failed_sync_loses_its_pages_for_later_ones_too() -> None:
+    disk = SimulatedDisk()
+    file = disk.open("/f", create=True)
+    disk.sync_directory("/")
+    file.write([b"abc"], 0)
+    file.sync()
+    disk.failed_syncs_lose_pages, disk.fail_sync = True, DISK_ERROR
+    file.write([b"def"], 3)
+    with pytest.raises(OSError, match="error"):
+        file.sync()
+    disk.fail_sync = None
+    file.write([b"ghi"], 6)
+    file.sync()
+    assert file.read(0, 9) == b"abcdefghi"
+    assert disk.crash().content("/f") == b"abc\0\0\0ghi"
+    disk.drop_cache()
+    assert file.read(0, 9) == b"abc\0\0\0ghi"

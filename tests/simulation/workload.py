@@ -6,6 +6,7 @@
     parcels       a topic of idempotent producers, too; an administrator moves its replicas (administration.py)
     group `g`     members that read orders, join and leave, and are stopped now and then for longer than their session
     balances      a compacted topic of an idempotent producer, with a few keys
+    readings      a topic whose records are deleted (retention.py)
     rivals        transactional producers under one id: the next one begins while the one before is at work
     stragglers    transactional producers that write where and when they may not
     newcomers     idempotent producers that begin, and do no more
@@ -53,8 +54,10 @@ from tests.simulation.history import Outcome
 from tests.simulation.intruders import INTRUDERS, Intruders, Targets
 from tests.simulation.loop import Node
 from tests.simulation.newcomers import Newcomers
+from tests.simulation.retention import READINGS, READINGS_PARTITIONS, READINGS_SETTINGS, RecordDeleter
 from tests.simulation.rivals import RIVALS, Rivals
 from tests.simulation.security import BROKERS, Security, rights
+from tests.simulation.segments import LARGEST_BATCH_FACTOR
 from tests.simulation.store_links import SESSION_TIMEOUT_MS, SETTINGS, StoreLinks
 from tests.simulation.store_trouble import StoreTrouble
 from tests.simulation.stragglers import STRAGGLERS, Stragglers
@@ -85,7 +88,7 @@ MOST_WAITING = 3
 ENOUGH_TIME_S = 40.0
 
 
-Administrator = TopicKeeper | ReplicaMover | SettingsKeeper | DiskMover
+Administrator = TopicKeeper | ReplicaMover | SettingsKeeper | DiskMover | RecordDeleter
 Trespasser = Stragglers | Newcomers | Strays | BriefOffsets
 
 
@@ -101,6 +104,7 @@ class Workload:
         "leader-1",
         "clicks-1",
         "keyed-1",
+        "readings-1",
         "transactional-1",
         "transactional-2",
         "rivals",
@@ -112,6 +116,7 @@ class Workload:
         "brief-offsets",
         "reader-1",
         "reader-2",
+        "readings-reader",
         "member-1",
         "member-2",
         "member-3",
@@ -119,6 +124,7 @@ class Workload:
         "replica-mover",
         "settings-keeper",
         "disk-mover",
+        "record-deleter",
         *STORE_CLIENTS,
         LATE_LEADER,
     )
@@ -129,6 +135,7 @@ class Workload:
         self.clicks = [TopicPartition(CLICKS, number) for number in range(CLICKS_PARTITIONS)]
         self.parcels = [TopicPartition(PARCELS, number) for number in range(parcels)]
         self.balances = [TopicPartition(BALANCES, number) for number in range(BALANCES_PARTITIONS)]
+        self.readings = [TopicPartition(READINGS, number) for number in range(READINGS_PARTITIONS)]
         self.producers: list[Producer] = []
         self.consumers: list[Consumer] = []
         self.transactional_ids = [RIVALS, STRAGGLERS, *map(_transactional_id, ("transactional-1", "transactional-2"))]
@@ -164,6 +171,8 @@ class Workload:
             await admin.create_topic(CLICKS, len(self.clicks), min(self._replicas, CLICKS_REPLICAS), UNCLEAN)
             compacted = COMPACTED | self._world.topic_settings
             await admin.create_topic(BALANCES, len(self.balances), self._replicas, compacted)
+            readings = READINGS_SETTINGS | self._world.topic_settings
+            await admin.create_topic(READINGS, len(self.readings), self._replicas, readings)
             if self.parcels:
                 await admin.create_topic(PARCELS, len(self.parcels), PARCELS_REPLICAS, PARCELS_SETTINGS)
 
@@ -174,8 +183,9 @@ class Workload:
         login = world.login("admin", user=BROKERS)
         cluster = Cluster("admin", world.bootstrap, world.random("cluster of who gives rights"), login)
         acls = rights(
-            topics=[ORDERS, PAYMENTS, CLICKS, BALANCES, PARCELS],
+            topics=[ORDERS, PAYMENTS, CLICKS, BALANCES, PARCELS, READINGS],
             changing=[ORDERS, PAYMENTS],
+            shrinking=[READINGS],
             brief=BRIEF,
             groups=[GROUP, STATICS, COPIES, BRIEF_GROUP],
             transactional_ids=self.transactional_ids,
@@ -189,6 +199,7 @@ class Workload:
         self._start_producer("idempotent-2", of_all)
         self._start_producer("idempotent-3", of_all)
         self._start_producer("keyed-1", self.balances, key_of=key_of)
+        self._start_producer("readings-1", self.readings)
         self._start_producer("plain-1", self.partitions, is_idempotent=False, max_in_flight=1)
         self._start_producer("leader-1", self.partitions, is_idempotent=False, max_in_flight=1, acks=1)
         self._start_producer("clicks-1", self.clicks, is_idempotent=False, max_in_flight=1, acks=1)
@@ -196,14 +207,17 @@ class Workload:
             self._start_transactions(name)
         self._start_rivals("rivals")
         self._start_trespassers()
-        self._start_consumer("reader-1", is_committed=False)
-        self._start_consumer("reader-2", is_committed=True)
+        everywhere = [*self.partitions, *self.payments, *self.parcels, *self.balances]
+        self._start_consumer("reader-1", everywhere, is_committed=False)
+        self._start_consumer("reader-2", everywhere, is_committed=True)
+        late = self._start_consumer("readings-reader", self.readings, is_committed=False)
+        self._applications.append(self._world.loop.create_task(self._stop_now_and_then([late], "late readers")))
         for name in ("member-1", "member-2", "member-3"):
             self._start_member(name)
         for name in ("static-1", "static-2"):
             self._applications.append(self._start(self._node(name), self._replace_members(name, self._random(name))))
-        stopping = self._world.loop.create_task(self._stop_members(self._random("stopped members")))
-        self._applications.append(stopping)
+        members = list(self._members.values())
+        self._applications.append(self._world.loop.create_task(self._stop_now_and_then(members, "stopped members")))
         self._start_administrators()
         if self._world.store_links is not None:
             self._start_store_clients(self._world.store_links)
@@ -323,7 +337,7 @@ class Workload:
     def _batch_factor(self) -> int:
         """Larger batches, if those under way are not enough."""
         missing = self._records_behind() - self._records_under_way
-        return 1 + max(int(missing / (CATCH_UP_S * RECORDS_A_SECOND)), 0)
+        return min(1 + max(int(missing / (CATCH_UP_S * RECORDS_A_SECOND)), 0), LARGEST_BATCH_FACTOR)
 
     def _records_behind(self) -> float:
         return RECORDS_A_SECOND * self._world.loop.time() - self._world.acknowledged
@@ -411,11 +425,13 @@ class Workload:
         """Each transactional producer commits offsets of other partitions, so that they only grow."""
         return int(name.rsplit("-", 1)[1]) - 1
 
-    def _start_consumer(self, name: str, *, is_committed: bool) -> None:
+    def _start_consumer(self, name: str, partitions: Sequence[TopicPartition], *, is_committed: bool) -> Node:
         consumer = Consumer(self._cluster(name), self._world.history, name=name, is_committed=is_committed)
         self.consumers.append(consumer)
-        consumer.assign(dict.fromkeys([*self.partitions, *self.payments, *self.parcels, *self.balances], 0))
-        self._start(self._node(name), consumer.run())
+        consumer.assign(dict.fromkeys(partitions, 0))
+        node = self._node(name)
+        self._start(node, consumer.run())
+        return node
 
     def _start_member(self, name: str) -> None:
         source = self._random(name)
@@ -459,19 +475,27 @@ class Workload:
         member.leave()
         await running
 
-    async def _stop_members(self, source: Random) -> None:
-        """Stops a member as SIGSTOP does, for longer than its session lasts."""
+    async def _stop_now_and_then(self, nodes: Sequence[Node], name: str) -> None:
+        """Stops one of them as SIGSTOP does: a member for longer than its session lasts, a reader until the records at
+        its position have been deleted."""
+        source = self._random(name)
         while True:
             await asyncio.wait([self._ending], timeout=source.uniform(*MEMBER_STOPS_EVERY_S))
             if self._ending.done():
                 return
-            node = self._members[source.choice(sorted(self._members))]
+            node = source.choice(nodes)
             self._world.loop.pause(node)
             await asyncio.wait([self._ending], timeout=source.uniform(*MEMBER_IS_STOPPED_S))
             self._world.loop.resume(node)
 
     def _start_administrators(self) -> None:
-        names = ["topic-keeper", "settings-keeper", "disk-mover", *(["replica-mover"] if self.parcels else [])]
+        names = [
+            "topic-keeper",
+            "settings-keeper",
+            "disk-mover",
+            "record-deleter",
+            *(["replica-mover"] if self.parcels else []),
+        ]
         for name in names:
             source = self._random(name)
             pauses = Pauses(source, self._world.fault_coming)
@@ -488,8 +512,10 @@ class Workload:
             topics = [ORDERS, PAYMENTS]
             return SettingsKeeper(cluster, history, source, pauses, topics=topics, brokers=brokers)
         if name == "disk-mover":
-            movable = [*self.partitions, *self.payments, *self.balances]
+            movable = [*self.partitions, *self.payments, *self.balances, *self.readings]
             return DiskMover(cluster, history, source, pauses, partitions=movable, brokers=brokers)
+        if name == "record-deleter":
+            return RecordDeleter(cluster, history, source, pauses, partitions=self.readings)
         return ReplicaMover(cluster, history, source, pauses, name=name, partitions=self.parcels, brokers=brokers)
 
     # --- nodes --------------------------------------------------------------------------------------------------

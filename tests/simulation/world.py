@@ -46,6 +46,7 @@ from tests.simulation.security import (
     credentials_of,
     security_of,
 )
+from tests.simulation.segments import segments_of
 from tests.simulation.store_judge import StoreJudge
 from tests.simulation.store_links import SETTINGS, STORE_HOST, StoreLinks
 from tests.simulation.trace import Trace
@@ -59,6 +60,7 @@ QUIET_S = 2.0
 HEALED_BY_TIME = {"replicas", "convergence", "topics", "reassignments", "answered", "quiet"} | {
     "settings",
     "directories",
+    "removed",
     "compacted",
 }
 """Invariants that hold some time after the last fault. While they hold, nothing changes that could heal another one."""
@@ -70,7 +72,7 @@ LONGEST_LAG_MS = 2000
 """A follower that a fault keeps away leaves the in-sync replicas while the fault lasts."""
 IN_FLIGHT = (Send, Commit)
 OPERATOR = "operator"
-WHO_ADMINISTER = ("admin", "topic-keeper", "replica-mover", "settings-keeper", "disk-mover", OPERATOR)
+WHO_ADMINISTER = ("admin", "topic-keeper", "replica-mover", "settings-keeper", "disk-mover", "record-deleter", OPERATOR)
 """The clients that are administrators if there is security. The others are of the user CLIENTS."""
 
 
@@ -124,6 +126,7 @@ class World:
         self.seed = seed
         self.scale = scale
         self.security = security_of(seed)
+        self.segments = segments_of(seed)
         source = self.random("world")
         self.is_durable = source.random() < 0.5
         """Whether brokers sync before they acknowledge; then the power may go."""
@@ -161,6 +164,7 @@ class World:
                 on_start=self.observer.started,
                 on_serve=self.observer.logs.watch,
                 on_end=lambda broker_id: self.observer.registration_changed(broker_id, is_there=False),
+                on_launch=self.observer.launched,
             )
         self.workload = Workload(
             self,
@@ -219,6 +223,8 @@ class World:
             settings |= SETTINGS
         if self.security is not None:
             settings |= self.security.settings()
+        if self.segments is not None:
+            settings |= self.segments.settings()
         if self.is_durable:
             settings |= {"log.flush.interval.messages": "1"}
         return settings

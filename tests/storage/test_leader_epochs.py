@@ -156,3 +156,18 @@ def test_deleting_records_does_not_wait_for_the_epochs(files: ForgetfulFiles) ->
     assert files.synced_paths == []
     assert log.leader_epochs.entries == [(4, 4), (5, 5)]
     assert not log.leader_epochs.is_written
+
+
+def test_records_that_a_crash_brings_back_have_their_epochs(files: ForgetfulFiles) -> None:
+    """The file of the epochs is newer than the checkpoint of the log's start, below which the records were deleted."""
+    log = open_small(files)
+    for epoch in (3, 3, 4, 5, 5):
+        append(log, batch(b"x" * 50), epoch=epoch)
+    log.start.delete_records_before(4)
+    log.assign_epoch_start_offset(6)
+    log.flush()
+    assert read_epochs(files, PATH) == [(5, 4), (6, 5)]
+    again = recovered(files, recovery_point=5)
+    assert again.state.log_start_offset == 0
+    assert again.leader_epochs.entries == [(3, 0), (4, 2), (5, 3)]
+    assert tuple(again.end_offset_for_epoch(3)) == (3, 2)

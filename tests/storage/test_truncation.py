@@ -555,3 +555,28 @@ def test_a_follower_has_its_leaders_batches_after_any_truncations_and_crashes(se
     for step in follower.random.choices([*steps, follower.restart], [30, 10, 8, 2, 6, 2], k=100):
         getattr(follower, step.__name__)()
         follower.check()
+
+
+def test_a_failed_directory_does_not_keep_the_logs_in_others_from_being_truncated() -> None:
+    files = ForgetfulFiles()
+    manager = LogManager(["/broken", "/sound"], files, ManualClock(wall_ms=NOW), random_source=random.Random(1))
+    manager.open()
+    manager.claim(1, "cluster")
+    manager.load()
+    partitions = [TopicPartition("orders", number) for number in range(2)]
+    logs = [manager.get_or_create(partition, None, LogConfig()) for partition in partitions]
+    assert [manager.directory_of(log) for log in logs] == ["/broken", "/sound"]
+    for log in logs:
+        for _ in range(3):
+            append(log)
+        log.flush()
+    files.broken = {"/broken"}
+    with pytest.raises(OSError, match="error"):
+        manager.take_checkpoint(RECOVERY_POINT)()
+    assert read_offsets(files, f"/sound/{RECOVERY_POINT}") == {partitions[1]: 2}
+    results = truncate_in(manager, dict.fromkeys(partitions, Truncate(1)))
+    assert [None if error is None else error.code for error in results.values()] == [
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        None,
+    ]
+    assert [log.state.log_end_offset for log in logs] == [3, 1]

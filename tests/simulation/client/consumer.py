@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from odradek.protocol.batch_header import CorruptBatch
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.list_offsets import ListOffsetsRequest, OffsetForLeaderEpochRequest
 from odradek.protocol.records import iter_batches, read_control_type, read_records
@@ -23,6 +24,9 @@ from tests.simulation.client.requests import FetchFrom, Session, fetch_request
 from tests.simulation.client.wire import NotSent, Unanswered
 from tests.simulation.final_state import texts_of
 from tests.simulation.history import History, Read, ReadRecord, Truncated
+from tests.simulation.log_contents import why_undecodable
+from tests.simulation.log_history import Undecodable
+from tests.simulation.retention_history import Skipped
 
 MAX_WAIT_MS = 500
 REFRESH_S = 0.5
@@ -247,7 +251,11 @@ class Consumer:
         if data.diverging_epoch is not None and data.diverging_epoch.end_offset >= 0:
             self._truncated(key, position, data.diverging_epoch.end_offset)
             return
-        records, end, last_epoch = self._records_of(data, position.offset)
+        try:
+            records, end, last_epoch = self._records_of(key, data, position.offset)
+        except CorruptBatch as error:
+            self._note_undecodable(key, position.offset, str(error))
+            return
         read = Read(
             process=self.name,
             partition=key,
@@ -267,7 +275,7 @@ class Consumer:
             position.last_epoch = last_epoch
         self.records += len(records)
 
-    def _records_of(self, data: Any, start: int) -> tuple[list[ReadRecord], int, int]:
+    def _records_of(self, key: TopicPartition, data: Any, start: int) -> tuple[list[ReadRecord], int, int]:
         """The visible records from an offset on, the position behind them, and the epoch of the last batch."""
         found: list[ReadRecord] = []
         end, last_epoch = start, -1
@@ -280,13 +288,19 @@ class Consumer:
             while aborted and aborted[0].first_offset <= header.last_offset:
                 open_aborted[aborted.pop(0).producer_id] = None
             end, last_epoch = header.next_offset, header.partition_leader_epoch
-            if header.is_control:
-                if read_control_type(read_records(content, position, header)[0].key) == ABORT:
+            batch = content[position : position + header.size_in_bytes]
+            reason = why_undecodable(batch)
+            if reason:
+                self._note_undecodable(key, header.base_offset, reason)
+            elif header.is_control:
+                if header.record_count and read_control_type(read_records(batch, 0, header)[0].key) == ABORT:
                     open_aborted.pop(header.producer_id, None)
             elif not (self._is_committed and header.is_transactional and header.producer_id in open_aborted):
-                batch = content[position : position + header.size_in_bytes]
                 found += [ReadRecord(offset, last_epoch, text) for offset, text in texts_of(batch) if offset >= start]
         return found, max(end, start), last_epoch
+
+    def _note_undecodable(self, key: TopicPartition, base_offset: int, reason: str) -> None:
+        self.history.note(Undecodable(process=self.name, partition=key, base_offset=base_offset, reason=reason))
 
     # --- (C) ----------------------------------------------------------------------------------------------------
 
@@ -296,6 +310,8 @@ class Consumer:
         if earliest is None or latest is None:
             return
         if position.offset < earliest:
+            skipped = Skipped(process=self.name, partition=key, position=position.offset, start_offset=earliest)
+            self.history.note(skipped)
             position.offset, position.last_epoch = earliest, -1
         elif position.offset > latest:
             self._truncated(key, position, latest)

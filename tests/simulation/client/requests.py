@@ -8,6 +8,7 @@ from typing import NamedTuple
 from odradek.clients.logins import AUTHENTICATE_VERSION, HANDSHAKE_VERSION
 from odradek.protocol.messages.acls import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
 from odradek.protocol.messages.configs import IncrementalAlterConfigsRequest
+from odradek.protocol.messages.delete_records import DeleteRecordsRequest
 from odradek.protocol.messages.fetch import FetchRequest
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.groups import (
@@ -61,6 +62,7 @@ VERSIONS: Mapping[type[Message], int] = {
     OffsetForLeaderEpochRequest: 4,
     AddPartitionsToTxnRequest: 3,
     AddOffsetsToTxnRequest: 3,
+    DeleteRecordsRequest: 2,
     ElectLeadersRequest: 2,
     IncrementalAlterConfigsRequest: 1,
     AlterReplicaLogDirsRequest: 2,

@@ -1,0 +1,55 @@
+"""The topic whose records are deleted: by their age, by the size of the log, and on request.
+
+readings       a topic of a producer and a consumer of their own. The consumer is stopped now and then until what is
+               at its position is deleted, and goes on at the log's start
+RecordDeleter  asks for the deletion of records up to an offset, often that of the latest record
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+from odradek.protocol.topic_partition import TopicPartition
+from tests.simulation.administration import Pauses
+from tests.simulation.client.cluster import Cluster
+from tests.simulation.client.deletions import DeletionAdmin
+from tests.simulation.history import History
+
+READINGS = "readings"
+READINGS_PARTITIONS = 2
+READINGS_SETTINGS = {"segment.bytes": "4096", "retention.ms": "4000", "retention.bytes": "9000"}
+HIGH_WATERMARK = -1
+FEW_RECORDS = 30
+
+
+class RecordDeleter:
+    """`run` returns soon after `is_ending` was set."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        history: History,
+        source: Random,
+        pauses: Pauses,
+        *,
+        partitions: Sequence[TopicPartition],
+    ) -> None:
+        self.is_ending = False
+        self._cluster = cluster
+        self._admin = DeletionAdmin(cluster, history, name="record-deleter")
+        self._source = source
+        self._pauses = pauses
+        self._partitions = partitions
+
+    async def run(self) -> None:
+        """Does so until the end."""
+        while not self.is_ending:
+            partition = self._source.choice(self._partitions)
+            if self._cluster.leader_of(partition) is None:
+                await self._cluster.refresh([partition.topic])
+            end = await self._admin.end_of(partition)
+            if end is not None:
+                before = HIGH_WATERMARK if self._source.random() < 0.2 else end - self._source.randint(0, FEW_RECORDS)
+                await self._admin.delete(partition, max(before, HIGH_WATERMARK))
+            await self._pauses.pause()

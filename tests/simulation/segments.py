@@ -1,0 +1,48 @@
+"""Which seeds have small segments: half of them. There, logs roll, are recovered, cleaned and deleted hundreds of times
+in a run, those of the internal topics, too.
+
+What is drawn here comes from a source of its own, as in security.py.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import NamedTuple
+
+SHARE = 0.5
+SIZES = (4096, 8192)
+INTERVALS = (100, 500)
+INDEX_SIZES = (96, 512)
+"""In bytes. The smaller ones are full before a segment is."""
+LARGEST_BATCH_FACTOR = 4
+"""Producers that make up for lost time send so many times more records in a batch: it must fit in a segment."""
+
+
+class Segments(NamedTuple):
+    """The sizes of all logs' segments and indexes, in bytes. Groups write little, so theirs are smaller."""
+
+    size: int
+    index_interval: int
+    index_size: int
+
+    def settings(self) -> dict[str, str]:
+        """The settings of all brokers."""
+        return {
+            "log.segment.bytes": str(self.size),
+            "offsets.topic.segment.bytes": str(self.size // 4),
+            "transaction.state.log.segment.bytes": str(self.size),
+            "log.index.interval.bytes": str(self.index_interval),
+            "log.index.size.max.bytes": str(self.index_size),
+            "log.cleaner.backoff.ms": "500",
+            "log.cleaner.min.cleanable.ratio": "0.05",
+            "log.cleaner.delete.retention.ms": "200",
+            "log.segment.delete.delay.ms": "500",
+        }
+
+
+def segments_of(seed: int) -> Segments | None:
+    """How small the segments of a seed are; None: they are not."""
+    source = Random(f"{seed} small segments")
+    if source.random() >= SHARE:
+        return None
+    return Segments(source.randint(*SIZES), source.randint(*INTERVALS), source.randint(*INDEX_SIZES))
