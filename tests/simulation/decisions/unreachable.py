@@ -24,7 +24,8 @@ OPEN = "open"
 REASONS: dict[str, Reason] = {
     OPEN: Reason("It can happen, and no seed has done it: a way in which a bug may hide."),
     "crash": Reason(
-        "Only a mistake in our own code leads there: an exception that nothing expects, a move that the table of a state "
+        "Only a mistake in our own code leads there: an exception that nothing expects, a move that the "
+        "table of a state "
         "machine lacks. Where it happens the seed fails.",
         (
             "*: except Exception*",
@@ -41,7 +42,8 @@ REASONS: dict[str, Reason] = {
         ),
     ),
     "damage": Reason(
-        "Bytes of a file or of an entry of the store are wrong. The simulated disk loses and tears writes, and the store "
+        "Bytes of a file or of an entry of the store are wrong. The simulated disk loses and tears writes, "
+        "and the store "
         "loses answers, but neither changes what it has: the tests of storage and of the store do.",
         (
             "*StoreDamaged*",
@@ -98,7 +100,8 @@ REASONS: dict[str, Reason] = {
         ),
     ),
     "old": Reason(
-        "Records, files, entries or requests as older releases wrote them, or as other tools do. The tests beside older "
+        "Records, files, entries or requests as older releases wrote them, or as other tools do. The tests "
+        "beside older "
         "brokers have them.",
         (
             "*magic*",
@@ -132,7 +135,8 @@ REASONS: dict[str, Reason] = {
         ),
     ),
     "size": Reason(
-        "More topics, records, requests or bytes than a seed has: the end of a turn, a full table, a number at its limit.",
+        "More topics, records, requests or bytes than a seed has: the end of a turn, a full table, a number "
+        "at its limit.",
         (
             "*pace.step_ends(*",
             "*_PER_STEP*",
@@ -188,7 +192,8 @@ REASONS: dict[str, Reason] = {
         ),
     ),
     "wrong": Reason(
-        "A request that is wrong in itself, or that only checks. It is refused, or answered, before it changes anything; "
+        "A request that is wrong in itself, or that only checks. It is refused, or answered, before it "
+        "changes anything; "
         "the tests of the handlers send it.",
         (
             "*validate_only*",
