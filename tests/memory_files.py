@@ -189,9 +189,9 @@ class ForgetfulFiles:
         self.room = room
         self.cold: set[str] = set()
         self.synced_paths: list[str] = []
-        self.fail_sync: OSError | None = None
-        self.fail_truncate: OSError | None = None
-        self.fail_write: OSError | None = None
+        self.fail_sync: BaseException | None = None
+        self.fail_truncate: BaseException | None = None
+        self.fail_write: BaseException | None = None
         self._locks: set[str] = set()
         self._pending: list[tuple[str, dict[str, Inode | None], list[str]]] = []  # (directory, added, removed)
         self._renamed: list[tuple[str, str]] = []  # directories, whose new names are not durable yet
