@@ -215,9 +215,9 @@ class ForgetfulFiles:
         self.room = room
         self.cold: set[str] = set()
         self.synced_paths: list[str] = []
-        self.fail_sync: OSError | None = None
-        self.fail_truncate: OSError | None = None
-        self.fail_write: OSError | None = None
+        self.fail_sync: BaseException | None = None
+        self.fail_truncate: BaseException | None = None
+        self.fail_write: BaseException | None = None
         self.failed_syncs_lose_pages = False
         self.broken: set[str] = set()
         self._locks: set[str] = set()

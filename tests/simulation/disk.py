@@ -4,6 +4,7 @@
     disk.room = 0                                    full, until it is None again
     disk = disk.crash(source)                        after a power cut: unsynced writes are there, lost or torn
     disk.end_of_process()                            after kill -9: everything is there, and nothing is locked
+    disk.changes_left = 3                            at the fourth change of names from now on, the process ends
 
 Threads that wait for the disk take the time that `ThreadTimes` draws; a slow disk multiplies it.
 """
@@ -14,19 +15,23 @@ import errno
 import os
 from collections.abc import Callable
 from random import Random
-from typing import Any
+from typing import Any, NoReturn
 
 from odradek.storage.file_names import LOG_SUFFIX
 from tests.memory_files import ForgetfulFiles, Inode
-from tests.simulation.loop import NODE
+from tests.simulation.loop import NODE, ProcessEnded
 
 DISK_ERROR = OSError(errno.EIO, os.strerror(errno.EIO))
 
 
 class SimulatedDisk(ForgetfulFiles):
-    """`on_sync(path)` is called for every sync of a file: the trace."""
+    """`on_sync(path)` is called for every sync of a file: the trace. `on_last_change()` ends the process that uses the
+    disk, in the midst of a callback. What this callback goes on to do to files has no effect."""
 
     on_sync: Callable[[str], object] | None = None
+    on_last_change: Callable[[], object] | None = None
+    changes_left: int | None = None
+    _has_ended = False
 
     def put(self, path: str, content: bytes) -> None:
         """An operator puts a file here, whatever state the disk is in."""
@@ -38,6 +43,28 @@ class SimulatedDisk(ForgetfulFiles):
             self.on_sync(path)
         if self.fail_sync is not None:
             raise self.fail_sync
+
+    def start_of_process(self) -> None:
+        """A process begins to use the disk."""
+        self.changes_left = None
+        if self._has_ended:
+            self._has_ended = False
+            self.fail_sync = self.fail_truncate = self.fail_write = None
+
+    def _change(self, directory: str, added: dict[str, Inode | None], removed: list[str]) -> None:
+        if self.changes_left == 0:
+            self._end_process()
+        if self.changes_left is not None:
+            self.changes_left -= 1
+        super()._change(directory, added, removed)
+
+    def _end_process(self) -> NoReturn:
+        ended = ProcessEnded()
+        if not self._has_ended and self.on_last_change is not None:
+            self._has_ended = True
+            self.fail_sync = self.fail_truncate = self.fail_write = ended
+            self.on_last_change()
+        raise ended
 
 
 class ThreadTimes:

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 MOST_OF_TIME = 0.5
 """The part of the time in which something may be wrong with a broker."""
 LAST_TAKES_S = 5.0
+MOST_CHANGES = 12
+"""Of names of files, before a process ends in the midst of them. A roll takes four."""
 
 
 class Fault(NamedTuple):
@@ -74,6 +76,21 @@ def _kill(world: World, fault: Fault) -> None:
 
 def _cut_power(world: World, fault: Fault) -> None:
     _machine(world, fault).cut_power()
+
+
+def _kill_in_a_change(world: World, fault: Fault) -> None:
+    """The process ends while it creates, renames or removes files: now, or as soon as it has begun to recover."""
+    machine = _machine(world, fault)
+    if fault.amount < 0.5:
+        machine.kill()
+        machine.start()
+    machine.disk.changes_left = int(fault.amount * 1000) % MOST_CHANGES
+
+
+def _restart_after_change(world: World, fault: Fault) -> None:
+    machine = _machine(world, fault)
+    machine.disk.changes_left = None
+    machine.start()
 
 
 def _pause(world: World, fault: Fault) -> None:
@@ -195,6 +212,7 @@ def _nothing(world: World, fault: Fault) -> None:
 
 KINDS: Mapping[str, Kind] = {
     "kill": Kind(_kill, _restart, 4.0, 4),
+    "kill in a change of files": Kind(_kill_in_a_change, _restart_after_change, 3.0, 3),
     "restart": Kind(_restart_gently, _nothing, 0.5, 2),
     "cut the power of": Kind(_cut_power, _restart, 4.0, 4, is_power=True),
     "pause": Kind(_pause, _resume, 4.0, 3),

@@ -18,7 +18,8 @@ hears of it.
 
 *Network.* `create_server` and `create_connection` are those of the `network` (network.py).
 
-A callback that raises ends up in `failures`. A simulation that does not come to rest raises `Livelock`: too many
+A callback that raises ends up in `failures`, unless it raises `ProcessEnded`: then its node was killed in the midst of
+it. A simulation that does not come to rest raises `Livelock`: too many
 callbacks ran while time stood still. `run_until_complete` raises `Deadlock` if nothing is left to run.
 """
 
@@ -76,6 +77,10 @@ class Node:
 
 
 NODE: ContextVar[Node | None] = ContextVar("node", default=None)
+
+
+class ProcessEnded(BaseException):
+    """The process of the running callback ends here. Nothing of it may catch this."""
 
 
 class ThreadDelays(Protocol):
@@ -264,7 +269,7 @@ class SimulatedLoop(Schedule, asyncio.AbstractEventLoop):
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         """Notes the failure of a callback, or of a task that nobody awaits."""
-        if not self._is_closed:
+        if not self._is_closed and not isinstance(context.get("exception"), ProcessEnded):
             self.failures.append(context | {"time": self.time()})
 
     def default_exception_handler(self, context: dict[str, Any]) -> None:

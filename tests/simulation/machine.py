@@ -113,6 +113,7 @@ class Machine:
         if self.node is not None:
             return
         self._starts += 1
+        self.disk.start_of_process()
         self._killed = self._loop.create_future()
         node = self.node = Node(self.name, self._starts)
         self._trace.note("start", self.name)
@@ -202,7 +203,7 @@ class Machine:
         self._killed.set_result(None)
         self._on_end(self.broker_id)
 
-    @staticmethod
-    def _watched(disk: SimulatedDisk, trace: Trace) -> SimulatedDisk:
+    def _watched(self, disk: SimulatedDisk, trace: Trace) -> SimulatedDisk:
         disk.on_sync = lambda path: trace.note("sync", path)
+        disk.on_last_change = lambda: self._loop.run_as(self._loop.simulation, self.kill)
         return disk

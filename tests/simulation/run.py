@@ -44,7 +44,7 @@ def _run(options: argparse.Namespace, scale: Scale, log_level: int) -> int:
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description="Simulates brokers and clients.")
-    parser.add_argument("--seeds", type=_range, default=range(1, 11), metavar="A-B", help="the seeds to run")
+    parser.add_argument("--seeds", type=seeds_in, default=range(1, 11), metavar="A-B", help="the seeds to run")
     parser.add_argument("--brokers", type=int, default=Scale.brokers)
     parser.add_argument("--faults", type=int, default=Scale.faults)
     parser.add_argument("--kind", choices=list(KINDS), metavar="NAME", help="the only kind of the faults")
@@ -61,7 +61,8 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _range(text: str) -> range:
+def seeds_in(text: str) -> range:
+    """Returns the seeds A to B of `A-B`, or A alone."""
     first, _, last = text.partition("-")
     return range(int(first), int(last or first) + 1)
 

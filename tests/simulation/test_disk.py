@@ -8,7 +8,7 @@ import pytest
 
 from tests.simulation.clock import START_OF_TIME_MS, SimulatedClock
 from tests.simulation.disk import DISK_ERROR, SimulatedDisk, ThreadTimes
-from tests.simulation.loop import NODE, Node, simulated_loop
+from tests.simulation.loop import NODE, Node, ProcessEnded, simulated_loop
 from tests.simulation.trace import Trace
 
 
@@ -62,6 +62,29 @@ def test_after_the_end_of_a_process_its_locks_are_free() -> None:
     assert disk.lock("/lock") is None
     disk.end_of_process()
     assert disk.lock("/lock") is not None
+
+
+def test_a_process_that_ends_in_the_midst_of_changes_makes_no_more_of_them() -> None:
+    disk = SimulatedDisk()
+    file = disk.open("/f", create=True)
+    ends: list[int] = []
+    disk.on_last_change = lambda: ends.append(1)
+    disk.changes_left = 1
+    disk.rename("/f", "/g")
+    for change in (
+        lambda: disk.rename("/g", "/h"),
+        lambda: file.write([b"x"], 0),
+        file.sync,
+        lambda: disk.remove("/g"),
+    ):
+        with pytest.raises(ProcessEnded):
+            change()
+    assert ends == [1]
+    assert disk.contents() == {"/g": b""}
+    disk.start_of_process()
+    disk.rename("/g", "/h")
+    file.write([b"x"], 0)
+    assert disk.contents() == {"/h": b"x"}
 
 
 def test_the_threads_of_a_slow_disk_take_longer() -> None:

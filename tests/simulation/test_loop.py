@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from odradek.broker.background.background import Background, run_all_in_threads
-from tests.simulation.loop import NODE, Deadlock, Livelock, Node, SimulatedLoop, simulated_loop
+from tests.simulation.loop import NODE, Deadlock, Livelock, Node, ProcessEnded, SimulatedLoop, simulated_loop
 
 
 @pytest.fixture
@@ -201,3 +201,14 @@ def test_a_callback_that_raises_is_noted() -> None:
     loop.run_for(2)
     assert [type(failure["exception"]) for failure in loop.failures] == [ZeroDivisionError]
     assert loop.failures[0]["time"] == 1
+
+
+def test_a_callback_in_whose_midst_a_process_ends_is_not_noted() -> None:
+    loop = simulated_loop()
+
+    def end() -> None:
+        raise ProcessEnded
+
+    loop.call_soon(end)
+    loop.run_for(1)
+    assert loop.failures == []
