@@ -35,7 +35,7 @@ RECORDS_PER_SECOND = 80
 SAMPLE_S = 0.04
 ROW_S = 0.5
 BAR = 40
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 Step = Callable[[], Coroutine[Any, Any, None]]
 
@@ -95,7 +95,10 @@ class Demo:
             (19.5, self._rest),
         )
 
+    # Each begins once all is well again, on a slow machine later than in the table.
+
     async def _freeze(self) -> None:
+        await self._cluster.wait_until_stable(within=PATIENCE_S)
         leader = await self._cluster.wait_for_leader(TOPIC, 0)
         self._broker = max(broker_id for broker_id in self._cluster.ids if broker_id != leader)
         self._note(
@@ -109,6 +112,7 @@ class Demo:
         self._cluster.thaw(self._broker)
 
     async def _kill(self) -> None:
+        await self._cluster.wait_until_stable(within=PATIENCE_S)
         self._broker = await self._cluster.wait_for_leader(TOPIC, 0)
         self._note(f"broker {self._broker}, the leader, is killed: another one is elected when its session has expired")
         self._cluster.kill(self._broker)
@@ -118,11 +122,13 @@ class Demo:
         await self._cluster.start(self._broker)
 
     async def _stop(self) -> None:
+        await self._cluster.wait_until_stable(within=PATIENCE_S)
         self._broker = await self._cluster.wait_for_leader(TOPIC, 0)
         self._note(f"broker {self._broker}, the leader, stops: it hands its leadership over, and hardly anything waits")
         await self._cluster.stop(self._broker)
 
     async def _rest(self) -> None:
+        await self._cluster.wait_until_stable(within=PATIENCE_S)
         self._note("the producers end")
 
     # What is seen

@@ -31,7 +31,8 @@ from itertools import count
 from pathlib import Path
 from types import FrameType
 
-from odradek.broker.background.background import Periodic
+from odradek.broker import periodic_work
+from odradek.broker.background import background
 from odradek.broker.metadata.new_topic import NewTopic
 from odradek.broker.metadata.metadata_cache import PartitionState
 from odradek.broker.server import Broker
@@ -56,7 +57,7 @@ FOLLOWER = 7
 NUMBERS = count()
 SUBSCRIPTION = bytes(6) + b"\xff" * 4
 """Of version 0, to no topics."""
-PERIODIC = f"{Periodic.__name__}."
+PERIODIC = (background.__file__, periodic_work.__file__)
 TIMES = 3
 WAIT_MS = 100
 PARKED_S = 0.05
@@ -84,7 +85,7 @@ class Trace:
             if event == "return" and frame is self._periodic:
                 self._periodic = None
         elif event == "call":
-            if frame.f_code.co_qualname.startswith(PERIODIC):
+            if frame.f_code.co_filename in PERIODIC:
                 self._periodic = frame
             elif self._since is None or frame.f_code.co_name == self._since:
                 self._since = None

@@ -93,8 +93,9 @@ class TestProduce:
         hold_high_watermark(broker)
         client.send_request(produce("t", batch(3), acks=-1), 9)
         client.send_request(fetch((T0, 0)), 11)
+        await until(lambda: purgatory.delayed == 1)
+        assert purgatory.watched == 1
         assert await client.is_silent()
-        assert (purgatory.watched, purgatory.delayed) == (1, 1)
         (waiting,) = purgatory.waiting()
         assert waiting.keys == (T0,)
 
@@ -127,9 +128,8 @@ class TestProduce:
         async with client_of(broker) as gone:
             gone.send_request(produce("t", batch(), acks=-1), 9)
             gone.send_request(fetch((T0, 0), max_wait_ms=60_000), 11)
-            assert await gone.is_silent()
+            await until(lambda: broker.replica_manager.fetch_purgatory.delayed == 1)
             assert broker.replica_manager.produce_purgatory.delayed == 1
-            assert broker.replica_manager.fetch_purgatory.delayed == 1
         await until(lambda: broker.timer.size == 0)
         assert broker.replica_manager.produce_purgatory.delayed == 0
         assert broker.replica_manager.fetch_purgatory.delayed == 0
@@ -262,8 +262,8 @@ class TestFetch:
         await create(other)
         client.send_request(fetch((T0, 0), max_wait_ms=60_000, min_bytes=400), 11)
         await other.call(produce("t", batch(size=100), acks=1), 9)
+        await until(lambda: broker.replica_manager.fetch_purgatory.delayed == 1)
         assert await client.is_silent()
-        assert broker.replica_manager.fetch_purgatory.delayed == 1
         await other.call(produce("t", batch(size=300), acks=1), 9)
         assert len(list(iter_batches(only(await client.response()).records))) == 2
 
@@ -458,8 +458,8 @@ class TestDeletingAndDescribing:
         await client.call(produce("t", batch(5), acks=1), 9)
         hold_high_watermark(broker)
         client.send_request(self.delete_records(3), 2)
+        await until(lambda: broker.replica_manager.delete_records_purgatory.delayed == 1)
         assert await client.is_silent()
-        assert broker.replica_manager.delete_records_purgatory.delayed == 1
         request = fetch((T0, 5), replica_id=1)
         request.topics[0].partitions[0].log_start_offset = 3
         await other.call(request, 11)
