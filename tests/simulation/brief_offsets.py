@@ -17,8 +17,8 @@ from tests.simulation.history import History, Outcome
 from tests.simulation.transaction_history import BriefAnswer, BriefCommit
 
 BRIEF_GROUP = "brief"
-RETENTION_MS = (6000, 12_000)
-COMMIT_EVERY_S = 16.0
+RETENTION_MS = (6000, 9000)
+COMMIT_EVERY_S = (24.0, 30.0)
 ASK_EVERY_S = 1.0
 
 
@@ -44,7 +44,7 @@ class BriefOffsets:
             if loop.time() >= commit_at:
                 offset += 1
                 await self._commit(offset)
-                commit_at = loop.time() + self._source.uniform(0.5, 1.5) * COMMIT_EVERY_S
+                commit_at = loop.time() + self._source.uniform(*COMMIT_EVERY_S)
             else:
                 await self._ask()
 

@@ -266,14 +266,8 @@ KINDS: Mapping[str, Kind] = {
     "lose who has decided, with": Kind(
         aimed_at_transactions.lose_after_decision, _nothing, 0.4, 6, is_store=True, is_aimed=True, is_seen_at_once=True
     ),
-    "hold the markers of": Kind(
-        aimed_at_transactions.hold_markers,
-        aimed_at_transactions.heal,
-        0.4,
-        4,
-        is_store=True,
-        is_aimed=True,
-        is_seen_at_once=True,
+    "hold markers, with": Kind(
+        aimed_at_transactions.hold_markers, _nothing, 0.4, 4, is_store=True, is_aimed=True, is_seen_at_once=True
     ),
     **{
         name: Kind(begin, aimed_faults.heal, 1.0, weight, is_store=True, is_aimed=True, is_seen_at_once=True)

@@ -50,7 +50,7 @@ from tests.simulation.client.store import StoreClient
 from tests.simulation.client.transactions import TransactionalProducer
 from tests.simulation.compaction_invariants import key_of
 from tests.simulation.final_state import Unread
-from tests.simulation.history import Outcome
+from tests.simulation.history import Outcome, Request
 from tests.simulation.intruders import INTRUDERS, Intruders, Targets
 from tests.simulation.loop import Node
 from tests.simulation.newcomers import Newcomers
@@ -287,8 +287,10 @@ class Workload:
     async def _ask_for_offsets(self) -> None:
         cluster = self._cluster("admin")
         for group, partitions in ((GROUP, self.partitions), (COPIES, self.partitions)):
+            asked = self._world.history.begin(Request(process="admin", what=f"ask for the last offsets of {group}"))
             for _ in range(100):
                 if await committed_offsets(cluster, self._world.history, "admin", group, partitions) is not None:
+                    self._world.history.end(asked, Outcome.OK)
                     break
                 await cluster.back_off()
 
