@@ -36,7 +36,7 @@ offsets never go back.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from odradek.protocol.topic_partition import TopicPartition
 from tests.simulation.cluster_invariants import (
@@ -85,11 +85,6 @@ ALL = -1
 def check(history: History, final: FinalState) -> list[Violation]:
     """Returns all violations."""
     return [violation for invariant in INVARIANTS.values() for violation in invariant(history, final)]
-
-
-def is_broken(history: History, final: FinalState, names: Iterable[str]) -> bool:
-    """Whether any of these invariants is violated."""
-    return any(True for name in names for _ in INVARIANTS[name](history, final))
 
 
 # --- records ----------------------------------------------------------------------------------------------------
