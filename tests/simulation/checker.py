@@ -48,7 +48,7 @@ consumers that read no topic with unclean elections, and groups whose committed 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from odradek.protocol.topic_partition import TopicPartition
 from tests.simulation.cluster_invariants import (
@@ -116,11 +116,6 @@ ALL = -1
 def check(history: History, final: FinalState) -> list[Violation]:
     """Returns all violations."""
     return [violation for invariant in INVARIANTS.values() for violation in invariant(history, final)]
-
-
-def is_broken(history: History, final: FinalState, names: Iterable[str]) -> bool:
-    """Whether any of these invariants is violated."""
-    return any(True for name in names for _ in INVARIANTS[name](history, final))
 
 
 # --- records ----------------------------------------------------------------------------------------------------

@@ -70,24 +70,26 @@ def broken(machines: Iterable[Machine]) -> Iterator[Broken]:
     """The states in brokers that must not be."""
     for machine in machines:
         broker = machine.running
-        for what, checked in () if broker is None else _checked_in(broker):
+        for kind, name, checked in () if broker is None else _checked_in(broker):
             try:
                 checked.check()
             except AssertionError as error:
-                yield Broken(process=machine.name, what=what, reason=str(error))
+                yield Broken(process=machine.name, what=f"{kind}{name}", reason=str(error))
 
 
-def _checked_in(broker: Broker) -> Iterator[tuple[str, Checked]]:
-    yield "the timer", broker.timer
-    yield "fetch sessions", broker.fetch_sessions
+def _checked_in(broker: Broker) -> Iterator[tuple[str, object, Checked]]:
+    yield "the timer", "", broker.timer
+    yield "fetch sessions", "", broker.fetch_sessions
     for purgatory in purgatories_of(broker):
-        yield f"the purgatory {purgatory.name}", purgatory
+        yield "the purgatory ", purgatory.name, purgatory
     for partition in broker.replica_manager.partitions:
-        yield str(partition.topic_partition), partition
+        yield "", partition.topic_partition, partition
     for of_groups in broker.coordinators.groups.shards():
-        yield from ((f"group {name}", group) for name, group in of_groups.groups.items())
+        for name, group in of_groups.groups.items():
+            yield "group ", name, group
     for of_transactions in broker.coordinators.transactions.shards():
-        yield from ((f"transactional id {name}", each) for name, each in of_transactions.transactions.items())
+        for name, transaction in of_transactions.transactions.items():
+            yield "transactional id ", name, transaction
 
 
 def served_early(machines: Iterable[Machine]) -> Iterator[ServedEarly]:

@@ -152,7 +152,8 @@ class SimulatedLoop(Schedule, asyncio.AbstractEventLoop):
             call = ready.popleft()
             if call._cancelled:
                 continue
-            node = call._context.get(NODE) or self.simulation  # type: ignore[attr-defined]
+            context: Context = call._context  # type: ignore[attr-defined]
+            node = context.get(NODE) or self.simulation
             if not node.is_alive:
                 continue
             if node.is_paused:
@@ -161,7 +162,12 @@ class SimulatedLoop(Schedule, asyncio.AbstractEventLoop):
             left -= 1
             if left == 0:
                 raise Livelock(f"{MOST_CALLS_AT_ONE_MOMENT} calls at {self.time()} s; the last: {call!r}")
-            call._run()
+            try:
+                context.run(call._callback, *call._args)  # type: ignore[attr-defined]
+            except (SystemExit, KeyboardInterrupt):
+                raise
+            except BaseException as error:
+                self.call_exception_handler({"message": f"Exception in {call!r}", "exception": error})
         self.calls += MOST_CALLS_AT_ONE_MOMENT - left
         return True
 

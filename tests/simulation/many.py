@@ -5,6 +5,7 @@ tasks of killed brokers stay in memory. The processes run at a low priority.
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import logging
 import multiprocessing
@@ -44,6 +45,7 @@ def reports(seeds: Sequence[int], scale: Scale, log_level: int = logging.CRITICA
 
 def _begin(log_level: int) -> None:
     os.nice(NICENESS)
+    gc.disable()  # each run collects what the one before has left
     quieten(log_level)
 
 

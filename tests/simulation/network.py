@@ -196,11 +196,10 @@ class Network:
             end.peer.reset_soon("cut off")
         return len(broken)
 
-    def delay_us(self, source: str, target: str, size: int = 0) -> int:
+    def delay_us(self, link: Link, size: int = 0) -> int:
         """Draws how long something of `size` bytes takes from one host to another."""
-        slowness = self.link(source, target).slowness
         seconds = self.shortest_s + self.source.expovariate(1 / self.mean_s)
-        return int(seconds * slowness * 1e6) + size // BYTES_PER_US
+        return int(seconds * link.slowness * 1e6) + size // BYTES_PER_US
 
     # --- servers ------------------------------------------------------------------------------------------------
 
@@ -255,7 +254,7 @@ class Network:
         self.on_event("connect", node.name, there, b"%d" % local[1])
         self.loop.call_soon(_accept, server, accepted, context=accepted.context)
         try:
-            await self._sleep_us(self.delay_us(there, node.name))
+            await self._sleep_us(self.delay_us(self.link(there, node.name)))
         except asyncio.CancelledError:
             client.abort()
             raise
@@ -273,11 +272,11 @@ class Network:
             if self.loop.now_us >= give_up_us:
                 raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
             await self._sleep_us(int(CONNECT_RETRY_S * 1e6))
-        await self._sleep_us(self.delay_us(source, target))
+        await self._sleep_us(self.delay_us(self.link(source, target)))
         server = self._servers.get(address)
         if server is None or not server.is_serving() or not server.node.is_alive:
             self.on_event("refuse", source, target, b"")
-            await self._sleep_us(self.delay_us(target, source))
+            await self._sleep_us(self.delay_us(self.link(target, source)))
             raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
         return server
 

@@ -30,9 +30,7 @@ class Trace:
         """Adds an event at the current time. The texts and the content may be anything deterministic."""
         self.events += 1
         words = f"{event} {source} {target}"
-        self._hash.update(_HEAD(self._loop.now_us, len(content)))
-        self._hash.update(words.encode())
-        self._hash.update(content)
+        self._hash.update(_HEAD(self._loop.now_us, len(content)) + words.encode() + content)
         if self._lines is not None:
             print(f"{self._loop.time():.6f} {words} {len(content)} {crc32(content):08x}", file=self._lines)
 

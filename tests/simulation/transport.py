@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from tests.simulation.loop import Node
 
 if TYPE_CHECKING:
-    from tests.simulation.network import Address, Network
+    from tests.simulation.network import Address, Link, Network
 
 WINDOW_BYTES = 256 * 1024
 HIGH_WATER_BYTES = 64 * 1024
@@ -34,6 +34,8 @@ class Transport(asyncio.Transport):
         self.context = context
         self.address = address
         self.peer: Transport = self
+        self.way_out: Link
+        """The direction from this end to the other."""
         self.is_broken = False
         """Whether connection_lost has been, or is about to be called."""
         self.unread_bytes = 0
@@ -60,6 +62,8 @@ class Transport(asyncio.Transport):
         """Makes the two transports the ends of one connection."""
         self.peer = peer
         peer.peer = self
+        self.way_out = self._network.link(self.host, peer.host)
+        peer.way_out = self._network.link(peer.host, self.host)
 
     def begin(self, protocol: Any) -> None:
         """Starts to deliver to the protocol."""
@@ -164,7 +168,7 @@ class Transport(asyncio.Transport):
         network = self._network
         host = network.hosts[self.peer.host]
         if not self.peer.node.is_alive and host.is_up and host.node is not self.peer.node:
-            if not network.link(self.peer.host, self.host).is_cut:
+            if not self.peer.way_out.is_cut:
                 self.reset_soon("unknown to the peer")
             return
         source = network.source
@@ -175,9 +179,12 @@ class Transport(asyncio.Transport):
         self._depart(data)
 
     def _depart(self, data: bytes | None) -> None:
-        delay_us = self._network.delay_us(self.host, self.peer.host, len(data or b""))
-        arrival_us = self._last_arrival_us = max(self._last_arrival_us, self._loop.now_us + delay_us)
-        self._loop.call_at(arrival_us / 1e6, self.peer.arrive, data, context=self.peer.context)
+        loop, peer = self._loop, self.peer
+        arrival_us = loop.now_us + self._network.delay_us(self.way_out, len(data or b""))
+        if arrival_us < self._last_arrival_us:
+            arrival_us = self._last_arrival_us
+        self._last_arrival_us = arrival_us
+        loop.call_at(arrival_us / 1e6, peer.arrive, data, context=peer.context)
 
     def _pause_if_full(self) -> None:
         if self._unsent_bytes > self._high_water and not self._is_writing_paused:
@@ -204,7 +211,7 @@ class Transport(asyncio.Transport):
 
     def arrive(self, data: bytes | None) -> None:
         """A chunk has come to the end of its way, or the end of the stream."""
-        if self._held or self._network.link(self.peer.host, self.host).is_cut:
+        if self._held or self.peer.way_out.is_cut:
             self._hold(data)
             return
         if self._is_closing or self.is_broken:
@@ -263,11 +270,13 @@ class Transport(asyncio.Transport):
 
     def _fill_buffer(self, data: bytes) -> None:
         buffer = memoryview(self._protocol.get_buffer(-1))
-        size = min(len(buffer), len(data))
-        buffer[:size] = data[:size]
-        if size == len(data):
+        size = len(data)
+        if size <= len(buffer):
+            buffer[:size] = data
             self._received.popleft()
         else:
+            size = len(buffer)
+            buffer[:] = data[:size]
             self._received[0] = data[size:]
         self._protocol.buffer_updated(size)
         self._has_read(size)
@@ -282,11 +291,11 @@ class Transport(asyncio.Transport):
     def reset_soon(self, why: str) -> None:
         """The other side, or something between, ends the connection: this end learns of it when the news arrives."""
         if not self.is_broken and self.node.is_alive:
-            delay_us = self._network.delay_us(self.peer.host, self.host)
+            delay_us = self._network.delay_us(self.peer.way_out)
             self._loop.call_later(delay_us / 1e6, self._be_reset, why, context=self.context)
 
     def _be_reset(self, why: str) -> None:
-        if not self._network.link(self.peer.host, self.host).is_cut or why == "cut off":
+        if not self.peer.way_out.is_cut or why == "cut off":
             self._network.on_event(f"reset, {why}", self.peer.host, self.host, b"")
             self.break_off(ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET)))
 

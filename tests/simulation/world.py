@@ -22,7 +22,7 @@ from typing import Any, TextIO
 from odradek.protocol.messages.reassignments import ElectLeadersRequest
 from odradek.protocol.topic_partition import TopicPartition
 from tests.simulation.administration import PARCELS_REPLICAS
-from tests.simulation.checker import INVARIANTS, check, is_broken
+from tests.simulation.checker import check
 from tests.simulation.client.cluster import Cluster
 from tests.simulation.client.login import Login
 from tests.simulation.client.wire import NotSent, Unanswered
@@ -250,16 +250,18 @@ class World:
     def run(self) -> Result:
         """Runs from the start to the end."""
         gc.collect()
+        was_enabled = gc.isenabled()
         gc.disable()  # when the collector runs must not decide what happens
         try:
             with small_blocks():
-                final = self.loop.run_until_complete(self._direct())
-            return self._result(final)
+                final, violations = self.loop.run_until_complete(self._direct())
+            return self._result(final, violations)
         finally:
             self.loop.close()
-            gc.enable()
+            if was_enabled:
+                gc.enable()
 
-    async def _direct(self) -> FinalState:
+    async def _direct(self) -> tuple[FinalState, list[Violation]]:
         for machine in self.machines.values():
             machine.start()
         await self.workload.create_topics()
@@ -278,8 +280,8 @@ class World:
                 await look
         return await self._converge()
 
-    async def _converge(self) -> FinalState:
-        """The state once nothing is violated, or once time heals nothing any more."""
+    async def _converge(self) -> tuple[FinalState, list[Violation]]:
+        """The state once nothing is violated, or once time heals nothing any more; and what is violated."""
         give_up_at = self.loop.time() + LONGEST_CONVERGENCE_S
         incurable = 0
         while True:
@@ -293,14 +295,11 @@ class World:
                 final.metadata = self.store_links.metadata()
             final.unread = self.workload.unread({key: log.high_watermark for key, log in final.logs.items()})
             final.messages_per_second = (self.network.messages - messages) / QUIET_S
-            if is_broken(self.history, final, HEALED_BY_TIME):
-                incurable = 0
-            elif is_broken(self.history, final, INVARIANTS):
-                incurable += 1
-            else:
-                return final
-            if incurable == INCURABLE_LOOKS or self.loop.time() > give_up_at:
-                return final
+            violations = check(self.history, final)
+            is_healing = any(violation.invariant in HEALED_BY_TIME for violation in violations)
+            incurable = 0 if is_healing else incurable + 1
+            if not violations or incurable == INCURABLE_LOOKS or self.loop.time() > give_up_at:
+                return final, violations
 
     async def _sleep_until(self, seconds: float) -> None:
         await asyncio.sleep(max(seconds - self.loop.time(), 0.0))
@@ -312,12 +311,12 @@ class World:
             machine.resume()
             machine.start()
 
-    def _result(self, final: FinalState) -> Result:
+    def _result(self, final: FinalState, violations: list[Violation]) -> Result:
         return Result(
             seed=self.seed,
             digest=self.trace.digest,
             events=self.trace.events,
-            violations=check(self.history, final),
+            violations=violations,
             history=self.history,
             final=final,
             faults=self.faults,
