@@ -52,6 +52,7 @@ from odradek.storage.producers import producer_state
 from odradek.storage.producers.producer_state_entry import ProducerStateEntry
 from odradek.storage.segment.segment import LogSegment
 from tests.simulation.planted_in_logins import LOGIN_BUGS
+from tests.simulation.planted_in_logs import LOG_BUGS
 from tests.simulation.planted_in_sessions import SESSION_BUGS, Replace
 
 
@@ -333,6 +334,7 @@ BUGS: Mapping[str, Callable[[Replace], None]] = {
     "a replica moves without the end of its log": _move_without_the_end,
     **SESSION_BUGS,
     **LOGIN_BUGS,
+    **LOG_BUGS,
 }
 """How to plant each bug."""
 
