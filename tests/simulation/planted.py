@@ -53,6 +53,7 @@ from odradek.storage.producers.producer_state_entry import ProducerStateEntry
 from odradek.storage.segment.segment import LogSegment
 from tests.simulation.planted_in_groups import GROUP_BUGS
 from tests.simulation.planted_in_logins import LOGIN_BUGS
+from tests.simulation.planted_in_logs import LOG_BUGS
 from tests.simulation.planted_in_sessions import SESSION_BUGS, Replace
 from tests.simulation.planted_in_transactions import TRANSACTION_BUGS
 
@@ -337,6 +338,7 @@ BUGS: Mapping[str, Callable[[Replace], None]] = {
     **LOGIN_BUGS,
     **TRANSACTION_BUGS,
     **GROUP_BUGS,
+    **LOG_BUGS,
 }
 """How to plant each bug."""
 

@@ -18,13 +18,19 @@ from tests.simulation.history import History
 
 READINGS = "readings"
 READINGS_PARTITIONS = 2
-READINGS_SETTINGS = {"segment.bytes": "4096", "retention.ms": "4000", "retention.bytes": "9000"}
+BY_AGE = {"segment.bytes": "4096", "retention.ms": "4000"}
+BY_SIZE = {"segment.bytes": "4096", "retention.ms": "-1", "retention.bytes": "5000"}
 HIGH_WATERMARK = -1
 FEW_RECORDS = 30
 
 
+def readings_settings(source: Random) -> dict[str, str]:
+    """The settings of the topic: by age in one half of the seeds, by size in the other one."""
+    return source.choice([BY_AGE, BY_SIZE])
+
+
 class RecordDeleter:
-    """`run` returns soon after `is_ending` was set."""
+    """`partitions` without those that only retention shrinks. `run` returns soon after `is_ending` was set."""
 
     def __init__(
         self,

@@ -80,6 +80,22 @@ FOUND_FROM = {
     "the last member leads a loaded group": 1,
     "a static member is replaced in memory alone": 1,
     "a replaced static member may commit": 1,
+    "recovery does not note producers": 1,
+    "recovery does not index batches": 1,
+    "leader epochs are not truncated": 1,
+    "indexes are not truncated": 1,
+    "snapshots of what was truncated stay": 1,
+    "a roll does not index the largest time": 1,
+    "a snapshot lacks producers with an open transaction": 1,
+    "compaction removes markers before their records": 1,
+    "compaction removes markers before their horizon": 1,
+    "compaction goes beyond the last stable offset": 2,
+    "compaction counts aborted records": 1,
+    "retention by size deletes one segment more": 1,
+    "a follower does not take over the log's start": 1,
+    "a deletion is confirmed by the leader alone": 1,
+    "a sync that has failed is tried again": 4,
+    "a failed disk takes all replicas offline": 1,
 }
 """The recorded seed of each bug."""
 BY_ONE_KIND = {"an unknown partition is treated as deleted": "return alone, with"}

@@ -54,7 +54,7 @@ from tests.simulation.history import Outcome, Request
 from tests.simulation.intruders import INTRUDERS, Intruders, Targets
 from tests.simulation.loop import Node
 from tests.simulation.newcomers import Newcomers
-from tests.simulation.retention import READINGS, READINGS_PARTITIONS, READINGS_SETTINGS, RecordDeleter
+from tests.simulation.retention import READINGS, READINGS_PARTITIONS, RecordDeleter, readings_settings
 from tests.simulation.rivals import RIVALS, Rivals
 from tests.simulation.security import BROKERS, Security, rights
 from tests.simulation.segments import LARGEST_BATCH_FACTOR
@@ -171,7 +171,7 @@ class Workload:
             await admin.create_topic(CLICKS, len(self.clicks), min(self._replicas, CLICKS_REPLICAS), UNCLEAN)
             compacted = COMPACTED | self._world.topic_settings
             await admin.create_topic(BALANCES, len(self.balances), self._replicas, compacted)
-            readings = READINGS_SETTINGS | self._world.topic_settings
+            readings = readings_settings(self._random("retention")) | self._world.topic_settings
             await admin.create_topic(READINGS, len(self.readings), self._replicas, readings)
             if self.parcels:
                 await admin.create_topic(PARCELS, len(self.parcels), PARCELS_REPLICAS, PARCELS_SETTINGS)
@@ -517,7 +517,7 @@ class Workload:
             movable = [*self.partitions, *self.payments, *self.balances, *self.readings]
             return DiskMover(cluster, history, source, pauses, partitions=movable, brokers=brokers)
         if name == "record-deleter":
-            return RecordDeleter(cluster, history, source, pauses, partitions=self.readings)
+            return RecordDeleter(cluster, history, source, pauses, partitions=self.readings[:1])
         return ReplicaMover(cluster, history, source, pauses, name=name, partitions=self.parcels, brokers=brokers)
 
     # --- nodes --------------------------------------------------------------------------------------------------
