@@ -209,10 +209,10 @@ class Appends:
             stats.bytes_in += info.size_in_bytes
             stats.messages_in += info.record_count
             self._flusher.appended(partition, required=info.flush_required)
-            if log.state.high_watermark != old_high_watermark:
-                self._wakeups.watermark_moved(partition)
-            else:
-                self._wakeups.log_grew(partition)
+        if log.state.high_watermark != old_high_watermark:
+            self._wakeups.watermark_moved(partition)
+        elif not info.duplicate:
+            self._wakeups.log_grew(partition)
         return PartitionAppendResult(
             base_offset=info.first_offset,
             last_offset=info.last_offset,

@@ -118,6 +118,23 @@ def test_a_duplicate_batch_returns_its_original_offset_and_counts_once(harness: 
     assert harness.manager.topic_stats.of("t").messages_in == 8
 
 
+def test_a_duplicate_that_moves_the_high_watermark_wakes_who_waits(harness: ReplicaHarness) -> None:
+    """The watermark waits for broker 2, which is about to join, until it is lost. An append is the first to see it."""
+    partition = harness.lead(replicas=(0, 1, 2), isr=(0, 1))
+    harness.dead.add(2)
+    follow(harness, 2, 0)
+    harness.dead.remove(2)
+    batch = harness.batch(3, producer_id=7, producer_epoch=0, base_sequence=0)
+    produced = harness.produce(batch, acks=-1)
+    follow(harness, 1, 3)
+    assert partition.log.state.high_watermark == 0
+    harness.dead.add(2)
+    again = harness.produce(batch, acks=-1)
+    harness.turn()
+    assert partition.log.state.high_watermark == 3
+    assert (again.result.base_offset, produced.result.base_offset) == (0, 0)
+
+
 def test_a_refused_batch_names_its_records_and_the_log_start(harness: ReplicaHarness) -> None:
     harness.lead(cleanup_policy="compact")
     records = harness.batch(2).replace(b"\x02k", b"\x01\x02")  # the checksum no longer matches
