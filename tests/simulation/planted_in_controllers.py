@@ -9,6 +9,7 @@ from odradek.broker.controller import broker_changes, elections, isr_changes
 from odradek.broker.controller import reassignment_decisions as reassignment
 from odradek.broker.controller.controller_context import ControllerContext
 from odradek.broker.controller.isr_changes import IsrChanges
+from odradek.broker.controller.partition_states import after_losses
 from odradek.broker.controller.replica_states import ReplicaPhase
 from odradek.broker.controller.topic_deletions import TopicDeletions
 from odradek.broker.metadata.metadata_cache import PartitionState
@@ -45,8 +46,6 @@ def _prefer_without_sync(replace: Replace) -> None:
 
 
 def _forget_the_last_in_sync(replace: Replace) -> None:
-    after_losses = broker_changes.after_losses
-
     def forget(state: PartitionState, **facts: Any) -> PartitionState | None:
         after = after_losses(state, **facts)
         if after is None or after.leader >= 0:
@@ -57,8 +56,6 @@ def _forget_the_last_in_sync(replace: Replace) -> None:
 
 
 def _keep_the_epoch(replace: Replace) -> None:
-    after_losses = broker_changes.after_losses
-
     def keep(state: PartitionState, **facts: Any) -> PartitionState | None:
         after = after_losses(state, **facts)
         return None if after is None else after._replace(leader_epoch=state.leader_epoch)
