@@ -291,3 +291,8 @@ def has_proposed(machines: Mapping[int, Machine], leader_id: int, broker_id: int
         and broker_id not in partition.isr.committed
         for partition in broker.replica_manager.partitions
     )
+
+
+def epochs_between(log: Log, start_offset: int, end_offset: int) -> list[tuple[int, int]]:
+    """The leader epochs that begin between two offsets of a log, and where."""
+    return [entry for entry in log.leader_epochs.entries if start_offset < entry[1] < end_offset]

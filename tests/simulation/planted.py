@@ -51,9 +51,11 @@ from odradek.storage.log.truncation import Truncate
 from odradek.storage.producers import producer_state
 from odradek.storage.producers.producer_state_entry import ProducerStateEntry
 from odradek.storage.segment.segment import LogSegment
+from tests.simulation.planted_in_controllers import CONTROLLER_BUGS
 from tests.simulation.planted_in_groups import GROUP_BUGS
 from tests.simulation.planted_in_logins import LOGIN_BUGS
 from tests.simulation.planted_in_logs import LOG_BUGS
+from tests.simulation.planted_in_replicas import REPLICA_BUGS
 from tests.simulation.planted_in_sessions import SESSION_BUGS, Replace
 from tests.simulation.planted_in_transactions import TRANSACTION_BUGS
 
@@ -334,6 +336,8 @@ BUGS: Mapping[str, Callable[[Replace], None]] = {
     "a coordinator answers from uncommitted records": _answer_uncommitted,
     "compaction removes the last record of a key": _compact_too_much,
     "a replica moves without the end of its log": _move_without_the_end,
+    **CONTROLLER_BUGS,
+    **REPLICA_BUGS,
     **SESSION_BUGS,
     **LOGIN_BUGS,
     **TRANSACTION_BUGS,

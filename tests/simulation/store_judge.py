@@ -7,7 +7,7 @@ reassignment_invariants.py and deletion_invariants.py.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from random import Random
 
 from odradek.broker.controller.term import Term
@@ -18,7 +18,7 @@ from odradek.broker.replica.partition.partition import Partition
 from odradek.protocol.topic_partition import TopicPartition
 from tests.simulation.deletion_invariants import Remains, wrong_in_deletions
 from tests.simulation.disk import kept_of_log
-from tests.simulation.examination import folders_of, replica_of
+from tests.simulation.examination import epochs_between, folders_of, replica_of
 from tests.simulation.history import History
 from tests.simulation.isr_invariants import Facts, wrong_in
 from tests.simulation.loop import SimulatedLoop
@@ -69,6 +69,8 @@ class StoreJudge:
         for key, (earlier, later) in changes.states.items():
             if later is not None:
                 self._note(str(key), wrong_in(earlier, later, self._facts(tree, key, later)))
+                joined = {*later.isr} - {*(later if earlier is None else earlier).isr}
+                self._note(str(key), self._missing_in_joined(key, later, joined))
         if changes.topics or changes.states:
             self._note("", self._moves.judge(changes, now_us))
         if changes.topics or changes.marks:
@@ -100,6 +102,25 @@ class StoreJudge:
             electable=None if term is None else _electable(term, key, state),
             proposed=_proposed(replica_of(self._machines, after.leader, key), after),
         )
+
+    def _missing_in_joined(
+        self, key: TopicPartition, after: PartitionState, joined: Collection[int]
+    ) -> Iterator[Finding]:
+        """Who joins has all that the leader had when its epoch began, in the same epochs."""
+        leader = replica_of(self._machines, after.leader, key) if joined else None
+        if leader is None or not leader.is_leader or leader.leader_epoch != after.leader_epoch:
+            return
+        for broker_id in sorted(joined):
+            replica = replica_of(self._machines, broker_id, key)
+            if replica is None or replica.topic_id != leader.topic_id:
+                continue
+            if replica.log.state.log_end_offset < leader.epoch_start_offset:
+                has = f"{broker_id} has joined with what it has up to {replica.log.state.log_end_offset}"
+                yield Finding("members", f"{has}, and the epoch of its leader begins at {leader.epoch_start_offset}")
+            start, end = replica.log.state.log_start_offset, leader.epoch_start_offset
+            one, other = (epochs_between(each.log, start, end) for each in (leader, replica))
+            if one != other and not leader.log.config.compact:
+                yield Finding("members", f"{broker_id} has joined with the epochs {other}, its leader has {one}")
 
     def term_of(self, controller_epoch: int) -> Term | None:
         """The term of the controller of an epoch, if it lasts."""
