@@ -1,5 +1,6 @@
 """Files in memory: a disk that forgets what was not synced, and one that is full after n bytes."""
 
+import contextlib
 import errno
 import functools
 import os
@@ -248,6 +249,15 @@ class ForgetfulFiles:
         """Raises EIO below a broken directory."""
         if self.broken and any(path == each or path.startswith(f"{each}/") for each in self.broken):
             raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+
+    @contextlib.contextmanager
+    def looked_into(self) -> Iterator[None]:
+        """Meanwhile a test looks at what is in broken directories, too."""
+        broken, self.broken = self.broken, set()
+        try:
+            yield
+        finally:
+            self.broken = broken
 
     def drop_cache(self) -> None:
         """Lets files have what their disk has: lost pages are read no longer."""

@@ -42,6 +42,7 @@ from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.log.log import Log
 from odradek.storage.producers.transaction_marker import read_marker
 from tests.simulation.history import History
+from tests.simulation.log_contents import segment_bytes
 from tests.simulation.machine import Machine
 from tests.simulation.transaction_history import Differs, Logged
 
@@ -63,7 +64,7 @@ def batches_from(log: Log, offset: int, end_offset: int) -> Iterator[Content]:
     first = max(bisect_right(log.segments.base_offsets, offset) - 1, 0)
     for slot in range(first, len(log.segments)):
         segment = log.segments[slot]
-        content = bytes(log.segments.use(segment).file.read(0, segment.size))
+        content = segment_bytes(log, segment)
         for position, header in iter_batches(content):
             if header.base_offset >= end_offset:
                 return

@@ -31,7 +31,7 @@ from tests.simulation.final_state import (
     Waiting,
 )
 from tests.simulation.history import Broken, JoinedBehind, ServedEarly
-from tests.simulation.log_contents import why_undecodable
+from tests.simulation.log_contents import segment_bytes, why_undecodable
 from tests.simulation.machine import DIRECTORIES, Machine
 from tests.simulation.upkeep_history import Setting
 
@@ -172,15 +172,18 @@ def replica_of(machines: Mapping[int, Machine], broker_id: int, partition: Topic
     return None if broker is None else broker.replica_manager.partitions.get(partition)
 
 
-def folders_of(machine: Machine, parse: Callable[[str], TopicPartition | None] = parse_folder) -> Iterable[Folder]:
+def folders_of(machine: Machine, parse: Callable[[str], TopicPartition | None] = parse_folder) -> list[Folder]:
     """The folders of partitions on a disk; their names say that those moved aside or to be removed are none. `parse`:
     parse_future_folder for those of replicas that are moved."""
-    for directory in DIRECTORIES:
-        for name in machine.disk.list_directory(directory) if machine.disk.exists(directory) else ():
-            partition = parse(name)
-            if partition is not None:
-                topic_id = _topic_id(machine, f"{directory}/{name}/{PARTITION_METADATA}")
-                yield Folder(machine.broker_id, partition, topic_id, directory)
+    with machine.disk.looked_into():
+        return [
+            Folder(
+                machine.broker_id, partition, _topic_id(machine, f"{directory}/{name}/{PARTITION_METADATA}"), directory
+            )
+            for directory in DIRECTORIES
+            for name in (machine.disk.list_directory(directory) if machine.disk.exists(directory) else ())
+            if (partition := parse(name)) is not None
+        ]
 
 
 def settings_in(broker: Broker, settings: Iterable[Setting]) -> Iterator[SettingInForce]:
@@ -231,7 +234,7 @@ def replica_log(key: TopicPartition, broker_id: int, log: Log) -> ReplicaLog:
 
 
 def _batches_of(log: Log, segment: LogSegment) -> Iterator[StoredBatch]:
-    content = bytes(log.segments.use(segment).file.read(0, segment.size))
+    content = segment_bytes(log, segment)
     for position, header in iter_batches(content):
         whole = content[position : position + header.size_in_bytes]
         yield StoredBatch(header.base_offset, header.last_offset, header.partition_leader_epoch, whole)

@@ -81,7 +81,7 @@ def contents_of(log: Log) -> list[SegmentContents]:
 
 def segment_contents(log: Log, segment: LogSegment) -> SegmentContents:
     """The batches of one segment."""
-    data = file_content(log, segment.path(LOG_SUFFIX))[: segment.size]
+    data = segment_bytes(log, segment)
     batches: list[Batch] = []
     end = 0
     try:
@@ -95,10 +95,15 @@ def segment_contents(log: Log, segment: LogSegment) -> SegmentContents:
     return SegmentContents(segment, batches, "" if end == segment.size else f"{end} of {segment.size} bytes in batches")
 
 
-def file_content(log: Log, path: str) -> bytes:
-    """What is in a file now, synced or not; nothing if it is not there."""
+def segment_bytes(log: Log, segment: LogSegment, start: int = 0) -> bytes:
+    """What is in the segment from this position on."""
+    return file_content(log, segment.path(LOG_SUFFIX), start, segment.size)
+
+
+def file_content(log: Log, path: str, start: int = 0, end: int | None = None) -> bytes:
+    """What is in a file now between two positions, synced or not; nothing if it is not there."""
     inode = cast(SimulatedDisk, log.files).names.get(path)
-    return b"" if inode is None else bytes(inode.data)
+    return b"" if inode is None else bytes(inode.data[start:end])
 
 
 def all_batches(contents: Sequence[SegmentContents]) -> Iterator[Batch]:

@@ -11,11 +11,12 @@ from collections.abc import Collection, Iterator, Mapping
 
 from odradek.broker.replica.partition.partition import Partition
 from odradek.broker.server import Broker
-from odradek.protocol.batch_header import BATCH_OVERHEAD, BatchHeader, read_batch_header
+from odradek.protocol.batch_header import BatchHeader, read_batch_header
 from odradek.protocol.errors import ProtocolError
 from odradek.protocol.records import iter_batches
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.log.log import Log
+from tests.simulation.log_contents import segment_bytes
 from tests.simulation.machine import Machine
 from tests.simulation.transaction_history import Unstable
 
@@ -95,9 +96,8 @@ def _continues(scan: _Scan, log: Log) -> bool:
     slot = bisect_right(log.segments.base_offsets, base_offset) - 1
     if slot < 0 or log.state.log_end_offset < scan.next_offset:
         return False
-    file = log.segments.use(log.segments[slot]).file
     try:
-        header = read_batch_header(file.read(position, BATCH_OVERHEAD))
+        header = read_batch_header(segment_bytes(log, log.segments[slot], position))
     except ProtocolError:
         return False
     return header.base_offset == base_offset and header.crc == crc
@@ -111,7 +111,7 @@ def _read_on(scan: _Scan, log: Log) -> None:
     for slot in range(first, len(log.segments)):
         segment = log.segments[slot]
         start = scan.last[1] if scan.last is not None and slot == first else 0
-        content = bytes(log.segments.use(segment).file.read(start, segment.size - start))
+        content = segment_bytes(log, segment, start)
         for position, header in iter_batches(content):
             if header.base_offset >= scan.next_offset:
                 scan.take(header, start + position)
