@@ -24,6 +24,8 @@ Address = tuple[str, int]
 CONNECT_TIMEOUT_S = 2.0
 REQUEST_TIMEOUT_S = 3.0
 BACKOFF_S = (0.05, 0.15)
+RECONNECT_S = 0.2
+"""A broker that could not be reached is not tried again before."""
 GROUP, TRANSACTION = 0, 1
 
 
@@ -51,6 +53,8 @@ class Cluster:
         self._topics: dict[str, None] = {}
         self._wires: dict[tuple[Address, str], Wire] = {}
         self._connecting: dict[tuple[Address, str], asyncio.Lock] = {}
+        self._not_before_s: dict[Address, float] = {}
+        """When those that could not be reached may be tried again."""
         self._coordinators: dict[tuple[int, str], Address] = {}
         self._refreshing: asyncio.Lock = asyncio.Lock()
         self._refreshes = 0
@@ -94,8 +98,18 @@ class Cluster:
         async with lock:
             wire = self._wires.get(key)
             if wire is None or not wire.is_usable:
-                wire = self._wires[key] = await Wire.connect(*address, self.client_id, CONNECT_TIMEOUT_S, self._login)
+                wire = self._wires[key] = await self._connect(address)
         return wire
+
+    async def _connect(self, address: Address) -> Wire:
+        loop = asyncio.get_running_loop()
+        if loop.time() < self._not_before_s.get(address, 0.0):
+            raise NotSent("could not be reached a moment ago")
+        try:
+            return await Wire.connect(*address, self.client_id, CONNECT_TIMEOUT_S, self._login)
+        except NotSent:
+            self._not_before_s[address] = loop.time() + RECONNECT_S
+            raise
 
     # --- metadata -----------------------------------------------------------------------------------------------
 
