@@ -6,7 +6,7 @@ import functools
 import os
 import random
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Self, TypeVar, cast
 
 from odradek.storage.files import Buffer
