@@ -117,8 +117,8 @@ class StoreJudge:
             if replica.log.state.log_end_offset < leader.epoch_start_offset:
                 has = f"{broker_id} has joined with what it has up to {replica.log.state.log_end_offset}"
                 yield Finding("members", f"{has}, and the epoch of its leader begins at {leader.epoch_start_offset}")
-            start, end = replica.log.state.log_start_offset, leader.epoch_start_offset
-            one, other = (epochs_between(each.log, start, end) for each in (leader, replica))
+            start = max(each.log.state.log_start_offset for each in (leader, replica))
+            one, other = (epochs_between(each.log, start, leader.epoch_start_offset) for each in (leader, replica))
             if one != other and not leader.log.config.compact:
                 yield Finding("members", f"{broker_id} has joined with the epochs {other}, its leader has {one}")
 

@@ -2,7 +2,8 @@
 
 The smallest log loads next, so that few requests wait for a large one. Records are replayed in log order up to the log
 end offset, not only to the high watermark (as Kafka does). A damaged batch, or a record that the shard cannot decode,
-is skipped and logged as an error; the rest loads.
+is skipped and logged as an error; the rest loads. A disk that fails is different: what could not be read may be there,
+so the shard does not begin without it. Its clients hear COORDINATOR_LOAD_IN_PROGRESS until the partition moves.
 
 Source: Kafka's `GroupMetadataManager.doLoadGroupsAndOffsets`, `TransactionStateManager.loadTransactionMetadata`,
 `CoordinatorLoaderImpl`.
@@ -87,8 +88,12 @@ class Loader:
             return
         try:
             await loading.run(self._buffer_bytes)
-        except Exception:
+        except OSError:
             if led.is_current():  # otherwise the log may have been truncated or removed under the walk
+                log.exception("coordinator not loaded", partition=str(led.topic_partition))
+            return
+        except Exception:
+            if led.is_current():
                 log.exception("coordinator partially loaded", partition=str(led.topic_partition))
         if not led.is_current():
             return

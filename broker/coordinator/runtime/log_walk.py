@@ -5,7 +5,8 @@ Damage is reported, and the walk skips as little as possible:
 A. A batch with a wrong checksum, followed by another batch at the position that its length gives: that batch.
 B. A batch with an invalid length or magic: everything up to the next batch that the offset index points to, or the rest
    of the segment if there is none.
-C. Bytes that the disk cannot read: the rest of the segment.
+
+Bytes that the disk cannot read are no damage: `read` raises OSError, since they may be there.
 
 Between two reads the cleaner may replace segments, segments may be deleted, and the log may move to another directory.
 The walk then finds its position again by offset. A read that misses the page cache runs in a thread.
@@ -89,23 +90,19 @@ class LogWalk:
         self._needed = 0
 
     async def read(self) -> bool:
-        """Fills the buffer. Returns False at the end of the log."""
+        """Fills the buffer. Returns False at the end of the log. Raises OSError."""
         self._data = b""
         segment = self._place()
         if segment is None:
             return False
         length = min(max(self._buffer_bytes, self._needed), segment.size - self._position)
         self._needed = 0
-        try:
-            data = segment.file.read_cached(self._position, length)
-            if data is None:
-                await self._run_in_thread(ColdRead(segment.file, self._position, length).run)
-                if self._place() is not segment:
-                    return True
-                data = segment.file.read(self._position, length)
-        except OSError as error:
-            self._pass_over(segment, segment.size, str(error))
-            return True
+        data = segment.file.read_cached(self._position, length)
+        if data is None:
+            await self._run_in_thread(ColdRead(segment.file, self._position, length).run)
+            if self._place() is not segment:
+                return True
+            data = segment.file.read(self._position, length)
         if len(data) < length:
             self._pass_over(segment, segment.size, "the file is shorter than the segment")
             return True

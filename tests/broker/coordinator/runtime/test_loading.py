@@ -353,16 +353,15 @@ def test_loading_continues_after_a_segment_that_ends_in_garbage(harness: Runtime
     assert errors[0]["bytes"] == first.size - start
 
 
-def test_loading_continues_after_a_segment_that_cannot_be_read(harness: RuntimeHarness) -> None:
+def test_a_shard_does_not_begin_without_a_segment_that_cannot_be_read(harness: RuntimeHarness) -> None:
+    """Clients would hear that nobody has committed what stands in it."""
     harness.lead(segment_bytes=2000)
-    written = numbered(harness, 60)
+    numbered(harness, 60)
     log = harness.manager.partitions.find(PARTITION).log
-    first, lost, third = (segment.base_offset for segment in log.segments[:3])
-    harness.disk.unreadable = {f"{lost:020d}.log"}
-    shard, errors = reload(harness)
-    assert first == 0
-    assert shard.values == without(written, *range(lost, third))
-    assert errors[0]["segment"] == lost
+    harness.disk.unreadable = {f"{log.segments[1].base_offset:020d}.log"}
+    _, errors = reload(harness)
+    assert [error["event"] for error in errors] == ["coordinator not loaded"]
+    assert refusal(harness) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
 def test_loading_continues_after_a_segment_file_that_was_cut_short(harness: RuntimeHarness) -> None:
