@@ -225,22 +225,25 @@ class Joins:
         before: tuple[Protocols, int, int],
         joining: Joining,
     ) -> None:
-        """Writes the new member id without a rebalance, so that it survives a restart."""
-        new_id = member.member_id
+        """Writes the new member id without a rebalance, so that it survives a restart. If one begins meanwhile, the
+        next generation has the new id, whatever becomes of this write.
+        """
+        new_id, generation_id = member.member_id, group.generation_id
 
         def done(error: ProtocolError | None) -> None:
-            if group.state is GroupState.DEAD or group.member(new_id) is not member:
+            if group.state is not GroupState.STABLE or group.generation_id != generation_id:
+                return
+            if group.member(new_id) is not member:
                 return
             if error is not None:
                 group.update_member(member, *before)
                 group.replace_static_member(member, old_id)
                 self._rebalances.sessions.extend(group, member)
                 group.answer_join(member, join_refused(error.code))
-            elif group.state is GroupState.STABLE:
+            else:
                 skip = joining.can_skip_assignment
                 answer = joined_as_before(group, member, old_leader_id, can_skip_assignment=skip)
                 group.answer_join(member, answer)
-            # A rebalance that has begun meanwhile answers all parked JoinGroups; once it has ended, none is left.
 
         assignments = {other.member_id: other.assignment for other in group.members}
         self._rebalances.save(group, assignments, done)

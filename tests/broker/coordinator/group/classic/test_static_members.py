@@ -3,6 +3,7 @@
 import pytest
 
 from odradek.broker.coordinator.group.classic.state import GroupState
+from odradek.broker.coordinator.runtime.shard import AppendFailed
 from odradek.protocol.errors import ErrorCode
 from tests.broker.coordinator.group.harness import REBALANCE_MS, SESSION_MS, GroupHarness
 
@@ -93,7 +94,10 @@ def test_a_new_member_id_written_as_a_rebalance_begins_is_sent_with_the_new_gene
     assert back.response.generation_id == 3
 
 
-def test_a_new_member_id_written_after_a_rebalance_has_ended_is_sent_once() -> None:
+@pytest.mark.parametrize("failure", [None, AppendFailed(ErrorCode.REQUEST_TIMED_OUT)])
+def test_a_new_member_id_of_the_next_generation_stays_whatever_becomes_of_its_write(
+    failure: AppendFailed | None,
+) -> None:
     harness = GroupHarness()
     leader, _ = with_instances(harness)
     harness.log.is_held = True
@@ -104,8 +108,9 @@ def test_a_new_member_id_written_after_a_rebalance_has_ended_is_sent_once() -> N
     harness.log.settle()
     assert harness.state is GroupState.STABLE
     for decision in written:
-        decision.done(None)
+        decision.done(failure)
     assert (back.response.generation_id, harness.state) == (3, GroupState.STABLE)
+    assert harness.heartbeat(back.response.member_id, 3, "two") is ErrorCode.NONE
 
 
 def test_waiting_for_static_members_without_a_rebalance_timeout_does_not_loop(
