@@ -3,7 +3,7 @@
 The smallest log loads next, so that few requests wait for a large one. Records are replayed in log order up to the log
 end offset, not only to the high watermark (as Kafka does). A damaged batch, or a record that the shard cannot decode,
 is skipped and logged as an error; the rest loads. A disk that fails is different: what could not be read may be there,
-so the shard does not begin without it. Its clients hear COORDINATOR_LOAD_IN_PROGRESS until the partition moves.
+so the shard does not begin without it. It is loaded again a moment later, unless the partition has moved.
 
 Source: Kafka's `GroupMetadataManager.doLoadGroupsAndOffsets`, `TransactionStateManager.loadTransactionMetadata`,
 `CoordinatorLoaderImpl`.
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 RECORDS_PER_SLICE = 200
 """Records replayed before the loader yields to the event loop: a few milliseconds."""
+RETRY_S = 1.0
+"""The pause after the disk has failed."""
 MOST_LINES = 20
 """Faults of one partition that are logged individually; the rest are only counted."""
 
@@ -39,18 +41,25 @@ log = structlog.get_logger("coordinator")
 
 
 class Loader:
-    """Calls `on_loaded` once a partition's whole log has been replayed, unless the partition was lost meanwhile.
+    """Calls `on_loaded` once a partition's whole log has been replayed, unless the partition was lost meanwhile; and
+    `on_failed` some time after the log could not be read.
 
     Before `begin` only empty logs count as loaded: a starting broker serves its clients first.
     """
 
     def __init__(
-        self, buffer_bytes: int, clock: Clock, background: Threads, on_loaded: Callable[[LedPartition], None]
+        self,
+        buffer_bytes: int,
+        clock: Clock,
+        background: Threads,
+        on_loaded: Callable[[LedPartition], None],
+        on_failed: Callable[[LedPartition], None],
     ) -> None:
         self._buffer_bytes = buffer_bytes
         self._clock = clock
         self._background = background
         self._on_loaded = on_loaded
+        self._on_failed = on_failed
         self._waiting: list[tuple[PartitionLoading, int]] = []
         self._is_running = False
         self._has_begun = False
@@ -90,7 +99,8 @@ class Loader:
             await loading.run(self._buffer_bytes)
         except OSError:
             if led.is_current():  # otherwise the log may have been truncated or removed under the walk
-                log.exception("coordinator not loaded", partition=str(led.topic_partition))
+                log.exception("coordinator not loaded", partition=str(led.topic_partition), again_in_s=RETRY_S)
+                self._background.spawn(self._fail_later(led), "coordinator to be loaded again")
             return
         except Exception:
             if led.is_current():
@@ -99,6 +109,11 @@ class Loader:
             return
         loading.log_outcome(self._clock.now_ms() - since_ms)
         self._on_loaded(led)
+
+    async def _fail_later(self, led: LedPartition) -> None:
+        await asyncio.sleep(RETRY_S)
+        if led.is_current():
+            self._on_failed(led)
 
 
 class PartitionLoading:

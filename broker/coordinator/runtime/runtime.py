@@ -119,7 +119,7 @@ class CoordinatorRuntime:
         self._stopping = False
         self._lines = ThrottledLines(clock)
         on_loaded = self._await_replication if settings.loads_replicated else self._loaded
-        self._loader = Loader(settings.load_buffer_bytes, clock, background, on_loaded)
+        self._loader = Loader(settings.load_buffer_bytes, clock, background, on_loaded, self._load_again)
 
     # Start and stop
 
@@ -239,6 +239,11 @@ class CoordinatorRuntime:
 
         replayed = PartitionAppendResult(last_offset=self._end_offset(led) - 1)
         self._appends.await_acks(led.topic_partition, replayed, settled, self.settings.append_timeout_ms)
+
+    def _load_again(self, led: LedPartition) -> None:
+        partition = led.topic_partition.partition
+        self.resigned(partition)
+        self.elected(partition, led.leader_epoch)
 
     def _loaded(self, led: LedPartition) -> None:
         led.is_loading = False

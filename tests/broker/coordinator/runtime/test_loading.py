@@ -11,6 +11,7 @@ import pytest
 from crc32c import crc32c
 from structlog.testing import capture_logs
 
+from odradek.broker.coordinator.runtime import loading
 from odradek.broker.coordinator.runtime.loading import MOST_LINES, RECORDS_PER_SLICE
 from odradek.broker.coordinator.runtime.record import CoordinatorRecord
 from odradek.protocol.errors import ErrorCode, ProtocolError
@@ -353,15 +354,26 @@ def test_loading_continues_after_a_segment_that_ends_in_garbage(harness: Runtime
     assert errors[0]["bytes"] == first.size - start
 
 
-def test_a_shard_does_not_begin_without_a_segment_that_cannot_be_read(harness: RuntimeHarness) -> None:
+def test_a_shard_does_not_begin_without_a_segment_that_cannot_be_read(
+    harness: RuntimeHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Clients would hear that nobody has committed what stands in it."""
+    monkeypatch.setattr(loading, "RETRY_S", 0)
     harness.lead(segment_bytes=2000)
-    numbered(harness, 60)
+    written = numbered(harness, 60)
     log = harness.manager.partitions.find(PARTITION).log
     harness.disk.unreadable = {f"{log.segments[1].base_offset:020d}.log"}
-    _, errors = reload(harness)
-    assert [error["event"] for error in errors] == ["coordinator not loaded"]
+    harness.runtime.stop()
+    harness.runtime = harness.new_runtime()
+    with capture_logs() as lines:
+        harness.runtime.start()
+        for _ in range(100):
+            harness.tasks.turn()
+    assert {line["event"] for line in lines if line["log_level"] == "error"} == {"coordinator not loaded"}
     assert refusal(harness) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    harness.disk.unreadable = set()
+    harness.tasks.run()
+    assert harness.shard.values == written
 
 
 def test_loading_continues_after_a_segment_file_that_was_cut_short(harness: RuntimeHarness) -> None:
