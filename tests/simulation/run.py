@@ -22,7 +22,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     log_level = logging.INFO if options.log else logging.CRITICAL
     quieten(log_level)
     kinds = tuple(KINDS) if options.kind is None else (options.kind,)
-    scale = Scale(brokers=options.brokers, faults=options.faults, seconds=options.seconds, kinds=kinds)
+    scale = Scale(
+        brokers=options.brokers,
+        faults=options.faults,
+        seconds=options.seconds,
+        kinds=kinds,
+        ends_when_found=options.bug is not None,
+    )
     with contextlib.nullcontext() if options.bug is None else planted(options.bug):
         return _run(options, scale, log_level)
 

@@ -30,10 +30,21 @@ from tests.simulation.disk import ThreadTimes
 from tests.simulation.examination import examine
 from tests.simulation.faults import KINDS, Fault, schedule
 from tests.simulation.final_state import FinalState
-from tests.simulation.history import Commit, History, Operation, Outcome, Send
+from tests.simulation.history import (
+    Broken,
+    Commit,
+    History,
+    JoinedBehind,
+    Operation,
+    Outcome,
+    Send,
+    ServedEarly,
+)
 from tests.simulation.intruders import INTRUDERS
+from tests.simulation.log_history import OfflineThoughSound, SeenInLog
 from tests.simulation.loop import Node, simulated_loop
 from tests.simulation.machine import PORT, Machine
+from tests.simulation.missteps import Misstep
 from tests.simulation.network import Network
 from tests.simulation.newcomers import small_blocks
 from tests.simulation.observer import Observer
@@ -50,6 +61,7 @@ from tests.simulation.segments import segments_of
 from tests.simulation.store_judge import StoreJudge
 from tests.simulation.store_links import SETTINGS, STORE_HOST, StoreLinks
 from tests.simulation.trace import Trace
+from tests.simulation.transaction_history import Differs, Unstable
 from tests.simulation.upkeep_history import SettingChange
 from tests.simulation.violation import Violation
 from tests.simulation.workload import LATE_LEADER, Workload
@@ -71,6 +83,7 @@ LONGEST_WARNING_S = 0.03
 LONGEST_LAG_MS = 2000
 """A follower that a fault keeps away leaves the in-sync replicas while the fault lasts."""
 IN_FLIGHT = (Send, Commit)
+FOUND_AT_ONCE = (Broken, JoinedBehind, ServedEarly, SeenInLog, OfflineThoughSound, Misstep, Differs, Unstable)
 OPERATOR = "operator"
 WHO_ADMINISTER = ("admin", "topic-keeper", "replica-mover", "settings-keeper", "disk-mover", "record-deleter", OPERATOR)
 """The clients that are administrators if there is security. The others are of the user CLIENTS."""
@@ -88,6 +101,8 @@ class Scale:
     seconds: float = 60.0
     kinds: Collection[str] = tuple(KINDS)
     """The kinds of the faults."""
+    ends_when_found: bool = False
+    """Whether a run ends at the first thing that must not be, if it is judged when it happens: one of FOUND_AT_ONCE."""
 
 
 @dataclass
@@ -179,6 +194,7 @@ class World:
         self._faults_source = self.random("moments of faults")
         self.acknowledged = 0
         """How many records were acknowledged."""
+        self._found: asyncio.Future[None] = self.loop.create_future()
         self._under_way: dict[Operation, None] = {}
         self._armed: list[asyncio.Future[None]] = []
         self._coming = asyncio.Event()
@@ -254,12 +270,24 @@ class World:
         gc.disable()  # when the collector runs must not decide what happens
         try:
             with small_blocks():
-                final, violations = self.loop.run_until_complete(self._direct())
+                final, violations = self.loop.run_until_complete(self._until_found())
             return self._result(final, violations)
         finally:
             self.loop.close()
             if was_enabled:
                 gc.enable()
+
+    async def _until_found(self) -> tuple[FinalState, list[Violation]]:
+        if not self.scale.ends_when_found:
+            return await self._direct()
+        directing = self.loop.create_task(self._direct())
+        await asyncio.wait([directing, self._found], return_when=asyncio.FIRST_COMPLETED)
+        if not directing.done():
+            final = examine(self.machines.values())
+            violations = [each for each in check(self.history, final) if _is_found_at_once(each)]
+            if violations:
+                return final, violations
+        return await directing
 
     async def _direct(self) -> tuple[FinalState, list[Violation]]:
         for machine in self.machines.values():
@@ -365,6 +393,8 @@ class World:
 
     def _operation_changed(self, operation: Operation) -> None:
         self.trace.note("operation", operation.process, str(operation))
+        if isinstance(operation, FOUND_AT_ONCE) and not self._found.done():
+            self._found.set_result(None)
         if not isinstance(operation, IN_FLIGHT):
             return
         if operation.outcome is not Outcome.PENDING:
@@ -403,3 +433,7 @@ class World:
             machine.start()
 
         self._doing.append(self.loop.run_as(self.loop.simulation, self.loop.create_task, restart()))
+
+
+def _is_found_at_once(violation: Violation) -> bool:
+    return any(isinstance(operation, FOUND_AT_ONCE) for operation in violation.operations)
