@@ -4,6 +4,7 @@ for all of them, then the steps of each log (truncation), whose syncs are groupe
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Generator, Mapping
 
 import structlog
@@ -130,18 +131,15 @@ class BulkTruncation:
 
 
 class _Together:
-    """Runs several functions, and keeps the first OSError in `error`."""
+    """Runs several functions. Each notes its own OSError."""
 
     def __init__(self, functions: list[Callable[[], None]]) -> None:
         self._functions = functions
-        self.error: OSError | None = None
 
     def run(self) -> None:
         for function in self._functions:
-            try:
+            with contextlib.suppress(OSError):
                 function()
-            except OSError as error:
-                self.error = self.error or error
 
 
 def _gone(partition: TopicPartition) -> ProtocolError:

@@ -391,7 +391,7 @@ def _lacks_epochs(log: Log, start_offset: int) -> bool:
     entries = log.leader_epochs.entries
     if not entries or entries[0][1] <= start_offset:
         return False
-    first = next(log.segments[0].scan(0), None)
+    first = next(log.segments.use(log.segments[0]).scan(0), None)
     return first is not None and first.base_offset < entries[0][1] and first.leader_epoch >= 0
 
 

@@ -1,6 +1,6 @@
 """The invariants of groups that concern requests that must be refused, and offsets that expire.
 
-strays        What is asked in the name of nobody, or in a generation that is none, is refused.
+strays        What an unknown member asks, or in a generation that does not exist, is refused.
 expired       An offset that expires is there as long as it must be, and gone some time later.
 """
 

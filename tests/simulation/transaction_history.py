@@ -39,7 +39,7 @@ class Identified(Operation):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Stray(Operation):
-    """A request to a group in the name of a member that is none, or in a generation that is none."""
+    """A request to a group for an unknown member, or in a generation that does not exist."""
 
     group: str
     what: str

@@ -11,7 +11,7 @@
     stragglers    transactional producers that write where and when they may not
     newcomers     idempotent producers that begin, and do no more
     group `s`     static members that read payments. The next of an instance begins while the one before is at work
-    strays        requests to the group in the name of members and generations that are none
+    strays        requests to the group for unknown members and in generations that do not exist
     brief-offsets a client whose commits expire
 
 Every client is a node with a host of its own: it can be cut off from a broker as any other host.

@@ -14,7 +14,7 @@ from tests.simulation.retention_history import Deletion
 TIMEOUT_MS = 2000
 LATEST = -1
 OUTCOMES = {ErrorCode.NONE: Outcome.OK, ErrorCode.OFFSET_OUT_OF_RANGE: Outcome.FAILED}
-"""By the code of the answer. A leader that is none any more may have begun."""
+"""By the code of the answer. A broker that no longer leads may have begun."""
 
 
 class DeletionAdmin:
