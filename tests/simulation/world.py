@@ -280,8 +280,9 @@ class World:
     async def _until_found(self) -> tuple[FinalState, list[Violation]]:
         if not self.scale.ends_when_found:
             return await self._direct()
-        directing = self.loop.create_task(self._direct())
-        await asyncio.wait([directing, self._found], return_when=asyncio.FIRST_COMPLETED)
+        directing: asyncio.Task[tuple[FinalState, list[Violation]]] = self.loop.create_task(self._direct())
+        either: list[asyncio.Future[Any]] = [directing, self._found]
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if not directing.done():
             final = examine(self.machines.values())
             violations = [each for each in check(self.history, final) if _is_found_at_once(each)]
