@@ -25,7 +25,8 @@ WAIT_MS = 40_000
 FIRST_MS = 8_000
 """The earliest timeout, so that all requests are sent before the first response arrives."""
 REQUESTS_PER_PAUSE, PAUSE_S = 20, 0.005
-"""Requests are sent at no more than 4,000 a second: all at once, each would count the work of all before it."""
+"""Requests are sent at no more than 4,000 a second: all at once, each would count the work of all before it.
+Connections are opened at that pace too: a broker may turn away what one address opens all at once."""
 
 
 def raise_open_files() -> None:
@@ -34,7 +35,12 @@ def raise_open_files() -> None:
 
 
 def connect(port: int, count: int) -> list[socket.socket]:
-    return [socket.create_connection(("127.0.0.1", port), 60) for _ in range(count)]
+    connections = []
+    for number in range(count):
+        if number % REQUESTS_PER_PAUSE == 0:
+            time.sleep(PAUSE_S)
+        connections.append(socket.create_connection(("127.0.0.1", port), 60))
+    return connections
 
 
 def park(connections: list[socket.socket], topic: str, waits_ms: list[int]) -> dict[int, float]:

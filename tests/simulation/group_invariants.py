@@ -15,8 +15,8 @@ from tests.simulation.violation import Violation
 
 CLOCKS_DIFFER_US = 4_100_000
 """Between two brokers, at most: one notes the commit, the other one lets it expire."""
-LONGEST_DELAY_US = 10_000_000
-"""Between the end of the retention time and the removal, while there is a coordinator."""
+LONGEST_DELAY_US = 5_000_000
+"""Between the end of the retention time and the removal, while a coordinator answers."""
 
 
 def strays_are_refused(history: History, final: FinalState) -> Iterator[Violation]:
@@ -29,20 +29,32 @@ def strays_are_refused(history: History, final: FinalState) -> Iterator[Violatio
 def brief_offsets_expire(history: History, final: FinalState) -> Iterator[Violation]:
     """expired"""
     last: BriefCommit | None = None
+    overdue_us: int | None = None
     for operation in history.operations:
         if isinstance(operation, BriefCommit):
-            last = operation
-        elif isinstance(operation, BriefAnswer) and operation.outcome is Outcome.OK and last is not None:
-            yield from _judged(last, operation)
+            last, overdue_us = operation, None
+        elif isinstance(operation, BriefAnswer) and last is not None:
+            yield from _not_too_early(last, operation)
+            if not _is_overdue(last, operation):
+                overdue_us = None
+            elif overdue_us is None:
+                overdue_us = operation.invoked_us
+            elif operation.invoked_us > overdue_us + LONGEST_DELAY_US:
+                yield Violation("expired", f"offset {operation.offset} has not expired", (last, operation))
 
 
-def _judged(commit: BriefCommit, answer: BriefAnswer) -> Iterator[Violation]:
-    earliest_us = commit.invoked_us + commit.retention_us - CLOCKS_DIFFER_US
-    latest_us = commit.ended_us + commit.retention_us + CLOCKS_DIFFER_US + LONGEST_DELAY_US
-    if commit.outcome is Outcome.OK and answer.ended_us < earliest_us and answer.offset != commit.offset:
+def _not_too_early(commit: BriefCommit, answer: BriefAnswer) -> Iterator[Violation]:
+    if commit.outcome is not Outcome.OK or answer.outcome is not Outcome.OK or answer.offset == commit.offset:
+        return
+    if answer.ended_us < commit.invoked_us + commit.retention_us - CLOCKS_DIFFER_US:
         yield Violation("expired", f"offset {commit.offset} has expired too early", (commit, answer))
-    if answer.invoked_us > latest_us and answer.offset >= 0:
-        yield Violation("expired", f"offset {answer.offset} has not expired", (commit, answer))
+
+
+def _is_overdue(commit: BriefCommit, answer: BriefAnswer) -> bool:
+    """Whether a coordinator says that the offset is there after its time: it must not say so for long."""
+    if answer.outcome is not Outcome.OK or answer.offset < 0:
+        return False
+    return answer.invoked_us > commit.ended_us + commit.retention_us + CLOCKS_DIFFER_US
 
 
 def replaced_members_are_refused(history: History, final: FinalState) -> Iterator[Violation]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from odradek.protocol.topic_partition import TopicPartition
 from tests.simulation.final_state import FinalState
 from tests.simulation.group_invariants import (
@@ -46,11 +48,21 @@ def test_an_offset_is_there_as_long_as_it_must_be() -> None:
     assert texts(scene_of(-1, RETENTION_US)) == []
 
 
-def test_an_offset_is_gone_in_the_end() -> None:
-    assert texts(scene_of(3, RETENTION_US + CLOCKS_DIFFER_US)) == []
-    late_us = RETENTION_US + CLOCKS_DIFFER_US + LONGEST_DELAY_US + 10
-    assert texts(scene_of(3, late_us)) == ["offset 3 has not expired"]
-    assert texts(scene_of(-1, late_us)) == []
+@pytest.mark.parametrize(
+    ("between", "after_us", "expected"),
+    [
+        ((3, Outcome.OK), LONGEST_DELAY_US - 10, []),
+        ((3, Outcome.OK), LONGEST_DELAY_US + 10, ["offset 3 has not expired"]),
+        ((-1, Outcome.UNKNOWN), LONGEST_DELAY_US + 10, []),
+    ],
+)
+def test_an_offset_is_gone_in_the_end(between: tuple[int, Outcome], after_us: int, expected: list[str]) -> None:
+    scene = scene_of(3, RETENTION_US + CLOCKS_DIFFER_US + 10)
+    offset, outcome = between
+    scene.add(BriefAnswer(process="p", group="brief", partition=ORDERS, offset=offset), outcome)
+    scene.now_us += after_us
+    scene.add(BriefAnswer(process="p", group="brief", partition=ORDERS, offset=3))
+    assert texts(scene) == expected
 
 
 def test_a_replaced_member_commits_nothing_more() -> None:
