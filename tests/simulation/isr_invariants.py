@@ -23,14 +23,15 @@ from tests.simulation.proposal_history import Proposal
 
 
 class Facts(NamedTuple):
-    """What else was so at the moment of a change. `electable`: who may lead, as the controller knows; None: no
-    controller is there any more. `proposed`: the ISR that the leader of this epoch proposes; None: it is not there, or
-    not that leader any more. `late`: what somebody has proposed who may not, if it is this ISR; `registration`: the
-    epoch in which that broker is registered."""
+    """What else was so at the moment of a change. `alive`, and `electable`: who may lead, as the controller knows;
+    None: no controller is there any more. `proposed`: the ISR that the leader of this epoch proposes; None: it is not
+    there, or not that leader any more. `late`: what somebody has proposed who may not, if it is this ISR;
+    `registration`: the epoch in which that broker is registered."""
 
     replicas: Collection[int]
     controller_epoch: int
     allows_unclean: bool = False
+    alive: Collection[int] | None = None
     electable: Collection[int] | None = None
     proposed: Collection[int] | None = None
     late: Proposal | None = None
@@ -87,8 +88,10 @@ def _wrong_in_election(before: PartitionState, after: PartitionState, facts: Fac
 
 def _wrong_in_proposal(before: PartitionState, after: PartitionState, facts: Facts) -> Iterator[Finding]:
     joined = {*after.isr} - {*before.isr}
-    if facts.electable is not None and not joined <= {*facts.electable, after.leader}:
-        yield Finding("members", f"{sorted(joined)} have joined, and only {facts.electable} may")
+    if facts.alive is not None and not joined <= {*facts.alive, after.leader}:
+        yield Finding("members", f"{sorted(joined)} have joined, and only {facts.alive} are alive")
+    elif facts.electable is not None and not joined <= {*facts.electable, after.leader}:
+        yield Finding("members", f"{sorted(joined)} have joined, who stop or have no disk: {facts.electable} may lead")
     if facts.proposed is not None and sorted(facts.proposed) != sorted(after.isr) != sorted(before.isr):
         yield Finding("members", f"{after.isr} are in sync, {_why_not(before, facts.late, facts.registration)}")
 

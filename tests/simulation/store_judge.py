@@ -17,7 +17,7 @@ from odradek.broker.metadata_store.tree import MetadataTree
 from odradek.broker.replica.partition.partition import Partition
 from odradek.protocol.topic_partition import TopicPartition
 from tests.simulation.deletion_invariants import Remains, wrong_in_deletions
-from tests.simulation.disk import kept_of_log
+from tests.simulation.disk import kept_of_log, lost_of_log
 from tests.simulation.examination import epochs_between, folders_of, replica_of
 from tests.simulation.history import History
 from tests.simulation.isr_invariants import Facts, wrong_in
@@ -104,6 +104,7 @@ class StoreJudge:
             replicas=replicas,
             controller_epoch=znodes.parse_epoch("", epoch.data),
             allows_unclean=self._unclean[key.topic],
+            alive=None if term is None else [broker for broker in replicas if broker in term.context.brokers],
             electable=None if term is None else _electable(term, key, state),
             proposed=proposed,
             late=late,
@@ -188,8 +189,11 @@ class StoreJudge:
         if end < high_watermark:
             yield Finding("on disk", f"{text} has it up to {end}")
         elif self._is_durable:
-            kept = kept_of_log(self._machines[broker_id].disk, replica.log.folder.path, end)
-            if kept < high_watermark:
+            disk, folder = self._machines[broker_id].disk, replica.log.folder.path
+            kept, lost = kept_of_log(disk, folder, end), lost_of_log(disk, folder)
+            if lost is not None and lost < high_watermark:
+                yield Finding("on disk", f"{text} knows that a sync has failed, and lost it from {lost} on")
+            elif kept < high_watermark:
                 yield Finding("on disk", f"{text} has synced it up to {kept}")
 
 

@@ -62,6 +62,8 @@ def test_who_joins_is_alive_and_proposed_by_the_leader() -> None:
     facts = FACTS._replace(proposed=(3, 1, 2))
     assert found(BEFORE, PROPOSED, facts) == []
     assert found(BEFORE, PROPOSED, facts._replace(electable=(1, 2))) == ["members"]
+    assert found(BEFORE, PROPOSED, facts._replace(alive=(1, 2, 3), electable=(1, 2))) == ["members"]
+    assert found(BEFORE, PROPOSED, facts._replace(alive=(1, 2), electable=(1, 2))) == ["members"]
     assert found(BEFORE, PROPOSED, facts._replace(proposed=(1, 2))) == ["members"]
     assert found(BEFORE, BEFORE._replace(isr=(1,)), facts) == ["members"]
     assert found(BEFORE, PROPOSED._replace(leader_epoch=5), facts) == ["leaders"]
