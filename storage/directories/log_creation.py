@@ -11,6 +11,7 @@ the operator. If the replica is not new, the folder's files are damaged, and an 
 
 from __future__ import annotations
 
+import errno
 import uuid
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
@@ -29,6 +30,8 @@ from odradek.storage.log.log import Log
 from odradek.storage.log_config import LogConfig
 
 NO_EPOCH = -1
+OF_THE_DEVICE = frozenset({errno.EIO, errno.EROFS})
+"""Errors after which other logs should not be created in the directory either."""
 
 OpenNew = Callable[[str, TopicPartition, LogConfig], Log]
 """Opens a log in a new folder, given by its path. Raises OSError."""
@@ -99,6 +102,8 @@ class LogCreator:
         self._moves = moves
         self._open_new = open_new
         self._begun: dict[TopicPartition, LogCreation] = {}
+        self._failed: set[str] = set()
+        """The directories in which no log could be created."""
 
     def predecessors_checkpoints(self, partitions: Iterable[TopicPartition]) -> Callable[[], None] | None:
         """If checkpoints still have entries of deleted partitions with these names, returns a function that rewrites
@@ -111,7 +116,8 @@ class LogCreator:
         return None
 
     def begin(self, new_log: NewLog) -> LogCreation | None:
-        """Creates the partition's log in the directory with the fewest partitions; returns None if the log exists.
+        """Creates the partition's log in the directory with the fewest partitions, if possible in one that has not
+        failed; returns None if the log exists.
 
         Raises INCONSISTENT_TOPIC_ID if the log belongs to another topic of the same name, KAFKA_STORAGE_ERROR if it
         cannot be created.
@@ -142,8 +148,9 @@ class LogCreator:
                 log.folder.assign_topic_id(new_log.topic_id, sync=False)
             if new_log.leader_epoch != NO_EPOCH:
                 log.leader_epochs.begin(new_log.leader_epoch)
-        except OSError:
+        except OSError as error:
             self._give_up(folder, topic_partition)
+            self._note_failure(directory.path, error)
             raise
         creation = self._begun[topic_partition] = LogCreation(registry.files, directory.path, log)
         return creation
@@ -167,6 +174,7 @@ class LogCreator:
         if creation.error is not None:
             log.segments.close_files()
             self._give_up(log.folder.path, log.topic_partition)
+            self._note_failure(creation.directory, creation.error)
             raise _not_created(log.topic_partition, creation.error) from creation.error
         self._registry.logs[log.topic_partition] = log
         return log
@@ -193,11 +201,19 @@ class LogCreator:
         if len(directories) == 1:
             return next(iter(directories.values()))
         counts = dict.fromkeys(directories, 0)
+        failed = {*self._failed}
         for log in self._registry.logs.values():
-            counts[self._registry.directory_of(log)] += 1
+            directory = self._registry.directory_of(log)
+            counts[directory] += 1
+            if log.folder.failure is not None:
+                failed.add(directory)
         for creation in self._begun.values():
             counts[creation.directory] += 1
-        return directories[min(counts, key=lambda path: counts[path])]
+        return directories[min(counts, key=lambda path: (path in failed, counts[path]))]
+
+    def _note_failure(self, directory: str, error: OSError) -> None:
+        if error.errno in OF_THE_DEVICE:
+            self._failed.add(directory)
 
 
 def _not_created(topic_partition: TopicPartition, error: Exception) -> ProtocolError:

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import count
 from random import Random
+from typing import NamedTuple
 
 from odradek.protocol.topic_partition import TopicPartition
 from tests.simulation.client.cluster import Cluster
@@ -49,26 +50,34 @@ class Pauses:
             return
 
 
-class TopicKeeper:
-    """Creates, extends and deletes topics, with two or three replicas if there are so many brokers. `run` returns soon
-    after `is_ending` was set."""
+class Office(NamedTuple):
+    """What an administrator of this name works with."""
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        history: History,
-        source: Random,
-        pauses: Pauses,
-        *,
-        name: str,
-        brokers: Sequence[int],
-    ) -> None:
+    name: str
+    cluster: Cluster
+    history: History
+    source: Random
+    pauses: Pauses
+
+
+class Administrator:
+    """Changes something until the end: `run` returns soon after `is_ending` was set."""
+
+    def __init__(self, office: Office) -> None:
         self.is_ending = False
-        self._pauses = pauses
-        self._history = history
-        self._admin = TopicAdmin(cluster, history, name=name)
-        self._cluster = cluster
-        self._source = source
+        self._name, self._cluster, self._history, self._source, self._pauses = office
+
+    async def run(self) -> None:
+        """Does so until the end."""
+        raise NotImplementedError
+
+
+class TopicKeeper(Administrator):
+    """Creates, extends and deletes topics, with two or three replicas if there are so many brokers."""
+
+    def __init__(self, office: Office, *, brokers: Sequence[int]) -> None:
+        super().__init__(office)
+        self._admin = TopicAdmin(self._cluster, self._history, name=self._name)
         self._brokers = brokers
         self._kept = 0
         self._doubtful: dict[str, None] = {}
@@ -124,26 +133,12 @@ class TopicKeeper:
             await self._pauses.pause()
 
 
-class ReplicaMover:
-    """Moves the replicas of these partitions between brokers. `run` returns soon after `is_ending` was set."""
+class ReplicaMover(Administrator):
+    """Moves the replicas of these partitions between brokers."""
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        history: History,
-        source: Random,
-        pauses: Pauses,
-        *,
-        name: str,
-        partitions: Sequence[TopicPartition],
-        brokers: Sequence[int],
-    ) -> None:
-        self.is_ending = False
-        self._pauses = pauses
-        self._admin = ReplicaAdmin(cluster, history, name=name, topic=PARCELS)
-        self._cluster = cluster
-        self._history = history
-        self._source = source
+    def __init__(self, office: Office, *, partitions: Sequence[TopicPartition], brokers: Sequence[int]) -> None:
+        super().__init__(office)
+        self._admin = ReplicaAdmin(self._cluster, self._history, name=self._name, topic=PARCELS)
         self._partitions = partitions
         self._brokers = brokers
 

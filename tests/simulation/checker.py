@@ -37,7 +37,8 @@
                   each step of reassignments and deletions: reassignment_invariants.py, deletion_invariants.py
     topics        a created topic exists with all its partitions until somebody deletes it, and a deleted one is nowhere
     reassignments none is under way in the end, and the replicas are those of the last one: topic_invariants.py
-    admitted, denied  who has rights is served, and nobody else: login_invariants.py
+    admitted, proved, awake, denied
+                  who has rights is served, and nobody else: login_invariants.py
     answered      no operation and no parked request waits for ever, and no transaction stays open
     quiet         when there is nothing to do, brokers and consumers wait instead of asking without end
 
@@ -79,7 +80,12 @@ from tests.simulation.history import (
     Transaction,
     Truncated,
 )
-from tests.simulation.login_invariants import intruders_are_refused, who_has_rights_is_admitted
+from tests.simulation.login_invariants import (
+    logins_are_proved,
+    sessions_end,
+    who_has_no_rights_is_denied,
+    who_has_rights_is_admitted,
+)
 from tests.simulation.marker_invariants import markers_end_transactions
 from tests.simulation.missteps import no_missteps
 from tests.simulation.retention_invariants import (
@@ -471,7 +477,9 @@ INVARIANTS: Mapping[str, Check] = {
     "limits": long_changes_are_refused,
     "heard": the_controller_hears_of_brokers,
     "admitted": who_has_rights_is_admitted,
-    "denied": intruders_are_refused,
+    "proved": logins_are_proved,
+    "awake": sessions_end,
+    "denied": who_has_no_rights_is_denied,
     "derived": derived_state_is_that_of_the_batches,
     "cleaned": cleanings_keep_what_must_stay,
     "replicas": replicas_agree,

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, NoReturn
 
+from odradek.protocol.records import iter_batches
 from odradek.storage.file_names import LOG_SUFFIX
 from tests.memory_files import ForgetfulFiles, Inode
 from tests.simulation.loop import NODE, ProcessEnded
@@ -33,6 +34,11 @@ class SimulatedDisk(ForgetfulFiles):
     changes_left: int | None = None
     _has_ended = False
 
+    def __init__(self, room: int | None = None) -> None:
+        super().__init__(room)
+        self.lost: set[str] = set()
+        """The files of which the process that uses the disk knows that a sync has failed, and lost pages."""
+
     def put(self, path: str, content: bytes) -> None:
         """An operator puts a file here, whatever state the disk is in."""
         self.names[path] = Inode(content, content)
@@ -42,11 +48,14 @@ class SimulatedDisk(ForgetfulFiles):
         if self.on_sync is not None:
             self.on_sync(path)
         if self.fail_sync is not None:
+            if self.failed_syncs_lose_pages:
+                self.lost.add(path)
             raise self.fail_sync
 
     def start_of_process(self) -> None:
         """A process begins to use the disk."""
         self.changes_left = None
+        self.lost.clear()
         if self._has_ended:
             self._has_ended = False
             self.fail_sync = self.fail_truncate = self.fail_write = None
@@ -87,9 +96,22 @@ def kept_of_log(disk: SimulatedDisk, folder: str, end_offset: int) -> int:
     for path in sorted(name for name in disk.names.inside(folder) if name.endswith(LOG_SUFFIX)):
         inode = disk.names[path]
         assert inode is not None, "it is a file"
-        changed_from, kept = inode.changed_from, len(inode.synced)
-        if inode.data[changed_from:kept] != inode.synced[changed_from:]:
+        changed_from, kept = inode.changed_from, min(len(inode.synced), len(inode.data))
+        if inode.data[changed_from:kept] != inode.synced[changed_from:kept]:
             kept = changed_from
         if kept < len(inode.data):
             return int.from_bytes(inode.data[kept : kept + 8], "big")
     return end_offset
+
+
+def lost_of_log(disk: SimulatedDisk, folder: str) -> int | None:
+    """From which offset on the disk lacks batches of a log that a failed sync has lost, as its broker knows."""
+    for path in sorted(name for name in disk.lost if name.startswith(f"{folder}/") and name.endswith(LOG_SUFFIX)):
+        inode = disk.names.get(path)
+        if inode is not None:
+            content, on_disk = bytes(inode.data), inode.on_the_disk()
+            for position, header in iter_batches(content):
+                end = position + header.size_in_bytes
+                if content[position:end] != on_disk[position:end]:
+                    return header.base_offset
+    return None

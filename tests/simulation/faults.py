@@ -226,7 +226,7 @@ KINDS: Mapping[str, Kind] = {
     "break the syncs of": Kind(_break_syncs, _mend_and_restart, 1.0, 1),
     "break the writes of": Kind(_break_writes, _mend_and_restart, 1.0, 1),
     "fail a directory of": Kind(disk_faults.fail_directory, disk_faults.mend_directory, 5.0, 2),
-    "lose pages of": Kind(disk_faults.lose_pages, disk_faults.drop_cache, 2.0, 2, is_power=True),
+    "lose pages of": Kind(disk_faults.lose_pages, disk_faults.drop_cache, 6.0, 2, is_power=True),
     "fill the disk of": Kind(_fill_disk, _empty_disk, 2.0, 1),
     "cut from the store": Kind(_cut_from_store, _connect_to_store, 8.0, 3, is_store=True),
     "expire the session of": Kind(_expire_session, _nothing, 0.5, 1, is_store=True),

@@ -154,7 +154,12 @@ class Truncated(Operation):
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Broken(Operation):
+class Wrong(Operation):
+    """Something that must not be, judged at the moment when it happens."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Broken(Wrong):
     """Something in a broker was seen in a state that it promises never to have (its method `check`)."""
 
     what: str
@@ -166,7 +171,7 @@ class Broken(Operation):
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class JoinedBehind(Operation):
+class JoinedBehind(Wrong):
     """The store got a replica into the in-sync replicas whose log ended below its leader's high watermark."""
 
     partition: TopicPartition
@@ -181,7 +186,7 @@ class JoinedBehind(Operation):
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class ServedEarly(Operation):
+class ServedEarly(Wrong):
     """A coordinator of transactions was seen to serve before all was committed that earlier leaders had appended."""
 
     partition: TopicPartition

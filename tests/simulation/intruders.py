@@ -1,4 +1,5 @@
-"""Clients that try all the time what they may not do, at one broker after the other. Each try is an `Attempt`.
+"""Clients that try all the time what they may not do, at one broker after the other. Each try is an `Attempt`. If it
+comes without a login or behind a wrong password, it is `Unproven`; after the end of a session, `Overslept`.
 
 nameless    asks without a login
 impostor    logs in with a wrong password, and asks nevertheless, also before the login is answered
@@ -36,7 +37,7 @@ from tests.simulation.client.requests import FetchFrom, fetch_request
 from tests.simulation.client.transactions import commit_topics
 from tests.simulation.client.wire import NotSent, Unanswered, Wire
 from tests.simulation.history import History, Outcome
-from tests.simulation.login_history import Attempt
+from tests.simulation.login_history import Attempt, Overslept, Unproven
 from tests.simulation.security import BROKERS, CLIENTS, STRANGERS, Security, credentials_of
 from tests.wire.requests import produce_batches
 
@@ -115,9 +116,9 @@ class Intruders:
         await asyncio.wait([self._ending], timeout=source.uniform(*PAUSE_S))
         return not self._ending.done()
 
-    async def _try(self, process: str, what: str, asking: Coroutine[Any, Any, Any]) -> None:
+    async def _try(self, attempt: Attempt, asking: Coroutine[Any, Any, Any]) -> None:
         """Asks what must not be answered."""
-        attempt = self._history.begin(Attempt(process=process, what=what))
+        self._history.begin(attempt)
         try:
             await asking
         except (NotSent, Unanswered) as error:
@@ -129,7 +130,8 @@ class Intruders:
 
     async def _ask_unknown(self, wire: Wire, source: Random) -> None:
         request = source.choice([ASK, *(each.request for each in self._forbidden(source))])
-        await self._try(NAMELESS, f"send {type(request).__name__} without a login", wire.ask(request, TIMEOUT_S))
+        attempt = Unproven(process=NAMELESS, what=f"send {type(request).__name__} without a login")
+        await self._try(attempt, wire.ask(request, TIMEOUT_S))
 
     # --- impostor -----------------------------------------------------------------------------------------------
 
@@ -153,7 +155,7 @@ class Intruders:
             return await wire.exchange(request, version)
 
         async def ask() -> None:
-            await self._try(process, what, wire.ask(ASK, TIMEOUT_S))
+            await self._try(Unproven(process=process, what=what), wire.ask(ASK, TIMEOUT_S))
 
         wrong = ClientCredentials(self._security.mechanism, user, WRONG_PASSWORD)
         try:
@@ -189,7 +191,8 @@ class Intruders:
             return
         await asyncio.wait([self._ending], timeout=session_s + source.uniform(*LATER_S))
         if not self._ending.done():
-            await self._try(SLEEPER, "ask after the end of its session", wire.ask(ASK, TIMEOUT_S))
+            attempt = Overslept(process=SLEEPER, what="ask after the end of its session")
+            await self._try(attempt, wire.ask(ASK, TIMEOUT_S))
 
     # --- stranger -----------------------------------------------------------------------------------------------
 

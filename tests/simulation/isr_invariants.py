@@ -19,18 +19,23 @@ from typing import NamedTuple
 
 from odradek.broker.metadata.metadata_cache import NO_LEADER, PartitionState
 from tests.simulation.missteps import Finding
+from tests.simulation.proposal_history import Proposal
 
 
 class Facts(NamedTuple):
-    """What else was so at the moment of a change. `electable`: who may lead, as the controller knows; None: no
-    controller is there any more. `proposed`: the ISR that the leader of this epoch proposes; None: it is not there, or
-    not that leader any more."""
+    """What else was so at the moment of a change. `alive`, and `electable`: who may lead, as the controller knows;
+    None: no controller is there any more. `proposed`: the ISR that the leader of this epoch proposes; None: it is not
+    there, or not that leader any more. `late`: what somebody has proposed who may not, if it is this ISR;
+    `registration`: the epoch in which that broker is registered."""
 
     replicas: Collection[int]
     controller_epoch: int
     allows_unclean: bool = False
+    alive: Collection[int] | None = None
     electable: Collection[int] | None = None
     proposed: Collection[int] | None = None
+    late: Proposal | None = None
+    registration: int = -1
 
 
 def wrong_in(before: PartitionState | None, after: PartitionState, facts: Facts) -> Iterator[Finding]:
@@ -83,7 +88,22 @@ def _wrong_in_election(before: PartitionState, after: PartitionState, facts: Fac
 
 def _wrong_in_proposal(before: PartitionState, after: PartitionState, facts: Facts) -> Iterator[Finding]:
     joined = {*after.isr} - {*before.isr}
-    if facts.electable is not None and not joined <= {*facts.electable, after.leader}:
-        yield Finding("members", f"{sorted(joined)} have joined, and only {facts.electable} may")
+    if facts.alive is not None and not joined <= {*facts.alive, after.leader}:
+        yield Finding("members", f"{sorted(joined)} have joined, and only {facts.alive} are alive")
+    elif facts.electable is not None and not joined <= {*facts.electable, after.leader}:
+        yield Finding("members", f"{sorted(joined)} have joined, who stop or have no disk: {facts.electable} may lead")
     if facts.proposed is not None and sorted(facts.proposed) != sorted(after.isr) != sorted(before.isr):
-        yield Finding("members", f"{after.isr} are in sync, and the leader proposes {tuple(facts.proposed)}")
+        yield Finding("members", f"{after.isr} are in sync, {_why_not(before, facts.late, facts.registration)}")
+
+
+def _why_not(before: PartitionState, late: Proposal | None, registration: int) -> str:
+    """Why nobody may have proposed this ISR."""
+    if late is None:
+        return "which the leader does not propose"
+    if late.leader_epoch != before.leader_epoch:
+        return f"proposed in leader epoch {late.leader_epoch}, which is {before.leader_epoch}"
+    if late.broker_id != before.leader:
+        return f"proposed by broker {late.broker_id}, and {before.leader} leads"
+    if late.broker_epoch != registration:
+        return f"proposed in registration {late.broker_epoch}, which is {registration}"
+    return f"proposed in partition epoch {late.partition_epoch}, which is {before.partition_epoch}"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from odradek.protocol.topic_partition import TopicPartition
-from tests.simulation.history import Operation
+from tests.simulation.history import Operation, Wrong
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class SeenInLog(Operation):
+class SeenInLog(Wrong):
     """Something is wrong with a replica's log. `when`: after a start, a truncation, a cleaning."""
 
     partition: TopicPartition
@@ -30,7 +30,7 @@ class Miscleaned(SeenInLog):
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class OfflineThoughSound(Operation):
+class OfflineThoughSound(Wrong):
     """A replica is offline while another log directory than its own has failed."""
 
     partition: TopicPartition

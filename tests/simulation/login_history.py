@@ -29,3 +29,11 @@ class Attempt(Operation):
     def describe(self) -> str:
         """See Operation."""
         return f"tries to {self.what}"
+
+
+class Unproven(Attempt):
+    """It has not proved who it is."""
+
+
+class Overslept(Attempt):
+    """Its session has ended."""

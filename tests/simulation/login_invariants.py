@@ -1,8 +1,9 @@
 """The invariants of a secured cluster.
 
 admitted    A login with the right password is never refused, and no client is denied what it has a right to.
-denied      Nobody gets an answer without a login, with a wrong password or after the end of a session; and a user
-            without rights can do nothing. No record of an intruder is in a log, and nobody reads one.
+proved      Nobody gets an answer without a login or with a wrong password, or
+awake       after the end of a session.
+denied      A user without rights can do nothing. No record of an intruder is in a log, and nobody reads one.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Iterator
 from tests.simulation.final_state import FinalState
 from tests.simulation.history import History, Outcome, Read
 from tests.simulation.intruders import INTRUDERS
-from tests.simulation.login_history import Attempt, LoggedIn
+from tests.simulation.login_history import Attempt, LoggedIn, Overslept, Unproven
 from tests.simulation.violation import Violation
 
 DENIAL = "AUTHORIZATION_FAILED"
@@ -27,12 +28,26 @@ def who_has_rights_is_admitted(history: History, final: FinalState) -> Iterator[
             yield Violation("admitted", f"{operation.process} was denied what it may do", (operation,))
 
 
-def intruders_are_refused(history: History, final: FinalState) -> Iterator[Violation]:
+def logins_are_proved(history: History, final: FinalState) -> Iterator[Violation]:
+    """proved"""
+    for attempt in history.of(Unproven):
+        if attempt.outcome is Outcome.OK:
+            text = f"{attempt.process} was answered without a proof of who it is: it tried to {attempt.what}"
+            yield Violation("proved", text, (attempt,))
+
+
+def sessions_end(history: History, final: FinalState) -> Iterator[Violation]:
+    """awake"""
+    for attempt in history.of(Overslept):
+        if attempt.outcome is Outcome.OK:
+            yield Violation("awake", f"{attempt.process} was answered after the end of its session", (attempt,))
+
+
+def who_has_no_rights_is_denied(history: History, final: FinalState) -> Iterator[Violation]:
     """denied"""
     for attempt in history.of(Attempt):
-        if attempt.outcome is Outcome.OK:
-            text = f"{attempt.process} was not refused when it tried to {attempt.what}"
-            yield Violation("denied", text, (attempt,))
+        if type(attempt) is Attempt and attempt.outcome is Outcome.OK:
+            yield Violation("denied", f"{attempt.process} had no right to {attempt.what}, and was allowed", (attempt,))
     for read in history.of(Read):
         for record in read.records:
             if _is_of_an_intruder(record.text):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 from tests.simulation.final_state import FinalState
-from tests.simulation.history import History, Operation
+from tests.simulation.history import History, Operation, Wrong
 from tests.simulation.violation import Check, Violation
 
 O = TypeVar("O", bound=Operation)  # noqa: E741
@@ -22,7 +22,7 @@ class Finding(NamedTuple):
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Misstep(Operation):
+class Misstep(Wrong):
     """A change in the store, or a moment of a broker, that breaks an invariant."""
 
     finding: Finding

@@ -111,7 +111,7 @@ def _accept_an_old_registration(replace: Replace) -> None:
 
     async def lenient(self: IsrChanges, request: Any) -> Any:
         broker = self._context.brokers.get(request.broker_id)
-        if broker is not None:
+        if broker is not None and broker.epoch != request.broker_epoch:
             request.broker_epoch = broker.epoch
             for topic in request.topics:
                 for each in topic.partitions:

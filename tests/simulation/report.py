@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable, Mapping
 
 import structlog
 
+from tests.simulation.violation import Violation
 from tests.simulation.world import Result
 
 SHOWN_VIOLATIONS = 5
+"""Of each invariant, and of what was raised."""
 SHOWN_OPERATIONS = 60
 
 
@@ -29,14 +32,23 @@ def line_of(result: Result, cpu_s: float) -> str:
     )
 
 
+def by_invariant(violations: Iterable[Violation]) -> Mapping[str, list[Violation]]:
+    """Those of each invariant that is broken."""
+    found: dict[str, list[Violation]] = {}
+    for violation in violations:
+        found.setdefault(violation.invariant, []).append(violation)
+    return found
+
+
 def explain(result: Result) -> None:
     """Prints what was violated, and the history around it."""
     for failure in result.failures[:SHOWN_VIOLATIONS]:
         print(f"    raised at {failure['time']:.6f}: {failure.get('exception')!r} ({failure['message']})")
-    for violation in result.violations[:SHOWN_VIOLATIONS]:
-        print(f"    {violation}")
-    if len(result.violations) > SHOWN_VIOLATIONS:
-        print(f"    and {len(result.violations) - SHOWN_VIOLATIONS} more")
+    for of_invariant in by_invariant(result.violations).values():
+        for violation in of_invariant[:SHOWN_VIOLATIONS]:
+            print(f"    {violation}")
+        if len(of_invariant) > SHOWN_VIOLATIONS:
+            print(f"    and {len(of_invariant) - SHOWN_VIOLATIONS} more")
     shown = next((violation for violation in result.violations if violation.operations), None)
     if shown is not None:
         print(f"  the history around: {shown}")

@@ -11,10 +11,8 @@ from collections.abc import Sequence
 from random import Random
 
 from odradek.protocol.topic_partition import TopicPartition
-from tests.simulation.administration import Pauses
-from tests.simulation.client.cluster import Cluster
+from tests.simulation.administration import Administrator, Office
 from tests.simulation.client.deletions import DeletionAdmin
-from tests.simulation.history import History
 
 READINGS = "readings"
 READINGS_PARTITIONS = 2
@@ -29,23 +27,12 @@ def readings_settings(source: Random) -> dict[str, str]:
     return source.choice([BY_AGE, BY_SIZE])
 
 
-class RecordDeleter:
-    """`partitions` without those that only retention shrinks. `run` returns soon after `is_ending` was set."""
+class RecordDeleter(Administrator):
+    """`partitions` without those that only retention shrinks."""
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        history: History,
-        source: Random,
-        pauses: Pauses,
-        *,
-        partitions: Sequence[TopicPartition],
-    ) -> None:
-        self.is_ending = False
-        self._cluster = cluster
-        self._admin = DeletionAdmin(cluster, history, name="record-deleter")
-        self._source = source
-        self._pauses = pauses
+    def __init__(self, office: Office, *, partitions: Sequence[TopicPartition]) -> None:
+        super().__init__(office)
+        self._admin = DeletionAdmin(self._cluster, self._history, name=self._name)
         self._partitions = partitions
 
     async def run(self) -> None:

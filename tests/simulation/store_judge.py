@@ -17,14 +17,15 @@ from odradek.broker.metadata_store.tree import MetadataTree
 from odradek.broker.replica.partition.partition import Partition
 from odradek.protocol.topic_partition import TopicPartition
 from tests.simulation.deletion_invariants import Remains, wrong_in_deletions
-from tests.simulation.disk import kept_of_log
+from tests.simulation.disk import kept_of_log, lost_of_log
 from tests.simulation.examination import epochs_between, folders_of, replica_of
 from tests.simulation.history import History
 from tests.simulation.isr_invariants import Facts, wrong_in
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.machine import Machine
-from tests.simulation.missteps import Finding, Misstep
-from tests.simulation.reassignment_invariants import Moves
+from tests.simulation.missteps import Finding, Misstep, begun_since
+from tests.simulation.proposal_history import Proposal
+from tests.simulation.reassignment_invariants import LONGEST_REQUEST_US, Moves
 from tests.simulation.stored_changes import Entries, changes_between
 
 UNCLEAN = "unclean.leader.election.enable"
@@ -95,12 +96,27 @@ class StoreJudge:
         self._unclean[key.topic] = own.get(UNCLEAN) == "true"
         term = self.term_of(after.controller_epoch)
         state = after._replace(replicas=replicas)
+        proposed = _proposed(replica_of(self._machines, after.leader, key), after)
+        is_proposed = proposed is None or sorted(proposed) == sorted(after.isr)
+        late = None if is_proposed else self._late_proposal(key, after)
+        registered = None if late is None else tree.get(znodes.broker_path(late.broker_id))
         return Facts(
             replicas=replicas,
             controller_epoch=znodes.parse_epoch("", epoch.data),
             allows_unclean=self._unclean[key.topic],
+            alive=None if term is None else [broker for broker in replicas if broker in term.context.brokers],
             electable=None if term is None else _electable(term, key, state),
-            proposed=_proposed(replica_of(self._machines, after.leader, key), after),
+            proposed=proposed,
+            late=late,
+            registration=-1 if registered is None else registered.created,
+        )
+
+    def _late_proposal(self, key: TopicPartition, after: PartitionState) -> Proposal | None:
+        """The last proposal of who may not that may have led to this state."""
+        proposals = begun_since(self._history, Proposal, self._loop.now_us - LONGEST_REQUEST_US)
+        isr = {*after.isr}
+        return next(
+            (each for each in proposals if each.partition == key and {*each.in_sync, after.leader} == isr), None
         )
 
     def _missing_in_joined(
@@ -173,8 +189,11 @@ class StoreJudge:
         if end < high_watermark:
             yield Finding("on disk", f"{text} has it up to {end}")
         elif self._is_durable:
-            kept = kept_of_log(self._machines[broker_id].disk, replica.log.folder.path, end)
-            if kept < high_watermark:
+            disk, folder = self._machines[broker_id].disk, replica.log.folder.path
+            kept, lost = kept_of_log(disk, folder, end), lost_of_log(disk, folder)
+            if lost is not None and lost < high_watermark:
+                yield Finding("on disk", f"{text} knows that a sync has failed, and lost it from {lost} on")
+            elif kept < high_watermark:
                 yield Finding("on disk", f"{text} has synced it up to {kept}")
 
 

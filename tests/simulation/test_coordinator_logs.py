@@ -14,13 +14,21 @@ from odradek.protocol.batch_header import read_batch_header
 from odradek.protocol.control_records import ControlType
 from odradek.protocol.records import Record, build_batch
 from odradek.protocol.topic_partition import TopicPartition
-from tests.simulation.coordinator_logs import (
+from tests.simulation.coordinator_differences import (
+    _nearest,
+    different_groups,
+    different_offsets,
+    different_open_commits,
+    different_transactions,
+)
+from tests.simulation.coordinator_ledgers import (
     Content,
     GroupLedger,
     Key,
+    LoggedGroup,
+    LoggedTransaction,
     TransactionLedger,
     Written,
-    _different,
 )
 from tests.simulation.stable_offsets import _Scan
 
@@ -110,8 +118,48 @@ def test_a_later_commit_wins_over_one_in_a_transaction_and_a_tombstone_removes_b
     assert ledger.offsets == {}
 
 
-def test_what_is_missing_or_too_much_differs() -> None:
-    assert list(_different("group", {"a": 1, "b": 2}, {"b": 2, "c": 3})) == [("group a", 1, None), ("group c", None, 3)]
+def test_what_differs_of_a_transactional_id_is_named() -> None:
+    logged = LoggedTransaction(ONGOING, 7, 2, 1000, frozenset([T0]))
+
+    def what(found: LoggedTransaction | None) -> list[str]:
+        return [each[0] for each in different_transactions("x", found, logged)]
+
+    assert what(logged) == []
+    assert what(None) == ["transactional id x"]
+    assert what(logged._replace(state=PREPARE_COMMIT)) == ["the state of transactional id x"]
+    assert what(logged._replace(partitions=frozenset())) == ["the partitions of transactional id x"]
+    assert what(logged._replace(producer_epoch=3)) == ["the producer of transactional id x"]
+
+
+def test_what_differs_of_a_group_is_named() -> None:
+    logged = LoggedGroup(3, "range", "m", {"m": (None, b"all"), "n": (None, b"")})
+
+    def what(found: LoggedGroup | None) -> list[str]:
+        return [each[0] for each in different_groups("g", found, logged)]
+
+    assert what(logged) == []
+    assert what(None) == ["group g"]
+    assert what(logged._replace(generation=2)) == ["the generation of group g"]
+    assert what(logged._replace(members={"m": (None, b"all")})) == ["the members of group g"]
+    assert what(logged._replace(leader="n")) == ["the leader of group g"]
+    assert what(logged._replace(members={"m": (None, b""), "n": (None, b"")})) == ["the assignments in group g"]
+    assert what(logged._replace(protocol="sticky")) == ["the protocol of group g"]
+
+
+def test_a_state_is_compared_with_the_one_in_the_log_that_is_nearest() -> None:
+    before = LoggedTransaction(ONGOING, 7, 2, 1000, frozenset([T0]))
+    recent = [before, before._replace(state=PREPARE_COMMIT, producer_epoch=3), None]
+    assert _nearest(before._replace(partitions=frozenset()), recent) is before
+    assert _nearest(before, [None]) is None
+
+
+def test_an_offset_that_is_missing_or_too_much_differs() -> None:
+    a, b, c = (Key("g", "t", partition) for partition in range(3))
+    assert list(different_offsets({a: 1, b: 2}, {b: 2, c: 3})) == [
+        (f"a deleted offset of {a}", 1, None),
+        (f"the offset of {c}", None, 3),
+    ]
+    assert list(different_open_commits({(7, a): 1}, {(7, a): 2})) == [(f"the open commit of {(7, a)}", 1, 2)]
 
 
 def test_a_transaction_is_open_until_its_marker_is_below_the_high_watermark() -> None:

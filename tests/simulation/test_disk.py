@@ -1,13 +1,15 @@
 from __future__ import annotations
 
+import contextlib
 import errno
 from collections.abc import Callable
 from random import Random
 
 import pytest
 
+from odradek.protocol.records import Record, build_batch
 from tests.simulation.clock import START_OF_TIME_MS, SimulatedClock
-from tests.simulation.disk import DISK_ERROR, SimulatedDisk, ThreadTimes
+from tests.simulation.disk import DISK_ERROR, SimulatedDisk, ThreadTimes, kept_of_log, lost_of_log
 from tests.simulation.loop import NODE, Node, ProcessEnded, simulated_loop
 from tests.simulation.trace import Trace
 
@@ -163,3 +165,34 @@ def test_a_failed_sync_loses_its_pages_for_later_ones_too() -> None:
     assert disk.crash().content("/f") == b"abc\0\0\0ghi"
     disk.drop_cache()
     assert file.read(0, 9) == b"abc\0\0\0ghi"
+
+
+def test_a_log_keeps_what_a_recovery_has_left_of_it() -> None:
+    disk = SimulatedDisk()
+    disk.make_directories("/data/a-0")
+    disk.put("/data/a-0/00000000000000000000.log", (0).to_bytes(8, "big") + b"batch" + b"torn")
+    disk.open("/data/a-0/00000000000000000000.log").truncate(13)
+    assert kept_of_log(disk, "/data/a-0", 5) == 5
+
+
+def test_what_a_failed_sync_has_lost_is_on_the_disk_no_longer() -> None:
+    disk = SimulatedDisk()
+    disk.make_directories("/data/a-0")
+    file = disk.open("/data/a-0/00000000000000000000.log", create=True)
+    batches = [bytearray(build_batch([Record(value=b"value")])) for _ in range(3)]
+    for offset, batch in enumerate(batches):
+        batch[:8] = offset.to_bytes(8, "big")
+    size = len(batches[0])
+    file.write([batches[0]], 0)
+    file.sync()
+    disk.failed_syncs_lose_pages, disk.fail_sync = True, DISK_ERROR
+    file.write([batches[1]], size)
+    with contextlib.suppress(OSError):
+        file.sync()
+    assert lost_of_log(disk, "/data/a-0") == 1
+    disk.fail_sync = None
+    file.write([batches[2]], 2 * size)
+    file.sync()
+    assert (lost_of_log(disk, "/data/a-0"), kept_of_log(disk, "/data/a-0", 3)) == (1, 3)
+    disk.start_of_process()
+    assert lost_of_log(disk, "/data/a-0") is None

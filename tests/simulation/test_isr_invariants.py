@@ -3,10 +3,15 @@ does not."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from odradek.broker.metadata.metadata_cache import PartitionState
+from odradek.protocol.topic_partition import TopicPartition
 from tests.simulation.disk import SimulatedDisk, kept_of_log
 from tests.simulation.isr_invariants import Facts, wrong_in
+from tests.simulation.proposal_history import Proposal
 
+P = TopicPartition("t", 0)
 FACTS = Facts(replicas=(1, 2, 3), controller_epoch=7, electable=(1, 2, 3))
 BEFORE = PartitionState(0, 1, 4, (), (1, 2), controller_epoch=7, partition_epoch=9)
 ELECTED = BEFORE._replace(leader=2, leader_epoch=5)
@@ -57,9 +62,30 @@ def test_who_joins_is_alive_and_proposed_by_the_leader() -> None:
     facts = FACTS._replace(proposed=(3, 1, 2))
     assert found(BEFORE, PROPOSED, facts) == []
     assert found(BEFORE, PROPOSED, facts._replace(electable=(1, 2))) == ["members"]
+    assert found(BEFORE, PROPOSED, facts._replace(alive=(1, 2, 3), electable=(1, 2))) == ["members"]
+    assert found(BEFORE, PROPOSED, facts._replace(alive=(1, 2), electable=(1, 2))) == ["members"]
     assert found(BEFORE, PROPOSED, facts._replace(proposed=(1, 2))) == ["members"]
     assert found(BEFORE, BEFORE._replace(isr=(1,)), facts) == ["members"]
     assert found(BEFORE, PROPOSED._replace(leader_epoch=5), facts) == ["leaders"]
+
+
+def test_what_is_wrong_with_a_proposal_is_named() -> None:
+    right = Proposal(
+        process="late", partition=P, in_sync=(1,), broker_id=1, broker_epoch=30, leader_epoch=4, partition_epoch=9
+    )
+
+    def why(**wrong: int) -> str:
+        facts = FACTS._replace(proposed=(1, 2), late=replace(right, **wrong), registration=30)
+        (finding,) = wrong_in(BEFORE, BEFORE._replace(isr=(1,)), facts)
+        return finding.text.partition(" in sync, ")[2]
+
+    assert why(leader_epoch=3) == "proposed in leader epoch 3, which is 4"
+    assert why(broker_id=2) == "proposed by broker 2, and 1 leads"
+    assert why(broker_epoch=29) == "proposed in registration 29, which is 30"
+    assert why(partition_epoch=8) == "proposed in partition epoch 8, which is 9"
+    facts = FACTS._replace(proposed=(1, 2))
+    (finding,) = wrong_in(BEFORE, BEFORE._replace(isr=(1,)), facts)
+    assert finding.text == "(1,) are in sync, which the leader does not propose"
 
 
 def test_what_a_log_keeps_is_what_was_synced() -> None:

@@ -3,6 +3,8 @@ not."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from odradek.protocol.records import Record, build_batch
@@ -10,12 +12,12 @@ from odradek.protocol.topic_partition import TopicPartition
 from tests.simulation.checker import INVARIANTS
 from tests.simulation.final_state import FinalState, ReplicaLog, StoredBatch
 from tests.simulation.history import Outcome, Read, ReadRecord, Send
-from tests.simulation.login_history import Attempt, LoggedIn
+from tests.simulation.login_history import Attempt, LoggedIn, Overslept, Unproven
 from tests.simulation.scenes import Scene
 
 OK, FAILED, UNKNOWN = Outcome.OK, Outcome.FAILED, Outcome.UNKNOWN
 P = TopicPartition("orders", 0)
-SECURITY = ("admitted", "denied")
+SECURITY = ("admitted", "proved", "awake", "denied")
 
 
 def violated(scene: Scene, final: FinalState | None = None) -> list[str]:
@@ -52,13 +54,18 @@ def test_a_client_is_not_denied_what_it_may_do(scene: Scene) -> None:
     assert violated(scene) == ["admitted"]
 
 
-def test_an_intruder_is_refused(scene: Scene) -> None:
-    attempt = scene.begin(Attempt(process="stranger", what="read orders-0"))
-    scene.history.end(attempt, FAILED, "TOPIC_AUTHORIZATION_FAILED")
-    scene.add(Attempt(process="stranger", what="read orders-0"), UNKNOWN)
-    assert violated(scene) == []
-    scene.add(Attempt(process="stranger", what="read orders-0"), OK)
-    assert violated(scene) == ["denied"]
+@pytest.mark.parametrize(
+    ("attempt", "invariant"),
+    [
+        (Unproven(process="impostor", what="be clients with a wrong password"), "proved"),
+        (Overslept(process="sleeper", what="ask after the end of its session"), "awake"),
+        (Attempt(process="stranger", what="read orders-0"), "denied"),
+    ],
+)
+def test_an_intruder_is_refused(scene: Scene, attempt: Attempt, invariant: str) -> None:
+    for outcome, broken in ((FAILED, []), (UNKNOWN, []), (OK, [invariant])):
+        scene.add(replace(attempt), outcome)
+        assert violated(scene) == broken
 
 
 def test_nobody_reads_a_record_of_an_intruder(scene: Scene) -> None:

@@ -67,6 +67,9 @@ def test_a_late_write_is_refused() -> None:
     assert texts(late_writes_are_refused, scene) == []
     scene.add(late())
     assert texts(late_writes_are_refused, scene) == ["p was allowed to write after the end"]
+    scene = Scene()
+    scene.add(late("p:1"))
+    assert texts(late_writes_are_refused, scene) == ["p:1 was accepted in payments-0: write after the end"]
 
 
 def test_a_late_write_without_an_answer_is_not_in_the_log() -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from odradek.broker.coordinator.transaction.transaction_state import TransactionState
 from odradek.protocol.topic_partition import TopicPartition
-from tests.simulation.history import Operation
+from tests.simulation.history import Operation, Wrong
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -97,7 +97,7 @@ class Logged(Operation):
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Differs(Operation):
+class Differs(Wrong):
     """A coordinator has in memory what its log does not say. `was_loaded`: right after it was loaded."""
 
     partition: TopicPartition
@@ -109,11 +109,11 @@ class Differs(Operation):
     def describe(self) -> str:
         """See Operation."""
         when = "has loaded" if self.was_loaded else "has"
-        return f"{when} {self.what} of {self.partition} as {self.in_memory}, but the log says {self.in_log}"
+        return f"{when} {self.what} in {self.partition} as {self.in_memory}, but the log says {self.in_log}"
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Unstable(Operation):
+class Unstable(Wrong):
     """A replica in sync has a last stable offset above the first offset of a transaction that is open in its log."""
 
     partition: TopicPartition

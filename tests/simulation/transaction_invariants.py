@@ -41,7 +41,9 @@ def late_writes_are_refused(history: History, final: FinalState) -> Iterator[Vio
     """verified"""
     texts = {record.text for log in final.logs.values() for record in log.records}
     for late in history.of(LateWrite):
-        if late.outcome is Outcome.OK:
+        if late.outcome is Outcome.OK and late.text:
+            yield Violation("verified", f"{late.text} was accepted in {late.partition}: {late.what}", (late,))
+        elif late.outcome is Outcome.OK:
             yield Violation("verified", f"{late.process} was allowed to {late.what}", (late,))
         elif late.text and late.text in texts:
             yield Violation("verified", f"{late.text} is in the log of {late.partition}", (late,))

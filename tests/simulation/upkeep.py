@@ -8,14 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import count
-from random import Random
 
 from odradek.protocol.topic_partition import TopicPartition
-from tests.simulation.administration import Pauses
-from tests.simulation.client.cluster import Cluster
+from tests.simulation.administration import Administrator, Office
 from tests.simulation.client.log_dirs import DiskAdmin
 from tests.simulation.client.settings import SettingsAdmin
-from tests.simulation.history import History
 from tests.simulation.machine import DIRECTORIES
 from tests.simulation.upkeep_history import Setting
 
@@ -23,24 +20,12 @@ LEAST_VALUE = 2_000_000
 """No record is so large that these settings concern it."""
 
 
-class SettingsKeeper:
-    """`run` returns soon after `is_ending` was set."""
+class SettingsKeeper(Administrator):
+    """See the head of this file."""
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        history: History,
-        source: Random,
-        pauses: Pauses,
-        *,
-        topics: Sequence[str],
-        brokers: Sequence[int],
-    ) -> None:
-        self.is_ending = False
-        self._cluster = cluster
-        self._admin = SettingsAdmin(cluster, history, name="settings-keeper")
-        self._source = source
-        self._pauses = pauses
+    def __init__(self, office: Office, *, topics: Sequence[str], brokers: Sequence[int]) -> None:
+        super().__init__(office)
+        self._admin = SettingsAdmin(self._cluster, self._history, name=self._name)
         self._settings = [
             *(Setting("max.message.bytes", topic=topic) for topic in topics),
             *(Setting("log.cleaner.io.max.bytes.per.second", broker_id=broker_id) for broker_id in brokers),
@@ -58,24 +43,12 @@ class SettingsKeeper:
             await self._pauses.pause()
 
 
-class DiskMover:
-    """`run` returns soon after `is_ending` was set."""
+class DiskMover(Administrator):
+    """See the head of this file."""
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        history: History,
-        source: Random,
-        pauses: Pauses,
-        *,
-        partitions: Sequence[TopicPartition],
-        brokers: Sequence[int],
-    ) -> None:
-        self.is_ending = False
-        self._cluster = cluster
-        self._admin = DiskAdmin(cluster, history, name="disk-mover")
-        self._source = source
-        self._pauses = pauses
+    def __init__(self, office: Office, *, partitions: Sequence[TopicPartition], brokers: Sequence[int]) -> None:
+        super().__init__(office)
+        self._admin = DiskAdmin(self._cluster, self._history, name=self._name)
         self._partitions = partitions
         self._brokers = brokers
 

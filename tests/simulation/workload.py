@@ -33,6 +33,8 @@ from tests.simulation.administration import (
     PARCELS,
     PARCELS_REPLICAS,
     PARCELS_SETTINGS,
+    Administrator,
+    Office,
     Pauses,
     ReplicaMover,
     TopicKeeper,
@@ -88,7 +90,6 @@ MOST_WAITING = 3
 ENOUGH_TIME_S = 40.0
 
 
-Administrator = TopicKeeper | ReplicaMover | SettingsKeeper | DiskMover | RecordDeleter
 Trespasser = Stragglers | Newcomers | Strays | BriefOffsets
 
 
@@ -501,24 +502,23 @@ class Workload:
         for name in names:
             source = self._random(name)
             pauses = Pauses(source, self._world.fault_coming)
-            administrator = self._administrator(name, source, pauses)
+            administrator = self._administrator(Office(name, self._cluster(name), self._world.history, source, pauses))
             self._administrators.append(administrator)
             self._applications.append(self._start(self._node(name), administrator.run()))
 
-    def _administrator(self, name: str, source: Random, pauses: Pauses) -> Administrator:
-        cluster, history = self._cluster(name), self._world.history
-        brokers = list(self._world.machines)
+    def _administrator(self, office: Office) -> Administrator:
+        name, brokers = office.name, list(self._world.machines)
         if name == "topic-keeper":
-            return TopicKeeper(cluster, history, source, pauses, name=name, brokers=brokers)
+            return TopicKeeper(office, brokers=brokers)
         if name == "settings-keeper":
             topics = [ORDERS, PAYMENTS]
-            return SettingsKeeper(cluster, history, source, pauses, topics=topics, brokers=brokers)
+            return SettingsKeeper(office, topics=topics, brokers=brokers)
         if name == "disk-mover":
             movable = [*self.partitions, *self.payments, *self.balances, *self.readings]
-            return DiskMover(cluster, history, source, pauses, partitions=movable, brokers=brokers)
+            return DiskMover(office, partitions=movable, brokers=brokers)
         if name == "record-deleter":
-            return RecordDeleter(cluster, history, source, pauses, partitions=self.readings[:1])
-        return ReplicaMover(cluster, history, source, pauses, name=name, partitions=self.parcels, brokers=brokers)
+            return RecordDeleter(office, partitions=self.readings[:1])
+        return ReplicaMover(office, partitions=self.parcels, brokers=brokers)
 
     # --- nodes --------------------------------------------------------------------------------------------------
 

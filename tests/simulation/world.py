@@ -30,21 +30,10 @@ from tests.simulation.disk import ThreadTimes
 from tests.simulation.examination import examine
 from tests.simulation.faults import KINDS, Fault, schedule
 from tests.simulation.final_state import FinalState
-from tests.simulation.history import (
-    Broken,
-    Commit,
-    History,
-    JoinedBehind,
-    Operation,
-    Outcome,
-    Send,
-    ServedEarly,
-)
+from tests.simulation.history import Commit, History, Operation, Outcome, Send, Wrong
 from tests.simulation.intruders import INTRUDERS
-from tests.simulation.log_history import OfflineThoughSound, SeenInLog
 from tests.simulation.loop import Node, simulated_loop
 from tests.simulation.machine import PORT, Machine
-from tests.simulation.missteps import Misstep
 from tests.simulation.network import Network
 from tests.simulation.newcomers import small_blocks
 from tests.simulation.observer import Observer
@@ -61,7 +50,6 @@ from tests.simulation.segments import segments_of
 from tests.simulation.store_judge import StoreJudge
 from tests.simulation.store_links import SETTINGS, STORE_HOST, StoreLinks
 from tests.simulation.trace import Trace
-from tests.simulation.transaction_history import Differs, Unstable
 from tests.simulation.upkeep_history import SettingChange
 from tests.simulation.violation import Violation
 from tests.simulation.workload import LATE_LEADER, Workload
@@ -83,7 +71,6 @@ LONGEST_WARNING_S = 0.03
 LONGEST_LAG_MS = 2000
 """A follower that a fault keeps away leaves the in-sync replicas while the fault lasts."""
 IN_FLIGHT = (Send, Commit)
-FOUND_AT_ONCE = (Broken, JoinedBehind, ServedEarly, SeenInLog, OfflineThoughSound, Misstep, Differs, Unstable)
 OPERATOR = "operator"
 WHO_ADMINISTER = ("admin", "topic-keeper", "replica-mover", "settings-keeper", "disk-mover", "record-deleter", OPERATOR)
 """The clients that are administrators if there is security. The others are of the user CLIENTS."""
@@ -102,7 +89,7 @@ class Scale:
     kinds: Collection[str] = tuple(KINDS)
     """The kinds of the faults."""
     ends_when_found: bool = False
-    """Whether a run ends at the first thing that must not be, if it is judged when it happens: one of FOUND_AT_ONCE."""
+    """Whether a run ends at the first thing that must not be, if it is judged when it happens: a `Wrong`."""
 
 
 @dataclass
@@ -394,7 +381,7 @@ class World:
 
     def _operation_changed(self, operation: Operation) -> None:
         self.trace.note("operation", operation.process, str(operation))
-        if isinstance(operation, FOUND_AT_ONCE) and not self._found.done():
+        if isinstance(operation, Wrong) and not self._found.done():
             self._found.set_result(None)
         if not isinstance(operation, IN_FLIGHT):
             return
@@ -437,4 +424,4 @@ class World:
 
 
 def _is_found_at_once(violation: Violation) -> bool:
-    return any(isinstance(operation, FOUND_AT_ONCE) for operation in violation.operations)
+    return any(isinstance(operation, Wrong) for operation in violation.operations)

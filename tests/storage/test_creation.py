@@ -70,6 +70,33 @@ def test_a_partition_can_be_created_after_a_failure_once_there_is_space(name: st
     assert [folder for folder in files.list_directory("/data") if folder.startswith("orders")] == ["orders-0"]
 
 
+def test_a_new_log_is_created_in_a_directory_that_has_not_failed() -> None:
+    files = ForgetfulFiles()
+    manager = LogManager(["/a", "/b"], files, ManualClock(wall_ms=NOW))
+    manager.open()
+    files.broken = {"/a"}
+    with pytest.raises(ProtocolError):
+        manager.get_or_create(ORDERS, TOPIC_ID, LogConfig())
+    for number in range(3):
+        log = manager.get_or_create(TopicPartition("orders", number), TOPIC_ID, LogConfig())
+        assert manager.directory_of(log) == "/b"
+
+
+@pytest.mark.parametrize(("failed", "expected"), [(["orders-0"], "/b"), (["orders-0", "orders-1"], "/a")])
+def test_a_directory_with_a_log_that_has_failed_gets_new_logs_only_if_no_other_is_left(
+    failed: list[str], expected: str
+) -> None:
+    manager = LogManager(["/a", "/b"], ForgetfulFiles(), ManualClock(wall_ms=NOW))
+    manager.open()
+    logs = [manager.get_or_create(TopicPartition("orders", number), TOPIC_ID, LogConfig()) for number in range(2)]
+    assert [log.folder.path for log in logs] == ["/a/orders-0", "/b/orders-1"]
+    for log in logs:
+        if str(log.topic_partition) in failed:
+            log.folder.fail(OSError(5, os.strerror(5)))
+    created = manager.get_or_create(TopicPartition("orders", 2), TOPIC_ID, LogConfig())
+    assert manager.directory_of(created) == expected
+
+
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     return tmp_path / "data"

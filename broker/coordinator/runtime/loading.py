@@ -3,7 +3,8 @@
 The smallest log loads next, so that few requests wait for a large one. Records are replayed in log order up to the log
 end offset, not only to the high watermark (as Kafka does). A damaged batch, or a record that the shard cannot decode,
 is skipped and logged as an error; the rest loads. A disk that fails is different: what could not be read may be there,
-so the shard does not begin without it. It is loaded again a moment later, unless the partition has moved.
+so the shard does not begin without it. It is loaded again after FIRST_DELAY_MS, and if that fails, after twice as long
+each time, up to MOST_DELAY_MS, unless the partition has moved.
 
 Source: Kafka's `GroupMetadataManager.doLoadGroupsAndOffsets`, `TransactionStateManager.loadTransactionMetadata`,
 `CoordinatorLoaderImpl`.
@@ -28,12 +29,13 @@ from odradek.storage.producers.transaction_marker import read_marker
 
 if TYPE_CHECKING:
     from odradek.broker.coordinator.runtime.led_partition import LedPartition
+    from odradek.protocol.topic_partition import TopicPartition
     from odradek.timer import Clock
 
 RECORDS_PER_SLICE = 200
 """Records replayed before the loader yields to the event loop: a few milliseconds."""
-RETRY_S = 1.0
-"""The pause after the disk has failed."""
+FIRST_DELAY_MS = 1000
+MOST_DELAY_MS = 60_000
 MOST_LINES = 20
 """Faults of one partition that are logged individually; the rest are only counted."""
 
@@ -63,6 +65,8 @@ class Loader:
         self._waiting: list[tuple[PartitionLoading, int]] = []
         self._is_running = False
         self._has_begun = False
+        self._failures: dict[TopicPartition, int] = {}
+        """How often in sequence the log of a partition could not be read."""
 
     def begin(self) -> None:
         """Loads the queued partitions, and from now on every partition that is added."""
@@ -99,21 +103,34 @@ class Loader:
             await loading.run(self._buffer_bytes)
         except OSError:
             if led.is_current():  # otherwise the log may have been truncated or removed under the walk
-                log.exception("coordinator not loaded", partition=str(led.topic_partition), again_in_s=RETRY_S)
-                self._background.spawn(self._fail_later(led), "coordinator to be loaded again")
+                self._failed(led)
+            else:
+                self._failures.pop(led.topic_partition, None)
             return
         except Exception:
             if led.is_current():
                 log.exception("coordinator partially loaded", partition=str(led.topic_partition))
+        self._failures.pop(led.topic_partition, None)
         if not led.is_current():
             return
         loading.log_outcome(self._clock.now_ms() - since_ms)
         self._on_loaded(led)
 
-    async def _fail_later(self, led: LedPartition) -> None:
-        await asyncio.sleep(RETRY_S)
+    def _failed(self, led: LedPartition) -> None:
+        """Lets the partition be loaded again later. Only the first failure in sequence is logged with its traceback."""
+        key = led.topic_partition
+        failures = self._failures.get(key, 0)
+        self._failures[key] = failures + 1
+        delay_ms = min(FIRST_DELAY_MS << min(failures, 32), MOST_DELAY_MS)
+        log.error("coordinator not loaded", partition=str(key), again_in_ms=delay_ms, exc_info=not failures)
+        self._background.spawn(self._fail_later(led, delay_ms), "coordinator to be loaded again")
+
+    async def _fail_later(self, led: LedPartition, delay_ms: int) -> None:
+        await asyncio.sleep(delay_ms / 1000)
         if led.is_current():
             self._on_failed(led)
+        else:
+            self._failures.pop(led.topic_partition, None)
 
 
 class PartitionLoading:

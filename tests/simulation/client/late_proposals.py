@@ -13,7 +13,8 @@ from odradek.protocol.messages.replica_control import AlterPartitionRequest
 from odradek.protocol.topic_partition import TopicPartition
 from tests.simulation.client.cluster import Cluster
 from tests.simulation.client.wire import NotSent, Unanswered
-from tests.simulation.history import History, Outcome, Request
+from tests.simulation.history import History, Outcome
+from tests.simulation.proposal_history import Proposal
 
 PAUSE_S = (0.3, 1.2)
 
@@ -52,45 +53,55 @@ class LateProposals:
                 await self._propose(self._source.choice(found))
 
     async def _propose(self, known: Proposable) -> None:
-        what, request = self._late(known)
-        operation = self._history.begin(Request(process=self.name, what=f"propose for {known.partition} {what}"))
+        proposal = self._history.begin(self._late(known))
         await self._cluster.refresh()
         try:
-            response = await self._cluster.ask_broker(self._cluster.controller_id, request)
+            response = await self._cluster.ask_broker(self._cluster.controller_id, _request(proposal))
         except (NotSent, Unanswered) as error:
-            self._history.end(operation, Outcome.UNKNOWN, str(error))
+            self._history.end(proposal, Outcome.UNKNOWN, str(error))
             return
         codes = [response.error_code, *(each.error_code for topic in response.topics for each in topic.partitions)]
         code = ErrorCode.of(max(codes, key=bool))
-        self._history.end(operation, Outcome.FAILED if code else Outcome.OK, code.name)
+        self._history.end(proposal, Outcome.FAILED if code else Outcome.OK, code.name)
 
-    def _late(self, known: Proposable) -> tuple[str, AlterPartitionRequest]:
-        """What is wrong with a proposal, and the proposal."""
+    def _late(self, known: Proposable) -> Proposal:
         source, leader_id = self._source, known.leader_id
         broker_epoch = known.broker_epochs[leader_id]
         leader_epoch, partition_epoch = known.leader_epoch, known.partition_epoch
         others = [broker for broker in known.replicas if broker != leader_id]
         chance = source.random()
         if chance < 0.3:
-            what, leader_epoch = "in an earlier leader epoch", leader_epoch - 1
+            leader_epoch -= 1
         elif chance < 0.6:
-            what, partition_epoch = "in an earlier partition epoch", partition_epoch - source.randint(1, 2)
+            partition_epoch -= source.randint(1, 2)
         elif chance < 0.75:
-            what, broker_epoch = "of an earlier registration", broker_epoch - 1
+            broker_epoch -= 1
         elif chance < 0.85:
-            what, partition_epoch = "in an epoch to come", partition_epoch + 1000
+            partition_epoch += 1000
         else:
-            what, leader_id = "of another broker", source.choice(others)
+            leader_id = source.choice(others)
             broker_epoch = known.broker_epochs.get(leader_id, 0)
         others = [broker for broker in known.replicas if broker != leader_id]
         in_sync = [leader_id, *(others if source.random() < 0.5 else source.sample(others, len(others) // 2))]
         if sorted(in_sync) == sorted(known.in_sync):
             in_sync = [leader_id] if len(in_sync) > 1 else [leader_id, *others]
-        proposed = AlterPartitionRequest.PartitionData(
-            partition_index=known.partition.partition,
+        return Proposal(
+            process=self.name,
+            partition=known.partition,
+            in_sync=(*in_sync,),
+            broker_id=leader_id,
+            broker_epoch=broker_epoch,
             leader_epoch=leader_epoch,
-            new_isr=in_sync,
             partition_epoch=partition_epoch,
         )
-        topic = AlterPartitionRequest.TopicData(topic_name=known.partition.topic, partitions=[proposed])
-        return what, AlterPartitionRequest(broker_id=leader_id, broker_epoch=broker_epoch, topics=[topic])
+
+
+def _request(proposal: Proposal) -> AlterPartitionRequest:
+    proposed = AlterPartitionRequest.PartitionData(
+        partition_index=proposal.partition.partition,
+        leader_epoch=proposal.leader_epoch,
+        new_isr=[*proposal.in_sync],
+        partition_epoch=proposal.partition_epoch,
+    )
+    topic = AlterPartitionRequest.TopicData(topic_name=proposal.partition.topic, partitions=[proposed])
+    return AlterPartitionRequest(broker_id=proposal.broker_id, broker_epoch=proposal.broker_epoch, topics=[topic])

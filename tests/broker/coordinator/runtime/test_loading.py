@@ -1,5 +1,6 @@
 """Loading a partition's shard in slices, past damaged data and with concurrent changes."""
 
+import asyncio
 import json
 import shutil
 import struct
@@ -358,7 +359,7 @@ def test_a_shard_does_not_begin_without_a_segment_that_cannot_be_read(
     harness: RuntimeHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Clients would hear that nobody has committed what stands in it."""
-    monkeypatch.setattr(loading, "RETRY_S", 0)
+    monkeypatch.setattr(loading, "FIRST_DELAY_MS", 0)
     harness.lead(segment_bytes=2000)
     written = numbered(harness, 60)
     log = harness.manager.partitions.find(PARTITION).log
@@ -369,11 +370,35 @@ def test_a_shard_does_not_begin_without_a_segment_that_cannot_be_read(
         harness.runtime.start()
         for _ in range(100):
             harness.tasks.turn()
-    assert {line["event"] for line in lines if line["log_level"] == "error"} == {"coordinator not loaded"}
+    errors = [line for line in lines if line["log_level"] == "error"]
+    assert {line["event"] for line in errors} == {"coordinator not loaded"}
+    assert [line["exc_info"] for line in errors[:3]] == [True, False, False]
     assert refusal(harness) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     harness.disk.unreadable = set()
     harness.tasks.run()
     assert harness.shard.values == written
+
+
+def test_the_pauses_before_a_coordinator_is_loaded_again_double_up_to_a_minute(
+    harness: RuntimeHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sleep = asyncio.sleep
+    monkeypatch.setattr(asyncio, "sleep", lambda seconds: sleep(0))
+    harness.lead(segment_bytes=2000)
+    numbered(harness, 60)
+    log = harness.manager.partitions.find(PARTITION).log
+    harness.disk.unreadable = {f"{log.segments[1].base_offset:020d}.log"}
+    harness.runtime.stop()
+    harness.runtime = harness.new_runtime()
+    with capture_logs() as lines:
+        harness.runtime.start()
+        for _ in range(100):
+            harness.tasks.turn()
+    pauses = [line["again_in_ms"] for line in lines if line["event"] == "coordinator not loaded"]
+    assert pauses[:9] == [1000, 2000, 4000, 8000, 16_000, 32_000, 60_000, 60_000, 60_000]
+    harness.disk.unreadable = set()
+    harness.tasks.run()
+    assert not harness.runtime.loading
 
 
 def test_loading_continues_after_a_segment_file_that_was_cut_short(harness: RuntimeHarness) -> None:
