@@ -37,6 +37,8 @@
                   each step of reassignments and deletions: reassignment_invariants.py, deletion_invariants.py
     topics        a created topic exists with all its partitions until somebody deletes it, and a deleted one is nowhere
     reassignments none is under way in the end, and the replicas are those of the last one: topic_invariants.py
+    rules, passwords, unwritten, stored, known
+                  access rules and passwords that change: access_invariants.py
     admitted, proved, awake, denied
                   who has rights is served, and nobody else: login_invariants.py
     answered      no operation and no parked request waits for ever, and no transaction stays open
@@ -52,6 +54,13 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from odradek.protocol.topic_partition import TopicPartition
+from tests.simulation.access_invariants import (
+    access_is_by_the_rules,
+    brokers_know_who_has_access,
+    changes_of_access_are_stored,
+    passwords_admit,
+    what_is_denied_is_unwritten,
+)
 from tests.simulation.cluster_invariants import (
     coordinators_know_what_is_committed,
     replicas_agree,
@@ -480,6 +489,11 @@ INVARIANTS: Mapping[str, Check] = {
     "proved": logins_are_proved,
     "awake": sessions_end,
     "denied": who_has_no_rights_is_denied,
+    "rules": access_is_by_the_rules,
+    "passwords": passwords_admit,
+    "unwritten": what_is_denied_is_unwritten,
+    "stored": changes_of_access_are_stored,
+    "known": brokers_know_who_has_access,
     "derived": derived_state_is_that_of_the_batches,
     "cleaned": cleanings_keep_what_must_stay,
     "replicas": replicas_agree,

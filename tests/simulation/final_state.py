@@ -185,6 +185,10 @@ class FinalState:
     folders: Sequence[Folder] = ()
     future_folders: Sequence[Folder] = ()
     settings: Sequence[SettingInForce] = ()
+    access: Mapping[int, Mapping[str, object]] = field(default_factory=dict)
+    """What each broker knows of access rules and passwords."""
+    stored_access: Mapping[str, object] = field(default_factory=dict)
+    """What the store has of them."""
     unread: Sequence[Unread] = ()
     messages_per_second: float = 0.0
     """On the whole network, when no client has anything to do but to wait."""

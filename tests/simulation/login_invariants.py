@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tests.simulation.access_history import Visit
 from tests.simulation.final_state import FinalState
 from tests.simulation.history import History, Outcome, Read
 from tests.simulation.intruders import INTRUDERS
@@ -24,7 +25,7 @@ def who_has_rights_is_admitted(history: History, final: FinalState) -> Iterator[
     for operation in history.operations:
         if isinstance(operation, LoggedIn) and operation.outcome is Outcome.FAILED:
             yield Violation("admitted", f"{operation.process}: {operation.error}", (operation,))
-        elif DENIAL in operation.error and not isinstance(operation, Attempt):
+        elif DENIAL in operation.error and not isinstance(operation, Attempt | Visit):
             yield Violation("admitted", f"{operation.process} was denied what it may do", (operation,))
 
 

@@ -56,14 +56,14 @@ class Machine:
         source: Random,
         settings: Mapping[str, str],
         files: Mapping[str, bytes],
-        protocol: str,
+        listeners: Mapping[str, int],
         on_start: Callable[[int], object],
         on_serve: Callable[[str, Broker], object],
         on_end: Callable[[int], object],
         on_launch: Callable[[str, Broker], object],
     ) -> None:
         """`source` seeds everything that is random on this machine. `files` are there at each start, with their paths.
-        `protocol` is that of the listener. `on_start` and `on_end` get the broker's id at each start and each end of
+        `listeners` are their names and ports. `on_start` and `on_end` get the broker's id at each start and each end of
         its process, `on_launch` its name and the broker before that starts, `on_serve` when it serves clients.
         """
         self.broker_id = broker_id
@@ -85,7 +85,7 @@ class Machine:
         self._settings = {
             **SETTINGS,
             "broker.id": str(broker_id),
-            "listeners": f"{protocol}://{self.address}:{PORT}",
+            "listeners": ",".join(f"{name}://{self.address}:{port}" for name, port in listeners.items()),
             **settings,
         }
         self._up_since_ms = source.randrange(10 * 86_400_000)

@@ -10,6 +10,7 @@ from odradek.broker.metadata_store.interface import Entry
 from odradek.broker.metadata_store.tree import MetadataTree
 from odradek.broker.server import Broker
 from odradek.protocol.topic_partition import TopicPartition
+from tests.simulation.access_watch import AccessWatch
 from tests.simulation.coordinator_logs import CoordinatorLogs
 from tests.simulation.examination import broken, joined_behind, served_early
 from tests.simulation.history import Broken, Elected, History, Operation, Registered, ServedEarly, Started
@@ -41,6 +42,7 @@ class Observer:
         self._machines = machines
         self._entries = ClientEntries()
         self.logs = CoordinatorLogs(history, machines)
+        self._access = AccessWatch(history, loop, machines)
         self._stable_offsets = StableOffsets(machines, ("payments",))
         self._agreeing = ("", 0.0)
         """The controller, and when it last knew the registered brokers."""
@@ -77,6 +79,7 @@ class Observer:
     def applied(self, tree: MetadataTree, before: Entries, after: Entries) -> None:
         """See StoreObserver."""
         self._judge.applied(tree, before, after)
+        self._access.applied(after)
 
     # --- what is seen -------------------------------------------------------------------------------------------
 
@@ -90,6 +93,8 @@ class Observer:
                 self.logs.look()
             if links is not None:
                 self._look_at_the_controller(links)
+                if number % READ_LOGS_EVERY == 0:
+                    self._access.look(links)
             observed: list[Broken | ServedEarly | Unstable] = [
                 *broken(machines),
                 *served_early(machines),

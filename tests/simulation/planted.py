@@ -51,6 +51,7 @@ from odradek.storage.log.truncation import Truncate
 from odradek.storage.producers import producer_state
 from odradek.storage.producers.producer_state_entry import ProducerStateEntry
 from odradek.storage.segment.segment import LogSegment
+from tests.simulation.planted_in_access import ACCESS_BUGS
 from tests.simulation.planted_in_controllers import CONTROLLER_BUGS
 from tests.simulation.planted_in_groups import GROUP_BUGS
 from tests.simulation.planted_in_logins import LOGIN_BUGS
@@ -340,6 +341,7 @@ BUGS: Mapping[str, Callable[[Replace], None]] = {
     **REPLICA_BUGS,
     **SESSION_BUGS,
     **LOGIN_BUGS,
+    **ACCESS_BUGS,
     **TRANSACTION_BUGS,
     **GROUP_BUGS,
     **LOG_BUGS,

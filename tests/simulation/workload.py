@@ -13,6 +13,7 @@
     group `s`     static members that read payments. The next of an instance begins while the one before is at work
     strays        requests to the group for unknown members and in generations that do not exist
     brief-offsets a client whose commits expire
+    guests        clients whose access changes, and who changes it (guests.py)
 
 Every client is a node with a host of its own: it can be cut off from a broker as any other host.
 """
@@ -28,6 +29,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from odradek.protocol.topic_partition import TopicPartition
+from tests.simulation.access import ACCESS_CLIENTS, ADDRESSES, GUEST, KEEPER, VISITOR, Access
 from tests.simulation.administration import (
     BRIEF,
     PARCELS,
@@ -52,6 +54,7 @@ from tests.simulation.client.store import StoreClient
 from tests.simulation.client.transactions import TransactionalProducer
 from tests.simulation.compaction_invariants import key_of
 from tests.simulation.final_state import Unread
+from tests.simulation.guests import AccessKeeper, Guest, Visitor
 from tests.simulation.history import Outcome, Request
 from tests.simulation.intruders import INTRUDERS, Intruders, Targets
 from tests.simulation.loop import Node
@@ -91,6 +94,7 @@ ENOUGH_TIME_S = 40.0
 
 
 Trespasser = Stragglers | Newcomers | Strays | BriefOffsets
+AccessClient = AccessKeeper | Guest | Visitor
 
 
 class Workload:
@@ -148,7 +152,9 @@ class Workload:
         self._is_ending = False
         self._ending: asyncio.Future[None] = world.loop.create_future()
         self._applications: list[asyncio.Task[None]] = []
-        self._administrators: list[Administrator | Rivals | StoreClient | Trespasser | LateProposals] = []
+        self._administrators: list[
+            Administrator | Rivals | StoreClient | Trespasser | LateProposals | AccessClient
+        ] = []
         self._members: dict[str, Node] = {}
         self._belonging: dict[str, Member] = {}
         for number, name in enumerate(self.hosts, 1):
@@ -156,6 +162,8 @@ class Workload:
         if world.security is not None:
             for number, name in enumerate(INTRUDERS, 1):
                 world.network.add_host(name, f"10.0.3.{number}")
+        for name in () if world.access is None else ACCESS_CLIENTS:
+            world.network.add_host(name, ADDRESSES[name])
 
     # --- beginning and end --------------------------------------------------------------------------------------
 
@@ -224,6 +232,29 @@ class Workload:
             self._start_store_clients(self._world.store_links)
         if self._world.security is not None:
             self._start_intruders(self._world.security)
+        if self._world.access is not None:
+            self._start_guests(self._world.access)
+
+    def _start_guests(self, access: Access) -> None:
+        world, source = self._world, self._random(KEEPER)
+        login = world.login(KEEPER, user=BROKERS)
+        keeper = AccessKeeper(
+            Cluster(KEEPER, world.bootstrap, self._random(f"cluster of {KEEPER}"), login),
+            world.history,
+            source,
+            Pauses(source, world.fault_coming),
+            replicas=self._replicas,
+            configs=world.topic_settings,
+        )
+        brokers = {broker_id: machine.address for broker_id, machine in world.machines.items()}
+        clients: dict[str, AccessClient] = {
+            KEEPER: keeper,
+            GUEST: Guest(world.history, self._random(GUEST), brokers=brokers, is_open=access.is_open),
+            VISITOR: Visitor(world.history, self._random(VISITOR), brokers=brokers, passwords=keeper.passwords),
+        }
+        for name, client in clients.items():
+            self._administrators.append(client)
+            self._applications.append(self._start(self._node(name), client.run()))
 
     def _start_intruders(self, security: Security) -> None:
         targets = Targets(self.partitions, GROUP, RIVALS, list(self._world.machines))

@@ -21,6 +21,8 @@ from typing import Any, TextIO
 
 from odradek.protocol.messages.reassignments import ElectLeadersRequest
 from odradek.protocol.topic_partition import TopicPartition
+from tests.simulation.access import ACCESS_CLIENTS, GUESTS, GUESTS_PORT, access_of
+from tests.simulation.access_watch import access_in, access_known_to
 from tests.simulation.administration import PARCELS_REPLICAS
 from tests.simulation.checker import check
 from tests.simulation.client.cluster import Cluster
@@ -62,6 +64,7 @@ HEALED_BY_TIME = {"replicas", "convergence", "topics", "reassignments", "answere
     "directories",
     "removed",
     "compacted",
+    "known",
 }
 """Invariants that hold some time after the last fault. While they hold, nothing changes that could heal another one."""
 INCURABLE_LOOKS = 3
@@ -129,6 +132,7 @@ class World:
         self.scale = scale
         self.security = security_of(seed)
         self.segments = segments_of(seed)
+        self.access = access_of(seed, self.security) if scale.brokers > 2 else None
         source = self.random("world")
         self.is_durable = source.random() < 0.5
         """Whether brokers sync before they acknowledge; then the power may go."""
@@ -162,7 +166,10 @@ class World:
                 source=self.random(f"broker {broker_id}"),
                 settings=self._broker_settings(),
                 files={} if self.security is None else self.security.files(),
-                protocol=PLAINTEXT if self.security is None else PROTOCOL,
+                listeners={
+                    PLAINTEXT if self.security is None else PROTOCOL: PORT,
+                    **({} if self.access is None else {GUESTS: GUESTS_PORT}),
+                },
                 on_start=self.observer.started,
                 on_serve=self.observer.logs.watch,
                 on_end=lambda broker_id: self.observer.registration_changed(broker_id, is_there=False),
@@ -226,6 +233,8 @@ class World:
             settings |= SETTINGS
         if self.security is not None:
             settings |= self.security.settings()
+        if self.access is not None:
+            settings |= self.access.settings()
         if self.segments is not None:
             settings |= self.segments.settings()
         if self.is_durable:
@@ -242,7 +251,7 @@ class World:
             hosts=[
                 host
                 for host in self.network.hosts
-                if host not in ("admin", LATE_LEADER, OPERATOR, STORE_HOST, *INTRUDERS)
+                if host not in ("admin", LATE_LEADER, OPERATOR, STORE_HOST, *INTRUDERS, *ACCESS_CLIENTS)
             ],
             is_durable=self.is_durable,
             kinds=self.scale.kinds,
@@ -309,6 +318,10 @@ class World:
                 final.settings = [*final.settings, *self.store_links.settings(settings)]
                 final.stored = self.store_links.stored({key: None for view in final.views for key in view.partitions})
                 final.metadata = self.store_links.metadata()
+                if self.access is not None:
+                    final.stored_access = access_in(self.store_links.store.tree)
+                    running = {number: machine.running for number, machine in self.machines.items()}
+                    final.access = {each: access_known_to(broker) for each, broker in running.items() if broker}
             final.unread = self.workload.unread({key: log.high_watermark for key, log in final.logs.items()})
             final.messages_per_second = (self.network.messages - messages) / QUIET_S
             violations = check(self.history, final)

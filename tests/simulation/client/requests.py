@@ -30,6 +30,7 @@ from odradek.protocol.messages.reassignments import (
 )
 from odradek.protocol.messages.replica_control import AlterPartitionRequest
 from odradek.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+from odradek.protocol.messages.scram import AlterUserScramCredentialsRequest
 from odradek.protocol.messages.topics import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
 from odradek.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
@@ -73,6 +74,7 @@ VERSIONS: Mapping[type[Message], int] = {
     CreateAclsRequest: 3,
     DescribeAclsRequest: 3,
     DeleteAclsRequest: 3,
+    AlterUserScramCredentialsRequest: 0,
 }
 """No negotiation: all brokers of a simulation have the same versions."""
 LAST_WITH_RETENTION = 4
