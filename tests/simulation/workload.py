@@ -2,7 +2,8 @@
 
     orders        the topic of idempotent and plain producers
     payments      the topic of transactional producers, which also commit offsets of the group `copies`
-    clicks        the topic of a producer with acks=1. Its leaders may be elected uncleanly, so its records may be lost
+    clicks        the topic of a producer with acks=1. Its leaders may be elected uncleanly, so its records may be lost:
+                  by its settings, or when operators ask for it
     parcels       a topic of idempotent producers, too; an administrator moves its replicas (administration.py)
     group `g`     members that read orders, join and leave, and are stopped now and then for longer than their session
     balances      a compacted topic of an idempotent producer, with a few keys
@@ -47,6 +48,7 @@ from tests.simulation.client.late_proposals import LateProposals
 from tests.simulation.client.member import Member, committed_offsets
 from tests.simulation.client.producer import Producer
 from tests.simulation.client.store import StoreClient
+from tests.simulation.client.stray_broker import StrayBroker
 from tests.simulation.client.transactions import TransactionalProducer
 from tests.simulation.compaction_invariants import key_of
 from tests.simulation.final_state import Unread
@@ -70,12 +72,13 @@ if TYPE_CHECKING:
 ORDERS, PAYMENTS, CLICKS, BALANCES = "orders", "payments", "clicks", "balances"
 COMPACTED = {"cleanup.policy": "compact", "segment.bytes": "4096", "min.cleanable.dirty.ratio": "0.05"}
 BALANCES_PARTITIONS = 2
-UNCLEAN = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
+CLICKS_SETTINGS = {"min.insync.replicas": "1"}
+UNCLEAN = {"unclean.leader.election.enable": "true"}
 CLICKS_PARTITIONS, CLICKS_REPLICAS = 3, 2
 GROUP, STATICS, COPIES = "g", "s", "copies"
 SEND_EVERY_S = 0.12
 TRANSACT_EVERY_S = 0.25
-LATE_LEADER = "late-leader"
+LATE_LEADER, STRAY_BROKER = "late-leader", "stray-broker"
 STORE_CLIENTS = ("store-client-1", "store-client-2")
 MEMBER_STOPS_EVERY_S, MEMBER_IS_STOPPED_S = (6.0, 14.0), (4.5, 6.5)
 STATIC_MEMBER_LASTS_S, STATIC_MEMBERS_OVERLAP_S = (3.0, 8.0), (0.5, 3.0)
@@ -127,6 +130,7 @@ class Workload:
         "record-deleter",
         *STORE_CLIENTS,
         LATE_LEADER,
+        STRAY_BROKER,
     )
 
     def __init__(self, world: World, *, partitions: int, payments: int, parcels: int, replicas: int) -> None:
@@ -141,13 +145,14 @@ class Workload:
         self.transactional_ids = [RIVALS, STRAGGLERS, *map(_transactional_id, ("transactional-1", "transactional-2"))]
         self._transactions = 0
         self._rivals: Rivals | None = None
+        self.replica_mover: ReplicaMover | None = None
         self._records_under_way = 0
         self._world = world
         self._replicas = replicas
         self._is_ending = False
         self._ending: asyncio.Future[None] = world.loop.create_future()
         self._applications: list[asyncio.Task[None]] = []
-        self._administrators: list[Administrator | Rivals | StoreClient | Trespasser | LateProposals] = []
+        self._administrators: list[Administrator | Rivals | StoreClient | Trespasser | LateProposals | StrayBroker] = []
         self._members: dict[str, Node] = {}
         self._belonging: dict[str, Member] = {}
         for number, name in enumerate(self.hosts, 1):
@@ -168,7 +173,9 @@ class Workload:
                 await self._give_rights()
             await admin.create_topic(ORDERS, len(self.partitions), self._replicas, self._world.topic_settings)
             await admin.create_topic(PAYMENTS, len(self.payments), self._replicas, self._world.topic_settings)
-            await admin.create_topic(CLICKS, len(self.clicks), min(self._replicas, CLICKS_REPLICAS), UNCLEAN)
+            unclean = {} if self._world.elects_by_hand else UNCLEAN
+            replicas = min(self._replicas, CLICKS_REPLICAS)
+            await admin.create_topic(CLICKS, len(self.clicks), replicas, CLICKS_SETTINGS | unclean)
             compacted = COMPACTED | self._world.topic_settings
             await admin.create_topic(BALANCES, len(self.balances), self._replicas, compacted)
             readings = readings_settings(self._random("retention")) | self._world.topic_settings
@@ -257,8 +264,16 @@ class Workload:
         )
         self._administrators.append(late)
         self._applications.append(self._start(self._node(LATE_LEADER), late.run()))
+        self._start_stray_broker(links)
         trouble = StoreTrouble(links, self._random("trouble of the store"), STORE_CLIENTS)
         self._applications.append(self._world.loop.create_task(trouble.run(self._ending)))
+
+    def _start_stray_broker(self, links: StoreLinks) -> None:
+        world, name = self._world, STRAY_BROKER
+        cluster = Cluster(name, world.bootstrap, self._random(f"cluster of {name}"), world.login(name, user=BROKERS))
+        stray = StrayBroker(cluster, world.history, self._random(name), links.proposable, name=name)
+        self._administrators.append(stray)
+        self._applications.append(self._start(self._node(name), stray.run()))
 
     async def end(self) -> None:
         """Lets every client finish what it has begun, when all faults are over. Returns when all have, or too late."""
@@ -518,7 +533,10 @@ class Workload:
             return DiskMover(cluster, history, source, pauses, partitions=movable, brokers=brokers)
         if name == "record-deleter":
             return RecordDeleter(cluster, history, source, pauses, partitions=self.readings[:1])
-        return ReplicaMover(cluster, history, source, pauses, name=name, partitions=self.parcels, brokers=brokers)
+        self.replica_mover = ReplicaMover(
+            cluster, history, source, pauses, name=name, partitions=self.parcels, brokers=brokers
+        )
+        return self.replica_mover
 
     # --- nodes --------------------------------------------------------------------------------------------------
 
