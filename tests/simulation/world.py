@@ -65,6 +65,7 @@ from tests.simulation.store_judge import StoreJudge
 from tests.simulation.store_links import SETTINGS, STORE_HOST, StoreLinks
 from tests.simulation.trace import Trace
 from tests.simulation.transaction_history import Differs, Unstable
+from tests.simulation.unexpected import noted_in
 from tests.simulation.upkeep_history import SettingChange
 from tests.simulation.violation import Violation
 from tests.simulation.workload import CLICKS, LATE_LEADER, STRAY_BROKER, Workload
@@ -279,7 +280,7 @@ class World:
         was_enabled = gc.isenabled()
         gc.disable()  # when the collector runs must not decide what happens
         try:
-            with small_blocks():
+            with small_blocks(), noted_in(self.history):
                 final, violations = self.loop.run_until_complete(self._until_found())
             return self._result(final, violations)
         finally:
