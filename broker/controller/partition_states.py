@@ -106,12 +106,10 @@ def after_losses(
 
 def after_restarts(
     state: PartitionState, restarted: Collection[int], electable: Collection[int], controller_epoch: int
-) -> PartitionState | None:
-    """The state after brokers have restarted, of which it is not known that they were lost in between (E). The only
-    replica of a partition has nobody to differ from.
+) -> PartitionState:
+    """The state after brokers with replicas have restarted, of which it is not known that they were lost in between
+    (E).
     """
-    if len(state.replicas) == 1 or not any(broker in restarted for broker in state.replicas):
-        return None
     isr = tuple(broker for broker in state.isr if broker not in restarted) or state.isr
     leader = state.leader
     if leader not in isr or leader not in electable:

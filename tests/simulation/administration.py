@@ -105,6 +105,8 @@ class TopicKeeper:
         if source.random() < 0.4:
             for _ in range(source.randint(1, 2)):
                 await self._move(topic)
+            if source.random() < 0.5:
+                await self._pause()
         if await admin.delete(topic) is Outcome.OK:
             del self._doubtful[topic]
         await self._pause()

@@ -6,7 +6,7 @@
     the controller is lost at a step of a reassignment: when it begins, when a new replica joins the in-sync replicas,
     when it completes, when it is finished
     a topic is to be deleted, and one of its brokers, or a log directory, is lost; operators ask for leaders of the
-    topic, and for its deletion once more
+    topic, and for its deletion again
     a replica is lost when its leader has proposed it as in sync, which the controller hears later than of its loss
 
 In each, those that were lost are back soon. See aimed_faults.py.
@@ -130,15 +130,24 @@ async def lose_mover(world: World, fault: Fault) -> None:
 
 async def delete_without(world: World, fault: Fault) -> None:
     """A broker is lost, or one of its log directories, when a topic is marked for deletion. Meanwhile operators ask for
-    leaders of the topic, and for its deletion once more."""
+    leaders of the topic, and for its deletion again."""
     links, machine = links_of(world), world.machines[fault.broker_id]
     marked: list[TopicPartition] = []
+    slow: list[str] = []
 
     def is_marked(paths: Collection[str]) -> bool:
         marked.extend(TopicPartition(path.rpartition("/")[2], 0) for path in paths if MARK_PATH.fullmatch(path))
         return bool(marked)
 
+    def ask_again() -> None:
+        topic = marked[0].topic
+        world.as_operator(lambda cluster: TopicAdmin(cluster, world.history, name="operator").delete(topic))
+
     def lose() -> None:
+        if links.controller is not None:  # it learns late that the mark is stored, and is asked for it meanwhile
+            slow.append(links.controller)
+            links.slow_down(slow[0], SLOW)
+            ask_again()
         if fault.amount < 0.4:
             machine.disk.broken = {DIRECTORIES[fault.amount < 0.2]}
         else:
@@ -147,10 +156,11 @@ async def delete_without(world: World, fault: Fault) -> None:
 
     await before_next(world, is_marked, lose, DELETION_PATIENCE_S)
     await asyncio.sleep(0.2 + fault.seconds)
-    left = [key for key in marked if key.topic in links.metadata().deletions]
-    if left and links.controller is not None:
-        world.elect(id_of(links.controller), partitions=left)
-        world.as_operator(lambda cluster: TopicAdmin(cluster, world.history, name="operator").delete(left[0].topic))
+    for name in slow:
+        links.slow_down(name, 1.0)
+    if any(key.topic in links.metadata().deletions for key in marked) and links.controller is not None:
+        world.elect(id_of(links.controller), partitions=marked)
+        ask_again()
     await asyncio.sleep(0.6)
     machine.disk.broken = set()
     machine.kill()

@@ -4,7 +4,6 @@
     the registration of a broker gets another address, or is deleted, while the broker lives
     the controller loses the store at a change, and stops as SIGTERM asks, with the change under way
     while brokers stand for election, slowly, one loses its session and another one its connection
-    the session of the controller ends, and its new one is with a server that has not heard of that
     a broker registers anew, and the controller does not get the answer to the first that it sends, and sends it again
 
 In each, the broker concerned is back soon. See aimed_faults.py.
@@ -141,18 +140,6 @@ async def lose_who_stands(world: World, fault: Fault) -> None:
     await asyncio.sleep(0.5)
     for machine in world.machines.values():
         links.slow_down(machine.name, 1.0)
-
-
-async def find_itself(world: World, fault: Fault) -> None:
-    """The session of the controller ends. In its next one it finds a server that has not heard of this: there the
-    broker is registered, and the controller, in the session before."""
-    links = links_of(world)
-    if links.controller is None:
-        return
-    catch_up = links.lag_at(lambda paths: znodes.CONTROLLER in paths)
-    links.expire(links.controller)
-    await asyncio.sleep(0.2 + 0.5 * fault.amount)
-    catch_up()
 
 
 async def repeat_first_request(world: World, fault: Fault) -> None:

@@ -18,6 +18,7 @@ from odradek.storage.file_names import LOG_SUFFIX
 from tests.simulation.disk import DISK_ERROR
 from tests.simulation.log_history import OfflineThoughSound
 from tests.simulation.machine import DIRECTORIES, Machine
+from tests.simulation.upkeep_history import DiskFilled
 
 if TYPE_CHECKING:
     from tests.simulation.faults import Fault
@@ -66,6 +67,7 @@ async def fill_for_a_moment(world: World, fault: Fault) -> None:
     machine.disk.room = int(LARGEST_ROOM * fault.amount)
     await asyncio.sleep(fault.seconds)
     machine.disk.room = None
+    world.history.note(DiskFilled(process=machine.name, broker_id=machine.broker_id))
     await asyncio.sleep(COME_BACK_S)
 
 

@@ -24,6 +24,7 @@ from tests.simulation import (
 from tests.simulation.disk import DISK_ERROR
 from tests.simulation.machine import Machine
 from tests.simulation.store_links import STORE_HOST
+from tests.simulation.upkeep_history import DiskFilled
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -185,6 +186,7 @@ def _fill_disk(world: World, fault: Fault) -> None:
 def _empty_disk(world: World, fault: Fault) -> None:
     """In a cluster the broker is restarted, too, although its replicas would come back by themselves."""
     _machine(world, fault).disk.room = None
+    world.history.note(DiskFilled(process=_machine(world, fault).name, broker_id=fault.broker_id))
     if len(world.machines) > 1:
         _mend_and_restart(world, fault)
 
@@ -287,7 +289,6 @@ KINDS: Mapping[str, Kind] = {
             ("delete the registration of", aimed_at_the_store.delete_registration, 2),
             ("stop the controller without the store", aimed_at_the_store.stop_without_store, 3),
             ("lose who stands, with", aimed_at_the_store.lose_who_stands, 1),
-            ("let the controller find itself, with", aimed_at_the_store.find_itself, 1),
             ("repeat the first request to", aimed_at_the_store.repeat_first_request, 1),
             ("move on, with", aimed_at_moves.move_on, 2),
             ("cancel a move, with", aimed_at_moves.cancel_move, 2),

@@ -20,7 +20,8 @@ from tests.simulation.machine import DIRECTORIES
 from tests.simulation.upkeep_history import Setting
 
 LEAST_VALUE = 2_000_000
-"""No record is so large that these settings concern it."""
+"""No record is so large that these settings concern it, and no log takes long."""
+RATES = ("log.cleaner.io.max.bytes.per.second", "replica.alter.log.dirs.io.max.bytes.per.second")
 SECOND_THOUGHTS = 0.4
 """How often a replica is moved once more at once, maybe back."""
 
@@ -45,7 +46,7 @@ class SettingsKeeper:
         self._pauses = pauses
         self._settings = [
             *(Setting("max.message.bytes", topic=topic) for topic in topics),
-            *(Setting("log.cleaner.io.max.bytes.per.second", broker_id=broker_id) for broker_id in brokers),
+            *(Setting(name, broker_id=broker_id) for broker_id in brokers for name in RATES),
             Setting("message.max.bytes"),
         ]
 

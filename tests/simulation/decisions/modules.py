@@ -38,6 +38,10 @@ LEFT_OUT = {
         "storage/cleaner/manager.py CleanerManager.uncleanable_bytes",
         "*.__repr__",
     ),
+    "How long a broker without work may sleep": (
+        "broker/cluster/offline_replicas.py OfflineReplicas.idle_until_ms",
+        "broker/replica/leader/isr_proposals.py AlterPartitions.has_followers",
+    ),
     "They say whether an invariant holds, and are asked by the simulation alone": ("*.check",),
     "Delays of answers": ("broker/replica/quota/*", "broker/cluster/stored_quotas.py"),
     "Offsets that consumers ask for by time": (
