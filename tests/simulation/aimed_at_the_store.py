@@ -31,6 +31,8 @@ PAUSE_S = 0.05
 STOPS_S = 5.0
 """Longer than a broker that stops waits for the store."""
 STEP_PATIENCE_S = 5.0
+FIRST_REQUESTS_S = 0.03
+"""In which a controller has sent all that a new broker must know."""
 ELSEWHERE = "ELSEWHERE"
 STEPS: tuple[Callable[[str], object], ...] = (
     STATE_PATH.fullmatch,
@@ -143,18 +145,16 @@ async def lose_who_stands(world: World, fault: Fault) -> None:
 
 
 async def repeat_first_request(world: World, fault: Fault) -> None:
-    """A broker registers anew. The controller hears nothing of it until their connections break."""
+    """A broker registers anew. A moment later, when the controller has told it of the brokers or of its roles, the
+    controller hears nothing of it until their connections break."""
     links, path, name = links_of(world), znodes.broker_path(fault.broker_id), name_of(fault)
     controller = links.controller
-    if controller in (None, name):
+    if controller is None or controller == name:
         return
-    assert controller is not None
-
-    def mute() -> None:
-        world.network.cut(name, controller)
-
     links.expire(name)
-    await before_next(world, lambda paths: path in paths, mute, STEP_PATIENCE_S)
-    await asyncio.sleep(0.1 + 0.4 * fault.amount)
+    await before_next(world, lambda paths: path in paths, lambda: None, STEP_PATIENCE_S)
+    await asyncio.sleep(FIRST_REQUESTS_S * fault.amount)
+    world.network.cut(name, controller)
+    await asyncio.sleep(0.2)
     world.network.reset(name, controller)
     world.network.heal(name, controller)

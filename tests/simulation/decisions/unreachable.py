@@ -141,6 +141,8 @@ REASONS: dict[str, Reason] = {
             "broker/replica/fetch/log_reader.py *: replica_id == FUTURE_LOCAL_REPLICA",
             "broker/replica/follower/fetcher.py Fetcher.follow: partition.log.state.log_end_offset > replicated",
             "broker/replica/follower/fetcher_state.py truncation_offset: end_offset == NO_OFFSET",
+            "broker/cluster/deltas.py Deltas.apply: not delta.names",
+            "broker/cluster/dynamic_configs.py *: entry.data is None",
         ),
     ),
     "tools": Reason(
@@ -164,6 +166,43 @@ REASONS: dict[str, Reason] = {
             "broker/controller/topic_deletions.py TopicDeletions._all_entries_of: *",
             "broker/controller/topic_deletions.py TopicDeletions._names_below: *",
             "broker/cluster/stored_acls.py *: resource_type is None",
+        ),
+    ),
+    "store": Reason(
+        "The metadata store refuses a write for another reason than a race, although it has the connection and the "
+        "session: no rights, no room. ZooKeeper's model refuses nothing so, and a lone broker, whose disk may be full, "
+        "has no such writes. The tests of the controller do. When the store closes, or the session ends, the term of "
+        "the controller has ended, too.",
+        (
+            "broker/controller/broker_changes.py BrokerChanges.have_restarted: isinstance(outcome, ProtocolError)",
+            "broker/controller/broker_changes.py BrokerChanges._carry_out: has_failed",
+            "broker/controller/broker_changes.py *: isinstance(outcome, MetadataStoreError)",
+            "broker/controller/partition_changes.py *: isinstance(result, MetadataStoreError)",
+            "broker/controller/partition_changes.py *: outcome.code is ErrorCode.KAFKA_STORAGE_ERROR",
+            "broker/controller/partition_changes.py *: except StoreUnavailable",
+            "broker/controller/producer_id_blocks.py *: except MetadataStoreError",
+            "broker/controller/producer_id_blocks.py *: has_lost_connection(error)",
+            "broker/controller/reassignments.py Reassignments.reassign: key in finishing (2)",
+            "broker/controller/reassignments.py Reassignments._finish: isinstance(*",
+            "broker/controller/terms.py Terms._in_term: except MetadataStoreError",
+            "broker/controller/topic_deletions.py *: outcome is not None",
+            "broker/controller/topic_deletions.py *: isinstance(outcome, MetadataStoreError)",
+            "broker/cluster/registration.py BrokerRegistration._keep: except MetadataStoreError",
+            "broker/cluster/registration.py BrokerRegistration._keep: has_lost_connection(error)",
+            "broker/cluster/stored_acls.py *: isinstance(outcome, MetadataStoreError)",
+            "broker/cluster/stored_acls.py *: except StoreUnavailable",
+            "broker/replica/partition/isr.py Isr.refuse: error in OUTDATED",
+        ),
+    ),
+    "instant": Reason(
+        "Something else must come between two callbacks that follow each other at once, or end in the same turn. It "
+        "may, and no seed has met it.",
+        (
+            "broker/controller/replica_requests.py ReplicaRequests.elect: self._terms.term is not None",
+            "broker/controller/topic_requests.py TopicRequests._delete: self._terms.term is not None",
+            "broker/replica/leader/appends.py *: result.leadership != UNKNOWN",
+            "broker/replica/leader/isr_proposals.py AlterPartitions._pause: *",
+            "broker/replica/fetch/running_fetch.py *settled",
         ),
     ),
     "size": Reason(
@@ -230,6 +269,8 @@ REASONS: dict[str, Reason] = {
             "broker/cluster/store_follower.py _Notices.remove_expired: *",
             "broker/replica/fetch/fetch_session_cache.py *: (privileged, size, 0) < _worth(victim)",
             "broker/replica/fetch/running_fetch.py *: read is None",
+            "broker/cluster/dynamic_configs.py DynamicConfigs._apply_notice: entry is None",
+            "broker/cluster/member.py ClusterMember.leave: not leaving.done() (2)",
         ),
     ),
     "wrong": Reason(
@@ -308,6 +349,7 @@ REASONS: dict[str, Reason] = {
             "broker/cluster/dynamic_configs.py *ENTITIES_WITHOUT_EFFECT",
             "broker/controller/replica_requests.py *: self._config.auto_leader_rebalance_enable",
             "broker/replica/fetch/log_reader.py LogReader.progress: start is None",
+            "broker/replica/follower/fetcher.py Fetcher._wait: until_ms is None",
         ),
     ),
     "kit": Reason(
@@ -537,6 +579,14 @@ REASONS: dict[str, Reason] = {
             "broker/replica/follower/fetcher.py Fetcher._first_delayed: followed.state *",
             "broker/replica/follower/fetcher.py Fetcher.offsets_found: data is *",
             "broker/replica/partition/partition.py Partition.is_under_min_isr: self.is_leader",
+            "broker/cluster/deltas.py *: case AclsChanged()",
+            "broker/cluster/deltas.py *: case TopicsListed()",
+            "broker/cluster/deltas.py *self._is_late(*",
+            "broker/cluster/deltas.py Deltas._is_late: *",
+            "broker/replica/follower/fetcher.py Fetcher.offsets_found: data.offset < 0",
+            "broker/replica/role_changes.py RoleChanges._refusal: role.state.leader_epoch *",
+            "broker/replica/role_changes.py RoleChanges.stop: stop.leader_epoch *",
+            "broker/replica/role_changes.py RoleChanges.stop: errors[*",
         ),
     ),
     "absent": Reason(
@@ -585,6 +635,10 @@ REASONS: dict[str, Reason] = {
             "broker/replica/fetch/fetch_session.py FetchSession.update: isolation is not self.isolation",
             "broker/replica/fetch/fetch_session.py FetchSession.answer: target.session is not self",
             "broker/replica/leader/appends.py Appends.is_safe: acks == 1",
+            "broker/replica/follower/fetch_session_client.py *FETCH_SESSION_ID_NOT_FOUND",
+            "broker/replica/follower/fetcher.py *: was_full",
+            "broker/cluster/registration.py *: except BrokerIdInUse",
+            "broker/cluster/registration.py *: asyncio.get_running_loop().time() >= ends_at",
         ),
     ),
     "import": Reason(
