@@ -5,6 +5,8 @@
     the controller loses the store at a change, and stops as SIGTERM asks, with the change under way
     while brokers stand for election, slowly, one loses its session and another one its connection
     a broker registers anew, and the controller does not get the answer to the first that it sends, and sends it again
+    all sessions end when settings are changed
+    a broker stands still, without a session, while topics come, move and go
 
 In each, the broker concerned is back soon. See aimed_faults.py.
 """
@@ -26,8 +28,10 @@ if TYPE_CHECKING:
     from tests.simulation.faults import Fault
     from tests.simulation.world import World
 
-TOUCHES = 10
+TOUCHES, LOST_EVERY = 10, 3
 PAUSE_S = 0.05
+MOVES = 4
+SLEEPS_S = 4.0
 STOPS_S = 5.0
 """Longer than a broker that stops waits for the store."""
 STEP_PATIENCE_S = 5.0
@@ -45,15 +49,17 @@ STEPS: tuple[Callable[[str], object], ...] = (
 
 async def touch_entries(world: World, fault: Fault) -> None:
     """An operator writes what controllers and brokers change with what it has already, again and again, while the
-    controller elects and its messages to the store take long."""
+    controller elects and its messages to the store take long. A broker loses its session several times."""
     links = links_of(world)
     controller = links.controller
     if controller is None:
         return
     links.slow_down(controller, SLOW)
-    links.expire(fault.other if controller == name_of(fault) else name_of(fault))
+    lost = fault.other if controller == name_of(fault) else name_of(fault)
     world.elect(id_of(controller))
-    for _ in range(TOUCHES):
+    for number in range(TOUCHES):
+        if number % LOST_EVERY == 0:
+            links.expire(lost)
         for path in list(_touchable(links)):
             links.touch(path)
         await asyncio.sleep(PAUSE_S * (1 + fault.amount))
@@ -81,8 +87,8 @@ def _touchable(links: StoreLinks) -> Iterator[str]:
 
 
 async def move_registration(world: World, fault: Fault) -> None:
-    """An operator gives the registration of a broker another address besides. The broker, whose messages to the store
-    take long, puts its own in place again."""
+    """An operator gives the registration of a broker another address besides, several times. The broker, whose messages
+    to the store take long, puts its own in place again."""
     links, path = links_of(world), znodes.broker_path(fault.broker_id)
     entry = links.store.entry(path)
     if entry is None:
@@ -91,8 +97,10 @@ async def move_registration(world: World, fault: Fault) -> None:
     value["endpoints"].append(f"{ELSEWHERE}://10.9.9.9:9092")
     value["listener_security_protocol_map"][ELSEWHERE] = "PLAINTEXT"
     links.slow_down(name_of(fault), SLOW)
-    links.touch(path, json.dumps(value).encode())
-    await asyncio.sleep(0.3 + fault.amount)
+    for _ in range(MOVES):
+        links.touch(path, json.dumps(value).encode())
+        await asyncio.sleep(0.1 + 0.2 * fault.amount)
+    await asyncio.sleep(0.3)
     links.slow_down(name_of(fault), 1.0)
 
 
@@ -158,3 +166,26 @@ async def repeat_first_request(world: World, fault: Fault) -> None:
     await asyncio.sleep(0.2)
     world.network.reset(name, controller)
     world.network.heal(name, controller)
+
+
+async def expire_all(world: World, _fault: Fault) -> None:
+    """All sessions end when settings are changed, before anybody hears of it."""
+    links = links_of(world)
+
+    def is_setting(paths: Collection[str]) -> bool:
+        return any(path.startswith((f"{znodes.TOPIC_CONFIGS}/", f"{znodes.BROKER_CONFIGS}/")) for path in paths)
+
+    def expire() -> None:
+        for machine in world.machines.values():
+            links.expire(machine.name)
+
+    await before_next(world, is_setting, expire, STEP_PATIENCE_S)
+
+
+async def sleep_through(world: World, fault: Fault) -> None:
+    """A broker stands still, and its session ends at once, until topics have come, moved and gone."""
+    machine = world.machines[fault.broker_id]
+    machine.pause()
+    links_of(world).expire(machine.name)
+    await asyncio.sleep(SLEEPS_S * (1 + fault.amount))
+    machine.resume()

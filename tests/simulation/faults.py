@@ -290,6 +290,8 @@ KINDS: Mapping[str, Kind] = {
             ("stop the controller without the store", aimed_at_the_store.stop_without_store, 3),
             ("lose who stands, with", aimed_at_the_store.lose_who_stands, 1),
             ("repeat the first request to", aimed_at_the_store.repeat_first_request, 1),
+            ("expire all, with", aimed_at_the_store.expire_all, 1),
+            ("let topics go without", aimed_at_the_store.sleep_through, 2),
             ("move on, with", aimed_at_moves.move_on, 2),
             ("cancel a move, with", aimed_at_moves.cancel_move, 2),
         )

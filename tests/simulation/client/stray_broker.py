@@ -1,5 +1,6 @@
 """Requests as brokers send them to the controller, that it must refuse: from an earlier registration, from a broker
-that is not there, and proposals of in-sync replicas for partitions that are not there, or that no leader would make."""
+that is not there, and proposals of in-sync replicas for partitions that are not there, or that no leader would make.
+And requests to delete records, of those who do not lead; there is nothing to delete even if they do."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from random import Random
 from typing import Any
 
 from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.delete_records import DeleteRecordsRequest
 from odradek.protocol.messages.producers import AllocateProducerIdsRequest
 from odradek.protocol.messages.replica_control import AlterPartitionRequest
 from odradek.protocol.topic_partition import TopicPartition
@@ -40,7 +42,11 @@ class StrayBroker:
             await asyncio.sleep(self._source.uniform(*PAUSE_S))
             found = [each for each in self._read() if each.leader_id in each.broker_epochs]
             if found:
-                await self._ask(*self._source.choice(self._requests(self._source.choice(found))))
+                known = self._source.choice(found)
+                if self._source.random() < 0.2:
+                    await self._delete_records(known)
+                else:
+                    await self._ask(*self._source.choice(self._requests(known)))
 
     async def _ask(self, what: str, request: Any) -> None:
         asked = self._history.begin(Request(process=self.name, what=what))
@@ -53,6 +59,19 @@ class StrayBroker:
         topics = getattr(response, "topics", ())
         codes = [response.error_code, *(each.error_code for topic in topics for each in topic.partitions)]
         code = ErrorCode.of(max(codes, key=bool))
+        self._history.end(asked, Outcome.FAILED if code else Outcome.OK, code.name)
+
+    async def _delete_records(self, known: Proposable) -> None:
+        broker_id, key = self._source.choice(known.replicas), known.partition
+        asked = self._history.begin(Request(process=self.name, what=f"broker {broker_id} to delete nothing of {key}"))
+        partition = DeleteRecordsRequest.DeleteRecordsPartition(partition_index=key.partition, offset=0)
+        topic = DeleteRecordsRequest.DeleteRecordsTopic(name=key.topic, partitions=[partition])
+        try:
+            response = await self._cluster.ask_broker(broker_id, DeleteRecordsRequest(topics=[topic], timeout_ms=1000))
+        except (NotSent, Unanswered) as error:
+            self._history.end(asked, Outcome.UNKNOWN, str(error))
+            return
+        code = ErrorCode.of(response.topics[0].partitions[0].error_code)
         self._history.end(asked, Outcome.FAILED if code else Outcome.OK, code.name)
 
     def _requests(self, known: Proposable) -> Sequence[tuple[str, Any]]:

@@ -350,6 +350,7 @@ REASONS: dict[str, Reason] = {
             "broker/controller/replica_requests.py *: self._config.auto_leader_rebalance_enable",
             "broker/replica/fetch/log_reader.py LogReader.progress: start is None",
             "broker/replica/follower/fetcher.py Fetcher._wait: until_ms is None",
+            "broker/replica/log_dir_moves.py LogDirMoves._pause: rate",
         ),
     ),
     "kit": Reason(
