@@ -69,9 +69,7 @@ class ControlChannel:
     def answered(self) -> asyncio.Future[bool]:
         """Gives True when everything queued so far is answered, False when the channel is closed before."""
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        if self._is_closed:
-            future.set_result(False)
-        elif self._answered == self._sent:
+        if self._answered == self._sent:
             future.set_result(True)
         else:
             self._waiting.append((self._sent, future))

@@ -109,13 +109,17 @@ class ControlRequests:
             for broker in state.replicas:
                 if broker in introduced and not is_new(state):
                     self._leads.setdefault(broker, {}).setdefault(key, False)
-        leads = {broker: await self._leader_and_isr(broker, keys) for broker, keys in sorted(self._leads.items())}
+        leads = {broker: await self._leader_and_isr(broker, self._leads[broker]) for broker in self._alive(self._leads)}
         metadata = await self._update_metadata()
-        stops = {broker: await self._stop_replica(broker, keys) for broker, keys in sorted(self._stops.items())}
+        stops = {broker: await self._stop_replica(broker, self._stops[broker]) for broker in self._alive(self._stops)}
         by_kind = self._in_order(leads, metadata, stops)
         self._leads, self._stops, self._published, self._introduced = {}, {}, {}, {}
         self._brokers_changed = False
         return [Addressed(broker, kind[broker]) for broker in context.brokers for kind in by_kind if broker in kind]
+
+    def _alive(self, brokers: Iterable[int]) -> list[int]:
+        """Returns those that have not died since something was collected for them."""
+        return sorted(broker for broker in brokers if broker in self._context.brokers)
 
     def _in_order(self, leads: ByBroker, metadata: ByBroker, stops: ByBroker) -> list[ByBroker]:
         """Returns the requests by kind, in the order in which a broker gets them (B)."""

@@ -12,6 +12,9 @@ The controller stores what the leader of the current epoch proposes, if the prop
     the partition epoch is the current one                              INVALID_UPDATE_VERSION
     every broker of the set may be in sync: alive, not shutting down    OPERATION_NOT_ATTEMPTED (KIP-841)
 
+A leader whose partition epoch is an old one waits for the newer state, which somebody else may have caused: it is sent
+to the leader again.
+
 A proposal that is stored already is answered with the current state, whatever its partition epoch: the leader asks
 again when the answer was lost.
 
@@ -63,6 +66,8 @@ class IsrChanges:
             if isinstance(outcome, PartitionState):
                 self._context.update_phases(key, outcome)
                 changed.append(key)
+            elif isinstance(outcome, ProtocolError) and outcome.code is ErrorCode.INVALID_UPDATE_VERSION:
+                self._requests.lead([request.broker_id], key)
         return await self._response(outcomes), changed
 
     async def _response(self, outcomes: dict[TopicPartition, Outcome]) -> AlterPartitionResponse:

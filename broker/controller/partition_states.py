@@ -106,12 +106,10 @@ def after_losses(
 
 def after_restarts(
     state: PartitionState, restarted: Collection[int], electable: Collection[int], controller_epoch: int
-) -> PartitionState | None:
-    """The state after brokers have restarted, of which it is not known that they were lost in between (E). The only
-    replica of a partition has nobody to differ from.
+) -> PartitionState:
+    """The state after brokers with replicas have restarted, of which it is not known that they were lost in between
+    (E).
     """
-    if len(state.replicas) == 1 or not any(broker in restarted for broker in state.replicas):
-        return None
     isr = tuple(broker for broker in state.isr if broker not in restarted) or state.isr
     leader = state.leader
     if leader not in isr or leader not in electable:
@@ -162,12 +160,9 @@ def shutdown_election(
 
 
 def without_replica(state: PartitionState, broker_id: int, controller_epoch: int) -> PartitionState | None:
-    """The state in which a replica is no longer in sync; the last one stays (C)."""
-    if broker_id not in state.isr:
-        return None
-    isr = tuple(broker for broker in state.isr if broker != broker_id) or state.isr
-    leader = NO_LEADER if state.leader == broker_id else state.leader
-    return None if (leader, isr) == (state.leader, state.isr) else _next(state, leader, isr, controller_epoch)
+    """The state in which a replica that does not lead is no longer in sync; the last one stays (C)."""
+    isr = tuple(broker for broker in state.isr if broker != broker_id)
+    return None if isr in ((), state.isr) else _next(state, state.leader, isr, controller_epoch)
 
 
 def is_led_by_preferred(state: PartitionState) -> bool:

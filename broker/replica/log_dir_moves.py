@@ -12,6 +12,7 @@ Source: Kafka's `ReplicaManager.alterReplicaLogDirs`, `ReplicaAlterLogDirsManage
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -154,7 +155,10 @@ class LogDirMoves:
         """
         await asyncio.sleep(0)
         left = float(size * self._running)
-        while left > 0 and not move.abandoned and (rate := self._bytes_per_second()) < UNLIMITED:
-            seconds = min(left / rate, LONGEST_PAUSE_S) if rate else LONGEST_PAUSE_S
-            await asyncio.sleep(seconds)
-            left -= seconds * rate
+        while not move.abandoned and (rate := self._bytes_per_second()) < UNLIMITED:
+            seconds = left / rate if rate else math.inf
+            if seconds <= LONGEST_PAUSE_S:
+                await asyncio.sleep(seconds)
+                return
+            await asyncio.sleep(LONGEST_PAUSE_S)
+            left -= LONGEST_PAUSE_S * rate

@@ -73,7 +73,7 @@ class Administrator:
 
 
 class TopicKeeper(Administrator):
-    """Creates, extends and deletes topics, with two or three replicas if there are so many brokers."""
+    """Creates, extends and deletes topics, with up to three replicas if there are so many brokers."""
 
     def __init__(self, office: Office, *, brokers: Sequence[int]) -> None:
         super().__init__(office)
@@ -99,7 +99,7 @@ class TopicKeeper(Administrator):
         """One life of a topic. Returns whether it may live again: nothing is in doubt."""
         source, admin = self._source, self._admin
         partitions = source.randint(1, 2)
-        replicas = min(source.randint(2, 3), len(self._brokers))
+        replicas = min(source.randint(1, 3), len(self._brokers))
         created = await admin.create(topic, partitions, replicas)
         await self._pause()
         if created is Outcome.FAILED:
@@ -107,20 +107,24 @@ class TopicKeeper(Administrator):
         if source.random() < 0.6:
             await admin.extend(topic, partitions + 1)
             await self._pause()
-        if created is Outcome.OK and self._kept < MOST_KEPT and source.random() < 0.2:
+        if created is Outcome.OK and self._kept < MOST_KEPT and replicas > 1 and source.random() < 0.2:
             self._kept += 1
             return False
         self._doubtful[topic] = None
         if source.random() < 0.4:
-            await self._move(topic, replicas)
+            for _ in range(source.randint(1, 2)):
+                await self._move(topic)
+            if source.random() < 0.5:
+                await self._pause()
         if await admin.delete(topic) is Outcome.OK:
             del self._doubtful[topic]
         await self._pause()
         return created is Outcome.OK and topic not in self._doubtful
 
-    async def _move(self, topic: str, replicas: int) -> None:
+    async def _move(self, topic: str) -> None:
         admin = ReplicaAdmin(self._cluster, self._history, name=self._admin.name, topic=topic)
-        await admin.reassign({TopicPartition(topic, 0): self._source.sample(self._brokers, replicas)})
+        replicas = self._source.sample(self._brokers, self._source.randint(1, len(self._brokers)))
+        await admin.reassign({TopicPartition(topic, 0): replicas})
 
     async def _delete(self, topic: str) -> None:
         for _ in range(ATTEMPTS):
@@ -139,6 +143,8 @@ class ReplicaMover(Administrator):
     def __init__(self, office: Office, *, partitions: Sequence[TopicPartition], brokers: Sequence[int]) -> None:
         super().__init__(office)
         self._admin = ReplicaAdmin(self._cluster, self._history, name=self._name, topic=PARCELS)
+        self.moving = asyncio.Lock()
+        """Held while somebody reassigns the partitions."""
         self._partitions = partitions
         self._brokers = brokers
 
@@ -146,13 +152,14 @@ class ReplicaMover(Administrator):
         """Does so until the end. Then it waits until no reassignment is under way."""
         source, admin = self._source, self._admin
         while not self.is_ending:
-            chosen = source.sample(self._partitions, source.randint(1, 2))
-            await admin.reassign({partition: self._replicas() for partition in chosen})
-            chance = source.random()
-            if chance < 0.4:
-                await asyncio.sleep(source.uniform(0.0, 0.1))
-                is_cancelled = chance < 0.25
-                await admin.reassign({key: None if is_cancelled else self._replicas() for key in chosen})
+            async with self.moving:
+                chosen = source.sample(self._partitions, source.randint(1, 2))
+                await admin.reassign({partition: self._replicas() for partition in chosen})
+                chance = source.random()
+                if chance < 0.4:
+                    await asyncio.sleep(source.uniform(0.0, 0.1))
+                    is_cancelled = chance < 0.25
+                    await admin.reassign({key: None if is_cancelled else self._replicas() for key in chosen})
             await self._pauses.pause()
             await self._see_to_end(LOOKS)
         seen = self._history.begin(Request(process=admin.name, what="see that no reassignment is under way"))

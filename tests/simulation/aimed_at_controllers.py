@@ -5,7 +5,8 @@
     preferred leaders are elected while a reassignment is under way
     the controller is lost at a step of a reassignment: when it begins, when a new replica joins the in-sync replicas,
     when it completes, when it is finished
-    a topic is to be deleted, and one of its brokers is lost
+    a topic is to be deleted, and one of its brokers, or a log directory, is lost; operators ask for leaders of the
+    topic, and for its deletion again
     a replica is lost when its leader has proposed it as in sync, which the controller hears later than of its loss
 
 In each, those that were lost are back soon. See aimed_faults.py.
@@ -18,6 +19,7 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from odradek.broker.metadata_store import znodes
+from odradek.protocol.topic_partition import TopicPartition
 from tests.simulation.administration import PARCELS
 from tests.simulation.aimed_faults import (
     LAG_PATIENCE_S,
@@ -30,7 +32,10 @@ from tests.simulation.aimed_faults import (
     name_of,
     other_than,
 )
+from tests.simulation.client.topics import TopicAdmin
 from tests.simulation.examination import has_proposed
+from tests.simulation.machine import DIRECTORIES
+from tests.simulation.stored_changes import MARK_PATH
 
 if TYPE_CHECKING:
     from tests.simulation.faults import Fault
@@ -42,7 +47,7 @@ LOOK_S = 0.0005
 ENTRY = znodes.topic_path(PARCELS)
 
 
-async def _before(
+async def before_next(
     world: World, is_it: Callable[[Collection[str]], bool], act: Callable[[], object], patience_s: float
 ) -> bool:
     """Calls `act` when the next such change has been made, before its answer is sent. Returns whether it came in
@@ -81,7 +86,8 @@ async def stop_two(world: World, fault: Fault) -> None:
     world.restart_gently(world.machines[id_of(fault.other)])
 
 
-def _is_moving(world: World) -> bool:
+def is_moving(world: World) -> bool:
+    """Whether a reassignment of the topic whose replicas move is under way, or not finished."""
     topic = links_of(world).metadata().topics.get(PARCELS)
     return topic is not None and bool(topic.reassigning)
 
@@ -92,9 +98,9 @@ async def elect_while_moving(world: World, fault: Fault) -> None:
 
     def elect() -> None:
         if links.controller is not None:
-            world.elect_preferred_leaders(id_of(links.controller))
+            world.elect(id_of(links.controller))
 
-    if await _before(world, lambda paths: ENTRY in paths and not _is_moving(world), elect, MOVE_PATIENCE_S):
+    if await before_next(world, lambda paths: ENTRY in paths and not is_moving(world), elect, MOVE_PATIENCE_S):
         await asyncio.sleep(0.05 * fault.amount)
         elect()
 
@@ -111,29 +117,53 @@ async def lose_mover(world: World, fault: Fault) -> None:
             links.expire(lost[0])
 
     steps: list[Callable[[Collection[str]], bool]] = [
-        lambda paths: ENTRY in paths and not _is_moving(world),
-        lambda paths: ENTRY not in paths and _is_moving(world) and any(path.startswith(f"{ENTRY}/") for path in paths),
-        lambda paths: ENTRY in paths and _is_moving(world) and len(paths) > 1,
-        lambda paths: ENTRY in paths and _is_moving(world) and len(paths) == 1,
+        lambda paths: ENTRY in paths and not is_moving(world),
+        lambda paths: ENTRY not in paths and is_moving(world) and any(path.startswith(f"{ENTRY}/") for path in paths),
+        lambda paths: ENTRY in paths and is_moving(world) and len(paths) > 1,
+        lambda paths: ENTRY in paths and is_moving(world) and len(paths) == 1,
     ]
-    await _before(world, steps[int(fault.amount * len(steps))], lose, MOVE_PATIENCE_S)
+    await before_next(world, steps[int(fault.amount * len(steps))], lose, MOVE_PATIENCE_S)
     await asyncio.sleep(0.2 + fault.seconds)
     for name in lost:
         world.machines[id_of(name)].start()
 
 
 async def delete_without(world: World, fault: Fault) -> None:
-    """A broker is lost when a topic is marked for deletion."""
-    machine = world.machines[fault.broker_id]
+    """A broker is lost, or one of its log directories, when a topic is marked for deletion. Meanwhile operators ask for
+    leaders of the topic, and for its deletion again."""
+    links, machine = links_of(world), world.machines[fault.broker_id]
+    marked: list[TopicPartition] = []
+    slow: list[str] = []
+
+    def is_marked(paths: Collection[str]) -> bool:
+        marked.extend(TopicPartition(path.rpartition("/")[2], 0) for path in paths if MARK_PATH.fullmatch(path))
+        return bool(marked)
+
+    def ask_again() -> None:
+        topic = marked[0].topic
+        world.as_operator(lambda cluster: TopicAdmin(cluster, world.history, name="operator").delete(topic))
 
     def lose() -> None:
-        machine.kill()
-        links_of(world).expire(machine.name)
+        if links.controller is not None:  # it learns late that the mark is stored, and is asked for it meanwhile
+            slow.append(links.controller)
+            links.slow_down(slow[0], SLOW)
+            ask_again()
+        if fault.amount < 0.4:
+            machine.disk.broken = {DIRECTORIES[fault.amount < 0.2]}
+        else:
+            machine.kill()
+            links.expire(machine.name)
 
-    await _before(
-        world, lambda paths: any(path.startswith(znodes.DELETE_TOPICS) for path in paths), lose, DELETION_PATIENCE_S
-    )
-    await asyncio.sleep(0.5 + fault.seconds)
+    await before_next(world, is_marked, lose, DELETION_PATIENCE_S)
+    await asyncio.sleep(0.2 + fault.seconds)
+    for name in slow:
+        links.slow_down(name, 1.0)
+    if any(key.topic in links.metadata().deletions for key in marked) and links.controller is not None:
+        world.elect(id_of(links.controller), partitions=marked)
+        ask_again()
+    await asyncio.sleep(0.6)
+    machine.disk.broken = set()
+    machine.kill()
     machine.start()
 
 

@@ -23,6 +23,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from odradek.broker.metadata_store import znodes
+from odradek.protocol.wire_codes import ElectionType
 from tests.simulation.final_state import Stored
 from tests.simulation.store_links import StoreLinks
 
@@ -153,7 +154,7 @@ async def lose_answer(world: World, fault: Fault) -> None:
 
     await _move_leaders(world, fault)
     if links.controller is not None:
-        await at_change(world, lambda: world.elect_preferred_leaders(id_of(str(links.controller))), _is_election, part)
+        await at_change(world, lambda: world.elect(id_of(str(links.controller))), _is_election, part)
     await asyncio.sleep(fault.seconds)
     for name in cut:
         links.heal(name)
@@ -184,7 +185,7 @@ async def depose_controller(world: World, fault: Fault) -> None:
     if controller is None:
         return
     links.slow_down(controller, SLOW)
-    world.elect_preferred_leaders(id_of(controller))
+    world.elect(id_of(controller))
     await asyncio.sleep(0.01 + 0.02 * fault.amount)
     links.delete(znodes.CONTROLLER)
     await asyncio.sleep(0.5)
@@ -238,8 +239,10 @@ async def restart_all(world: World, fault: Fault) -> None:
 
 async def elect_uncleanly(world: World, fault: Fault) -> None:
     """A follower hears nothing of the leader until the leader is alone in sync. Then the leader is lost: the follower
-    leads, without the records that only the leader had. The leader follows it when it is back."""
+    leads, without the records that only the leader had. The leader follows it when it is back. If the topic does not
+    allow this, operators ask for it: at first they are told that there is a leader, or none that could be."""
     links = links_of(world)
+    by_hand = partial(_elect_by_hand, world)
     chosen = [
         (state.leader_id, follower)
         for state in links.stored(world.workload.clicks).values()
@@ -259,12 +262,21 @@ async def elect_uncleanly(world: World, fault: Fault) -> None:
 
     cut = partial(cut_both, world, leader.name, follower.name)
     if await at_change(world, cut, is_alone, lambda: None, LAG_PATIENCE_S):
+        by_hand()
         await asyncio.sleep(0.5)
         leader.kill()
         links.expire(leader.name)
+        await asyncio.sleep(0.1)
+        by_hand()
         await asyncio.sleep(fault.seconds)
     heal_both(world, leader.name, follower.name)
     leader.start()
+
+
+def _elect_by_hand(world: World) -> None:
+    controller = links_of(world).controller
+    if world.elects_by_hand and controller is not None:
+        world.elect(id_of(controller), ElectionType.UNCLEAN, world.workload.clicks)
 
 
 async def miss_a_change(world: World, fault: Fault) -> None:

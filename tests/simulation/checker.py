@@ -33,6 +33,7 @@
     directories   replicas are in the log directories to which they were moved: upkeep_invariants.py
     leaders, epochs, members, on disk
                   what is so at each change of leaders and in-sync replicas: isr_invariants.py
+    unexpected    no broker logs an exception that nothing expects: unexpected.py
     moves, deletions
                   each step of reassignments and deletions: reassignment_invariants.py, deletion_invariants.py
     topics        a created topic exists with all its partitions until somebody deletes it, and a deleted one is nowhere
@@ -476,7 +477,18 @@ INVARIANTS: Mapping[str, Check] = {
     "expired": brief_offsets_expire,
     "instances": replaced_members_are_refused,
     "in sync": who_joins_has_everything,
-    **{name: no_missteps(name) for name in ("leaders", "epochs", "members", "on disk", "moves", "deletions")},
+    **{
+        name: no_missteps(name)
+        for name in (
+            "leaders",
+            "epochs",
+            "members",
+            "on disk",
+            "moves",
+            "deletions",
+            "unexpected",
+        )
+    },
     "coordinators": coordinators_know_what_is_committed,
     "watches": watches_are_called_in_time,
     "fresh": reads_are_fresh,

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tests.simulation import (
     aimed_at_controllers,
+    aimed_at_moves,
     aimed_at_replicas,
+    aimed_at_the_store,
     aimed_at_transactions,
     aimed_faults,
     disk_faults,
@@ -22,6 +24,7 @@ from tests.simulation import (
 from tests.simulation.disk import DISK_ERROR
 from tests.simulation.machine import Machine
 from tests.simulation.store_links import STORE_HOST
+from tests.simulation.upkeep_history import DiskFilled
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -183,6 +186,7 @@ def _fill_disk(world: World, fault: Fault) -> None:
 def _empty_disk(world: World, fault: Fault) -> None:
     """In a cluster the broker is restarted, too, although its replicas would come back by themselves."""
     _machine(world, fault).disk.room = None
+    world.history.note(DiskFilled(process=_machine(world, fault).name, broker_id=fault.broker_id))
     if len(world.machines) > 1:
         _mend_and_restart(world, fault)
 
@@ -228,6 +232,8 @@ KINDS: Mapping[str, Kind] = {
     "fail a directory of": Kind(disk_faults.fail_directory, disk_faults.mend_directory, 5.0, 2),
     "lose pages of": Kind(disk_faults.lose_pages, disk_faults.drop_cache, 6.0, 2, is_power=True),
     "fill the disk of": Kind(_fill_disk, _empty_disk, 2.0, 1),
+    "evict the pages of": Kind(disk_faults.evict_pages, disk_faults.cache_pages, 8.0, 2),
+    "fill up for a moment the disk of": Kind(disk_faults.fill_for_a_moment, disk_faults.see_all_back, 1.5, 2),
     "cut from the store": Kind(_cut_from_store, _connect_to_store, 8.0, 3, is_store=True),
     "expire the session of": Kind(_expire_session, _nothing, 0.5, 1, is_store=True),
     "join unheard": Kind(aimed_faults.join_unheard, aimed_faults.heal, 0.4, 5, is_store=True, is_aimed=True),
@@ -278,6 +284,16 @@ KINDS: Mapping[str, Kind] = {
             ("lose the controller that moves, with", aimed_at_controllers.lose_mover, 3),
             ("delete without", aimed_at_controllers.delete_without, 2),
             ("lose who is proposed by", aimed_at_controllers.lose_the_proposed, 2),
+            ("touch entries, and lose", aimed_at_the_store.touch_entries, 2),
+            ("give another address to", aimed_at_the_store.move_registration, 1),
+            ("delete the registration of", aimed_at_the_store.delete_registration, 2),
+            ("stop the controller without the store", aimed_at_the_store.stop_without_store, 3),
+            ("lose who stands, with", aimed_at_the_store.lose_who_stands, 1),
+            ("repeat the first request to", aimed_at_the_store.repeat_first_request, 1),
+            ("expire all, with", aimed_at_the_store.expire_all, 1),
+            ("let topics go without", aimed_at_the_store.sleep_through, 2),
+            ("move on, with", aimed_at_moves.move_on, 2),
+            ("cancel a move, with", aimed_at_moves.cancel_move, 2),
         )
     },
 }

@@ -33,7 +33,8 @@ LOOKS_A_SECOND = 200
 
 
 class StoreJudge:
-    """`machines` may be added later. `is_durable`: brokers sync before they acknowledge."""
+    """`machines` may be added later. `is_durable`: brokers sync before they acknowledge. `unclean`: the topics that get
+    such leaders when operators ask for them, whatever their settings."""
 
     def __init__(
         self,
@@ -43,6 +44,7 @@ class StoreJudge:
         source: Random,
         *,
         is_durable: bool,
+        unclean: Collection[str] = (),
     ) -> None:
         self._history = history
         self._loop = loop
@@ -50,6 +52,7 @@ class StoreJudge:
         self._source = source
         self._is_durable = is_durable
         self._states: dict[TopicPartition, PartitionState] = {}
+        self._unclean_by_hand = unclean
         self._unclean: dict[str, bool] = {}
         self._moves = Moves(history, self._states)
         self._controller_epoch = -1
@@ -93,7 +96,7 @@ class StoreJudge:
         assert epoch is not None, "a controller has written it"
         replicas = znodes.parse_topic(key.topic, topic.data).replicas.get(key.partition, ())
         own = {} if config is None else znodes.parse_config("", config.data)
-        self._unclean[key.topic] = own.get(UNCLEAN) == "true"
+        self._unclean[key.topic] = own.get(UNCLEAN) == "true" or key.topic in self._unclean_by_hand
         term = self.term_of(after.controller_epoch)
         state = after._replace(replicas=replicas)
         proposed = _proposed(replica_of(self._machines, after.leader, key), after)

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from odradek.broker.background.stepwise import finished
 from odradek.broker.metadata_store import znodes
-from odradek.broker.metadata_store.interface import Delete, Entry, NoEntry
+from odradek.broker.metadata_store.interface import Delete, Entry, NoEntry, Set
 from odradek.broker.metadata_store.tree import MetadataTree, Transaction, parent_of
 from odradek.protocol.topic_partition import TopicPartition
 from tests.simulation.client.late_proposals import Proposable
@@ -200,6 +200,12 @@ class StoreLinks:
             self.store.apply(finished(self.store.tree.stage([Delete(path)], 0)))
         except NoEntry:
             pass
+
+    def touch(self, path: str, data: bytes | None = None) -> None:
+        """Writes an entry with what it has, or with other data, as an operator does."""
+        entry = self.store.entry(path)
+        if entry is not None:
+            self.store.apply(finished(self.store.tree.stage([Set(path, data or entry.data)], 0)))
 
     # --- what the store has -------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from tests.simulation.final_state import FinalState, Folder, ReplicaLog, Setting
 from tests.simulation.history import Outcome, Send, Started
 from tests.simulation.scenes import Scene
 from tests.simulation.topic_invariants import LATE_US
-from tests.simulation.upkeep_history import Move, Setting, SettingChange
+from tests.simulation.upkeep_history import DiskFilled, Move, Setting, SettingChange
 
 OK, FAILED, UNKNOWN = Outcome.OK, Outcome.FAILED, Outcome.UNKNOWN
 P = TopicPartition("balances", 0)
@@ -98,6 +98,14 @@ def test_a_move_without_an_answer_and_one_before_a_restart_may_be_given_up(scene
     scene.move("/more")
     scene.add(Started(process="broker-1", broker_id=1))
     assert scene.placed("/data") == []
+
+
+def test_a_move_before_the_disk_was_full_may_be_given_up(scene: UpkeepScene) -> None:
+    scene.move("/more")
+    scene.add(DiskFilled(process="broker-1", broker_id=1))
+    assert scene.placed("/data") == []
+    scene.move("/more")
+    assert scene.placed("/data") == ["directories"]
 
 
 def test_a_replica_in_two_directories_is_found(scene: UpkeepScene) -> None:

@@ -1,7 +1,7 @@
 """What operators do during a simulation besides topics and replicas (administration.py).
 
 SettingsKeeper    gives settings of topics, of single brokers and of all brokers one value after the other
-DiskMover         moves replicas from one log directory of their broker to the other
+DiskMover         moves replicas from one log directory of their broker to the other, some back while they move
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ from tests.simulation.machine import DIRECTORIES
 from tests.simulation.upkeep_history import Setting
 
 LEAST_VALUE = 2_000_000
-"""No record is so large that these settings concern it."""
+"""No record is so large that these settings concern it, and no log takes long."""
+RATES = ("log.cleaner.io.max.bytes.per.second", "replica.alter.log.dirs.io.max.bytes.per.second")
+SECOND_THOUGHTS = 0.4
+"""How often a replica is moved once more at once, maybe back."""
 
 
 class SettingsKeeper(Administrator):
@@ -28,7 +31,7 @@ class SettingsKeeper(Administrator):
         self._admin = SettingsAdmin(self._cluster, self._history, name=self._name)
         self._settings = [
             *(Setting("max.message.bytes", topic=topic) for topic in topics),
-            *(Setting("log.cleaner.io.max.bytes.per.second", broker_id=broker_id) for broker_id in brokers),
+            *(Setting(name, broker_id=broker_id) for broker_id in brokers for name in RATES),
             Setting("message.max.bytes"),
         ]
 
@@ -58,7 +61,8 @@ class DiskMover(Administrator):
         while not self.is_ending:
             if not self._cluster.brokers:
                 await self._cluster.refresh()
-            await self._admin.move(
-                source.choice(self._brokers), source.choice(self._partitions), source.choice(DIRECTORIES)
-            )
+            broker_id, partition = source.choice(self._brokers), source.choice(self._partitions)
+            await self._admin.move(broker_id, partition, source.choice(DIRECTORIES))
+            if source.random() < SECOND_THOUGHTS:
+                await self._admin.move(broker_id, partition, source.choice(DIRECTORIES))
             await self._pauses.pause()

@@ -44,3 +44,14 @@ class Move(Operation):
     def describe(self) -> str:
         """See Operation."""
         return f"move {self.partition} on broker {self.broker_id} to {self.directory}"
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class DiskFilled(Operation):
+    """A broker's disk was full, and has room again. Moves may have been given up meanwhile."""
+
+    broker_id: int
+
+    def describe(self) -> str:
+        """See Operation."""
+        return f"the disk of broker {self.broker_id} was full"

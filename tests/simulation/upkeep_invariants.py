@@ -5,7 +5,8 @@
     directories   In the end no replica moves, and each is in one log directory. If its broker was not restarted since
                   the last confirmed request to move it, it is where that has asked for.
 
-A move that has begun may be given up when the broker restarts (the folder that it writes may be lost with the power).
+A move that has begun may be given up when the broker restarts (the folder that it writes may be lost with the power),
+and when its disk is full.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from tests.simulation.final_state import FinalState
 from tests.simulation.history import History, Outcome, Started
 from tests.simulation.topic_invariants import LATE_US
-from tests.simulation.upkeep_history import Move, Setting, SettingChange
+from tests.simulation.upkeep_history import DiskFilled, Move, Setting, SettingChange
 from tests.simulation.violation import Violation
 
 
@@ -60,14 +61,16 @@ def replicas_are_where_they_were_moved(history: History, final: FinalState) -> I
     for (broker_id, partition), number in Counter((each.broker_id, each.partition) for each in final.folders).items():
         if number > 1:
             yield Violation("directories", f"broker {broker_id} has {number} folders of {partition}")
-    started = {each.broker_id: each.invoked_us for each in history.of(Started)}
+    given_up = {each.broker_id: each.invoked_us for each in history.of(Started)}
+    for filled in history.of(DiskFilled):
+        given_up[filled.broker_id] = max(given_up.get(filled.broker_id, -1), filled.invoked_us)
     last: dict[tuple[int, object], Move] = {}
     for move in history.of(Move):
         if move.outcome is not Outcome.FAILED:
             last[move.broker_id, move.partition] = move
     for move in last.values():
         place = places.get((move.broker_id, move.partition))
-        is_certain = move.outcome is Outcome.OK and started.get(move.broker_id, -1) < move.invoked_us
+        is_certain = move.outcome is Outcome.OK and given_up.get(move.broker_id, -1) < move.invoked_us
         if is_certain and place is not None and place != move.directory:
             text = f"{move.partition} is in {place} on broker {move.broker_id}"
             yield Violation("directories", f"{text}, and was moved to {move.directory}", (move,))

@@ -2,7 +2,8 @@
 
     orders        the topic of idempotent and plain producers
     payments      the topic of transactional producers, which also commit offsets of the group `copies`
-    clicks        the topic of a producer with acks=1. Its leaders may be elected uncleanly, so its records may be lost
+    clicks        the topic of a producer with acks=1. Its leaders may be elected uncleanly, so its records may be lost:
+                  by its settings, or when operators ask for it
     parcels       a topic of idempotent producers, too; an administrator moves its replicas (administration.py)
     group `g`     members that read orders, join and leave, and are stopped now and then for longer than their session
     balances      a compacted topic of an idempotent producer, with a few keys
@@ -51,6 +52,7 @@ from tests.simulation.client.late_proposals import LateProposals
 from tests.simulation.client.member import Member, committed_offsets
 from tests.simulation.client.producer import Producer
 from tests.simulation.client.store import StoreClient
+from tests.simulation.client.stray_broker import StrayBroker
 from tests.simulation.client.transactions import TransactionalProducer
 from tests.simulation.compaction_invariants import key_of
 from tests.simulation.final_state import Unread
@@ -75,12 +77,13 @@ if TYPE_CHECKING:
 ORDERS, PAYMENTS, CLICKS, BALANCES = "orders", "payments", "clicks", "balances"
 COMPACTED = {"cleanup.policy": "compact", "segment.bytes": "4096", "min.cleanable.dirty.ratio": "0.05"}
 BALANCES_PARTITIONS = 2
-UNCLEAN = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
+CLICKS_SETTINGS = {"min.insync.replicas": "1"}
+UNCLEAN = {"unclean.leader.election.enable": "true"}
 CLICKS_PARTITIONS, CLICKS_REPLICAS = 3, 2
 GROUP, STATICS, COPIES = "g", "s", "copies"
 SEND_EVERY_S = 0.12
 TRANSACT_EVERY_S = 0.25
-LATE_LEADER = "late-leader"
+LATE_LEADER, STRAY_BROKER = "late-leader", "stray-broker"
 STORE_CLIENTS = ("store-client-1", "store-client-2")
 MEMBER_STOPS_EVERY_S, MEMBER_IS_STOPPED_S = (6.0, 14.0), (4.5, 6.5)
 STATIC_MEMBER_LASTS_S, STATIC_MEMBERS_OVERLAP_S = (3.0, 8.0), (0.5, 3.0)
@@ -132,6 +135,7 @@ class Workload:
         "record-deleter",
         *STORE_CLIENTS,
         LATE_LEADER,
+        STRAY_BROKER,
     )
 
     def __init__(self, world: World, *, partitions: int, payments: int, parcels: int, replicas: int) -> None:
@@ -146,6 +150,7 @@ class Workload:
         self.transactional_ids = [RIVALS, STRAGGLERS, *map(_transactional_id, ("transactional-1", "transactional-2"))]
         self._transactions = 0
         self._rivals: Rivals | None = None
+        self.replica_mover: ReplicaMover | None = None
         self._records_under_way = 0
         self._world = world
         self._replicas = replicas
@@ -153,7 +158,7 @@ class Workload:
         self._ending: asyncio.Future[None] = world.loop.create_future()
         self._applications: list[asyncio.Task[None]] = []
         self._administrators: list[
-            Administrator | Rivals | StoreClient | Trespasser | LateProposals | AccessClient
+            Administrator | Rivals | StoreClient | Trespasser | LateProposals | StrayBroker | AccessClient
         ] = []
         self._members: dict[str, Node] = {}
         self._belonging: dict[str, Member] = {}
@@ -177,7 +182,9 @@ class Workload:
                 await self._give_rights()
             await admin.create_topic(ORDERS, len(self.partitions), self._replicas, self._world.topic_settings)
             await admin.create_topic(PAYMENTS, len(self.payments), self._replicas, self._world.topic_settings)
-            await admin.create_topic(CLICKS, len(self.clicks), min(self._replicas, CLICKS_REPLICAS), UNCLEAN)
+            unclean = {} if self._world.elects_by_hand else UNCLEAN
+            replicas = min(self._replicas, CLICKS_REPLICAS)
+            await admin.create_topic(CLICKS, len(self.clicks), replicas, CLICKS_SETTINGS | unclean)
             compacted = COMPACTED | self._world.topic_settings
             await admin.create_topic(BALANCES, len(self.balances), self._replicas, compacted)
             readings = readings_settings(self._random("retention")) | self._world.topic_settings
@@ -289,8 +296,16 @@ class Workload:
         )
         self._administrators.append(late)
         self._applications.append(self._start(self._node(LATE_LEADER), late.run()))
+        self._start_stray_broker(links)
         trouble = StoreTrouble(links, self._random("trouble of the store"), STORE_CLIENTS)
         self._applications.append(self._world.loop.create_task(trouble.run(self._ending)))
+
+    def _start_stray_broker(self, links: StoreLinks) -> None:
+        world, name = self._world, STRAY_BROKER
+        cluster = Cluster(name, world.bootstrap, self._random(f"cluster of {name}"), world.login(name, user=BROKERS))
+        stray = StrayBroker(cluster, world.history, self._random(name), links.proposable, name=name)
+        self._administrators.append(stray)
+        self._applications.append(self._start(self._node(name), stray.run()))
 
     async def end(self) -> None:
         """Lets every client finish what it has begun, when all faults are over. Returns when all have, or too late."""
@@ -549,7 +564,8 @@ class Workload:
             return DiskMover(office, partitions=movable, brokers=brokers)
         if name == "record-deleter":
             return RecordDeleter(office, partitions=self.readings[:1])
-        return ReplicaMover(office, partitions=self.parcels, brokers=brokers)
+        self.replica_mover = ReplicaMover(office, partitions=self.parcels, brokers=brokers)
+        return self.replica_mover
 
     # --- nodes --------------------------------------------------------------------------------------------------
 

@@ -14,19 +14,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, TextIO
 
-from odradek.protocol.messages.reassignments import ElectLeadersRequest
+from odradek.protocol.schema import Message
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.protocol.wire_codes import ElectionType
 from tests.simulation.access import ACCESS_CLIENTS, GUESTS, GUESTS_PORT, access_of
 from tests.simulation.access_watch import access_in, access_known_to
 from tests.simulation.administration import PARCELS_REPLICAS
 from tests.simulation.checker import check
 from tests.simulation.client.cluster import Cluster
 from tests.simulation.client.login import Login
+from tests.simulation.client.requests import elect_leaders
 from tests.simulation.client.wire import NotSent, Unanswered
 from tests.simulation.disk import ThreadTimes
 from tests.simulation.examination import examine
@@ -39,6 +41,7 @@ from tests.simulation.machine import PORT, Machine
 from tests.simulation.network import Network
 from tests.simulation.newcomers import small_blocks
 from tests.simulation.observer import Observer
+from tests.simulation.rare_settings import rare_settings
 from tests.simulation.security import (
     ADMINISTRATORS,
     CLIENTS,
@@ -52,9 +55,10 @@ from tests.simulation.segments import segments_of
 from tests.simulation.store_judge import StoreJudge
 from tests.simulation.store_links import SETTINGS, STORE_HOST, StoreLinks
 from tests.simulation.trace import Trace
+from tests.simulation.unexpected import noted_in
 from tests.simulation.upkeep_history import SettingChange
 from tests.simulation.violation import Violation
-from tests.simulation.workload import LATE_LEADER, Workload
+from tests.simulation.workload import CLICKS, LATE_LEADER, STRAY_BROKER, Workload
 
 FIRST_FAULT, LAST_FAULT, LAST_WORK = 0.1, 0.8, 0.9
 LONGEST_CONVERGENCE_S = 60.0
@@ -133,6 +137,8 @@ class World:
         self.security = security_of(seed)
         self.segments = segments_of(seed)
         self.access = access_of(seed, self.security) if scale.brokers > 2 else None
+        self.elects_by_hand = self.random("who elects uncleanly").random() < 0.5
+        """Whether an operator has to ask for each unclean election."""
         source = self.random("world")
         self.is_durable = source.random() < 0.5
         """Whether brokers sync before they acknowledge; then the power may go."""
@@ -143,7 +149,12 @@ class World:
         self.history = History(lambda: self.loop.now_us, self._operation_changed)
         self.machines: dict[int, Machine] = {}
         self.judge = StoreJudge(
-            self.history, self.loop, self.machines, self.random("looks of the judge"), is_durable=self.is_durable
+            self.history,
+            self.loop,
+            self.machines,
+            self.random("looks of the judge"),
+            is_durable=self.is_durable,
+            unclean=[CLICKS] if self.elects_by_hand else [],
         )
         self.observer = Observer(self.history, self.loop, self.machines, self.judge)
         self.store_links = (
@@ -239,7 +250,7 @@ class World:
             settings |= self.segments.settings()
         if self.is_durable:
             settings |= {"log.flush.interval.messages": "1"}
-        return settings
+        return settings | rare_settings(self.random("rare settings"))
 
     def _draw(self) -> list[Fault]:
         return schedule(
@@ -251,7 +262,7 @@ class World:
             hosts=[
                 host
                 for host in self.network.hosts
-                if host not in ("admin", LATE_LEADER, OPERATOR, STORE_HOST, *INTRUDERS, *ACCESS_CLIENTS)
+                if host not in ("admin", LATE_LEADER, STRAY_BROKER, OPERATOR, STORE_HOST, *INTRUDERS, *ACCESS_CLIENTS)
             ],
             is_durable=self.is_durable,
             kinds=self.scale.kinds,
@@ -265,7 +276,7 @@ class World:
         was_enabled = gc.isenabled()
         gc.disable()  # when the collector runs must not decide what happens
         try:
-            with small_blocks():
+            with small_blocks(), noted_in(self.history):
                 final, violations = self.loop.run_until_complete(self._until_found())
             return self._result(final, violations)
         finally:
@@ -410,21 +421,33 @@ class World:
                 if not future.done():
                     future.set_result(None)
 
-    def elect_preferred_leaders(self, controller_id: int) -> None:
-        """An operator asks this controller, once."""
+    def as_operator(self, act: Callable[[Cluster], Awaitable[object]]) -> asyncio.Task[None]:
+        """An operator does this, as a client of its own. Without an answer, nothing more is done."""
         node = Node(OPERATOR)
         self.network.started(node)
-        cluster = Cluster(
-            OPERATOR, self.bootstrap, self.random(f"operator at {self.loop.time()}"), self.login(OPERATOR)
-        )
-        request = ElectLeadersRequest(election_type=0, topic_partitions=None, timeout_ms=2000)
+        source = self.random(f"operator {len(self._doing)}")
+        cluster = Cluster(OPERATOR, self.bootstrap, source, self.login(OPERATOR))
 
-        async def ask() -> None:
+        async def begin() -> None:
             await cluster.refresh()
             with contextlib.suppress(NotSent, Unanswered):
-                await cluster.ask_broker(controller_id, request)
+                await act(cluster)
 
-        self._doing.append(self.loop.run_as(node, self.loop.create_task, ask()))
+        self._doing.append(self.loop.run_as(node, self.loop.create_task, begin()))
+        return self._doing[-1]
+
+    def ask(self, broker_id: int, request: Message) -> None:
+        """An operator asks a broker, once."""
+        self.as_operator(lambda cluster: cluster.ask_broker(broker_id, request))
+
+    def elect(
+        self,
+        controller_id: int,
+        election: ElectionType = ElectionType.PREFERRED,
+        partitions: Collection[TopicPartition] | None = None,
+    ) -> None:
+        """An operator asks this controller for leaders of these partitions. None: of all."""
+        self.ask(controller_id, elect_leaders(election, partitions))
 
     def restart_gently(self, machine: Machine) -> None:
         """Stops a broker as SIGTERM does, and starts it again."""

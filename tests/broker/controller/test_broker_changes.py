@@ -76,6 +76,25 @@ def test_a_broker_that_restarts_between_two_looks_has_died_and_started() -> None
     Fleet([1, 2, 3]).run(scene)
 
 
+def test_one_broker_restarts_and_another_one_dies_between_two_looks() -> None:
+    async def scene(fleet: Fleet) -> None:
+        await fleet.create("t", {0: [2, 3, 1], 1: [3, 2, 1]})
+        terms = fleet.active().controller.terms
+        epoch = terms.epoch
+        busy = asyncio.ensure_future(terms.ask("a long event", lambda _term: asyncio.sleep(20.0)))
+        fleet.kill(2)
+        await fleet.start(2)
+        fleet.kill(3)
+        await busy
+        await fleet.quiet()
+        assert (await place(fleet))[0] == 1
+        assert (await place(fleet, TopicPartition("t", 1)))[0] == 1
+        assert terms.epoch == epoch, "the controller has not given up"
+        await fleet.check_agreement()
+
+    Fleet([1, 2, 3]).run(scene)
+
+
 def test_the_last_replica_in_sync_must_come_back_unless_the_topic_allows_unclean_elections() -> None:
     async def scene(fleet: Fleet) -> None:
         await fleet.create("t", {0: [2, 3]})

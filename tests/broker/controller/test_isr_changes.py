@@ -10,7 +10,7 @@ from odradek.broker.metadata_store import znodes
 from odradek.broker.metadata_store.interface import Set
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.producers import AllocateProducerIdsRequest
-from odradek.protocol.messages.replica_control import AlterPartitionRequest, UpdateMetadataRequest
+from odradek.protocol.messages.replica_control import AlterPartitionRequest, LeaderAndIsrRequest, UpdateMetadataRequest
 from odradek.protocol.topic_partition import TopicPartition
 from tests.broker.controller.fleet import Fleet
 
@@ -130,6 +130,21 @@ def test_a_state_that_somebody_else_has_written_is_read_again() -> None:
         assert (await fleet.set_isr(KEY, [2, 3])).topics[0].partitions[0].error_code == ErrorCode.NONE
         await fleet.quiet()
         await fleet.check_agreement()
+
+    Fleet([1, 2, 3]).run(scene)
+
+
+def test_a_leader_that_proposes_on_top_of_an_old_state_is_sent_the_new_one() -> None:
+    async def scene(fleet: Fleet) -> None:
+        await fleet.create("t", {0: [2, 3]})
+        proposed = await fleet.proposal(KEY, [2])
+        await fleet.observer.set(znodes.state_path("t", 0), znodes.encode_state(await fleet.state(KEY)))
+        response = await fleet.active().controller.answer(proposed)
+        assert response.topics[0].partitions[0].error_code == ErrorCode.INVALID_UPDATE_VERSION
+        await fleet.quiet()
+        requests = [each for each in fleet.nodes[2].broker.requests if isinstance(each, LeaderAndIsrRequest)]
+        assert requests[-1].topic_states[0].partition_states[0].partition_epoch == 1
+        assert (await fleet.set_isr(KEY, [2])).topics[0].partitions[0].error_code == ErrorCode.NONE
 
     Fleet([1, 2, 3]).run(scene)
 

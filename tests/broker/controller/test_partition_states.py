@@ -139,8 +139,7 @@ def test_a_partition_with_a_replica_in_sync_needs_no_unclean_election() -> None:
     [
         (state((1, 2, 3)), 3, (1, (1, 2))),
         (state((1, 2, 3), (1, 2)), 3, None),
-        (state((1, 2)), 1, (NO_LEADER, (2,))),
-        (state((1, 2), (1,)), 1, (NO_LEADER, (1,))),
+        (state((1, 2), (1,), NO_LEADER), 1, None),
     ],
 )
 def test_a_replica_leaves_the_replicas_in_sync_unless_it_is_the_last(

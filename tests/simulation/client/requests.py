@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from odradek.clients.logins import AUTHENTICATE_VERSION, HANDSHAKE_VERSION
@@ -22,7 +22,7 @@ from odradek.protocol.messages.log_dirs import AlterReplicaLogDirsRequest
 from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.protocol.messages.offsets import OffsetCommitRequest, OffsetFetchRequest
 from odradek.protocol.messages.produce import ProduceRequest
-from odradek.protocol.messages.producers import InitProducerIdRequest
+from odradek.protocol.messages.producers import AllocateProducerIdsRequest, InitProducerIdRequest
 from odradek.protocol.messages.reassignments import (
     AlterPartitionReassignmentsRequest,
     ElectLeadersRequest,
@@ -40,6 +40,7 @@ from odradek.protocol.messages.transactions import (
 )
 from odradek.protocol.schema import Message
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.protocol.wire_codes import ElectionType
 
 VERSIONS: Mapping[type[Message], int] = {
     ProduceRequest: 9,
@@ -60,6 +61,7 @@ VERSIONS: Mapping[type[Message], int] = {
     AlterPartitionRequest: 0,
     ListPartitionReassignmentsRequest: 0,
     InitProducerIdRequest: 4,
+    AllocateProducerIdsRequest: 0,
     OffsetForLeaderEpochRequest: 4,
     AddPartitionsToTxnRequest: 3,
     AddOffsetsToTxnRequest: 3,
@@ -159,3 +161,17 @@ def in_rounds(partitions: Sequence[TopicPartition], members: Sequence[str]) -> d
     for number, partition in enumerate(sorted(partitions)):
         assigned[members[number % len(members)]].append(partition)
     return assigned
+
+
+def elect_leaders(election: ElectionType, partitions: Collection[TopicPartition] | None) -> ElectLeadersRequest:
+    """An operator's request for leaders of these partitions. None: of all."""
+    topics = None if partitions is None else by_topic(partitions)
+    return ElectLeadersRequest(
+        election_type=election,
+        topic_partitions=None
+        if topics is None
+        else [
+            ElectLeadersRequest.TopicPartitions(topic=topic, partitions=numbers) for topic, numbers in topics.items()
+        ],
+        timeout_ms=2000,
+    )
