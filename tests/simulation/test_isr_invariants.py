@@ -4,6 +4,7 @@ does not."""
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from odradek.broker.metadata.metadata_cache import PartitionState
 from odradek.protocol.topic_partition import TopicPartition
@@ -74,7 +75,7 @@ def test_what_is_wrong_with_a_proposal_is_named() -> None:
         process="late", partition=P, in_sync=(1,), broker_id=1, broker_epoch=30, leader_epoch=4, partition_epoch=9
     )
 
-    def why(**wrong: int) -> str:
+    def why(**wrong: Any) -> str:
         facts = FACTS._replace(proposed=(1, 2), late=replace(right, **wrong), registration=30)
         (finding,) = wrong_in(BEFORE, BEFORE._replace(isr=(1,)), facts)
         return finding.text.partition(" in sync, ")[2]
