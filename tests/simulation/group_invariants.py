@@ -23,7 +23,7 @@ def strays_are_refused(history: History, final: FinalState) -> Iterator[Violatio
     """strays"""
     for stray in history.of(Stray):
         if stray.outcome is Outcome.OK:
-            yield Violation("strays", f"{stray.describe()} was accepted", (stray,))
+            yield Violation("strays", f"{stray.describe()} was not turned away", (stray,))
 
 
 def brief_offsets_expire(history: History, final: FinalState) -> Iterator[Violation]:
