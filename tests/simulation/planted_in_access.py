@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from odradek.broker.cluster import stored_acls
 from odradek.broker.cluster.dynamic_configs import ConfigChange, DynamicConfigs
 from odradek.broker.cluster.store_follower import StoreFollower
-from odradek.broker.cluster.stored_acls import StoredAcls
 from odradek.broker.cluster.user_credentials import UserCredentials, user_path
 from odradek.broker.handlers import acls
 from odradek.broker.handlers.authorized_produce import AuthorizedProduceHandler
-from odradek.broker.metadata_store.acl_znodes import acl_path
 from odradek.broker.metadata_store.interface import Delete, Entry, SessionState
 from odradek.broker.security.authorizer import acl_authorizer
 from odradek.broker.security.authorizer.acl import ResourcePattern
@@ -34,16 +32,6 @@ def _forget_missed_rules(replace: Replace) -> None:
             changed(self, state)
 
     replace(StoreFollower, "_session_changed", of_others)
-
-
-def _keep_rules_of_gone_entries(replace: Replace) -> None:
-    read = StoredAcls._read
-
-    async def read_some(self: StoredAcls, patterns: Sequence[ResourcePattern]) -> None:
-        entries = await self._store.entries([acl_path(pattern) for pattern in patterns])
-        await read(self, [pattern for pattern, entry in zip(patterns, entries, strict=True) if entry is not None])
-
-    replace(StoredAcls, "_read", read_some)
 
 
 def _replace_rules(replace: Replace) -> None:
@@ -74,19 +62,6 @@ def _allow_before_denials(replace: Replace) -> None:
         return decide(self, principal, host, operation, kind, name)
 
     replace(AclAuthorizer, "_decide", allow)
-
-
-def _ignore_allowances_for_all_operations(replace: Replace) -> None:
-    decide = AclAuthorizer._decide
-
-    def ignore(self: AclAuthorizer, principal: str, host: str, operation: AclOperation, kind: Any, name: str) -> bool:
-        rules = [each.allowed for each in self._rules_of(principal, host, kind)]
-        by_all, by_itself = (
-            any(acl_authorizer._match(each, (one,), name) for each in rules) for one in (AclOperation.ALL, operation)
-        )
-        return decide(self, principal, host, operation, kind, name) and (by_itself or not by_all)
-
-    replace(AclAuthorizer, "_decide", ignore)
 
 
 def _write_what_is_denied(replace: Replace) -> None:
@@ -137,12 +112,10 @@ def _miss_passwords(replace: Replace) -> None:
 
 ACCESS_BUGS: Mapping[str, Callable[[Replace], None]] = {
     "rules that were missed in a lost session are not read": _forget_missed_rules,
-    "other brokers keep the last rule of a pattern": _keep_rules_of_gone_entries,
     "an addition replaces the rules that are there": _replace_rules,
     "the last rule of a pattern stays in the store": _leave_the_last_rule,
     "decisions are remembered when rules change": _remember_decisions,
     "an allowance comes before a denial": _allow_before_denials,
-    "an allowance of all operations allows none": _ignore_allowances_for_all_operations,
     "what is denied is written all the same": _write_what_is_denied,
     "a deleted password stays": _keep_deleted_passwords,
     "passwords count long after they are confirmed": _apply_passwords_late,
