@@ -34,6 +34,7 @@ class Last(NamedTuple):
 
     offset: int
     value: bytes | None
+    """None: a tombstone."""
 
 
 def compacted_logs_keep_the_last_of_each_key(history: History, final: FinalState) -> Iterator[Violation]:
@@ -95,7 +96,8 @@ def _differences(one: ReplicaLog, other: ReplicaLog) -> Iterator[Violation]:
 
 
 def _last_of_each_key(log: ReplicaLog) -> Mapping[bytes, Last]:
-    """Without the keys of transactions: the records of aborted ones go with the next compaction."""
+    """Without the keys of transactions: the records of aborted ones go with the next compaction. And without those whose
+    last record is a tombstone: each replica removes it at a time of its own."""
     found: dict[bytes, Last] = {}
     in_transactions: set[bytes] = set()
     for batch in log.batches:
@@ -105,4 +107,4 @@ def _last_of_each_key(log: ReplicaLog) -> Mapping[bytes, Last]:
             found[record.key] = Last(record.offset, record.value)
             if record.is_transactional:
                 in_transactions.add(record.key)
-    return {key: last for key, last in found.items() if key not in in_transactions}
+    return {key: last for key, last in found.items() if key not in in_transactions and last.value is not None}

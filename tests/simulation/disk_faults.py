@@ -3,6 +3,9 @@
 fail a directory   One of the two log directories fails for good: nothing below it can be read or changed any more. The
                    replicas there are lost for the broker, which goes on with the others. In the end the disk has been
                    mended, and the broker is restarted
+start on a full disk   The broker is killed, and finds no room when it starts again
+stop on a bad disk     Syncs, writes or truncations fail, or nothing has room, while the broker stops as SIGTERM asks
+fail to truncate   Truncations fail while leaders are lost, so that followers must truncate
 lose pages         Syncs fail for a moment, and the system forgets what they have not written, as Linux does: later ones
                    succeed without it. In the end the machine has been restarted, and reads what its disk has
 """
@@ -12,7 +15,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from tests.simulation.disk import DISK_ERROR
+from tests.simulation.aimed_faults import REJOIN_S, links_of
+from tests.simulation.disk import DISK_ERROR, SimulatedDisk
 from tests.simulation.log_history import OfflineThoughSound
 from tests.simulation.machine import DIRECTORIES, Machine
 
@@ -20,6 +24,9 @@ if TYPE_CHECKING:
     from tests.simulation.faults import Fault
     from tests.simulation.world import World
 
+STOPS_WITHIN_S = 8.0
+ROOM = 2000
+"""Bytes, at most, on a full disk: for some files, but not for all."""
 SYNCS_FAIL_FOR = 0.3
 """The part of the fault's time."""
 
@@ -64,4 +71,51 @@ def drop_cache(world: World, fault: Fault) -> None:
     machine.kill()
     machine.disk.drop_cache()
     machine.disk.failed_syncs_lose_pages = False
+    machine.start()
+
+
+def start_on_full_disk(world: World, fault: Fault) -> None:
+    """The broker recovers its logs on a disk that is full, or will soon be."""
+    machine = world.machines[fault.broker_id]
+    machine.kill()
+    machine.disk.room = int(ROOM * fault.amount)
+    machine.start()
+
+
+async def stop_on_bad_disk(world: World, fault: Fault) -> None:
+    """The broker runs on for a while, and is then asked to stop. The disk has been mended when it starts again."""
+    machine = world.machines[fault.broker_id]
+    _break(machine.disk, int(fault.amount * 4))
+    await asyncio.sleep(fault.seconds)
+    stopping = asyncio.get_running_loop().create_task(machine.stop())
+    await asyncio.wait([stopping], timeout=STOPS_WITHIN_S)
+    restart_mended(world, fault)
+
+
+def _break(disk: SimulatedDisk, way: int) -> None:
+    if way == 0:
+        disk.fail_sync = DISK_ERROR
+    elif way == 1:
+        disk.fail_write = DISK_ERROR
+    elif way == 2:
+        disk.fail_truncate = DISK_ERROR
+    else:
+        disk.room = 0
+
+
+async def fail_to_truncate(world: World, fault: Fault) -> None:
+    """The other brokers lose their leaderships, one after the other."""
+    world.machines[fault.broker_id].disk.fail_truncate = DISK_ERROR
+    for machine in world.machines.values():
+        if machine.broker_id != fault.broker_id:
+            links_of(world).expire(machine.name)
+            await asyncio.sleep(REJOIN_S)
+
+
+def restart_mended(world: World, fault: Fault) -> None:
+    """The disk works and has room again, and the broker starts again."""
+    machine = world.machines[fault.broker_id]
+    disk = machine.disk
+    machine.kill()
+    disk.fail_sync = disk.fail_write = disk.fail_truncate = disk.room = None
     machine.start()

@@ -16,7 +16,7 @@ from tests.simulation.violation import Violation
 CLOCKS_DIFFER_US = 4_100_000
 """Between two brokers, at most: one notes the commit, the other one lets it expire."""
 LONGEST_DELAY_US = 10_000_000
-"""Between the end of the retention time and the removal, while there is a coordinator."""
+"""Between the end of the retention time and the removal, while there is a coordinator without interruption."""
 
 
 def strays_are_refused(history: History, final: FinalState) -> Iterator[Violation]:
@@ -29,19 +29,27 @@ def strays_are_refused(history: History, final: FinalState) -> Iterator[Violatio
 def brief_offsets_expire(history: History, final: FinalState) -> Iterator[Violation]:
     """expired"""
     last: BriefCommit | None = None
+    served_since_us: int | None = None
     for operation in history.operations:
+        if not isinstance(operation, BriefCommit | BriefAnswer):
+            continue
+        if operation.outcome is not Outcome.OK:
+            served_since_us = None
+        elif served_since_us is None:
+            served_since_us = operation.invoked_us
         if isinstance(operation, BriefCommit):
             last = operation
-        elif isinstance(operation, BriefAnswer) and operation.outcome is Outcome.OK and last is not None:
-            yield from _judged(last, operation)
+        elif served_since_us is not None and last is not None:
+            yield from _judged(last, operation, served_since_us)
 
 
-def _judged(commit: BriefCommit, answer: BriefAnswer) -> Iterator[Violation]:
+def _judged(commit: BriefCommit, answer: BriefAnswer, served_since_us: int) -> Iterator[Violation]:
+    """`served_since_us`: from then on there was a coordinator, which removes what has expired every few seconds."""
     earliest_us = commit.invoked_us + commit.retention_us - CLOCKS_DIFFER_US
-    latest_us = commit.ended_us + commit.retention_us + CLOCKS_DIFFER_US + LONGEST_DELAY_US
+    over_us = commit.ended_us + commit.retention_us + CLOCKS_DIFFER_US
     if commit.outcome is Outcome.OK and answer.ended_us < earliest_us and answer.offset != commit.offset:
         yield Violation("expired", f"offset {commit.offset} has expired too early", (commit, answer))
-    if answer.invoked_us > latest_us and answer.offset >= 0:
+    if answer.invoked_us > max(over_us, served_since_us) + LONGEST_DELAY_US and answer.offset >= 0:
         yield Violation("expired", f"offset {answer.offset} has not expired", (commit, answer))
 
 

@@ -15,6 +15,7 @@ from odradek.broker.settings.config import BrokerConfig
 from odradek.broker.start_error import StartError
 from tests.simulation.clock import SimulatedClock
 from tests.simulation.disk import SimulatedDisk
+from tests.simulation.guests import SETTINGS as GUESTS
 from tests.simulation.loop import Node, SimulatedLoop
 from tests.simulation.network import Network
 from tests.simulation.trace import Trace
@@ -32,6 +33,7 @@ SETTINGS = {
     "transaction.state.log.segment.bytes": "16384",
     "offsets.topic.num.partitions": "4",
     "transaction.state.log.num.partitions": "4",
+    **GUESTS,
     "group.initial.rebalance.delay.ms": "200",
     "group.min.session.timeout.ms": "1000",
     "offsets.retention.check.interval.ms": "2000",

@@ -53,6 +53,19 @@ def test_an_offset_is_gone_in_the_end() -> None:
     assert texts(scene_of(-1, late_us)) == []
 
 
+def test_an_offset_stays_while_there_is_no_coordinator() -> None:
+    late_us = RETENTION_US + CLOCKS_DIFFER_US + LONGEST_DELAY_US + 10
+    scene = scene_of(-1, RETENTION_US)
+    answer = BriefAnswer(process="p", group="brief", partition=ORDERS, offset=3)
+    scene.add(BriefAnswer(process="p", group="brief", partition=ORDERS), Outcome.UNKNOWN)
+    scene.now_us += late_us
+    scene.add(answer)
+    assert texts(scene) == []
+    scene.now_us += LONGEST_DELAY_US + 10
+    scene.add(BriefAnswer(process="p", group="brief", partition=ORDERS, offset=3))
+    assert texts(scene) == ["offset 3 has not expired"]
+
+
 def test_a_replaced_member_commits_nothing_more() -> None:
     scene = Scene()
 

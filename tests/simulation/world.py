@@ -62,6 +62,7 @@ from tests.simulation.store_judge import StoreJudge
 from tests.simulation.store_links import SETTINGS, STORE_HOST, StoreLinks
 from tests.simulation.trace import Trace
 from tests.simulation.transaction_history import Differs, Unstable
+from tests.simulation.unusual_settings import unusual_settings_of
 from tests.simulation.upkeep_history import SettingChange
 from tests.simulation.violation import Violation
 from tests.simulation.workload import LATE_LEADER, Workload
@@ -142,6 +143,7 @@ class World:
         self.scale = scale
         self.security = security_of(seed)
         self.segments = segments_of(seed)
+        self.unusual = unusual_settings_of(seed)
         source = self.random("world")
         self.is_durable = source.random() < 0.5
         """Whether brokers sync before they acknowledge; then the power may go."""
@@ -241,6 +243,7 @@ class World:
             settings |= self.security.settings()
         if self.segments is not None:
             settings |= self.segments.settings()
+        settings |= self.unusual.brokers
         if self.is_durable:
             settings |= {"log.flush.interval.messages": "1"}
         return settings

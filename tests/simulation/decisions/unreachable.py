@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
 
+from tests.simulation.decisions import unreachable_in_coordinators, unreachable_in_logs
 from tests.simulation.decisions.found import Decision
 
 
@@ -246,7 +247,7 @@ REASONS: dict[str, Reason] = {
         ),
     ),
     "kit": Reason(
-        "Only a log that is used alone, in a test or by a tool, leaves this out.",
+        "Only what is used alone, in a test or by a tool, does this or leaves it out; or a disk that is not simulated.",
         (
             "storage/log/log.py Log.__init__: *",
             "storage/directories/log_manager.py LogManager.__init__: *",
@@ -473,6 +474,11 @@ REASONS: dict[str, Reason] = {
         ("broker/coordinator/group/classic/state.py : *",),
     ),
 }
+
+
+for _more in (unreachable_in_coordinators.PATTERNS, unreachable_in_logs.PATTERNS):
+    for _reason, _patterns in _more.items():
+        REASONS[_reason] = Reason(REASONS[_reason].meaning, (*REASONS[_reason].patterns, *_patterns))
 
 
 def _name(decision: Decision) -> str:
