@@ -96,8 +96,8 @@ def _differences(one: ReplicaLog, other: ReplicaLog) -> Iterator[Violation]:
 
 
 def _last_of_each_key(log: ReplicaLog) -> Mapping[bytes, Last]:
-    """Without the keys of transactions: the records of aborted ones go with the next compaction. And without those whose
-    last record is a tombstone: each replica removes it at a time of its own."""
+    """Without the keys of transactions: the records of aborted ones go with the next compaction. And without those
+    whose last record is a tombstone: each replica removes it at a time of its own."""
     found: dict[bytes, Last] = {}
     in_transactions: set[bytes] = set()
     for batch in log.batches:

@@ -5,6 +5,10 @@ fail a directory   One of the two log directories fails for good: nothing below 
                    mended, and the broker is restarted
 start on a full disk   The broker is killed, and finds no room when it starts again
 stop on a bad disk     Syncs, writes or truncations fail, or nothing has room, while the broker stops as SIGTERM asks
+move on a slow disk    Replicas are moved between the directories one after the other, while the disk is slow and
+                   leaders are lost, so that logs are truncated, rolled and cleaned while they are copied
+load slowly        All disks are slow while leaders are lost, one after the other: coordinators load for long, lose
+                   their office meanwhile, or cannot read their log for a moment
 fail to truncate   Truncations fail while leaders are lost, so that followers must truncate
 lose pages         Syncs fail for a moment, and the system forgets what they have not written, as Linux does: later ones
                    succeed without it. In the end the machine has been restarted, and reads what its disk has
@@ -15,7 +19,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from tests.simulation.aimed_faults import REJOIN_S, links_of
+from tests.simulation.aimed_faults import REJOIN_S, id_of, links_of
 from tests.simulation.disk import DISK_ERROR, SimulatedDisk
 from tests.simulation.log_history import OfflineThoughSound
 from tests.simulation.machine import DIRECTORIES, Machine
@@ -27,6 +31,8 @@ if TYPE_CHECKING:
 STOPS_WITHIN_S = 8.0
 ROOM = 2000
 """Bytes, at most, on a full disk: for some files, but not for all."""
+SLOW_MOVES = 100.0
+SLOW_LOADS = 200.0
 SYNCS_FAIL_FOR = 0.3
 """The part of the fault's time."""
 
@@ -110,6 +116,47 @@ async def fail_to_truncate(world: World, fault: Fault) -> None:
         if machine.broker_id != fault.broker_id:
             links_of(world).expire(machine.name)
             await asyncio.sleep(REJOIN_S)
+
+
+async def move_on_slow_disk(world: World, fault: Fault) -> None:
+    """Also the leaderships of the others are lost, one after the other."""
+    machine = world.machines[fault.broker_id]
+    world.thread_times.slowness[machine.name] = SLOW_MOVES
+    if world.workload.disk_mover is not None:
+        world.workload.disk_mover.hurries_at = fault.broker_id
+    for other in world.machines.values():
+        await asyncio.sleep(REJOIN_S)
+        if other is not machine:
+            links_of(world).expire(other.name)
+
+
+async def load_slowly(world: World, fault: Fault) -> None:
+    """The broker is the second one to be lost. In some cases one of its directories cannot be read meanwhile."""
+    for machine in world.machines.values():
+        world.thread_times.slowness[machine.name] = SLOW_LOADS
+    first, second = world.machines[id_of(fault.other)], world.machines[fault.broker_id]
+    links_of(world).expire(first.name)
+    await asyncio.sleep(REJOIN_S * fault.amount)
+    if fault.amount < 0.3:
+        second.disk.broken = {DIRECTORIES[fault.amount < 0.15]}
+    await asyncio.sleep(REJOIN_S / 2)
+    links_of(world).expire(second.name)
+
+
+def load_on(world: World, fault: Fault) -> None:
+    """The disks are fast again, and can be read."""
+    for machine in world.machines.values():
+        world.thread_times.slowness.pop(machine.name, None)
+    second = world.machines[fault.broker_id]
+    if second.disk.broken:
+        mend_directory(world, fault)
+
+
+def move_on(world: World, fault: Fault) -> None:
+    """The disk is fast again."""
+    world.thread_times.slowness.pop(world.machines[fault.broker_id].name, None)
+    if world.workload.disk_mover is not None:
+        world.workload.disk_mover.hurries_at = None
 
 
 def restart_mended(world: World, fault: Fault) -> None:

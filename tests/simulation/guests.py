@@ -9,7 +9,7 @@ from itertools import count
 from random import Random
 
 from odradek.protocol.topic_partition import TopicPartition
-from tests.simulation.client.transactions import TransactionalProducer
+from tests.simulation.client.late_producer import LateProducer
 
 GUEST_IDS = tuple(f"id of guests {number}" for number in range(5))
 COME_EVERY_S = 2.5
@@ -26,7 +26,7 @@ class Guests:
 
     def __init__(
         self,
-        new_producer: Callable[[str, str], TransactionalProducer],
+        new_producer: Callable[[str, str], LateProducer],
         texts: Callable[[str], Iterator[str]],
         source: Random,
         *,
@@ -41,14 +41,19 @@ class Guests:
         self._partitions = partitions
 
     async def run(self) -> None:
-        """One after the other, until the end."""
+        """One after the other, until the end. The one before of the same id asks once more."""
+        before: dict[str, LateProducer] = {}
         for number in count(1):
             await asyncio.sleep(self._source.expovariate(1 / COME_EVERY_S))
             if self.is_ending:
                 return
             name = f"{self._name}.{number}"
-            producer = self._new_producer(name, GUEST_IDS[number % len(GUEST_IDS)])
+            transactional_id = GUEST_IDS[number % len(GUEST_IDS)]
+            producer = self._new_producer(name, transactional_id)
             sending = asyncio.get_running_loop().create_task(producer.run())
-            batches = {self._source.choice(self._partitions): [next(self._texts(name))]}
-            await producer.transact(batches, commits=self._source.random() < 0.75)
+            partition = self._source.choice(self._partitions)
+            await producer.transact({partition: [next(self._texts(name))]}, commits=self._source.random() < 0.75)
+            if transactional_id in before and producer.is_initialised:
+                await before[transactional_id].add_when_replaced(partition)
+            before[transactional_id] = producer
             sending.cancel()

@@ -6,6 +6,7 @@ DiskMover         moves replicas from one log directory of their broker to the o
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from itertools import count
 from random import Random
@@ -19,6 +20,7 @@ from tests.simulation.history import History
 from tests.simulation.machine import DIRECTORIES
 from tests.simulation.upkeep_history import Setting
 
+HURRIED_S = 0.02
 LEAST_VALUE = 2_000_000
 """No record is so large that these settings concern it."""
 
@@ -59,7 +61,8 @@ class SettingsKeeper:
 
 
 class DiskMover:
-    """`run` returns soon after `is_ending` was set."""
+    """`hurries_at`: the broker whose replicas it moves one after the other, None if it takes its time anywhere. `run`
+    returns soon after `is_ending` was set."""
 
     def __init__(
         self,
@@ -72,6 +75,7 @@ class DiskMover:
         brokers: Sequence[int],
     ) -> None:
         self.is_ending = False
+        self.hurries_at: int | None = None
         self._cluster = cluster
         self._admin = DiskAdmin(cluster, history, name="disk-mover")
         self._source = source
@@ -85,7 +89,9 @@ class DiskMover:
         while not self.is_ending:
             if not self._cluster.brokers:
                 await self._cluster.refresh()
-            await self._admin.move(
-                source.choice(self._brokers), source.choice(self._partitions), source.choice(DIRECTORIES)
-            )
-            await self._pauses.pause()
+            broker_id = source.choice(self._brokers) if self.hurries_at is None else self.hurries_at
+            await self._admin.move(broker_id, source.choice(self._partitions), source.choice(DIRECTORIES))
+            if self.hurries_at is None:
+                await self._pauses.pause()
+            else:
+                await asyncio.sleep(HURRIED_S)

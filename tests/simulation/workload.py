@@ -72,7 +72,7 @@ from tests.simulation.segments import LARGEST_BATCH_FACTOR
 from tests.simulation.store_links import SESSION_TIMEOUT_MS, SETTINGS, StoreLinks
 from tests.simulation.store_trouble import StoreTrouble
 from tests.simulation.stragglers import STRAGGLERS, Stragglers
-from tests.simulation.strays import Strays
+from tests.simulation.strays import STRAYS, StrayProducer, Strays
 from tests.simulation.upkeep import DiskMover, SettingsKeeper
 
 if TYPE_CHECKING:
@@ -158,11 +158,13 @@ class Workload:
         self.readings = [TopicPartition(READINGS, number) for number in range(READINGS_PARTITIONS)]
         self.producers: list[Producer] = []
         self.consumers: list[Consumer] = []
+        self.disk_mover: DiskMover | None = None
         self.transactional_ids = [
             RIVALS,
             STRAGGLERS,
             DOOMED,
             *GUEST_IDS,
+            STRAYS,
             *map(_transactional_id, ("transactional-1", "transactional-2")),
         ]
         self._transactions = 0
@@ -438,7 +440,16 @@ class Workload:
                 offset=self.partitions[0],
             ),
             "newcomers": Newcomers(cluster("newcomers"), history, source("newcomers"), name="newcomers"),
-            "strays": Strays(cluster("strays"), history, source("strays"), members, name="strays", group=GROUP),
+            "strays": Strays(
+                cluster("strays"),
+                history,
+                source("strays"),
+                members,
+                StrayProducer(cluster("strays"), history, name="strays", transactional_id=STRAYS),
+                name="strays",
+                group=GROUP,
+                unused=self.readings[1],
+            ),
             "brief-offsets": BriefOffsets(
                 cluster("brief-offsets"),
                 history,
@@ -465,8 +476,8 @@ class Workload:
             other=self.partitions[0],
         )
 
-        def new_guest(name: str, transactional_id: str) -> TransactionalProducer:
-            return TransactionalProducer(cluster("guests"), history, name=name, transactional_id=transactional_id)
+        def new_guest(name: str, transactional_id: str) -> LateProducer:
+            return LateProducer(cluster("guests"), history, name=name, transactional_id=transactional_id)
 
         trespassers["guests"] = Guests(new_guest, _texts, source("guests"), name="guests", partitions=self.payments)
         for name, trespasser in trespassers.items():
@@ -605,7 +616,8 @@ class Workload:
             return SettingsKeeper(cluster, history, source, pauses, topics=topics, brokers=brokers)
         if name == "disk-mover":
             movable = [*self.partitions, *self.payments, *self.balances, *self.readings]
-            return DiskMover(cluster, history, source, pauses, partitions=movable, brokers=brokers)
+            self.disk_mover = DiskMover(cluster, history, source, pauses, partitions=movable, brokers=brokers)
+            return self.disk_mover
         if name == "record-deleter":
             return RecordDeleter(cluster, history, source, pauses, partitions=self.readings[:1])
         return ReplicaMover(cluster, history, source, pauses, name=name, partitions=self.parcels, brokers=brokers)

@@ -192,6 +192,7 @@ REASONS: dict[str, Reason] = {
             "storage/segment/tail.py *",
         ),
     ),
+    "long": Reason("It takes longer than a run: some minutes, or a day."),
     "wrong": Reason(
         "A request that is wrong in itself, or that only checks. It is refused, or answered, before it "
         "changes anything; "

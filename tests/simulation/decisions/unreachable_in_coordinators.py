@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 PATTERNS: Mapping[str, tuple[str, ...]] = {
     "old": (
+        "broker/coordinator/group/classic/join.py Joins.abandoned: *",
+        "broker/coordinator/group/coordinator.py GroupCoordinator.join_abandoned: *",
         "broker/coordinator/group/classic/group.py ClassicGroup.offset_expiry: since_ms == NO_TIMESTAMP",
         "broker/coordinator/group/classic/rebalance.py joined_as_before: not can_skip_assignment",
     ),
@@ -20,13 +22,26 @@ PATTERNS: Mapping[str, tuple[str, ...]] = {
         "broker/coordinator/transaction/timeouts.py expiry_steps: (transaction := *",
         "broker/coordinator/transaction/local_markers.py LocalMarkerWriter._turn: *",
         "purgatory/completion_queue.py *: budget > 0",
+        "purgatory/completion_queue.py CompletionQueue._drain_purges: *",
+        "purgatory/purgatory.py *.purge_some: budget > 0",
+        "purgatory/purgatory.py *._purge_list: write >= len(operations)",
         "purgatory/completion_queue.py CompletionQueue.is_empty: self._expired",
         "purgatory/delayed_join.py InitialDelayedJoin.on_complete: self.remaining_ms != 0",
         "purgatory/purgatory.py *: watchers.position > 0",
         "purgatory/purgatory.py *: watchers.again",
         "purgatory/purgatory.py DelayedOperationPurgatory._try_pass: budget > 0",
     ),
+    "long": (
+        "broker/coordinator/group/classic/member.py Member.waits_for_the_group: not self.is_new",
+        "broker/coordinator/runtime/runtime.py CoordinatorRuntime._await_replication.settled: error is *",
+    ),
     "guard": (
+        "broker/coordinator/group/classic/rebalance.py Rebalances._remove_silent: member is not None",
+        "broker/coordinator/runtime/runtime.py CoordinatorRuntime.elected: led.leadership == leadership",
+        "broker/coordinator/transaction/remote_verification.py _OneBroker._send: ErrorCode.of(*",
+        "purgatory/purgatory.py *._purge_list: watchers.is_tried",
+        "purgatory/purgatory.py *.check_and_complete: watchers is None",
+        "purgatory/purgatory.py *.check_and_complete: watchers.is_tried",
         "broker/coordinator/group/*: *state is *GroupState.DEAD",
         "broker/coordinator/group/classic/group.py ClassicGroup.elect_joined_leader: self.leader_id",
         "broker/coordinator/group/classic/group.py ClassicGroup._topics_of_members: self.protocol_name is None",
@@ -54,6 +69,7 @@ PATTERNS: Mapping[str, tuple[str, ...]] = {
         "purgatory/purgatory.py *.waiting: operation.is_cancelled",
     ),
     "absent": (
+        "broker/coordinator/group/classic/group.py ClassicGroup.offset_expiry: self.subscribed_topics is not None",
         "broker/coordinator/group/offsets/offsets.py GroupOffsets.tombstones_of: group.has(topic, partition)",
         "broker/coordinator/group/classic/group.py ClassicGroup.is_subscribed_to: *",
         "broker/coordinator/group/offsets/offsets.py GroupOffsets.committed: group is None",

@@ -44,6 +44,8 @@ PATTERNS: Mapping[str, tuple[str, ...]] = {
         "storage/cleaner/walk.py _move_timestamps: fixed",
     ),
     "kit": (
+        "storage/directories/log_checkpoints.py LogCheckpoints.is_written: *",
+        "storage/directories/log_manager.py LogManager.idle_until_ms: *",
         "storage/directories/log_creation.py LogCreator.make: *",
         "storage/directories/log_manager.py LogManager.delete: sync",
         "storage/directories/log_manager.py LogManager._sync_directory: *",
