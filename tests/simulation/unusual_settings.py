@@ -27,8 +27,8 @@ FLUSH_TIMES_MS = (200, 2000)
 ROLL_TIMES_MS = (1000, 5000)
 CLEANER_BYTES_PER_S = (10_000, 60_000)
 FETCH_BYTES = (200, 3000)
-FEW_KEYS = {"log.cleaner.dedupe.buffer.size": "2097152", "log.cleaner.io.buffer.load.factor": "0.0025"}
-"""About thirty."""
+FEW_KEYS = {"log.cleaner.dedupe.buffer.size": "2097152", "log.cleaner.io.buffer.load.factor": "0.0006"}
+"""About eight."""
 CODECS = (Compression.NONE, Compression.GZIP, Compression.SNAPPY)
 LAGS: tuple[dict[str, str], ...] = (
     {},
