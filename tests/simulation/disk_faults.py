@@ -84,7 +84,7 @@ def start_on_full_disk(world: World, fault: Fault) -> None:
     """The broker recovers its logs on a disk that is full, or will soon be."""
     machine = world.machines[fault.broker_id]
     machine.kill()
-    machine.disk.room = int(ROOM * fault.amount)
+    machine.disk.room = max(int(ROOM * (2 * fault.amount - 1)), 0)
     machine.start()
 
 

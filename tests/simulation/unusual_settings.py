@@ -56,6 +56,7 @@ def unusual_settings_of(seed: int) -> UnusualSettings:
         ("producer.purgatory.purge.interval.requests", FEW_REQUESTS, 0.5),
         ("fetch.purgatory.purge.interval.requests", FEW_REQUESTS, 0.5),
         ("replica.fetch.max.bytes", FETCH_BYTES, 0.4),
+        ("replica.fetch.response.max.bytes", FETCH_BYTES, 0.3),
         ("log.roll.ms", ROLL_TIMES_MS, 0.3),
         ("log.cleaner.io.max.bytes.per.second", CLEANER_BYTES_PER_S, 0.3),
     ):

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 PATTERNS: Mapping[str, tuple[str, ...]] = {
     "crash": ("broker/cleaning/log_cleaner.py LogCleaner.settings_changed: task.done()",),
     "damage": (
+        "storage/log/follow.py LogFollower._unexpected: before",
+        "storage/cleaner/candidates.py _first_dirty_offset: cleaned > log.state.log_end_offset",
         "storage/log/leftovers.py _offset: offset is None",
         "storage/log/recovery.py open_log_steps: not _ends_with_a_whole_batch(*",
         "storage/log/recovery.py _ends_with_a_whole_batch: last.position + *",
@@ -19,6 +21,10 @@ PATTERNS: Mapping[str, tuple[str, ...]] = {
         "broker/cleaning/log_cleaner.py LogCleaner._clean: self.manager.is_valid(clean)",
     ),
     "old": (
+        "storage/log/read.py RecordReader.check_range: *",
+        "storage/log/recovery.py _recover: limit > contiguous_from",
+        "storage/log/recovery.py _lacks_epochs: first.leader_epoch >= 0",
+        "storage/cleaner/candidates.py _delay_ms: time > 0",
         "storage/log/recovery.py _recover: contiguous",
         "storage/directories/log_directory.py LogDirectory.begin_load: not self.partitions()",
         "storage/directories/log_directory.py LogDirectory.partitions: parse_future_folder(name) is None",
@@ -30,11 +36,12 @@ PATTERNS: Mapping[str, tuple[str, ...]] = {
         "storage/cleaner/cleaner.py group_segments: *index + segment.*",
     ),
     "wrong": (
+        "storage/cleaner/walk.py _select_records: not keep",
         "storage/log/append.py LogAppender.append: size > config.segment_bytes",
         "storage/log/start_offset.py LogStart.delete_records_before: offset < 0",
     ),
     "setting": (
-        "storage/log/read.py _records: sendable",
+        "storage/segment/segment.py LogSegment._finish: self.file.size() > self.size",
         "storage/segment/segment.py LogSegment.create: path.endswith(LOG_SUFFIX)",
         "storage/producers/producer_state.py *self._is_expired(entry, now_ms)",
         "storage/producers/producer_state.py ProducerState._is_expired: now_ms - *",
@@ -44,6 +51,7 @@ PATTERNS: Mapping[str, tuple[str, ...]] = {
         "storage/cleaner/walk.py _move_timestamps: fixed",
     ),
     "kit": (
+        "storage/log/read.py *: sendable",
         "storage/directories/log_checkpoints.py LogCheckpoints.is_written: *",
         "storage/directories/log_manager.py LogManager.idle_until_ms: *",
         "storage/directories/log_creation.py LogCreator.make: *",
@@ -52,6 +60,17 @@ PATTERNS: Mapping[str, tuple[str, ...]] = {
         "storage/directories/log_directory.py LogDirectory._make_private: *",
     ),
     "guard": (
+        "storage/log/folder.py LogFolder.assign_topic_id: self.topic_id != topic_id",
+        "storage/log/follow.py LogFollower._check: self._state.truncating_to is not None",
+        "storage/log/follow.py LogFollower._unexpected: self._state.truncating_to is not None",
+        "storage/log/read.py ColdRead.run: self._file.read(*",
+        "storage/log/read.py RecordReader._aborted_transactions: not data.records",
+        "storage/log/recovery.py _lacks_epochs: first is not None",
+        "storage/log/truncation.py LogTruncation.begin: self._folder.failure is not None",
+        "storage/producers/producer_state.py ProducerState.remember_batches: known is None",
+        "storage/directories/shutdown.py close_all: error.__cause__",
+        "storage/cleaner/candidates.py LogToClean.is_due: self.cleanable_bytes > 0",
+        "storage/cleaner/manager.py CleanerManager.swap: *segment in clean.log.segments*",
         "storage/log/flushing.py LogFlusher.finish: segment is not segments.active",
         "storage/log/leader_epochs.py LeaderEpochs.end_offset_for: not self.entries",
         "storage/log/leftovers.py _finish_swaps: offset is not None",
@@ -63,6 +82,7 @@ PATTERNS: Mapping[str, tuple[str, ...]] = {
         "broker/cleaning/log_cleaner.py LogCleaner.settings_changed: self._tasks",
     ),
     "absent": (
+        "storage/directories/log_directory.py LogDirectory._begin_recovery_points: *",
         "storage/producers/producer_state.py _check_sequence: first != 0",
         "storage/cleaner/manager.py CleanerManager.is_valid: log.config.compact",
     ),
