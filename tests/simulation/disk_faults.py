@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 STOPS_WITHIN_S = 8.0
 ROOM = 2000
 """Bytes, at most, on a full disk: for some files, but not for all."""
-SLOW_MOVES = 100.0
+SLOW_MOVES = 200.0
 SLOW_LOADS = 200.0
 SYNCS_FAIL_FOR = 0.3
 """The part of the fault's time."""

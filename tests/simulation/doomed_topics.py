@@ -5,7 +5,7 @@ their offsets, which nobody may find again."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from itertools import count
 from random import Random
@@ -20,6 +20,7 @@ from tests.simulation.history import Outcome
 
 DOOMED = "id of doomed topics"
 DOOMED_GROUP = "doomed"
+PARTITIONS = 2
 LIVE_EVERY_S = 3.0
 COMMIT_EVERY_S = 0.03
 ATTEMPTS = 20
@@ -28,13 +29,15 @@ ATTEMPTS = 20
 class DoomedProducer(TransactionalProducer):
     """Start `run` as a task."""
 
-    async def use(self, partition: TopicPartition, delete: Callable[[], Awaitable[object]], *, early: bool) -> None:
-        """Begins a transaction with the partition and an offset of it, and ends it when `delete` has returned, or
+    async def use(
+        self, partitions: Sequence[TopicPartition], delete: Callable[[], Awaitable[object]], *, early: bool
+    ) -> None:
+        """Begins a transaction with the partitions and offsets of them, and ends it when `delete` has returned, or
         (`early`) while it is under way."""
         transaction = await self.begin()
         try:
-            await self._add_partitions([partition])
-            await self._add_offsets(transaction, DOOMED_GROUP, {partition: 1})
+            await self._add_partitions(partitions)
+            await self._add_offsets(transaction, DOOMED_GROUP, dict.fromkeys(partitions, 1))
         except Refused as error:
             self.history.end(transaction, Outcome.FAILED, str(error))
             self._is_initialised = False
@@ -80,11 +83,11 @@ class DoomedTopics:
         sending.cancel()
 
     async def _live(self, topic: str) -> None:
-        loop, partition = asyncio.get_running_loop(), TopicPartition(topic, 0)
-        if await self._admin.create(topic, 1, self._replicas) is Outcome.FAILED:
+        partitions = [TopicPartition(topic, number) for number in range(PARTITIONS)]
+        if await self._admin.create(topic, PARTITIONS, self._replicas) is Outcome.FAILED:
             return
-        committing = loop.create_task(self._commit(partition))
-        await self._producer.use(partition, partial(self._delete, topic), early=self._source.random() < 0.5)
+        committing = asyncio.get_running_loop().create_task(self._commit(partitions))
+        await self._producer.use(partitions, partial(self._delete, topic), early=self._source.random() < 0.5)
         await asyncio.sleep(self._source.uniform(0.0, 10 * COMMIT_EVERY_S))
         committing.cancel()
 
@@ -94,9 +97,9 @@ class DoomedTopics:
                 return
             await self._cluster.back_off()
 
-    async def _commit(self, partition: TopicPartition) -> None:
-        """Commits offsets of the partition again and again. From its deletion on, they are refused."""
-        request = OffsetCommitRequest(group_id=DOOMED_GROUP, topics=commit_topics({partition: 1}))
+    async def _commit(self, partitions: Sequence[TopicPartition]) -> None:
+        """Commits offsets of the partitions again and again. From their deletion on, they are refused."""
+        request = OffsetCommitRequest(group_id=DOOMED_GROUP, topics=commit_topics(dict.fromkeys(partitions, 1)))
         while True:
             try:
                 await self._cluster.ask_coordinator(GROUP, DOOMED_GROUP, request)

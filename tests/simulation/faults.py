@@ -230,7 +230,7 @@ KINDS: Mapping[str, Kind] = {
     "fill the disk of": Kind(_fill_disk, _empty_disk, 2.0, 1),
     "start on the full disk of": Kind(disk_faults.start_on_full_disk, disk_faults.restart_mended, 3.0, 2),
     "stop on the bad disk of": Kind(disk_faults.stop_on_bad_disk, _nothing, 1.0, 2),
-    "move on the slow disk of": Kind(disk_faults.move_on_slow_disk, disk_faults.move_on, 1.0, 3, is_store=True),
+    "move on the slow disk of": Kind(disk_faults.move_on_slow_disk, disk_faults.move_on, 2.0, 3, is_store=True),
     "load slowly, with": Kind(
         disk_faults.load_slowly, disk_faults.load_on, 0.6, 3, is_store=True, is_aimed=True, is_seen_at_once=True
     ),

@@ -25,7 +25,7 @@ COMMIT_TIMEOUTS_MS = (400, 1500)
 FEW_REQUESTS = (1, 10)
 FLUSH_TIMES_MS = (200, 2000)
 ROLL_TIMES_MS = (1000, 5000)
-CLEANER_BYTES_PER_S = (10_000, 60_000)
+CLEANER_BYTES_PER_S = (2_000, 20_000)
 FETCH_BYTES = (200, 3000)
 FEW_KEYS = {"log.cleaner.dedupe.buffer.size": "2097152", "log.cleaner.io.buffer.load.factor": "0.0006"}
 """About eight."""

@@ -23,6 +23,9 @@ from tests.simulation.upkeep_history import Setting
 HURRIED_S = 0.02
 LEAST_VALUE = 2_000_000
 """No record is so large that these settings concern it."""
+CLEANER = "log.cleaner.io.max.bytes.per.second"
+LESS_FOR_CLEANERS = 1_990_000
+"""So little that a log may change while it is cleaned."""
 
 
 class SettingsKeeper:
@@ -45,7 +48,7 @@ class SettingsKeeper:
         self._pauses = pauses
         self._settings = [
             *(Setting("max.message.bytes", topic=topic) for topic in topics),
-            *(Setting("log.cleaner.io.max.bytes.per.second", broker_id=broker_id) for broker_id in brokers),
+            *(Setting(CLEANER, broker_id=broker_id) for broker_id in brokers),
             Setting("message.max.bytes"),
         ]
 
@@ -56,7 +59,8 @@ class SettingsKeeper:
                 return
             if not self._cluster.brokers:
                 await self._cluster.refresh()
-            await self._admin.alter(self._source.choice(self._settings), str(value))
+            setting = self._source.choice(self._settings)
+            await self._admin.alter(setting, str(value - LESS_FOR_CLEANERS if setting.name == CLEANER else value))
             await self._pauses.pause()
 
 

@@ -66,7 +66,7 @@ from tests.simulation.loop import Node
 from tests.simulation.newcomers import Newcomers
 from tests.simulation.passing_members import PASSING_GROUPS, PassingMembers
 from tests.simulation.retention import READINGS, READINGS_PARTITIONS, RecordDeleter, readings_settings
-from tests.simulation.rivals import RIVALS, Rivals
+from tests.simulation.rivals import RIVALS, RIVALS_GROUP, Rivals
 from tests.simulation.security import ADMINISTRATORS, BROKERS, Security, rights
 from tests.simulation.segments import LARGEST_BATCH_FACTOR
 from tests.simulation.store_links import SESSION_TIMEOUT_MS, SETTINGS, StoreLinks
@@ -215,7 +215,7 @@ class Workload:
             changing=[ORDERS, PAYMENTS],
             shrinking=[READINGS],
             brief=BRIEF,
-            groups=[GROUP, STATICS, COPIES, BRIEF_GROUP, DOOMED_GROUP, *PASSING_GROUPS],
+            groups=[GROUP, STATICS, COPIES, BRIEF_GROUP, DOOMED_GROUP, RIVALS_GROUP, *PASSING_GROUPS],
             transactional_ids=self.transactional_ids,
         )
         await give_rights(cluster, world.bootstrap, acls)

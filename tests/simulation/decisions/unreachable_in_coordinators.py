@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 PATTERNS: Mapping[str, tuple[str, ...]] = {
     "old": (
+        "broker/coordinator/group/offsets/offsets.py GroupOffsets._replay_tombstone: *",
         "broker/coordinator/group/classic/join.py Joins.abandoned: *",
         "broker/coordinator/group/coordinator.py GroupCoordinator.join_abandoned: *",
         "broker/coordinator/group/classic/group.py ClassicGroup.offset_expiry: since_ms == NO_TIMESTAMP",
@@ -36,6 +37,10 @@ PATTERNS: Mapping[str, tuple[str, ...]] = {
         "broker/coordinator/runtime/runtime.py CoordinatorRuntime._await_replication.settled: error is *",
     ),
     "guard": (
+        "broker/coordinator/group/offsets/removal.py _remove_topic: group is None",
+        "broker/coordinator/group/shard.py GroupShard._replay_classic: group is not None",
+        "broker/coordinator/group/shard.py GroupShard._replay_classic: group.is_empty",
+        "broker/coordinator/internal_topics.py InternalTopics.create: not self.exists(name)",
         "broker/coordinator/group/classic/rebalance.py Rebalances._remove_silent: member is not None",
         "broker/coordinator/runtime/runtime.py CoordinatorRuntime.elected: led.leadership == leadership",
         "broker/coordinator/transaction/remote_verification.py _OneBroker._send: ErrorCode.of(*",
@@ -69,6 +74,10 @@ PATTERNS: Mapping[str, tuple[str, ...]] = {
         "purgatory/purgatory.py *.waiting: operation.is_cancelled",
     ),
     "absent": (
+        "broker/coordinator/internal_topics.py InternalTopics.planned_count: not self._metadata.is_complete",
+        "broker/coordinator/internal_topics.py InternalTopics.ensure: except NoController",
+        "broker/coordinator/internal_topics.py InternalTopics.ensure: result.code is not *",
+        "broker/coordinator/internal_topics.py InternalTopics._create_in_background: except ProtocolError",
         "broker/coordinator/group/classic/group.py ClassicGroup.offset_expiry: self.subscribed_topics is not None",
         "broker/coordinator/group/offsets/offsets.py GroupOffsets.tombstones_of: group.has(topic, partition)",
         "broker/coordinator/group/classic/group.py ClassicGroup.is_subscribed_to: *",

@@ -62,6 +62,8 @@ PATTERNS: Mapping[str, tuple[str, ...]] = {
     "guard": (
         "storage/log/folder.py LogFolder.assign_topic_id: self.topic_id != topic_id",
         "storage/log/follow.py LogFollower._check: self._state.truncating_to is not None",
+        "storage/log/follow.py LogFollower._check: self._begins_within(*",
+        "storage/log/follow.py LogFollower._begins_within: *",
         "storage/log/follow.py LogFollower._unexpected: self._state.truncating_to is not None",
         "storage/log/read.py ColdRead.run: self._file.read(*",
         "storage/log/read.py RecordReader._aborted_transactions: not data.records",
@@ -82,6 +84,7 @@ PATTERNS: Mapping[str, tuple[str, ...]] = {
         "broker/cleaning/log_cleaner.py LogCleaner.settings_changed: self._tasks",
     ),
     "absent": (
+        "storage/log/read.py RecordReader._find: whole_batches",
         "storage/directories/log_directory.py LogDirectory._begin_recovery_points: *",
         "storage/producers/producer_state.py _check_sequence: first != 0",
         "storage/cleaner/manager.py CleanerManager.is_valid: log.config.compact",
