@@ -119,15 +119,14 @@ async def fail_to_truncate(world: World, fault: Fault) -> None:
 
 
 async def move_on_slow_disk(world: World, fault: Fault) -> None:
-    """Also the leaderships of the others are lost, one after the other."""
+    """Also the leaderships of all brokers are lost, one after the other, its own first."""
     machine = world.machines[fault.broker_id]
     world.thread_times.slowness[machine.name] = SLOW_MOVES
     if world.workload.disk_mover is not None:
         world.workload.disk_mover.hurries_at = fault.broker_id
-    for other in world.machines.values():
+    for other in sorted(world.machines.values(), key=lambda other: other is not machine):
         await asyncio.sleep(REJOIN_S)
-        if other is not machine:
-            links_of(world).expire(other.name)
+        links_of(world).expire(other.name)
 
 
 async def load_slowly(world: World, fault: Fault) -> None:

@@ -5,6 +5,7 @@ commit timeout    Appends of the coordinator of groups give up before a follower
 flush time        Logs are flushed by time, also between two rolls
 roll time         Segments roll by time, also those that are nearly empty
 slow cleaner      A cleaner may read and write so little in a second that the log changes under a clean
+slow moves        So may a log that moves from one directory to the other, while it is copied
 small fetches     A follower gets a part of what it lacks: the first batch, or up to the end of a batch
 small memory      A cleaner knows only the keys of a part of the log
 compression       Batches of the group coordinator, and of the keyed producer, are compressed
@@ -29,6 +30,7 @@ CLEANER_BYTES_PER_S = (2_000, 20_000)
 FETCH_BYTES = (200, 3000)
 FEW_KEYS = {"log.cleaner.dedupe.buffer.size": "2097152", "log.cleaner.io.buffer.load.factor": "0.0006"}
 """About eight."""
+MOVED_BYTES_PER_S = (30_000, 100_000)
 CODECS = (Compression.NONE, Compression.GZIP, Compression.SNAPPY)
 LAGS: tuple[dict[str, str], ...] = (
     {},
@@ -58,6 +60,7 @@ def unusual_settings_of(seed: int) -> UnusualSettings:
         ("replica.fetch.max.bytes", FETCH_BYTES, 0.4),
         ("replica.fetch.response.max.bytes", FETCH_BYTES, 0.3),
         ("log.roll.ms", ROLL_TIMES_MS, 0.3),
+        ("replica.alter.log.dirs.io.max.bytes.per.second", MOVED_BYTES_PER_S, 0.5),
         ("log.cleaner.io.max.bytes.per.second", CLEANER_BYTES_PER_S, 0.3),
     ):
         is_chosen, value = source.random() < share, source.randint(least, most)
