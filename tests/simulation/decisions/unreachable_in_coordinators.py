@@ -58,7 +58,6 @@ PATTERNS: Mapping[str, tuple[str, ...]] = {
         "broker/coordinator/group/classic/rebalance.py _generation: leader_id",
         "broker/coordinator/group/offsets/offsets.py GroupOffsets._count_in: partitions",
         "broker/coordinator/group/offsets/removal.py _remove_topic: offsets is None",
-        "broker/coordinator/group/shard.py GroupShard.forget_if_unused: self.groups.get(group.group_id) is not group",
         "broker/coordinator/internal_topics.py InternalTopics.ensure: self.exists(name)",
         "broker/coordinator/transaction/marker_writing.py MarkerWriting._log_unwritten: code not in OUTCOMES",
         "broker/coordinator/transaction/marker_writing.py MarkerWriting._retry: self._is_pending(completion)",

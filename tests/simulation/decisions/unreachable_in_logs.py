@@ -27,7 +27,6 @@ PATTERNS: Mapping[str, tuple[str, ...]] = {
         "storage/cleaner/candidates.py _delay_ms: time > 0",
         "storage/log/recovery.py _recover: contiguous",
         "storage/directories/log_directory.py LogDirectory.begin_load: not self.partitions()",
-        "storage/directories/log_directory.py LogDirectory.partitions: parse_future_folder(name) is None",
     ),
     "size": (
         "storage/log/writer.py LogWriter.write_copied: segment.size*",
@@ -67,7 +66,6 @@ PATTERNS: Mapping[str, tuple[str, ...]] = {
         "storage/log/follow.py LogFollower._unexpected: self._state.truncating_to is not None",
         "storage/log/read.py ColdRead.run: self._file.read(*",
         "storage/log/read.py RecordReader._aborted_transactions: not data.records",
-        "storage/log/recovery.py _lacks_epochs: first is not None",
         "storage/log/truncation.py LogTruncation.begin: self._folder.failure is not None",
         "storage/producers/producer_state.py ProducerState.remember_batches: known is None",
         "storage/directories/shutdown.py close_all: error.__cause__",
