@@ -16,7 +16,9 @@ from tests.simulation.violation import Violation
 CLOCKS_DIFFER_US = 4_100_000
 """Between two brokers, at most: one notes the commit, the other one lets it expire."""
 LONGEST_DELAY_US = 10_000_000
-"""Between the end of the retention time and the removal, while there is a coordinator without interruption."""
+"""Between the end of the retention time and the removal, while there is a coordinator."""
+LOOKS_WITHIN_US = 7_000_000
+"""A coordinator that answers without interruption looks for what has expired, and can write, within this time."""
 
 
 def strays_are_refused(history: History, final: FinalState) -> Iterator[Violation]:
@@ -49,7 +51,8 @@ def _judged(commit: BriefCommit, answer: BriefAnswer, served_since_us: int) -> I
     over_us = commit.ended_us + commit.retention_us + CLOCKS_DIFFER_US
     if commit.outcome is Outcome.OK and answer.ended_us < earliest_us and answer.offset != commit.offset:
         yield Violation("expired", f"offset {commit.offset} has expired too early", (commit, answer))
-    if answer.invoked_us > max(over_us, served_since_us) + LONGEST_DELAY_US and answer.offset >= 0:
+    latest_us = max(over_us + LONGEST_DELAY_US, served_since_us + LOOKS_WITHIN_US)
+    if answer.invoked_us > latest_us and answer.offset >= 0:
         yield Violation("expired", f"offset {answer.offset} has not expired", (commit, answer))
 
 
