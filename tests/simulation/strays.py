@@ -113,7 +113,7 @@ class Strays:
             if asked % COMMIT_EVERY == 0:
                 await self._commit(member_id, generation)
             await self._sync(member_id, generation, protocol="range")
-            if asked % TRANSACT_EVERY == 0:
+            if asked % TRANSACT_EVERY == 0 and generation > 0:  # without one, an empty group accepts all
                 await self._transact(member_id, generation)
             another = generation + self._source.choice((LONG_AGO, NEVER_YET))
             if another > 0:
