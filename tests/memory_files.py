@@ -103,6 +103,8 @@ class MemoryFile:
 
     def read(self, position: int, length: int) -> Buffer:
         self._disk.require(self.path)
+        if self._disk.warms_up:
+            self._disk.cold.discard(self.path)
         return bytes(self.inode.data[position : position + length])
 
     def read_cached(self, position: int, length: int) -> Buffer | None:
@@ -202,13 +204,15 @@ class ForgetfulFiles:
     directories that were not synced, are lost. With a random source, contents may be there or not or in part, and
     the first so many changes of names are there, as a journal keeps them.
 
-    `room`: bytes that still fit, None for no limit. `cold`: paths that are not in the page cache.
+    `room`: bytes that still fit, None for no limit. `cold`: paths that are not in the page cache; with `warms_up`, until
+    they are read.
     `fail_sync`, `fail_truncate`, `fail_write`: raised by every sync, truncation or write of a file while it is set.
     `failed_syncs_lose_pages`: what a failed sync has not written is lost when the cache is dropped (`drop_cache`), also
     if a later sync succeeds. `broken`: directories below which nothing can be read or changed any more.
     """
 
     waits_for_disk = True
+    warms_up = False
 
     def __init__(self, room: int | None = None) -> None:
         self.names = Names({"/": None}.items())

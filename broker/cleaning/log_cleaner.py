@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -62,10 +63,12 @@ class Throttle:
         self.bytes_per_second = bytes_per_second
         self._free_at_ms = 0.0
 
-    def delay_ms(self, size: int, now_ms: int) -> float:
-        """Counts `size` bytes read or written; returns how long to wait before the next ones."""
+    def delay_ms(self, size: int, now_ms: int) -> int:
+        """Counts `size` bytes read or written; returns how long to wait before the next ones. The clock shows whole
+        milliseconds, so whoever waits for a part of one would look again and again.
+        """
         self._free_at_ms = max(self._free_at_ms, now_ms - BURST_MS) + size * 1000 / self.bytes_per_second
-        return max(self._free_at_ms - now_ms, 0.0)
+        return max(math.ceil(self._free_at_ms - now_ms), 0)
 
 
 class LogCleaner:

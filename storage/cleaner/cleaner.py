@@ -200,10 +200,6 @@ class _Cleaner:
                     size = end - position if kept is data else len(kept)
                     cleaned.note_batch(size, header.last_offset, _max_timestamp(header, kept, data))
             if kept is data:
-                if run_end != position:
-                    if run_end > run_start:
-                        parts.append(view[run_start:run_end])
-                    run_start = position
                 run_end = end
                 continue
             changed = True

@@ -32,7 +32,9 @@ class LogStart:
         self._leader_epochs = leader_epochs
 
     def delete_records_before(self, offset: int) -> int:
-        """Moves the log's start, at most to the high watermark (-1), and returns it. Raises OFFSET_OUT_OF_RANGE."""
+        """Moves the log's start to the offset (-1: the high watermark), if it is before it. Returns the offset. Raises
+        OFFSET_OUT_OF_RANGE below 0 or beyond the high watermark.
+        """
         high_watermark = self._state.high_watermark
         if offset == -1:
             offset = high_watermark
@@ -41,7 +43,7 @@ class LogStart:
             message = f"{partition} can start at most at its high watermark {high_watermark}, not at {offset}"
             raise ProtocolError(ErrorCode.OFFSET_OUT_OF_RANGE, message)
         self.advance_to(offset, "records deleted")
-        return self._state.log_start_offset
+        return offset
 
     def advance_to(self, offset: int, reason: str) -> None:
         """Moves the log's start to the offset, if it is before it."""

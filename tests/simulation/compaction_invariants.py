@@ -11,7 +11,7 @@ compaction provide").
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from odradek.protocol.topic_partition import TopicPartition
@@ -34,6 +34,7 @@ class Last(NamedTuple):
 
     offset: int
     value: bytes | None
+    """None: a tombstone."""
 
 
 def compacted_logs_keep_the_last_of_each_key(history: History, final: FinalState) -> Iterator[Violation]:
@@ -81,10 +82,12 @@ def _kept(log: ReplicaLog, sends: Sequence[Send]) -> Iterator[Violation]:
 
 
 def _differences(one: ReplicaLog, other: ReplicaLog) -> Iterator[Violation]:
+    """Leaves out the keys of transactions: the records of aborted ones go with the next compaction. And those whose
+    last record is a tombstone: each replica removes it at a time of its own."""
     if one.high_watermark != other.high_watermark:
         return
-    mine, its = _last_of_each_key(one), _last_of_each_key(other)
-    for key in sorted(mine.keys() | its.keys()):
+    (mine, my_transactions), (its, its_transactions) = _last_of_each_key(one), _last_of_each_key(other)
+    for key in sorted((mine.keys() | its.keys()) - my_transactions - its_transactions):
         if mine.get(key) != its.get(key):
             brokers = f"brokers {one.broker_id} and {other.broker_id}"
             offsets = " and ".join(str(last.offset) if last else "none" for last in (mine.get(key), its.get(key)))
@@ -94,8 +97,8 @@ def _differences(one: ReplicaLog, other: ReplicaLog) -> Iterator[Violation]:
             return
 
 
-def _last_of_each_key(log: ReplicaLog) -> Mapping[bytes, Last]:
-    """Without the keys of transactions: the records of aborted ones go with the next compaction."""
+def _last_of_each_key(log: ReplicaLog) -> tuple[Mapping[bytes, Last], Set[bytes]]:
+    """The last records, without tombstones, and the keys that are in transactions."""
     found: dict[bytes, Last] = {}
     in_transactions: set[bytes] = set()
     for batch in log.batches:
@@ -105,4 +108,4 @@ def _last_of_each_key(log: ReplicaLog) -> Mapping[bytes, Last]:
             found[record.key] = Last(record.offset, record.value)
             if record.is_transactional:
                 in_transactions.add(record.key)
-    return {key: last for key, last in found.items() if key not in in_transactions}
+    return {key: last for key, last in found.items() if last.value is not None}, in_transactions

@@ -32,6 +32,7 @@ class SimulatedDisk(ForgetfulFiles):
     on_sync: Callable[[str], object] | None = None
     on_last_change: Callable[[], object] | None = None
     changes_left: int | None = None
+    warms_up = True
     _has_ended = False
 
     def __init__(self, room: int | None = None) -> None:
@@ -53,7 +54,8 @@ class SimulatedDisk(ForgetfulFiles):
             raise self.fail_sync
 
     def start_of_process(self) -> None:
-        """A process begins to use the disk."""
+        """A process begins to use the disk. Other processes have used the page cache meanwhile."""
+        self.cold = {path for path in self.names if path.endswith(LOG_SUFFIX)}
         self.changes_left = None
         self.lost.clear()
         if self._has_ended:

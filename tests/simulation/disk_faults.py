@@ -5,6 +5,13 @@ fail a directory   One of the two log directories fails for good: nothing below 
                    mended, and the broker is restarted
 fill for a moment  A disk is full, and then has room again. The replicas that were lost come back by themselves
 evict pages        The page cache no longer has the logs, so each read of what is there waits for the disk
+start on a full disk   The broker is killed, and finds no room when it starts again
+stop on a bad disk     Syncs, writes or truncations fail, or nothing has room, while the broker stops as SIGTERM asks
+move on a slow disk    Replicas are moved between the directories one after the other, while the disk is slow and
+                   leaders are lost, so that logs are truncated, rolled and cleaned while they are copied
+load slowly        All disks are slow while leaders are lost, one after the other: coordinators load for long, lose
+                   their office meanwhile, or cannot read their log for a moment
+fail to truncate   Truncations fail while leaders are lost, so that followers must truncate
 lose pages         Syncs fail for a moment, and the system forgets what they have not written, as Linux does: later ones
                    succeed without it. In the end the machine has been restarted, and reads what its disk has
 """
@@ -15,7 +22,8 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from odradek.storage.file_names import LOG_SUFFIX
-from tests.simulation.disk import DISK_ERROR
+from tests.simulation.aimed_faults import REJOIN_S, id_of, links_of
+from tests.simulation.disk import DISK_ERROR, SimulatedDisk
 from tests.simulation.log_history import OfflineThoughSound
 from tests.simulation.machine import DIRECTORIES, Machine
 from tests.simulation.upkeep_history import DiskFilled
@@ -28,6 +36,11 @@ RESTARTS = 0.3
 LARGEST_ROOM = 20_000
 """In bytes."""
 COME_BACK_S = 3.0
+STOPS_WITHIN_S = 8.0
+ROOM = 2000
+"""Bytes, at most, on a full disk: for some files, but not for all."""
+SLOW_MOVES = 200.0
+SLOW_LOADS = 200.0
 SYNCS_FAIL_FOR = 0.3
 """The part of the fault's time."""
 
@@ -106,4 +119,91 @@ def drop_cache(world: World, fault: Fault) -> None:
     machine.kill()
     machine.disk.drop_cache()
     machine.disk.failed_syncs_lose_pages = False
+    machine.start()
+
+
+def start_on_full_disk(world: World, fault: Fault) -> None:
+    """The broker recovers its logs on a disk that is full, or will soon be."""
+    machine = world.machines[fault.broker_id]
+    machine.kill()
+    machine.disk.room = max(int(ROOM * (2 * fault.amount - 1)), 0)
+    machine.start()
+
+
+async def stop_on_bad_disk(world: World, fault: Fault) -> None:
+    """The broker runs on for a while, and is then asked to stop. The disk has been mended when it starts again."""
+    machine = world.machines[fault.broker_id]
+    _break(machine.disk, int(fault.amount * 4))
+    await asyncio.sleep(fault.seconds)
+    stopping = asyncio.get_running_loop().create_task(machine.stop())
+    await asyncio.wait([stopping], timeout=STOPS_WITHIN_S)
+    restart_mended(world, fault)
+
+
+def _break(disk: SimulatedDisk, way: int) -> None:
+    if way == 0:
+        disk.fail_sync = DISK_ERROR
+    elif way == 1:
+        disk.fail_write = DISK_ERROR
+    elif way == 2:
+        disk.fail_truncate = DISK_ERROR
+    else:
+        disk.room = 0
+
+
+async def fail_to_truncate(world: World, fault: Fault) -> None:
+    """The other brokers lose their leaderships, one after the other."""
+    world.machines[fault.broker_id].disk.fail_truncate = DISK_ERROR
+    for machine in world.machines.values():
+        if machine.broker_id != fault.broker_id:
+            links_of(world).expire(machine.name)
+            await asyncio.sleep(REJOIN_S)
+
+
+async def move_on_slow_disk(world: World, fault: Fault) -> None:
+    """Also the leaderships of all brokers are lost, one after the other, its own first."""
+    machine = world.machines[fault.broker_id]
+    world.thread_times.slowness[machine.name] = SLOW_MOVES
+    if world.workload.disk_mover is not None:
+        world.workload.disk_mover.hurries_at = fault.broker_id
+    for other in sorted(world.machines.values(), key=lambda other: other is not machine):
+        await asyncio.sleep(REJOIN_S)
+        links_of(world).expire(other.name)
+
+
+async def load_slowly(world: World, fault: Fault) -> None:
+    """The broker is the second one to be lost. In some cases one of its directories cannot be read meanwhile."""
+    for machine in world.machines.values():
+        world.thread_times.slowness[machine.name] = SLOW_LOADS
+    first, second = world.machines[id_of(fault.other)], world.machines[fault.broker_id]
+    links_of(world).expire(first.name)
+    await asyncio.sleep(REJOIN_S * fault.amount)
+    if fault.amount < 0.3:
+        second.disk.broken = {DIRECTORIES[fault.amount < 0.15]}
+    await asyncio.sleep(REJOIN_S / 2)
+    links_of(world).expire(second.name)
+
+
+def load_on(world: World, fault: Fault) -> None:
+    """The disks are fast again, and can be read."""
+    for machine in world.machines.values():
+        world.thread_times.slowness.pop(machine.name, None)
+    second = world.machines[fault.broker_id]
+    if second.disk.broken:
+        mend_directory(world, fault)
+
+
+def move_on(world: World, fault: Fault) -> None:
+    """The disk is fast again."""
+    world.thread_times.slowness.pop(world.machines[fault.broker_id].name, None)
+    if world.workload.disk_mover is not None:
+        world.workload.disk_mover.hurries_at = None
+
+
+def restart_mended(world: World, fault: Fault) -> None:
+    """The disk works and has room again, and the broker starts again."""
+    machine = world.machines[fault.broker_id]
+    disk = machine.disk
+    machine.kill()
+    disk.fail_sync = disk.fail_write = disk.fail_truncate = disk.room = None
     machine.start()

@@ -227,7 +227,7 @@ def replica_log(key: TopicPartition, broker_id: int, log: Log) -> ReplicaLog:
         high_watermark=log.state.high_watermark,
         last_stable_offset=log.last_stable_offset,
         log_start_offset=log.state.log_start_offset,
-        is_compacted=log.config.compact,
+        is_compacted=log.config.compact and not log.config.delete,
         damage=damage,
         batches=batches,
     )

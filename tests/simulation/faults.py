@@ -234,6 +234,13 @@ KINDS: Mapping[str, Kind] = {
     "fill the disk of": Kind(_fill_disk, _empty_disk, 2.0, 1),
     "evict the pages of": Kind(disk_faults.evict_pages, disk_faults.cache_pages, 8.0, 2),
     "fill up for a moment the disk of": Kind(disk_faults.fill_for_a_moment, disk_faults.see_all_back, 1.5, 2),
+    "start on the full disk of": Kind(disk_faults.start_on_full_disk, disk_faults.restart_mended, 3.0, 2),
+    "stop on the bad disk of": Kind(disk_faults.stop_on_bad_disk, _nothing, 1.0, 2),
+    "move on the slow disk of": Kind(disk_faults.move_on_slow_disk, disk_faults.move_on, 2.0, 3, is_store=True),
+    "load slowly, with": Kind(
+        disk_faults.load_slowly, disk_faults.load_on, 0.6, 3, is_store=True, is_aimed=True, is_seen_at_once=True
+    ),
+    "fail to truncate at": Kind(disk_faults.fail_to_truncate, disk_faults.restart_mended, 1.0, 2, is_store=True),
     "cut from the store": Kind(_cut_from_store, _connect_to_store, 8.0, 3, is_store=True),
     "expire the session of": Kind(_expire_session, _nothing, 0.5, 1, is_store=True),
     "join unheard": Kind(aimed_faults.join_unheard, aimed_faults.heal, 0.4, 5, is_store=True, is_aimed=True),

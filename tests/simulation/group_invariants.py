@@ -15,7 +15,7 @@ from tests.simulation.violation import Violation
 
 CLOCKS_DIFFER_US = 4_100_000
 """Between two brokers, at most: one notes the commit, the other one lets it expire."""
-LONGEST_DELAY_US = 5_000_000
+LONGEST_DELAY_US = 7_000_000
 """Between the end of the retention time and the removal, while a coordinator answers."""
 
 

@@ -17,6 +17,7 @@ from tests.simulation.clock import SimulatedClock
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.loop import Node, SimulatedLoop
 from tests.simulation.network import Network
+from tests.simulation.one_offs import SETTINGS as ONE_OFFS
 from tests.simulation.trace import Trace
 
 PORT = 9092
@@ -32,6 +33,7 @@ SETTINGS = {
     "transaction.state.log.segment.bytes": "16384",
     "offsets.topic.num.partitions": "4",
     "transaction.state.log.num.partitions": "4",
+    **ONE_OFFS,
     "group.initial.rebalance.delay.ms": "200",
     "group.min.session.timeout.ms": "1000",
     "offsets.retention.check.interval.ms": "2000",

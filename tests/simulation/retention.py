@@ -18,13 +18,16 @@ READINGS = "readings"
 READINGS_PARTITIONS = 2
 BY_AGE = {"segment.bytes": "4096", "retention.ms": "4000"}
 BY_SIZE = {"segment.bytes": "4096", "retention.ms": "-1", "retention.bytes": "5000"}
+COMPACTED = {"cleanup.policy": "compact,delete", "min.cleanable.dirty.ratio": "0.05"}
+"""Every record has a key of its own, so nothing goes by compaction."""
 HIGH_WATERMARK = -1
 FEW_RECORDS = 30
 
 
 def readings_settings(source: Random) -> dict[str, str]:
-    """The settings of the topic: by age in one half of the seeds, by size in the other one."""
-    return source.choice([BY_AGE, BY_SIZE])
+    """The settings of the topic: by age in one half of the seeds, by size in the other one. In half of each it is
+    compacted, too."""
+    return source.choice([BY_AGE, BY_SIZE]) | source.choice([{}, COMPACTED])
 
 
 class RecordDeleter(Administrator):

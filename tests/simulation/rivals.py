@@ -11,7 +11,7 @@ from random import Random
 from odradek.protocol.topic_partition import TopicPartition
 from tests.simulation.client.transactions import TransactionalProducer
 
-RIVALS = "id of the rivals"
+RIVALS, RIVALS_GROUP = "id of the rivals", "rivals"
 REIGN_S = (2.0, 6.0)
 TRANSACT_EVERY_S = 0.25
 
@@ -38,6 +38,7 @@ class Rivals:
         self._ending = ending
         self._name = name
         self._partitions = partitions
+        self._offset = 0
 
     async def run(self) -> None:
         """One producer after the other, until the end."""
@@ -61,7 +62,9 @@ class Rivals:
             await asyncio.sleep(source.expovariate(1 / TRANSACT_EVERY_S))
             chosen = source.sample(self._partitions, source.randint(1, min(3, len(self._partitions))))
             batches = {partition: [next(texts) for _ in range(source.randint(1, 4))] for partition in sorted(chosen)}
-            await producer.transact(batches, commits=source.random() < 0.75)
+            self._offset += 1
+            offsets = {self._partitions[0]: self._offset} if source.random() < 0.5 else {}
+            await producer.transact(batches, commits=source.random() < 0.75, group=RIVALS_GROUP, offsets=offsets)
             self.transactions += 1
 
 

@@ -88,6 +88,7 @@ def rights(
     topics, groups = list(topics), list(groups)
     found = [
         *(allow(CLIENTS, "READ", "WRITE", topic=topic) for topic in topics),
+        allow(CLIENTS, "READ", "WRITE", topic=brief, prefixed=True),
         *(allow(CLIENTS, "READ", group=group) for group in groups),
         *(allow(CLIENTS, "WRITE", transactional_id=each) for each in transactional_ids),
         *(allow(ADMINISTRATORS, "CREATE", "DESCRIBE", topic=topic) for topic in topics),

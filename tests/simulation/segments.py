@@ -14,6 +14,8 @@ SIZES = (4096, 8192)
 INTERVALS = (100, 500)
 INDEX_SIZES = (96, 512)
 """In bytes. The smaller ones are full before a segment is."""
+DELETE_RETENTION_MS = 20_000
+"""Longer than a replica is away: one that comes back must find the tombstones and the markers of what it has."""
 LARGEST_BATCH_FACTOR = 4
 """Producers that make up for lost time send so many times more records in a batch: it must fit in a segment."""
 
@@ -35,7 +37,7 @@ class Segments(NamedTuple):
             "log.index.size.max.bytes": str(self.index_size),
             "log.cleaner.backoff.ms": "500",
             "log.cleaner.min.cleanable.ratio": "0.05",
-            "log.cleaner.delete.retention.ms": "200",
+            "log.cleaner.delete.retention.ms": str(DELETE_RETENTION_MS),
             "log.segment.delete.delay.ms": "500",
         }
 

@@ -108,6 +108,14 @@ def test_an_epoch_never_falls_and_grows_with_a_new_producer() -> None:
     assert len(texts(epochs_grow_in_the_log, logged((COMPLETE_COMMIT, 3), (EMPTY, 3)))) == 1
 
 
+def test_an_id_begins_anew_when_it_was_deleted() -> None:
+    scene = logged((COMPLETE_COMMIT, 3))
+    scene.add(Logged(process="broker-1", partition=LOG, offset=1, transactional_id="t", state=None))
+    for operation in logged((EMPTY, 0), (ONGOING, 0), producer_id=8).history.operations:
+        scene.add(operation)
+    assert texts(epochs_grow_in_the_log, scene) == []
+
+
 def asked(scene: Scene, *, commits: bool, epoch: int) -> None:
     transaction = scene.begin(Transaction(process="p", transactional_id="t", number=1, commits=commits))
     transaction.producer_id, transaction.producer_epoch, transaction.end_asked_us = 7, epoch, 0

@@ -119,14 +119,21 @@ def test_a_replica_that_moves_in_the_end_is_found(scene: UpkeepScene) -> None:
 # --- compaction
 
 
-def log(*records: tuple[int, str], broker: int = 1, end: int = 20) -> ReplicaLog:
-    """A compacted log with one record per batch, by offset."""
+def log(
+    *records: tuple[int, str | None], broker: int = 1, end: int = 20, transactional: int | None = None
+) -> ReplicaLog:
+    """A compacted log with one record per batch, by offset. None: a tombstone of the key of k:1. `transactional`: the
+    offset of one that is in a transaction."""
     batches = [
         StoredBatch(
             offset,
             offset,
             0,
-            build_batch([Record(offset=offset, key=key_of(text), value=text.encode())], base_offset=offset),
+            build_batch(
+                [Record(offset=offset, key=key_of(text or "k:1"), value=None if text is None else text.encode())],
+                base_offset=offset,
+                is_transactional=offset == transactional,
+            ),
         )
         for offset, text in records
     ]
@@ -166,3 +173,14 @@ def test_replicas_that_differ_in_the_last_record_of_a_key_are_found(scene: Upkee
     assert scene.compacted(whole, log((1, "k:9"), broker=2)) == []
     assert scene.compacted(whole, log((0, "k:1"), broker=2)) == ["compacted"]
     assert scene.compacted(whole, log((0, "k:1"), broker=2, end=1)) == []
+
+
+def test_a_record_that_may_have_been_aborted_is_removed_at_any_time(scene: UpkeepScene) -> None:
+    whole = log((0, "k:1"), (4, "k:9"), transactional=4)
+    assert scene.compacted(whole, log((0, "k:1"), broker=2)) == scene.compacted(log((0, "k:1")), whole) == []
+
+
+def test_a_tombstone_is_removed_at_any_time_but_not_without_the_records_before_it(scene: UpkeepScene) -> None:
+    whole = log((0, "k:1"), (4, None))
+    assert scene.compacted(whole, log((4, None), broker=2)) == scene.compacted(whole, log(broker=2)) == []
+    assert scene.compacted(whole, log((0, "k:1"), broker=2)) == ["compacted"]

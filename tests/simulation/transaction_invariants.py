@@ -71,7 +71,10 @@ def epochs_grow_in_the_log(history: History, final: FinalState) -> Iterator[Viol
     before: dict[str, list[Logged]] = defaultdict(list)
     for logged in history.of(Logged):
         earlier = before[logged.transactional_id]
-        if logged.state is None or logged.skips:
+        if logged.state is None:
+            earlier.clear()
+            continue
+        if logged.skips:
             earlier.clear()
         elif earlier:
             wrong = _wrong_step(earlier, logged)

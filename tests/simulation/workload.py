@@ -13,6 +13,11 @@
     newcomers     idempotent producers that begin, and do no more
     group `s`     static members that read payments. The next of an instance begins while the one before is at work
     strays        requests to the group for unknown members and in generations that do not exist
+    deserters     begin to join the group, and do not go on
+    one-offs      transactional producers that run one transaction, and whose ids rest until they expire
+    passing       members that are alone in their groups, whose offsets expire
+    expulsions    static members are removed by their instance ids
+    doomed topics topics that are deleted while groups and transactions use them
     brief-offsets a client whose commits expire
     guests        clients whose access changes, and who changes it (guests.py)
 
@@ -53,22 +58,28 @@ from tests.simulation.client.member import Member, committed_offsets
 from tests.simulation.client.producer import Producer
 from tests.simulation.client.store import StoreClient
 from tests.simulation.client.stray_broker import StrayBroker
+from tests.simulation.client.topics import TopicAdmin
 from tests.simulation.client.transactions import TransactionalProducer
 from tests.simulation.compaction_invariants import key_of
+from tests.simulation.deserters import Deserters
+from tests.simulation.doomed_topics import DOOMED, DOOMED_GROUP, DoomedProducer, DoomedTopics
+from tests.simulation.expulsions import Expulsions
 from tests.simulation.final_state import Unread
 from tests.simulation.guests import AccessKeeper, Guest, Visitor
 from tests.simulation.history import Outcome, Request
 from tests.simulation.intruders import INTRUDERS, Intruders, Targets
 from tests.simulation.loop import Node
 from tests.simulation.newcomers import Newcomers
+from tests.simulation.one_offs import ONE_OFF_IDS, OneOffs
+from tests.simulation.passing_members import PASSING_GROUPS, PassingMembers
 from tests.simulation.retention import READINGS, READINGS_PARTITIONS, RecordDeleter, readings_settings
-from tests.simulation.rivals import RIVALS, Rivals
-from tests.simulation.security import BROKERS, Security, rights
+from tests.simulation.rivals import RIVALS, RIVALS_GROUP, Rivals
+from tests.simulation.security import ADMINISTRATORS, BROKERS, Security, rights
 from tests.simulation.segments import LARGEST_BATCH_FACTOR
 from tests.simulation.store_links import SESSION_TIMEOUT_MS, SETTINGS, StoreLinks
 from tests.simulation.store_trouble import StoreTrouble
 from tests.simulation.stragglers import STRAGGLERS, Stragglers
-from tests.simulation.strays import Strays
+from tests.simulation.strays import STRAYS, StrayProducer, Strays
 from tests.simulation.upkeep import DiskMover, SettingsKeeper
 
 if TYPE_CHECKING:
@@ -86,6 +97,8 @@ TRANSACT_EVERY_S = 0.25
 LATE_LEADER, STRAY_BROKER = "late-leader", "stray-broker"
 STORE_CLIENTS = ("store-client-1", "store-client-2")
 MEMBER_STOPS_EVERY_S, MEMBER_IS_STOPPED_S = (6.0, 14.0), (4.5, 6.5)
+STATIC_SESSION_MS, STATIC_REBALANCE_MS = 8000, 2000
+"""A static member that stands still is absent from a rebalance, and stays a member."""
 STATIC_MEMBER_LASTS_S, STATIC_MEMBERS_OVERLAP_S = (3.0, 8.0), (0.5, 3.0)
 RECORDS_A_SECOND, REQUESTS_A_SECOND = 100.0, 20.5
 """What the producers aim at, of what is acknowledged. They make up for the time in which nobody can write."""
@@ -96,7 +109,9 @@ MOST_WAITING = 3
 ENOUGH_TIME_S = 40.0
 
 
-Trespasser = Stragglers | Newcomers | Strays | BriefOffsets
+Trespasser = (
+    Stragglers | Newcomers | Strays | BriefOffsets | Deserters | Expulsions | DoomedTopics | OneOffs | PassingMembers
+)
 AccessClient = AccessKeeper | Guest | Visitor
 
 
@@ -122,6 +137,11 @@ class Workload:
         "static-2",
         "strays",
         "brief-offsets",
+        "deserters",
+        "expulsions",
+        "doomed-topics",
+        "one-offs",
+        "passing-members",
         "reader-1",
         "reader-2",
         "readings-reader",
@@ -147,7 +167,15 @@ class Workload:
         self.readings = [TopicPartition(READINGS, number) for number in range(READINGS_PARTITIONS)]
         self.producers: list[Producer] = []
         self.consumers: list[Consumer] = []
-        self.transactional_ids = [RIVALS, STRAGGLERS, *map(_transactional_id, ("transactional-1", "transactional-2"))]
+        self.disk_mover: DiskMover | None = None
+        self.transactional_ids = [
+            RIVALS,
+            STRAGGLERS,
+            DOOMED,
+            *ONE_OFF_IDS,
+            STRAYS,
+            *map(_transactional_id, ("transactional-1", "transactional-2")),
+        ]
         self._transactions = 0
         self._rivals: Rivals | None = None
         self.replica_mover: ReplicaMover | None = None
@@ -185,7 +213,7 @@ class Workload:
             unclean = {} if self._world.elects_by_hand else UNCLEAN
             replicas = min(self._replicas, CLICKS_REPLICAS)
             await admin.create_topic(CLICKS, len(self.clicks), replicas, CLICKS_SETTINGS | unclean)
-            compacted = COMPACTED | self._world.topic_settings
+            compacted = COMPACTED | self._world.topic_settings | self._world.unusual.balances
             await admin.create_topic(BALANCES, len(self.balances), self._replicas, compacted)
             readings = readings_settings(self._random("retention")) | self._world.topic_settings
             await admin.create_topic(READINGS, len(self.readings), self._replicas, readings)
@@ -203,7 +231,7 @@ class Workload:
             changing=[ORDERS, PAYMENTS],
             shrinking=[READINGS],
             brief=BRIEF,
-            groups=[GROUP, STATICS, COPIES, BRIEF_GROUP],
+            groups=[GROUP, STATICS, COPIES, BRIEF_GROUP, DOOMED_GROUP, RIVALS_GROUP, *PASSING_GROUPS],
             transactional_ids=self.transactional_ids,
         )
         await give_rights(cluster, world.bootstrap, acls)
@@ -214,8 +242,8 @@ class Workload:
         self._start_producer("idempotent-1", of_all, most_batches=4)
         self._start_producer("idempotent-2", of_all)
         self._start_producer("idempotent-3", of_all)
-        self._start_producer("keyed-1", self.balances, key_of=key_of)
-        self._start_producer("readings-1", self.readings)
+        self._start_producer("keyed-1", self.balances, key_of=key_of, compression=self._world.unusual.codec)
+        self._start_producer("readings-1", self.readings, key_of=str.encode)
         self._start_producer("plain-1", self.partitions, is_idempotent=False, max_in_flight=1)
         self._start_producer("leader-1", self.partitions, is_idempotent=False, max_in_flight=1, acks=1)
         self._start_producer("clicks-1", self.clicks, is_idempotent=False, max_in_flight=1, acks=1)
@@ -230,8 +258,10 @@ class Workload:
         self._applications.append(self._world.loop.create_task(self._stop_now_and_then([late], "late readers")))
         for name in ("member-1", "member-2", "member-3"):
             self._start_member(name)
-        for name in ("static-1", "static-2"):
-            self._applications.append(self._start(self._node(name), self._replace_members(name, self._random(name))))
+        statics = {name: self._node(name) for name in ("static-1", "static-2")}
+        for name, node in statics.items():
+            self._applications.append(self._start(node, self._replace_members(name, self._random(name))))
+        self._start_trespasser("expulsions", self._expulsions(statics))
         members = list(self._members.values())
         self._applications.append(self._world.loop.create_task(self._stop_now_and_then(members, "stopped members")))
         self._start_administrators()
@@ -457,7 +487,16 @@ class Workload:
                 offset=self.partitions[0],
             ),
             "newcomers": Newcomers(cluster("newcomers"), history, source("newcomers"), name="newcomers"),
-            "strays": Strays(cluster("strays"), history, source("strays"), members, name="strays", group=GROUP),
+            "strays": Strays(
+                cluster("strays"),
+                history,
+                source("strays"),
+                members,
+                StrayProducer(cluster("strays"), history, name="strays", transactional_id=STRAYS),
+                name="strays",
+                group=GROUP,
+                unused=self.readings[1],
+            ),
             "brief-offsets": BriefOffsets(
                 cluster("brief-offsets"),
                 history,
@@ -466,9 +505,71 @@ class Workload:
                 partition=self.partitions[0],
             ),
         }
+        trespassers["deserters"] = Deserters(
+            cluster("deserters"),
+            source("deserters"),
+            lambda: [self._world.network.reset("deserters", name) for name in self._brokers],
+            group=GROUP,
+            topic=ORDERS,
+            unused=self.readings[0],
+        )
+        trespassers["doomed-topics"] = self._doomed_topics()
+        trespassers["passing-members"] = PassingMembers(
+            cluster("passing-members"),
+            history,
+            source("passing-members"),
+            name="passing-members",
+            kept=self.payments[0],
+            other=self.partitions[0],
+        )
+
+        def new_one_off(name: str, transactional_id: str) -> LateProducer:
+            return LateProducer(cluster("one-offs"), history, name=name, transactional_id=transactional_id)
+
+        trespassers["one-offs"] = OneOffs(
+            new_one_off, _texts, source("one-offs"), name="one-offs", partitions=self.payments
+        )
         for name, trespasser in trespassers.items():
-            self._administrators.append(trespasser)
-            self._applications.append(self._start(self._node(name), trespasser.run()))
+            self._start_trespasser(name, trespasser)
+
+    def _start_trespasser(self, name: str, trespasser: Trespasser) -> None:
+        self._administrators.append(trespasser)
+        self._applications.append(self._start(self._node(name), trespasser.run()))
+
+    @property
+    def _brokers(self) -> list[str]:
+        return [machine.name for machine in self._world.machines.values()]
+
+    def _expulsions(self, members: Mapping[str, Node]) -> Expulsions:
+        def pause() -> None:
+            for node in members.values():
+                self._world.loop.pause(node)
+
+        def resume() -> None:
+            for node in members.values():
+                self._world.loop.resume(node)
+
+        return Expulsions(
+            self._cluster("expulsions"),
+            self._random("expulsions"),
+            pause,
+            resume,
+            group=STATICS,
+            instances=list(members),
+        )
+
+    def _doomed_topics(self) -> DoomedTopics:
+        name, world = "doomed-topics", self._world
+        login = world.login(name, user=ADMINISTRATORS)
+        admin = Cluster(name, world.bootstrap, world.random("cluster of who deletes doomed topics"), login)
+        return DoomedTopics(
+            self._cluster(name),
+            TopicAdmin(admin, world.history, name=name),
+            DoomedProducer(self._cluster(name), world.history, name=name, transactional_id=DOOMED),
+            self._random(name),
+            prefix=f"{BRIEF}doomed-",
+            replicas=self._replicas,
+        )
 
     def transactions_share(self, name: str) -> int:
         """Each transactional producer commits offsets of other partitions, so that they only grow."""
@@ -511,6 +612,8 @@ class Workload:
                 group=STATICS,
                 topic=PAYMENTS,
                 instance_id=name,
+                session_timeout_ms=STATIC_SESSION_MS,
+                rebalance_timeout_ms=STATIC_REBALANCE_MS,
             )
             running = asyncio.get_running_loop().create_task(member.run())
             await asyncio.wait([self._ending], timeout=source.uniform(*STATIC_MEMBERS_OVERLAP_S))
@@ -561,7 +664,8 @@ class Workload:
             return SettingsKeeper(office, topics=topics, brokers=brokers)
         if name == "disk-mover":
             movable = [*self.partitions, *self.payments, *self.balances, *self.readings]
-            return DiskMover(office, partitions=movable, brokers=brokers)
+            self.disk_mover = DiskMover(office, partitions=movable, brokers=brokers)
+            return self.disk_mover
         if name == "record-deleter":
             return RecordDeleter(office, partitions=self.readings[:1])
         self.replica_mover = ReplicaMover(office, partitions=self.parcels, brokers=brokers)

@@ -41,7 +41,6 @@ from tests.simulation.machine import PORT, Machine
 from tests.simulation.network import Network
 from tests.simulation.newcomers import small_blocks
 from tests.simulation.observer import Observer
-from tests.simulation.rare_settings import rare_settings
 from tests.simulation.security import (
     ADMINISTRATORS,
     CLIENTS,
@@ -56,6 +55,7 @@ from tests.simulation.store_judge import StoreJudge
 from tests.simulation.store_links import SETTINGS, STORE_HOST, StoreLinks
 from tests.simulation.trace import Trace
 from tests.simulation.unexpected import noted_in
+from tests.simulation.unusual_settings import unusual_settings_of
 from tests.simulation.upkeep_history import SettingChange
 from tests.simulation.violation import Violation
 from tests.simulation.workload import CLICKS, LATE_LEADER, STRAY_BROKER, Workload
@@ -139,6 +139,7 @@ class World:
         self.access = access_of(seed, self.security) if scale.brokers > 2 else None
         self.elects_by_hand = self.random("who elects uncleanly").random() < 0.5
         """Whether an operator has to ask for each unclean election."""
+        self.unusual = unusual_settings_of(seed)
         source = self.random("world")
         self.is_durable = source.random() < 0.5
         """Whether brokers sync before they acknowledge; then the power may go."""
@@ -248,9 +249,10 @@ class World:
             settings |= self.access.settings()
         if self.segments is not None:
             settings |= self.segments.settings()
+        settings |= self.unusual.brokers
         if self.is_durable:
             settings |= {"log.flush.interval.messages": "1"}
-        return settings | rare_settings(self.random("rare settings"))
+        return settings
 
     def _draw(self) -> list[Fault]:
         return schedule(

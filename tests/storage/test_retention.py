@@ -114,7 +114,8 @@ def test_minus_one_deletes_up_to_the_high_watermark(files: ForgetfulFiles) -> No
         append(log)
     log.update_high_watermark(3)
     assert log.start.delete_records_before(-1) == 3
-    assert log.start.delete_records_before(1) == 3  # never moves back
+    log.start.delete_records_before(1)
+    assert log.state.log_start_offset == 3  # never moves back
 
 
 @pytest.mark.parametrize("offset", [-2, 4, 100])

@@ -52,7 +52,6 @@ if TYPE_CHECKING:
 
 NO_LEADER_EPOCH = -1
 NO_PARTITION_EPOCH = -1
-HIGH_WATERMARK = -1  # DeleteRecords: "everything committed"
 
 
 class Partition:
@@ -495,11 +494,7 @@ class Partition:
             raise ProtocolError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if not self.log.config.delete:
             raise ProtocolError(ErrorCode.POLICY_VIOLATION, "the topic's cleanup.policy does not include delete")
-        offset = self.log.state.high_watermark if before == HIGH_WATERMARK else before
-        if offset < 0 or offset > self.log.state.high_watermark:
-            raise ProtocolError(ErrorCode.OFFSET_OUT_OF_RANGE)
-        self.log.start.delete_records_before(offset)
-        return offset
+        return self.log.start.delete_records_before(before)
 
     # Epochs
 

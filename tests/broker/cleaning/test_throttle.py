@@ -17,3 +17,8 @@ def test_a_pause_allows_no_more_than_the_burst() -> None:
 def test_without_a_limit_nothing_is_delayed() -> None:
     throttle = Throttle(1.7976931348623157e308)
     assert throttle.delay_ms(1 << 60, 5) == 0
+
+
+def test_a_part_of_a_millisecond_is_a_whole_one() -> None:
+    throttle = Throttle(7000)
+    assert throttle.delay_ms(7 * BURST_MS + 1, 10_000) == 1

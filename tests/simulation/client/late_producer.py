@@ -70,6 +70,7 @@ class LateProducer(TransactionalProducer):
         partition, written = next(iter(batches.items()))
         await self._late_record("write after the end", partition, text, len(written))
         await self._late_offset(group, offset)
+        await self._late("end the other way", self._end_request(committed=not transaction.commits), _code)
 
     async def write_after_timeout(
         self, batches: Batches, elsewhere: TopicPartition, group: str, offset: TopicPartition, text: str
@@ -87,6 +88,10 @@ class LateProducer(TransactionalProducer):
             await self._late("commit after the timeout", self._end_request(committed=True), _code)
         else:
             self.history.end(transaction, Outcome.UNKNOWN, "it was not aborted")
+
+    async def add_when_replaced(self, partition: TopicPartition) -> None:
+        """Goes on when another producer has taken the id, or after it has expired."""
+        await self._late("add when it was replaced", add_partitions_request(self, [partition]), add_partitions_codes)
 
     async def _open(self, batches: Batches) -> Transaction | None:
         """Begins a transaction with these records. Returns None if that fails."""

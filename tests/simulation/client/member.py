@@ -40,6 +40,8 @@ HEARTBEAT_S = 1.0
 COMMIT_S = 1.0
 MIN_BYTES = 2000
 HEARTBEATS = "heartbeats"
+FORGETFUL = 0.1
+"""How often a leader gives one member nothing."""
 LATE_COMMITS = 0.7
 """How often a member commits again in its earlier generation."""
 MOVED = frozenset(
@@ -81,6 +83,8 @@ class Member:
         group: str,
         topic: str,
         instance_id: str | None = None,
+        session_timeout_ms: int = SESSION_TIMEOUT_MS,
+        rebalance_timeout_ms: int = REBALANCE_TIMEOUT_MS,
     ) -> None:
         self.name = name
         self.cluster = cluster
@@ -90,6 +94,8 @@ class Member:
         self._group = group
         self._topic = topic
         self._instance_id = instance_id
+        self._session_timeout_ms = session_timeout_ms
+        self._rebalance_timeout_ms = rebalance_timeout_ms
         self._member_id = ""
         self._generation = -1
         self._is_leaving = False
@@ -139,8 +145,8 @@ class Member:
         )
         request = JoinGroupRequest(
             group_id=self._group,
-            session_timeout_ms=SESSION_TIMEOUT_MS,
-            rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
+            session_timeout_ms=self._session_timeout_ms,
+            rebalance_timeout_ms=self._rebalance_timeout_ms,
             member_id=self._member_id,
             group_instance_id=self._instance_id,
             protocol_type="consumer",
@@ -163,7 +169,10 @@ class Member:
     async def _assign(self, joined: Any) -> Mapping[str, Sequence[TopicPartition]]:
         while not (partitions := self.cluster.partitions_of(self._topic)):
             await self.cluster.refresh([self._topic])
-        return in_rounds(partitions, sorted(member.member_id for member in joined.members))
+        members = sorted(member.member_id for member in joined.members)
+        if len(members) > 1 and self._source.random() < FORGETFUL:
+            members.pop()
+        return in_rounds(partitions, members)
 
     async def _sync(self, assignments: Mapping[str, Sequence[TopicPartition]]) -> list[TopicPartition] | None:
         of_topic = ConsumerProtocolAssignment.TopicPartition
@@ -226,7 +235,7 @@ class Member:
             )
             answer = await self._ask(request, purpose=HEARTBEATS)
             if answer is None or answer.error_code in MOVED:
-                if loop.time() - heard_at > SESSION_TIMEOUT_MS / 1000:
+                if loop.time() - heard_at > self._session_timeout_ms / 1000:
                     return
                 continue
             heard_at = loop.time()

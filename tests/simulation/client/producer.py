@@ -38,6 +38,7 @@ class Producer:
         delivery_s: float = DELIVERY_S,
         transactional_id: str | None = None,
         key_of: Callable[[str], bytes | None] = lambda text: None,
+        compression: int = 0,
     ) -> None:
         self.name = name
         self.cluster = cluster
@@ -47,6 +48,7 @@ class Producer:
             max_in_flight=max_in_flight,
             is_transactional=transactional_id is not None,
             key_of=key_of,
+            compression=compression,
         )
         self.requests = 0
         """How many Produce requests had a batch acknowledged."""

@@ -87,8 +87,9 @@ class ProducerState:
         max_in_flight: int,
         is_transactional: bool = False,
         key_of: Callable[[str], bytes | None] = lambda text: None,
+        compression: int = 0,
     ) -> None:
-        """`key_of` returns the key of a record with this text."""
+        """`key_of` returns the key of a record with this text. `compression`: the codec of the batches."""
         self.is_idempotent = is_idempotent
         self.is_transactional = is_transactional
         self.producer_id = -1
@@ -97,6 +98,7 @@ class ProducerState:
         """Case (D)."""
         self._max_in_flight = max_in_flight
         self._key_of = key_of
+        self._compression = compression
         self._queues: dict[TopicPartition, _Queue] = {}
 
     @property
@@ -163,7 +165,7 @@ class ProducerState:
         records = [
             Record(
                 offset=number,
-                timestamp=sent_ms,
+                timestamp=sent_ms - number * 7 % 5,
                 key=self._key_of(text),
                 value=f"{text} ".encode().ljust(RECORD_BYTES),
             )
@@ -171,6 +173,7 @@ class ProducerState:
         ]
         return build_batch(
             records,
+            compression=self._compression,
             producer_id=self.producer_id if self.is_idempotent else -1,
             producer_epoch=self.epoch if self.is_idempotent else -1,
             base_sequence=batch.sequence,

@@ -50,7 +50,7 @@ VERSIONS: Mapping[type[Message], int] = {
     OffsetCommitRequest: 8,
     OffsetFetchRequest: 7,
     FindCoordinatorRequest: 3,
-    JoinGroupRequest: 7,
+    JoinGroupRequest: 9,
     HeartbeatRequest: 4,
     LeaveGroupRequest: 4,
     SyncGroupRequest: 5,

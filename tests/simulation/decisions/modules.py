@@ -36,6 +36,11 @@ LEFT_OUT = {
         "broker/controller/terms.py Terms.epoch",
         "broker/replica/partition/partition.py Partition.is_under_replicated",
         "storage/cleaner/manager.py CleanerManager.uncleanable_bytes",
+        "broker/coordinator/group/classic/member.py Member.waits_for",
+        "broker/coordinator/runtime/runtime.py CoordinatorRuntime.loading",
+        "broker/coordinator/transaction/marker_writing.py MarkerWriting._way_to",
+        "storage/directories/future_replica.py LogMove.end_offset",
+        "storage/producers/producer_state.py ProducerState.has_late_transaction",
         "*.__repr__",
     ),
     "How long a broker without work may sleep": (
@@ -47,8 +52,13 @@ LEFT_OUT = {
     "Offsets that consumers ask for by time": (
         "broker/replica/partition/partition_offsets.py",
         "storage/log/search.py",
+        "storage/segment/index.py TimeIndex.lookup",
     ),
-    "Copies of a log for somebody who tests": ("storage/log/frozen.py",),
+    "Copies of a log for somebody who tests": (
+        "storage/log/frozen.py",
+        "storage/segment/index.py TimeIndex.packed_with",
+        "storage/segment/transaction_index.py TransactionIndex.packed_below",
+    ),
     "Offsets in ZooKeeper, of consumers before Kafka 0.9": ("broker/coordinator/group/offsets/zookeeper.py",),
     "Cleaners that are processes, which only large logs get": (
         "broker/cleaning/cleaner_process.py",

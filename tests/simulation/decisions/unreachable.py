@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
 
+from tests.simulation.decisions import unreachable_in_coordinators, unreachable_in_logs
 from tests.simulation.decisions.found import Decision
 
 
@@ -273,6 +274,7 @@ REASONS: dict[str, Reason] = {
             "broker/cluster/member.py ClusterMember.leave: not leaving.done() (2)",
         ),
     ),
+    "long": Reason("It takes longer than a run: some minutes, or a day."),
     "wrong": Reason(
         "A request that is wrong in itself, or that only checks. It is refused, or answered, before it "
         "changes anything; "
@@ -329,12 +331,10 @@ REASONS: dict[str, Reason] = {
             "*_is_enabled()*",
             "broker/cluster/first_credentials.py *",
             "*log_cleaner_threads*",
-            "*roll_jitter*",
             "*jitter > 0",
             "*compression_type*",
             "*timestamp_type*",
             "*TIMESTAMP_TYPE_MASK*",
-            "*: self.settings.compression == *",
             "*: threads",
             "*: quota*",
             "*preferred_read_replica*",
@@ -354,7 +354,7 @@ REASONS: dict[str, Reason] = {
         ),
     ),
     "kit": Reason(
-        "Only a log that is used alone, in a test or by a tool, leaves this out.",
+        "Only what is used alone, in a test or by a tool, does this or leaves it out; or a disk that is not simulated.",
         (
             "storage/log/log.py Log.__init__: *",
             "storage/directories/log_manager.py LogManager.__init__: *",
@@ -404,7 +404,6 @@ REASONS: dict[str, Reason] = {
             "broker/cluster/registration.py *: self._broker is None",
             "broker/cluster/registration.py *: self._keeper *",
             "broker/coordinator/group/classic/group.py *: leader is not None",
-            "broker/coordinator/group/classic/group.py *: leader.awaiting_join is not None",
             "broker/coordinator/group/classic/group.py *: member is not None",
             "broker/coordinator/group/classic/group.py *: member is None",
             "broker/coordinator/group/classic/member.py *: heartbeat is not None",
@@ -413,7 +412,6 @@ REASONS: dict[str, Reason] = {
             "broker/coordinator/group/classic/rebalance.py Rebalances._begin_sync: *",
             "broker/coordinator/group/offsets/commits.py *: isinstance(error, AppendFailed)",
             "broker/coordinator/group/offsets/commits.py *: commits",
-            "broker/coordinator/group/offsets/commits.py *: group is None",
             "broker/coordinator/group/offsets/offsets.py *: groups is not None",
             "broker/coordinator/group/offsets/offsets.py *: not groups",
             "broker/coordinator/runtime/loading.py *: partition_log is None",
@@ -426,7 +424,6 @@ REASONS: dict[str, Reason] = {
             "broker/coordinator/transaction/transaction.py Transaction.prepare_fence: self.pending is not None",
             "broker/coordinator/transaction/transaction.py Transaction.complete: *",
             "broker/coordinator/group/shard.py *: replay is None",
-            "broker/coordinator/transaction/shard.py *: transit is None",
             "purgatory/*: self.expirations is not None",
             "purgatory/*: owner is not None",
             "broker/replica/fetch/*: self.session is not None",
@@ -467,23 +464,19 @@ REASONS: dict[str, Reason] = {
             "storage/log/read.py RecordReader._find: upper*",
             "storage/log/read.py RecordReader._find: located is None",
             "storage/log/read.py RecordReader._find: segment.base_offset == *",
-            "storage/log/read.py RecordReader._find: length > 0",
             "storage/log/read.py RecordReader._find: offset == upper.message_offset",
             "storage/log/read.py *message_offset_only",
             "storage/log/positions.py *message_offset_only",
             "storage/log/recovery.py _load_segments: *",
             "storage/log/segments.py LogSegments.__contains__: *",
             "storage/log/truncation.py *: job is not None",
-            "storage/log/truncation.py *: earlier is not None",
             "storage/log/truncation.py *: located is None",
-            "storage/log/writer.py *: mark is not None",
             "storage/log/writer.py LogWriter.write: leader_epoch *",
             "storage/log/writer.py LogWriter.roll: previous.*",
             "storage/log/recovery.py _recover_batch: epoch >= 0",
             "storage/log/leader_epochs.py *: epoch == UNDEFINED.epoch",
             "storage/log/leader_epochs.py LeaderEpochs.assign: *",
             "storage/log/log_state.py *: self.truncating_to *",
-            "storage/segment/segment.py *: where is not None",
             "storage/segment/segment.py *: end is None",
             "storage/segment/segment.py *: first >= 0",
             "storage/segment/segment.py *: self.max_timestamp >= 0",
@@ -495,9 +488,7 @@ REASONS: dict[str, Reason] = {
             "storage/segment/segment.py LogSegment.locate: *",
             "storage/segment/transaction_index.py TransactionIndex.reset: *",
             "storage/segment/recent_batches.py *",
-            "storage/producers/producer_state.py *: entry is not None*",
             "storage/producers/producer_state.py *: marker is not None",
-            "storage/producers/producer_state.py *: entry is None",
             "storage/producers/producer_state.py _check_sequence: entry.*",
             "storage/producers/producer_state.py ProducerState.check_data_batch: not header.is_transactional",
             "storage/producers/producer_state_entry.py *",
@@ -511,22 +502,15 @@ REASONS: dict[str, Reason] = {
             "storage/directories/log_creation.py *: isinstance(error, OSError)",
             "storage/directories/log_creation.py *: error.strerror",
             "storage/directories/log_creation.py *: creation is None",
-            "storage/directories/log_creation.py *: write is not None",
             "storage/directories/log_creation.py *: new_log.*",
             "storage/directories/log_directory.py *: self._lock is None",
             "storage/directories/log_manager.py LogManager.claim: *",
             "storage/directories/log_manager.py LogManager._is_ours: *",
             "storage/directories/log_manager.py *: log is None",
-            "storage/directories/log_manager.py *: job is not None",
             "storage/directories/registry.py _trimmed: *",
-            "storage/cleaner/candidates.py clean_job: *",
             "storage/cleaner/walk.py *: slot < total*",
-            "storage/cleaner/walk.py *: offset >= from_offset",
-            "broker/cleaning/log_cleaner.py *: done is not None",
-            "broker/cleaning/log_cleaner.py *: clean is None",
             "broker/cleaning/log_cleaner.py LogCleaner._is_small: *",
             "broker/cleaning/log_cleaner.py LogCleaner._begin: *",
-            "broker/cleaning/log_cleaner.py LogCleaner._drive: *CleanedGroup*",
             "broker/cleaning/log_cleaner.py LogCleaner._drive: self._is_small*",
             "broker/controller/broker_changes.py BrokerChanges.directories_failed: entry is not None",
             "broker/controller/broker_changes.py BrokerChanges.replicas_answered: broker_id not in *",
@@ -598,7 +582,6 @@ REASONS: dict[str, Reason] = {
             "*is_static*",
             "broker/coordinator/group/classic/join.py Joins._replace: *",
             "broker/coordinator/group/classic/join.py Joins._save_replacement*",
-            "broker/coordinator/group/classic/join.py *: former is not None",
             "*max_size*",
             "broker/coordinator/group/classic/join.py Joins._turn_away: *",
             "broker/coordinator/group/classic/join.py Joins._has_room: *",
@@ -612,8 +595,6 @@ REASONS: dict[str, Reason] = {
             "broker/coordinator/group/classic/member.py Member.vote: *",
             "broker/coordinator/group/admin.py *",
             "broker/coordinator/group/offsets/removal.py check_may_delete: *",
-            "broker/coordinator/group/offsets/removal.py remove_offsets: *",
-            "broker/coordinator/group/offsets/removal.py remove_offsets.settled: *",
             "broker/coordinator/group/classic/group.py ClassicGroup.check_offsets_deletable: *",
             "broker/coordinator/group/coordinator.py GroupCoordinator.list_groups: *",
             "broker/coordinator/transaction/rules.py *: expected is None",
@@ -640,6 +621,12 @@ REASONS: dict[str, Reason] = {
             "broker/replica/follower/fetcher.py *: was_full",
             "broker/cluster/registration.py *: except BrokerIdInUse",
             "broker/cluster/registration.py *: asyncio.get_running_loop().time() >= ends_at",
+            "broker/controller/elections.py Elections._unclean: *",
+            "broker/controller/elections.py Elections.elect: election is *",
+            "broker/controller/elections.py Elections.balance: *",
+            "broker/controller/elections.py Elections._is_possible: *",
+            "broker/controller/replica_requests.py ReplicaRequests.balance_leaders: *",
+            "broker/replica/leader/verification.py *: len({(header.producer_id, *",
         ),
     ),
     "import": Reason(
@@ -647,6 +634,11 @@ REASONS: dict[str, Reason] = {
         ("broker/coordinator/group/classic/state.py : *",),
     ),
 }
+
+
+for _more in (unreachable_in_coordinators.PATTERNS, unreachable_in_logs.PATTERNS):
+    for _reason, _patterns in _more.items():
+        REASONS[_reason] = Reason(REASONS[_reason].meaning, (*REASONS[_reason].patterns, *_patterns))
 
 
 def _name(decision: Decision) -> str:

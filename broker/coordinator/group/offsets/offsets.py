@@ -179,7 +179,7 @@ class GroupOffsets:
     def _settled(
         self, group_id: str, group: OffsetsOfGroup, pending: PendingCommit, error: ProtocolError | None
     ) -> None:
-        """Applies case B, C or D. Does nothing if a marker or the group's removal took the commit out of `pending`."""
+        """Applies case B, C or D. Does nothing if a marker took the commit out of `pending`."""
         if pending not in group.pending:
             return
         group.pending.remove(pending)
@@ -273,19 +273,6 @@ class GroupOffsets:
         for pending in group.pending:
             if pending.base_offset < before:
                 _take(pending.commits, topic, partition)
-
-    def forget(self, group_id: str) -> int:
-        """Removes the group with all its commits. Returns the number of its offsets in effect."""
-        group = self._groups.pop(group_id, None)
-        if group is None:
-            return 0
-        producers = set(group.transactions) | {each.producer_id for each in group.pending}
-        for producer_id in producers:
-            self._forget_producer(producer_id, group_id)
-        group.pending.clear()
-        removed = sum(map(len, group.committed.values()))
-        self.count -= removed
-        return removed
 
     # --- replaying ----------------------------------------------------------------------------------------------
 

@@ -167,21 +167,6 @@ def test_a_commit_appended_after_a_deletion_survives_it() -> None:
     assert log.numbers("g") == {"orders": {0: 6}} == numbers(log.reloaded(), "g")
 
 
-def test_a_late_append_result_does_not_revive_a_forgotten_group() -> None:
-    log = OffsetLog()
-    log.commit("g", orders={0: 5})
-    log.safe()
-    log.commit("g", orders={1: 5})
-    log.commit_in(7, "g", payments={1: 5})
-    tombstones = log.offsets.tombstones("g")
-    assert len(tombstones) == 3
-    assert log.offsets.forget("g") == 1
-    log.safe()
-    log.end(7, commit=True)
-    assert not log.offsets.has_offsets("g")
-    assert log.offsets.count == 0
-
-
 def test_deleting_offsets_of_a_topic_keeps_those_of_other_topics() -> None:
     log = OffsetLog()
     log.commit("g", orders={0: 5}, payments={0: 6})
