@@ -204,8 +204,8 @@ class ForgetfulFiles:
     directories that were not synced, are lost. With a random source, contents may be there or not or in part, and
     the first so many changes of names are there, as a journal keeps them.
 
-    `room`: bytes that still fit, None for no limit. `cold`: paths that are not in the page cache; with `warms_up`, until
-    they are read.
+    `room`: bytes that still fit, None for no limit. `cold`: paths that are not in the page cache; with `warms_up`,
+    until they are read.
     `fail_sync`, `fail_truncate`, `fail_write`: raised by every sync, truncation or write of a file while it is set.
     `failed_syncs_lose_pages`: what a failed sync has not written is lost when the cache is dropped (`drop_cache`), also
     if a later sync succeeds. `broken`: directories below which nothing can be read or changed any more.

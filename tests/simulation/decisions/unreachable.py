@@ -310,7 +310,6 @@ REASONS: dict[str, Reason] = {
             "broker/replica/leader/deletions.py *: key.topic in INTERNAL_TOPICS",
             "broker/replica/leader/deletions.py *: key in self._partitions",
             "broker/replica/partition/partition.py Partition.delete_records: not self.log.config.delete",
-            "broker/replica/partition/partition.py Partition.delete_records: offset *",
         ),
     ),
     "setting": Reason(
