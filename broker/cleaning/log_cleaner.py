@@ -224,7 +224,8 @@ class LogCleaner:
                 yield step
                 await asyncio.sleep(0)
         finally:
-            steps.close()
+            with contextlib.suppress(OSError):  # of files that nobody needs: the clean was abandoned
+                steps.close()
 
     async def _pace(self, size: int) -> None:
         throttle = self._throttle

@@ -54,7 +54,9 @@ class SimulatedDisk(ForgetfulFiles):
             raise self.fail_sync
 
     def start_of_process(self) -> None:
-        """A process begins to use the disk. Other processes have used the page cache meanwhile."""
+        """A process begins to use the disk. Other processes have used the page cache meanwhile, and a machine that has
+        lost pages was restarted: what the cache has of them, a process could not tell from what is on the disk."""
+        self.drop_cache()
         self.cold = {path for path in self.names if path.endswith(LOG_SUFFIX)}
         self.changes_left = None
         self.lost.clear()

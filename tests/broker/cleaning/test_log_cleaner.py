@@ -326,6 +326,29 @@ async def test_a_broker_stopped_during_a_clean_restarts_without_losing_records(
         assert {key: max(offsets) for key, offsets in found(log).items()} == latest
 
 
+async def test_a_broker_that_stops_expects_files_of_a_clean_that_cannot_be_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun = asyncio.Event()
+
+    def full(segment: CleanedSegment) -> None:
+        raise OSError(28, "No space left on device")
+
+    async def pace(cleaner: Any, size: int) -> None:
+        if any(name.endswith(".cleaned") for name in os.listdir(log.folder.path)):
+            begun.set()
+            await asyncio.Event().wait()
+
+    monkeypatch.setattr(CleanedSegment, "discard", full)
+    monkeypatch.setattr(log_cleaner.LogCleaner, "_pace", pace)
+    monkeypatch.setattr(log_cleaner, "SMALL_BYTES", 1 << 40)
+    with structlog.testing.capture_logs() as logs:
+        async with broker_with_topic() as (broker, log):
+            put(broker, 0, 300)
+            await begun.wait()
+    assert [line["event"] for line in logs if line["log_level"] == "error"] == []
+
+
 async def test_cleaners_share_the_throttle_and_their_number_follows_the_setting() -> None:
     async with broker_with_topic() as (broker, log):
         cleaner = broker.log_cleaner
