@@ -76,6 +76,7 @@ class ActiveController:
             except ProtocolError as error:  # from this broker's own controller
                 if error.code is not ErrorCode.NOT_CONTROLLER:
                     raise
+                reason = str(error)
             if self._clock.now_ms() + RETRY_MS >= deadline_ms:
                 raise NoController(f"no controller answered in {timeout_ms} ms: {reason}")
             await asyncio.sleep(RETRY_MS / 1000)

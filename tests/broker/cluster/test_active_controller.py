@@ -80,12 +80,13 @@ async def test_a_request_is_sent_again_until_a_controller_answers() -> None:
     assert [broker_id for broker_id, _ in scripted.asked] == [OTHER, 3, OWN, OTHER]
 
 
-@pytest.mark.parametrize("first", [NOBODY, OTHER])
+@pytest.mark.parametrize("first", [NOBODY, OWN, OTHER])
 async def test_without_a_controller_a_request_fails_when_its_time_is_over(first: int) -> None:
-    active, scripted = asking(first, NOT_CONTROLLER)
-    with pytest.raises(NoController):
+    refusal = ProtocolError(ErrorCode.NOT_CONTROLLER) if first == OWN else NOT_CONTROLLER
+    active, scripted = asking(first, refusal)
+    with pytest.raises(NoController, match="no controller answered in 250 ms: "):
         await active.allocate_producer_ids(250)
-    assert bool(scripted.asked) == (first == OTHER)
+    assert bool(scripted.asked) == (first != NOBODY)
 
 
 @pytest.mark.parametrize(

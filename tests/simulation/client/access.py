@@ -8,7 +8,7 @@ from typing import Any
 from odradek.broker.security.sasl.scram import LEAST_ITERATIONS, SCRAM_SHA_256
 from odradek.clients.admin.acls import Acl
 from odradek.protocol.errors import ErrorCode
-from odradek.protocol.messages.acls import DeleteAclsRequest
+from odradek.protocol.messages.acls import DeleteAclsRequest, DeleteAclsResponse
 from odradek.protocol.messages.scram import AlterUserScramCredentialsRequest
 from odradek.protocol.schema import Message
 from odradek.protocol.wire_codes import AclOperation, AclPatternType, AclPermissionType, AclResourceType
@@ -68,13 +68,16 @@ class AccessAdmin:
     async def _change(self, change: RuleChange | PasswordChange, request: Message) -> Outcome:
         self._history.begin(change)
         try:
-            codes = [ErrorCode.of(code) for code in _codes(await self._cluster.ask_broker(change.broker_id, request))]
+            answer = await self._cluster.ask_broker(change.broker_id, request)
         except NotSent as error:
             self._history.end(change, Outcome.FAILED, str(error))
         except Unanswered as error:
             self._history.end(change, Outcome.UNKNOWN, str(error))
         else:
-            failed = [code.name for code in codes if code is not ErrorCode.NONE]
+            failed = [ErrorCode.of(code).name for code in _codes(answer) if code != ErrorCode.NONE]
+            if isinstance(answer, DeleteAclsResponse) and not failed and not answer.filter_results[0].matching_acls:
+                self._history.end(change, Outcome.FAILED, "the broker knows of no such rule")
+                return change.outcome
             self._history.end(change, Outcome.UNKNOWN if failed else Outcome.OK, ", ".join(failed))
         return change.outcome
 
