@@ -23,13 +23,8 @@ PATTERNS: Mapping[str, tuple[str, ...]] = {
         "broker/coordinator/transaction/timeouts.py expiry_steps: (transaction := *",
         "broker/coordinator/transaction/local_markers.py LocalMarkerWriter._turn: *",
         "purgatory/completion_queue.py *: budget > 0",
-        "purgatory/completion_queue.py CompletionQueue._drain_purges: *",
-        "purgatory/purgatory.py *.purge_some: budget > 0",
-        "purgatory/purgatory.py *._purge_list: write >= len(operations)",
         "purgatory/completion_queue.py CompletionQueue.is_empty: self._expired",
         "purgatory/delayed_join.py InitialDelayedJoin.on_complete: self.remaining_ms != 0",
-        "purgatory/purgatory.py *: watchers.position > 0",
-        "purgatory/purgatory.py *: watchers.again",
         "purgatory/purgatory.py DelayedOperationPurgatory._try_pass: budget > 0",
     ),
     "long": (

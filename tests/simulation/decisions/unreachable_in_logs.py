@@ -21,8 +21,6 @@ PATTERNS: Mapping[str, tuple[str, ...]] = {
         "broker/cleaning/log_cleaner.py LogCleaner._clean: self.manager.is_valid(clean)",
     ),
     "old": (
-        "storage/log/read.py RecordReader.check_range: *",
-        "storage/log/recovery.py _recover: limit > contiguous_from",
         "storage/log/recovery.py _lacks_epochs: first.leader_epoch >= 0",
         "storage/cleaner/candidates.py _delay_ms: time > 0",
         "storage/log/recovery.py _recover: contiguous",
@@ -32,7 +30,6 @@ PATTERNS: Mapping[str, tuple[str, ...]] = {
         "storage/log/writer.py LogWriter.write_copied: segment.size*",
         "*: not *.can_take(last_offset)",
         "storage/log/read.py _records: records is not None",
-        "storage/cleaner/cleaner.py group_segments: *index + segment.*",
     ),
     "wrong": (
         "storage/cleaner/walk.py _select_records: not keep",
@@ -84,7 +81,6 @@ PATTERNS: Mapping[str, tuple[str, ...]] = {
     "absent": (
         "storage/log/read.py RecordReader._find: whole_batches",
         "storage/directories/log_directory.py LogDirectory._begin_recovery_points: *",
-        "storage/producers/producer_state.py _check_sequence: first != 0",
         "storage/cleaner/manager.py CleanerManager.is_valid: log.config.compact",
     ),
 }
