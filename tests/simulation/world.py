@@ -441,14 +441,9 @@ class World:
         """An operator asks a broker, once."""
         self.as_operator(lambda cluster: cluster.ask_broker(broker_id, request))
 
-    def elect(
-        self,
-        controller_id: int,
-        election: ElectionType = ElectionType.PREFERRED,
-        partitions: Collection[TopicPartition] | None = None,
-    ) -> None:
-        """An operator asks this controller for leaders of these partitions. None: of all."""
-        self.ask(controller_id, elect_leaders(election, partitions))
+    def elect(self, controller_id: int, partitions: Collection[TopicPartition] | None = None) -> None:
+        """An operator asks this controller for the preferred leaders of these partitions. None: of all."""
+        self.ask(controller_id, elect_leaders(ElectionType.PREFERRED, partitions))
 
     def restart_gently(self, machine: Machine) -> None:
         """Stops a broker as SIGTERM does, and starts it again."""
