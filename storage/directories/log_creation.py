@@ -31,7 +31,7 @@ from odradek.storage.log_config import LogConfig
 
 NO_EPOCH = -1
 OF_THE_DEVICE = frozenset({errno.EIO, errno.EROFS})
-"""Errors after which other logs should not be created in the directory either."""
+"""Errors of the device: another log could not be created in the directory either."""
 
 OpenNew = Callable[[str, TopicPartition, LogConfig], Log]
 """Opens a log in a new folder, given by its path. Raises OSError."""
@@ -103,7 +103,7 @@ class LogCreator:
         self._open_new = open_new
         self._begun: dict[TopicPartition, LogCreation] = {}
         self._failed: set[str] = set()
-        """The directories in which no log could be created."""
+        """The directories in which a log could not be created because of the device."""
 
     def predecessors_checkpoints(self, partitions: Iterable[TopicPartition]) -> Callable[[], None] | None:
         """If checkpoints still have entries of deleted partitions with these names, returns a function that rewrites
@@ -201,7 +201,7 @@ class LogCreator:
         if len(directories) == 1:
             return next(iter(directories.values()))
         counts = dict.fromkeys(directories, 0)
-        failed = {*self._failed}
+        failed = set(self._failed)
         for log in self._registry.logs.values():
             directory = self._registry.directory_of(log)
             counts[directory] += 1

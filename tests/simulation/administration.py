@@ -19,6 +19,8 @@ from tests.simulation.client.reassignments import ReplicaAdmin
 from tests.simulation.client.topics import TopicAdmin
 from tests.simulation.history import History, Outcome, Request
 
+OPERATOR = "operator"
+"""The client that acts for faults: `World.as_operator`."""
 PARCELS = "parcels"
 BRIEF = "brief-"
 """How the names of the topics of `TopicKeeper` begin."""

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from odradek.broker.metadata_store import znodes
 from odradek.protocol.topic_partition import TopicPartition
-from tests.simulation.administration import PARCELS
+from tests.simulation.administration import OPERATOR, PARCELS
 from tests.simulation.aimed_faults import (
     LAG_PATIENCE_S,
     PATIENCE_S,
@@ -141,7 +141,7 @@ async def delete_without(world: World, fault: Fault) -> None:
 
     def ask_again() -> None:
         topic = marked[0].topic
-        world.as_operator(lambda cluster: TopicAdmin(cluster, world.history, name="operator").delete(topic))
+        world.as_operator(lambda cluster: TopicAdmin(cluster, world.history, name=OPERATOR).delete(topic))
 
     def lose() -> None:
         if links.controller is not None:  # it learns late that the mark is stored, and is asked for it meanwhile

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from odradek.protocol.messages.topics import CreatePartitionsRequest
 from odradek.protocol.topic_partition import TopicPartition
-from tests.simulation.administration import PARCELS, PARCELS_REPLICAS, ReplicaMover
+from tests.simulation.administration import OPERATOR, PARCELS, PARCELS_REPLICAS, ReplicaMover
 from tests.simulation.aimed_at_controllers import ENTRY, MOVE_PATIENCE_S, before_next, is_moving
 from tests.simulation.aimed_faults import LAG_PATIENCE_S, at_change, id_of, links_of
 from tests.simulation.client.cluster import Cluster
@@ -37,7 +37,7 @@ async def _reassign(world: World, mover: ReplicaMover, targets: Mapping[TopicPar
     """An operator reassigns, while the other one does not."""
 
     async def ask(cluster: Cluster) -> None:
-        await ReplicaAdmin(cluster, world.history, name="operator", topic=PARCELS).reassign(targets)
+        await ReplicaAdmin(cluster, world.history, name=OPERATOR, topic=PARCELS).reassign(targets)
 
     async with mover.moving:
         await world.as_operator(ask)

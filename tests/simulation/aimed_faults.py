@@ -24,6 +24,8 @@ from typing import TYPE_CHECKING
 
 from odradek.broker.metadata_store import znodes
 from odradek.protocol.wire_codes import ElectionType
+from tests.simulation.client.cluster import Cluster
+from tests.simulation.client.requests import elect_leaders
 from tests.simulation.final_state import Stored
 from tests.simulation.store_links import StoreLinks
 
@@ -275,8 +277,15 @@ async def elect_uncleanly(world: World, fault: Fault) -> None:
 
 def _elect_by_hand(world: World) -> None:
     controller = links_of(world).controller
-    if world.elects_by_hand and controller is not None:
-        world.elect(id_of(controller), ElectionType.UNCLEAN, world.workload.clicks)
+    if not world.elects_by_hand or controller is None:
+        return
+    controller_id, request = id_of(controller), elect_leaders(ElectionType.UNCLEAN, world.workload.clicks)
+
+    async def ask(cluster: Cluster) -> None:
+        world.judge.unclean_leaders_asked_for()
+        await cluster.ask_broker(controller_id, request)
+
+    world.as_operator(ask)
 
 
 async def miss_a_change(world: World, fault: Fault) -> None:

@@ -21,7 +21,7 @@
     verified, unique, producer epochs, decided, last stable, replay
                   producers and transactions by the book: transaction_invariants.py
     strays, expired, instances
-                  what a group refuses, and offsets that expire: group_invariants.py
+                  what groups and the controller refuse, and offsets that expire: group_invariants.py
     watches, fresh, confirmed, sessions, names, limits, heard
                   what the sessions with the metadata store promise: store_invariants.py
     compacted     a compacted log has the last record of each key: compaction_invariants.py

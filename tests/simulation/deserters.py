@@ -27,7 +27,7 @@ from tests.simulation.client.wire import NotSent, Unanswered
 
 DESERT_EVERY_S = 4.0
 SILENT_EVERY = 5
-"""Every so manieth: the others wait for it as long as they may."""
+"""One of so many: the others wait for it as long as they may."""
 SESSION_TIMEOUT_MS = 1500
 LONG_SESSION_TIMEOUT_MS = 12_000
 """Longer than a rebalance takes, so that it ends while the silent one still belongs to the group."""

@@ -33,12 +33,13 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 RESTARTS = 0.3
+"""How often a broker with a failed directory stops, and cannot start."""
 LARGEST_ROOM = 20_000
-"""In bytes."""
+"""Bytes on a disk that will soon be full."""
+LARGEST_ROOM_AT_START = 2000
+"""Bytes on a disk that is full when a broker starts: for some files, but not for all."""
 COME_BACK_S = 3.0
 STOPS_WITHIN_S = 8.0
-ROOM = 2000
-"""Bytes, at most, on a full disk: for some files, but not for all."""
 SLOW_MOVES = 200.0
 SLOW_LOADS = 200.0
 SYNCS_FAIL_FOR = 0.3
@@ -46,7 +47,7 @@ SYNCS_FAIL_FOR = 0.3
 
 
 async def fail_directory(world: World, fault: Fault) -> None:
-    """One log directory fails. In some cases the broker stops and starts without it."""
+    """One log directory fails. In some cases the broker then stops, and cannot start before the disk is mended."""
     machine = world.machines[fault.broker_id]
     machine.disk.broken = {DIRECTORIES[fault.amount < 0.5]}
     if fault.amount * 10 % 1 < RESTARTS:
@@ -126,7 +127,7 @@ def start_on_full_disk(world: World, fault: Fault) -> None:
     """The broker recovers its logs on a disk that is full, or will soon be."""
     machine = world.machines[fault.broker_id]
     machine.kill()
-    machine.disk.room = max(int(ROOM * (2 * fault.amount - 1)), 0)
+    machine.disk.room = max(int(LARGEST_ROOM_AT_START * (2 * fault.amount - 1)), 0)
     machine.start()
 
 
@@ -184,7 +185,7 @@ async def load_slowly(world: World, fault: Fault) -> None:
     links_of(world).expire(second.name)
 
 
-def load_on(world: World, fault: Fault) -> None:
+def load_fast(world: World, fault: Fault) -> None:
     """The disks are fast again, and can be read."""
     for machine in world.machines.values():
         world.thread_times.slowness.pop(machine.name, None)
@@ -193,7 +194,7 @@ def load_on(world: World, fault: Fault) -> None:
         mend_directory(world, fault)
 
 
-def move_on(world: World, fault: Fault) -> None:
+def stop_moving(world: World, fault: Fault) -> None:
     """The disk is fast again."""
     world.thread_times.slowness.pop(world.machines[fault.broker_id].name, None)
     if world.workload.disk_mover is not None:

@@ -180,7 +180,7 @@ def _mend_and_restart(world: World, fault: Fault) -> None:
 
 
 def _fill_disk(world: World, fault: Fault) -> None:
-    _machine(world, fault).disk.room = int(20_000 * fault.amount)
+    _machine(world, fault).disk.room = int(disk_faults.LARGEST_ROOM * fault.amount)
 
 
 def _empty_disk(world: World, fault: Fault) -> None:
@@ -236,9 +236,9 @@ KINDS: Mapping[str, Kind] = {
     "fill up for a moment the disk of": Kind(disk_faults.fill_for_a_moment, disk_faults.see_all_back, 1.5, 2),
     "start on the full disk of": Kind(disk_faults.start_on_full_disk, disk_faults.restart_mended, 3.0, 2),
     "stop on the bad disk of": Kind(disk_faults.stop_on_bad_disk, _nothing, 1.0, 2),
-    "move on the slow disk of": Kind(disk_faults.move_on_slow_disk, disk_faults.move_on, 2.0, 3, is_store=True),
+    "move on the slow disk of": Kind(disk_faults.move_on_slow_disk, disk_faults.stop_moving, 2.0, 3, is_store=True),
     "load slowly, with": Kind(
-        disk_faults.load_slowly, disk_faults.load_on, 0.6, 3, is_store=True, is_aimed=True, is_seen_at_once=True
+        disk_faults.load_slowly, disk_faults.load_fast, 0.6, 3, is_store=True, is_aimed=True, is_seen_at_once=True
     ),
     "fail to truncate at": Kind(disk_faults.fail_to_truncate, disk_faults.restart_mended, 1.0, 2, is_store=True),
     "cut from the store": Kind(_cut_from_store, _connect_to_store, 8.0, 3, is_store=True),

@@ -1,6 +1,7 @@
-"""The invariants of groups that concern requests that must be refused, and offsets that expire.
+"""The invariants of requests that must be refused, and of offsets that expire.
 
-strays        What an unknown member asks, or in a generation that does not exist, is refused.
+strays        What an unknown member asks of a group, or in a generation that does not exist, is refused. So is what
+              nobody may ask of the controller.
 expired       An offset that expires is there as long as it must be, and gone some time later.
 """
 
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 
 from tests.simulation.final_state import FinalState
 from tests.simulation.history import Commit, History, Outcome, Synced
+from tests.simulation.proposal_history import StrayRequest
 from tests.simulation.transaction_history import BriefAnswer, BriefCommit, Stray
 from tests.simulation.violation import Violation
 
@@ -21,7 +23,7 @@ LONGEST_DELAY_US = 7_000_000
 
 def strays_are_refused(history: History, final: FinalState) -> Iterator[Violation]:
     """strays"""
-    for stray in history.of(Stray):
+    for stray in (*history.of(Stray), *history.of(StrayRequest)):
         if stray.outcome is Outcome.OK:
             yield Violation("strays", f"{stray.describe()} was not turned away", (stray,))
 

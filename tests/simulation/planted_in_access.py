@@ -17,6 +17,7 @@ from odradek.broker.security.authorizer import acl_authorizer
 from odradek.broker.security.authorizer.acl import ResourcePattern
 from odradek.broker.security.authorizer.acl_authorizer import AclAuthorizer
 from odradek.protocol.wire_codes import AclOperation
+from tests.simulation.access import GUARDED
 from tests.simulation.planted_in_sessions import Replace
 
 LATE_S = 3.0
@@ -69,7 +70,7 @@ def _write_what_is_denied(replace: Replace) -> None:
 
     def write(self: AuthorizedProduceHandler, request: Any, context: Any) -> Any:
         outcome = yield from produce(self, request, context)
-        topics = [topic for topic in request.topic_data if topic.name == "guarded"]
+        topics = [topic for topic in request.topic_data if topic.name == GUARDED]
         if topics:
             self._handler.produce(type(request)(acks=0, timeout_ms=0, topic_data=topics), context)
         return outcome

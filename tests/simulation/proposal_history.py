@@ -1,11 +1,11 @@
-"""What somebody proposes who may not: an operation of the history."""
+"""What somebody asks of the controller who may not: operations of the history."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from odradek.protocol.topic_partition import TopicPartition
-from tests.simulation.history import Operation
+from tests.simulation.history import Operation, Request
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -24,3 +24,7 @@ class Proposal(Operation):
         who = f"broker {self.broker_id} of registration {self.broker_epoch}"
         epochs = f"leader epoch {self.leader_epoch} and partition epoch {self.partition_epoch}"
         return f"propose {self.in_sync} for {self.partition} as {who} in {epochs}"
+
+
+class StrayRequest(Request):
+    """A request that the controller must refuse, whatever is so when it arrives."""

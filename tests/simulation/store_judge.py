@@ -27,6 +27,7 @@ from tests.simulation.missteps import Finding, Misstep, begun_since
 from tests.simulation.proposal_history import Proposal
 from tests.simulation.reassignment_invariants import LONGEST_REQUEST_US, Moves
 from tests.simulation.stored_changes import Entries, changes_between
+from tests.simulation.topic_invariants import LATE_US
 
 UNCLEAN = "unclean.leader.election.enable"
 LOOKS_A_SECOND = 200
@@ -34,7 +35,7 @@ LOOKS_A_SECOND = 200
 
 class StoreJudge:
     """`machines` may be added later. `is_durable`: brokers sync before they acknowledge. `unclean`: the topics that get
-    such leaders when operators ask for them, whatever their settings."""
+    such leaders when operators ask for them, whatever their settings: see `unclean_leaders_asked_for`."""
 
     def __init__(
         self,
@@ -53,6 +54,8 @@ class StoreJudge:
         self._is_durable = is_durable
         self._states: dict[TopicPartition, PartitionState] = {}
         self._unclean_by_hand = unclean
+        self._unclean_until_us = -1
+        """How long a controller may still do what operators have asked for."""
         self._unclean: dict[str, bool] = {}
         self._moves = Moves(history, self._states)
         self._controller_epoch = -1
@@ -60,6 +63,10 @@ class StoreJudge:
         """The high watermark of each leader at the last look."""
 
     # --- the store ----------------------------------------------------------------------------------------------
+
+    def unclean_leaders_asked_for(self) -> None:
+        """Operators ask now for unclean leaders of their topics."""
+        self._unclean_until_us = self._loop.now_us + LATE_US
 
     def applied(self, tree: MetadataTree, before: Entries, after: Entries) -> None:
         """A transaction has changed these entries of the store."""
@@ -96,7 +103,9 @@ class StoreJudge:
         assert epoch is not None, "a controller has written it"
         replicas = znodes.parse_topic(key.topic, topic.data).replicas.get(key.partition, ())
         own = {} if config is None else znodes.parse_config("", config.data)
-        self._unclean[key.topic] = own.get(UNCLEAN) == "true" or key.topic in self._unclean_by_hand
+        is_by_hand, is_by_settings = key.topic in self._unclean_by_hand, own.get(UNCLEAN) == "true"
+        is_asked_for = is_by_hand and self._loop.now_us <= self._unclean_until_us
+        self._unclean[key.topic] = is_by_settings or is_by_hand
         term = self.term_of(after.controller_epoch)
         state = after._replace(replicas=replicas)
         proposed = _proposed(replica_of(self._machines, after.leader, key), after)
@@ -106,7 +115,7 @@ class StoreJudge:
         return Facts(
             replicas=replicas,
             controller_epoch=znodes.parse_epoch("", epoch.data),
-            allows_unclean=self._unclean[key.topic],
+            allows_unclean=is_by_settings or is_asked_for,
             alive=None if term is None else [broker for broker in replicas if broker in term.context.brokers],
             electable=None if term is None else _electable(term, key, state),
             proposed=proposed,

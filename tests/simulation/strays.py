@@ -14,12 +14,17 @@ from typing import Any
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.groups import HeartbeatRequest, LeaveGroupRequest, SyncGroupRequest
 from odradek.protocol.messages.offsets import OffsetCommitRequest
-from odradek.protocol.messages.transactions import AddOffsetsToTxnRequest, TxnOffsetCommitRequest
 from odradek.protocol.schema import Message
 from odradek.protocol.topic_partition import TopicPartition
-from tests.simulation.client.cluster import GROUP, TRANSACTION, Cluster
+from tests.simulation.client.cluster import GROUP, Cluster
 from tests.simulation.client.member import MOVED
-from tests.simulation.client.transactions import Refused, TransactionalProducer, commit_codes, commit_topics
+from tests.simulation.client.transactions import (
+    Refused,
+    TransactionalProducer,
+    commit_codes,
+    commit_topics,
+    txn_commit_request,
+)
 from tests.simulation.client.wire import NotSent, Unanswered
 from tests.simulation.history import History, Outcome, Transaction
 from tests.simulation.transaction_history import Stray
@@ -39,33 +44,13 @@ class StrayProducer(TransactionalProducer):
     async def begin_with(self, group: str) -> Transaction | None:
         """Begins a transaction that has offsets of the group. Returns None if that fails."""
         transaction = await self.begin()
-        request = AddOffsetsToTxnRequest(
-            transactional_id=self.transactional_id,
-            producer_id=self.state.producer_id,
-            producer_epoch=self.state.epoch,
-            group_id=group,
-        )
         try:
-            await self._ask(TRANSACTION, self.transactional_id, request, lambda answer: [answer.error_code])
+            await self._add_group(group)
         except Refused as error:
             self.history.end(transaction, Outcome.FAILED, str(error))
             self._is_initialised = False
             return None
         return transaction
-
-    def commit(self, group: str, member_id: str, generation: int, partition: TopicPartition) -> Message:
-        """The request that commits an offset in the name of a member."""
-        of_partition = TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition
-        offset = of_partition(partition_index=partition.partition, committed_offset=1, committed_metadata="")
-        return TxnOffsetCommitRequest(
-            transactional_id=self.transactional_id,
-            group_id=group,
-            producer_id=self.state.producer_id,
-            producer_epoch=self.state.epoch,
-            generation_id=generation,
-            member_id=member_id,
-            topics=[TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(name=partition.topic, partitions=[offset])],
-        )
 
     async def finish(self, transaction: Transaction, *, commits: bool) -> None:
         """Ends the transaction."""
@@ -143,7 +128,7 @@ class Strays:
             (member_id, generation + NEVER_YET, True),
             (NOBODY, generation, True),
         ):
-            request = self._producer.commit(self._group, who, when, self._unused)
+            request = txn_commit_request(self._producer, self._group, {self._unused: 1}, who, when)
             if is_wrong:
                 what = f"TxnOffsetCommit of {who} in generation {when}"
                 await self._ask(what, request, lambda answer: commit_codes(answer)[0])

@@ -14,6 +14,7 @@ from tests.simulation.group_invariants import (
     strays_are_refused,
 )
 from tests.simulation.history import Commit, Outcome, Synced
+from tests.simulation.proposal_history import StrayRequest
 from tests.simulation.scenes import Scene
 from tests.simulation.transaction_history import BriefAnswer, BriefCommit, Stray
 
@@ -40,6 +41,10 @@ def test_a_stray_is_refused() -> None:
     assert list(strays_are_refused(scene.history, FinalState())) == []
     scene.add(Stray(process="p", group="g", what="SyncGroup of nobody"))
     assert len(list(strays_are_refused(scene.history, FinalState()))) == 1
+    scene.add(StrayRequest(process="p", what="for producer ids, as nobody"), Outcome.FAILED)
+    assert len(list(strays_are_refused(scene.history, FinalState()))) == 1
+    scene.add(StrayRequest(process="p", what="for producer ids, as nobody"))
+    assert len(list(strays_are_refused(scene.history, FinalState()))) == 2
 
 
 def test_an_offset_is_there_as_long_as_it_must_be() -> None:

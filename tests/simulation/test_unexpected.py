@@ -24,11 +24,13 @@ def texts_of(error: Exception, *, is_at_hand: bool = False) -> list[str]:
                 raise error
             except Exception:
                 log.exception("event failed")
+                log.error("not done", exc_info=True)
+                log.error("not done", exc_info=False)
     return [f"{each.finding.invariant}: {each.finding.text}" for each in history.of(Misstep)]
 
 
 def test_an_exception_that_nothing_expects_is_noted() -> None:
-    assert texts_of(KeyError(3)) == ["unexpected: event failed: KeyError(3)"]
+    assert texts_of(KeyError(3)) == ["unexpected: event failed: KeyError(3)", "unexpected: not done: KeyError(3)"]
     assert texts_of(AssertionError("no"), is_at_hand=True) == ["unexpected: task failed: AssertionError('no')"]
 
 

@@ -38,12 +38,11 @@ def noted_in(history: History) -> Iterator[None]:
         """The logger of the configuration, which tells of exceptions."""
 
         def exception(self, event: str, *arguments: Any, **details: Any) -> Any:
-            note(event, sys.exc_info()[1])
-            return super().exception(event, *arguments, **details)
+            return self.error(event, *arguments, **{"exc_info": True, **details})
 
         def error(self, event: str, *arguments: Any, **details: Any) -> Any:
             error = details.get("exc_info")
-            note(event, error if isinstance(error, BaseException) else None)
+            note(event, sys.exc_info()[1] if error is True else error or None)
             return super().error(event, *arguments, **details)
 
     structlog.configure(wrapper_class=Noting)

@@ -32,7 +32,7 @@ from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import count
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from odradek.protocol.topic_partition import TopicPartition
 from tests.simulation.access import ACCESS_CLIENTS, ADDRESSES, GUEST, KEEPER, VISITOR, Access
@@ -109,10 +109,13 @@ MOST_WAITING = 3
 ENOUGH_TIME_S = 40.0
 
 
-Trespasser = (
-    Stragglers | Newcomers | Strays | BriefOffsets | Deserters | Expulsions | DoomedTopics | OneOffs | PassingMembers
-)
-AccessClient = AccessKeeper | Guest | Visitor
+class Client(Protocol):
+    """`run` returns soon after `is_ending` was set."""
+
+    is_ending: bool
+
+    async def run(self) -> None:
+        """Does what it does until the end."""
 
 
 class Workload:
@@ -185,9 +188,7 @@ class Workload:
         self._is_ending = False
         self._ending: asyncio.Future[None] = world.loop.create_future()
         self._applications: list[asyncio.Task[None]] = []
-        self._administrators: list[
-            Administrator | Rivals | StoreClient | Trespasser | LateProposals | StrayBroker | AccessClient
-        ] = []
+        self._clients: list[Client] = []
         self._members: dict[str, Node] = {}
         self._belonging: dict[str, Member] = {}
         for number, name in enumerate(self.hosts, 1):
@@ -261,7 +262,7 @@ class Workload:
         statics = {name: self._node(name) for name in ("static-1", "static-2")}
         for name, node in statics.items():
             self._applications.append(self._start(node, self._replace_members(name, self._random(name))))
-        self._start_trespasser("expulsions", self._expulsions(statics))
+        self._start_client("expulsions", self._expulsions(statics))
         members = list(self._members.values())
         self._applications.append(self._world.loop.create_task(self._stop_now_and_then(members, "stopped members")))
         self._start_administrators()
@@ -284,14 +285,13 @@ class Workload:
             configs=world.topic_settings,
         )
         brokers = {broker_id: machine.address for broker_id, machine in world.machines.items()}
-        clients: dict[str, AccessClient] = {
+        clients: dict[str, Client] = {
             KEEPER: keeper,
             GUEST: Guest(world.history, self._random(GUEST), brokers=brokers, is_open=access.is_open),
             VISITOR: Visitor(world.history, self._random(VISITOR), brokers=brokers, passwords=keeper.passwords),
         }
         for name, client in clients.items():
-            self._administrators.append(client)
-            self._applications.append(self._start(self._node(name), client.run()))
+            self._start_client(name, client)
 
     def _start_intruders(self, security: Security) -> None:
         targets = Targets(self.partitions, GROUP, RIVALS, list(self._world.machines))
@@ -316,16 +316,14 @@ class Workload:
                 connect=SETTINGS["zookeeper.connect"],
                 session_timeout_ms=SESSION_TIMEOUT_MS,
             )
-            self._administrators.append(client)
-            self._applications.append(self._start(self._node(name), client.run()))
+            self._start_client(name, client)
         cluster = Cluster(
             LATE_LEADER, self._world.bootstrap, self._random(LATE_LEADER), self._world.login(LATE_LEADER, user=BROKERS)
         )
         late = LateProposals(
             cluster, self._world.history, self._random("late proposals"), links.proposable, name=LATE_LEADER
         )
-        self._administrators.append(late)
-        self._applications.append(self._start(self._node(LATE_LEADER), late.run()))
+        self._start_client(LATE_LEADER, late)
         self._start_stray_broker(links)
         trouble = StoreTrouble(links, self._random("trouble of the store"), STORE_CLIENTS)
         self._applications.append(self._world.loop.create_task(trouble.run(self._ending)))
@@ -334,15 +332,14 @@ class Workload:
         world, name = self._world, STRAY_BROKER
         cluster = Cluster(name, world.bootstrap, self._random(f"cluster of {name}"), world.login(name, user=BROKERS))
         stray = StrayBroker(cluster, world.history, self._random(name), links.proposable, name=name)
-        self._administrators.append(stray)
-        self._applications.append(self._start(self._node(name), stray.run()))
+        self._start_client(name, stray)
 
     async def end(self) -> None:
         """Lets every client finish what it has begun, when all faults are over. Returns when all have, or too late."""
         self._is_ending = True
         self._ending.set_result(None)
-        for administrator in self._administrators:
-            administrator.is_ending = True
+        for client in self._clients:
+            client.is_ending = True
         await asyncio.wait(self._applications, timeout=ENOUGH_TIME_S)
         ends = self._world.ends_of_logs()
         for _ in range(int(ENOUGH_TIME_S / 0.1)):
@@ -463,8 +460,7 @@ class Workload:
         rivals = self._rivals = Rivals(
             new_producer, _texts, self._random(name), self._ending, name=name, partitions=self.payments
         )
-        self._administrators.append(rivals)
-        self._applications.append(self._start(self._node(name), rivals.run()))
+        self._start_client(name, rivals)
 
     def _start_trespassers(self) -> None:
         history, cluster, source = self._world.history, self._cluster, self._random
@@ -476,7 +472,7 @@ class Workload:
         def members() -> list[tuple[str, int]]:
             return [member.identity for member in self._belonging.values() if member.identity[0]]
 
-        trespassers: dict[str, Trespasser] = {
+        trespassers: dict[str, Client] = {
             "stragglers": Stragglers(
                 new_producer,
                 _texts,
@@ -530,11 +526,7 @@ class Workload:
             new_one_off, _texts, source("one-offs"), name="one-offs", partitions=self.payments
         )
         for name, trespasser in trespassers.items():
-            self._start_trespasser(name, trespasser)
-
-    def _start_trespasser(self, name: str, trespasser: Trespasser) -> None:
-        self._administrators.append(trespasser)
-        self._applications.append(self._start(self._node(name), trespasser.run()))
+            self._start_client(name, trespasser)
 
     @property
     def _brokers(self) -> list[str]:
@@ -651,9 +643,8 @@ class Workload:
         for name in names:
             source = self._random(name)
             pauses = Pauses(source, self._world.fault_coming)
-            administrator = self._administrator(Office(name, self._cluster(name), self._world.history, source, pauses))
-            self._administrators.append(administrator)
-            self._applications.append(self._start(self._node(name), administrator.run()))
+            office = Office(name, self._cluster(name), self._world.history, source, pauses)
+            self._start_client(name, self._administrator(office))
 
     def _administrator(self, office: Office) -> Administrator:
         name, brokers = office.name, list(self._world.machines)
@@ -672,6 +663,10 @@ class Workload:
         return self.replica_mover
 
     # --- nodes --------------------------------------------------------------------------------------------------
+
+    def _start_client(self, name: str, client: Client) -> None:
+        self._clients.append(client)
+        self._applications.append(self._start(self._node(name), client.run()))
 
     def _node(self, name: str, number: int = 1) -> Node:
         node = Node(name, number)

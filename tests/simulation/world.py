@@ -24,7 +24,7 @@ from odradek.protocol.topic_partition import TopicPartition
 from odradek.protocol.wire_codes import ElectionType
 from tests.simulation.access import ACCESS_CLIENTS, GUESTS, GUESTS_PORT, access_of
 from tests.simulation.access_watch import access_in, access_known_to
-from tests.simulation.administration import PARCELS_REPLICAS
+from tests.simulation.administration import OPERATOR, PARCELS_REPLICAS
 from tests.simulation.checker import check
 from tests.simulation.client.cluster import Cluster
 from tests.simulation.client.login import Login
@@ -78,7 +78,6 @@ LONGEST_WARNING_S = 0.03
 LONGEST_LAG_MS = 2000
 """A follower that a fault keeps away leaves the in-sync replicas while the fault lasts."""
 IN_FLIGHT = (Send, Commit)
-OPERATOR = "operator"
 WHO_ADMINISTER = ("admin", "topic-keeper", "replica-mover", "settings-keeper", "disk-mover", "record-deleter", OPERATOR)
 """The clients that are administrators if there is security. The others are of the user CLIENTS."""
 
@@ -442,14 +441,9 @@ class World:
         """An operator asks a broker, once."""
         self.as_operator(lambda cluster: cluster.ask_broker(broker_id, request))
 
-    def elect(
-        self,
-        controller_id: int,
-        election: ElectionType = ElectionType.PREFERRED,
-        partitions: Collection[TopicPartition] | None = None,
-    ) -> None:
-        """An operator asks this controller for leaders of these partitions. None: of all."""
-        self.ask(controller_id, elect_leaders(election, partitions))
+    def elect(self, controller_id: int, partitions: Collection[TopicPartition] | None = None) -> None:
+        """An operator asks this controller for the preferred leaders of these partitions. None: of all."""
+        self.ask(controller_id, elect_leaders(ElectionType.PREFERRED, partitions))
 
     def restart_gently(self, machine: Machine) -> None:
         """Stops a broker as SIGTERM does, and starts it again."""

@@ -4,7 +4,7 @@ The smallest log loads next, so that few requests wait for a large one. Records 
 end offset, not only to the high watermark (as Kafka does). A damaged batch, or a record that the shard cannot decode,
 is skipped and logged as an error; the rest loads. A disk that fails is different: what could not be read may be there,
 so the shard does not begin without it. It is loaded again after FIRST_DELAY_MS, and if that fails, after twice as long
-each time, up to MOST_DELAY_MS, unless the partition has moved.
+each time, up to LONGEST_DELAY_MS, unless the partition has moved.
 
 Source: Kafka's `GroupMetadataManager.doLoadGroupsAndOffsets`, `TransactionStateManager.loadTransactionMetadata`,
 `CoordinatorLoaderImpl`.
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 RECORDS_PER_SLICE = 200
 """Records replayed before the loader yields to the event loop: a few milliseconds."""
 FIRST_DELAY_MS = 1000
-MOST_DELAY_MS = 60_000
+LONGEST_DELAY_MS = 60_000
 MOST_LINES = 20
 """Faults of one partition that are logged individually; the rest are only counted."""
 
@@ -65,8 +65,8 @@ class Loader:
         self._waiting: list[tuple[PartitionLoading, int]] = []
         self._is_running = False
         self._has_begun = False
-        self._failures: dict[TopicPartition, int] = {}
-        """How often in sequence the log of a partition could not be read."""
+        self._delays_ms: dict[TopicPartition, int] = {}
+        """How long to wait after the next failure, of the partitions that are loaded again."""
 
     def begin(self) -> None:
         """Loads the queued partitions, and from now on every partition that is added."""
@@ -97,40 +97,31 @@ class Loader:
 
     async def _load(self, loading: PartitionLoading, since_ms: int) -> None:
         led = loading.led
+        delay_ms = self._delays_ms.pop(led.topic_partition, FIRST_DELAY_MS)
         if not led.is_current():
             return
         try:
             await loading.run(self._buffer_bytes)
         except OSError:
             if led.is_current():  # otherwise the log may have been truncated or removed under the walk
-                self._failed(led)
-            else:
-                self._failures.pop(led.topic_partition, None)
+                is_first = delay_ms == FIRST_DELAY_MS
+                partition = str(led.topic_partition)
+                log.error("coordinator not loaded", partition=partition, again_in_ms=delay_ms, exc_info=is_first)
+                self._background.spawn(self._fail_later(led, delay_ms), "coordinator to be loaded again")
             return
         except Exception:
             if led.is_current():
                 log.exception("coordinator partially loaded", partition=str(led.topic_partition))
-        self._failures.pop(led.topic_partition, None)
         if not led.is_current():
             return
         loading.log_outcome(self._clock.now_ms() - since_ms)
         self._on_loaded(led)
 
-    def _failed(self, led: LedPartition) -> None:
-        """Lets the partition be loaded again later. Only the first failure in sequence is logged with its traceback."""
-        key = led.topic_partition
-        failures = self._failures.get(key, 0)
-        self._failures[key] = failures + 1
-        delay_ms = min(FIRST_DELAY_MS << min(failures, 32), MOST_DELAY_MS)
-        log.error("coordinator not loaded", partition=str(key), again_in_ms=delay_ms, exc_info=not failures)
-        self._background.spawn(self._fail_later(led, delay_ms), "coordinator to be loaded again")
-
     async def _fail_later(self, led: LedPartition, delay_ms: int) -> None:
         await asyncio.sleep(delay_ms / 1000)
         if led.is_current():
+            self._delays_ms[led.topic_partition] = min(2 * delay_ms, LONGEST_DELAY_MS)
             self._on_failed(led)
-        else:
-            self._failures.pop(led.topic_partition, None)
 
 
 class PartitionLoading:

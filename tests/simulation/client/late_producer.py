@@ -15,7 +15,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from odradek.protocol.errors import ErrorCode
-from odradek.protocol.messages.transactions import EndTxnRequest, TxnOffsetCommitRequest
 from odradek.protocol.records import Record, build_batch
 from odradek.protocol.schema import Message
 from odradek.protocol.topic_partition import TopicPartition
@@ -29,6 +28,8 @@ from tests.simulation.client.transactions import (
     add_partitions_codes,
     add_partitions_request,
     commit_codes,
+    end_request,
+    txn_commit_request,
 )
 from tests.simulation.client.wire import NotSent, Unanswered
 from tests.simulation.clock import START_OF_TIME_MS
@@ -70,7 +71,7 @@ class LateProducer(TransactionalProducer):
         partition, written = next(iter(batches.items()))
         await self._late_record("write after the end", partition, text, len(written))
         await self._late_offset(group, offset)
-        await self._late("end the other way", self._end_request(committed=not transaction.commits), _code)
+        await self._late("end the other way", end_request(self, committed=not transaction.commits), _code)
 
     async def write_after_timeout(
         self, batches: Batches, elsewhere: TopicPartition, group: str, offset: TopicPartition, text: str
@@ -85,7 +86,7 @@ class LateProducer(TransactionalProducer):
             await self._late_record("write after the timeout", elsewhere, text, 0)
             await self._late_offset(group, offset)
             await self._late("add after the timeout", add_partitions_request(self, [elsewhere]), add_partitions_codes)
-            await self._late("commit after the timeout", self._end_request(committed=True), _code)
+            await self._late("commit after the timeout", end_request(self, committed=True), _code)
         else:
             self.history.end(transaction, Outcome.UNKNOWN, "it was not aborted")
 
@@ -107,7 +108,7 @@ class LateProducer(TransactionalProducer):
     async def _has_ended(self, transaction: Transaction) -> bool:
         """Whether EndTxn has been answered again in time: while the markers are written, the answer is another one."""
         try:
-            await self._ask(TRANSACTION, self.transactional_id, self._end_request(committed=transaction.commits), _code)
+            await self._ask(TRANSACTION, self.transactional_id, end_request(self, committed=transaction.commits), _code)
         except Refused:
             return False
         return True
@@ -132,14 +133,6 @@ class LateProducer(TransactionalProducer):
         )
         self.history.note(late)
         return False
-
-    def _end_request(self, *, committed: bool) -> Message:
-        return EndTxnRequest(
-            transactional_id=self.transactional_id,
-            producer_id=self.state.producer_id,
-            producer_epoch=self.state.epoch,
-            committed=committed,
-        )
 
     # --- late writes --------------------------------------------------------------------------------------------
 
@@ -167,16 +160,7 @@ class LateProducer(TransactionalProducer):
         await self._outcome_of(late, self.cluster.ask_broker(leader.broker_id, request), _produced)
 
     async def _late_offset(self, group: str, partition: TopicPartition) -> None:
-        of_partition = TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition
-        of_topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
-        late_offset = of_partition(partition_index=partition.partition, committed_offset=1 << 40, committed_metadata="")
-        request = TxnOffsetCommitRequest(
-            transactional_id=self.transactional_id,
-            group_id=group,
-            producer_id=self.state.producer_id,
-            producer_epoch=self.state.epoch,
-            topics=[of_topic(name=partition.topic, partitions=[late_offset])],
-        )
+        request = txn_commit_request(self, group, {partition: 1 << 40})
         late = LateWrite(process=self.name, transactional_id=self.transactional_id, what="commit an offset late")
         asking = self.cluster.ask_coordinator(GROUP, group, request)
         await self._outcome_of(self.history.begin(late), asking, commit_codes)

@@ -165,7 +165,7 @@ class ProducerState:
         records = [
             Record(
                 offset=number,
-                timestamp=sent_ms - number * 7 % 5,
+                timestamp=sent_ms - number * 7 % 5,  # the times of a batch are not in order
                 key=self._key_of(text),
                 value=f"{text} ".encode().ljust(RECORD_BYTES),
             )

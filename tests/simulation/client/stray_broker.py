@@ -18,6 +18,7 @@ from tests.simulation.client.cluster import Cluster
 from tests.simulation.client.late_proposals import Proposable
 from tests.simulation.client.wire import NotSent, Unanswered
 from tests.simulation.history import History, Outcome, Request
+from tests.simulation.proposal_history import StrayRequest
 
 PAUSE_S = (1.0, 4.0)
 NOBODY, NOWHERE = 1000, "nowhere"
@@ -49,7 +50,7 @@ class StrayBroker:
                     await self._ask(*self._source.choice(self._requests(known)))
 
     async def _ask(self, what: str, request: Any) -> None:
-        asked = self._history.begin(Request(process=self.name, what=what))
+        asked = self._history.begin(StrayRequest(process=self.name, what=what))
         await self._cluster.refresh()
         try:
             response = await self._cluster.ask_broker(self._cluster.controller_id, request)

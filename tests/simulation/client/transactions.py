@@ -162,12 +162,7 @@ class TransactionalProducer(Producer):
 
     async def _finish(self, transaction: Transaction) -> None:
         transaction.end_asked_us = round(asyncio.get_running_loop().time() * 1e6)
-        request = EndTxnRequest(
-            transactional_id=self.transactional_id,
-            producer_id=self.state.producer_id,
-            producer_epoch=self.state.epoch,
-            committed=transaction.commits,
-        )
+        request = end_request(self, committed=transaction.commits)
         try:
             await self._ask(TRANSACTION, self.transactional_id, request, lambda answer: [answer.error_code])
         except Refused as error:
@@ -182,39 +177,21 @@ class TransactionalProducer(Producer):
         request = add_partitions_request(self, partitions)
         await self._ask(TRANSACTION, self.transactional_id, request, add_partitions_codes)
 
-    async def _add_offsets(self, transaction: Transaction, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        request: Message = AddOffsetsToTxnRequest(
+    async def _add_group(self, group: str) -> None:
+        request = AddOffsetsToTxnRequest(
             transactional_id=self.transactional_id,
             producer_id=self.state.producer_id,
             producer_epoch=self.state.epoch,
             group_id=group,
         )
         await self._ask(TRANSACTION, self.transactional_id, request, lambda answer: [answer.error_code])
+
+    async def _add_offsets(self, transaction: Transaction, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        await self._add_group(group)
         commit = self.history.begin(
             Commit(process=self.name, group=group, offsets=dict(offsets), transaction=transaction)
         )
-        partition = TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition
-        topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
-        request = TxnOffsetCommitRequest(
-            transactional_id=self.transactional_id,
-            group_id=group,
-            producer_id=self.state.producer_id,
-            producer_epoch=self.state.epoch,
-            topics=[
-                topic(
-                    name=name,
-                    partitions=[
-                        partition(
-                            partition_index=number,
-                            committed_offset=offsets[TopicPartition(name, number)],
-                            committed_metadata="",
-                        )
-                        for number in numbers
-                    ],
-                )
-                for name, numbers in by_topic(offsets).items()
-            ],
-        )
+        request = txn_commit_request(self, group, offsets)
         try:
             await self._ask(GROUP, group, request, commit_codes)
         except Refused as error:
@@ -257,6 +234,49 @@ def add_partitions_request(
         v3_and_below_topics=[
             AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=topic, partitions=numbers)
             for topic, numbers in by_topic(partitions).items()
+        ],
+    )
+
+
+def end_request(producer: TransactionalProducer, *, committed: bool) -> EndTxnRequest:
+    """Ends the producer's transaction."""
+    return EndTxnRequest(
+        transactional_id=producer.transactional_id,
+        producer_id=producer.state.producer_id,
+        producer_epoch=producer.state.epoch,
+        committed=committed,
+    )
+
+
+def txn_commit_request(
+    producer: TransactionalProducer,
+    group: str,
+    offsets: Mapping[TopicPartition, int],
+    member_id: str = "",
+    generation: int = -1,
+) -> TxnOffsetCommitRequest:
+    """Commits offsets in the producer's transaction, in the name of a member if it is given."""
+    of_partition = TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition
+    return TxnOffsetCommitRequest(
+        transactional_id=producer.transactional_id,
+        group_id=group,
+        producer_id=producer.state.producer_id,
+        producer_epoch=producer.state.epoch,
+        generation_id=generation,
+        member_id=member_id,
+        topics=[
+            TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(
+                name=name,
+                partitions=[
+                    of_partition(
+                        partition_index=number,
+                        committed_offset=offsets[TopicPartition(name, number)],
+                        committed_metadata="",
+                    )
+                    for number in numbers
+                ],
+            )
+            for name, numbers in by_topic(offsets).items()
         ],
     )
 

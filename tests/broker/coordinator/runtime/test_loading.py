@@ -12,7 +12,6 @@ import pytest
 from crc32c import crc32c
 from structlog.testing import capture_logs
 
-from odradek.broker.coordinator.runtime import loading
 from odradek.broker.coordinator.runtime.loading import MOST_LINES, RECORDS_PER_SLICE
 from odradek.broker.coordinator.runtime.record import CoordinatorRecord
 from odradek.protocol.errors import ErrorCode, ProtocolError
@@ -355,11 +354,15 @@ def test_loading_continues_after_a_segment_that_ends_in_garbage(harness: Runtime
     assert errors[0]["bytes"] == first.size - start
 
 
-def test_a_shard_does_not_begin_without_a_segment_that_cannot_be_read(
-    harness: RuntimeHarness, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    sleep = asyncio.sleep
+    monkeypatch.setattr(asyncio, "sleep", lambda seconds: sleep(0))
+
+
+@pytest.mark.usefixtures("no_pauses")
+def test_a_shard_does_not_begin_without_a_segment_that_cannot_be_read(harness: RuntimeHarness) -> None:
     """Clients would hear that nobody has committed what stands in it."""
-    monkeypatch.setattr(loading, "FIRST_DELAY_MS", 0)
     harness.lead(segment_bytes=2000)
     written = numbered(harness, 60)
     log = harness.manager.partitions.find(PARTITION).log
@@ -379,11 +382,8 @@ def test_a_shard_does_not_begin_without_a_segment_that_cannot_be_read(
     assert harness.shard.values == written
 
 
-def test_the_pauses_before_a_coordinator_is_loaded_again_double_up_to_a_minute(
-    harness: RuntimeHarness, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sleep = asyncio.sleep
-    monkeypatch.setattr(asyncio, "sleep", lambda seconds: sleep(0))
+@pytest.mark.usefixtures("no_pauses")
+def test_the_pauses_before_a_coordinator_is_loaded_again_double_up_to_a_minute(harness: RuntimeHarness) -> None:
     harness.lead(segment_bytes=2000)
     numbered(harness, 60)
     log = harness.manager.partitions.find(PARTITION).log
