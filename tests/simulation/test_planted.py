@@ -187,7 +187,7 @@ FOUND_BY = {
     "a deletion is confirmed by the leader alone": "confirmed too early",
     "a sync that has failed is tried again": "knows that a sync has failed|which has no batch",
     "a failed disk takes all replicas offline": "whose log directory is sound",
-    "rules that were missed in a lost session are not read": "has lost the rule",
+    "rules that were missed in a lost session are not read": "has the rule|has lost the rule",
     "an addition replaces the rules that are there": "nobody has asked that",
     "the last rule of a pattern stays in the store": "and the store does not have it",
     "decisions are remembered when rules change": "was denied what all rules permit",

@@ -17,6 +17,8 @@ from tests.simulation.history import History
 from tests.simulation.loop import NODE, ProcessEnded
 from tests.simulation.missteps import Finding, Misstep
 
+UNEXPECTED = "unexpected"
+"""The invariant."""
 EXPECTED = (OSError, NetworkError, MetadataStoreError, ProtocolError, ProcessEnded)
 
 
@@ -29,7 +31,7 @@ def noted_in(history: History) -> Iterator[None]:
             node = NODE.get()
             text = f"{event}: {error!r}"
             history.note(
-                Misstep(process=node.name if node is not None else "nobody", finding=Finding("unexpected", text))
+                Misstep(process=node.name if node is not None else "nobody", finding=Finding(UNEXPECTED, text))
             )
 
     before: Any = structlog.get_config()["wrapper_class"]

@@ -38,6 +38,7 @@ from tests.simulation.history import Commit, History, Operation, Outcome, Send, 
 from tests.simulation.intruders import INTRUDERS
 from tests.simulation.loop import Node, simulated_loop
 from tests.simulation.machine import PORT, Machine
+from tests.simulation.missteps import Misstep
 from tests.simulation.network import Network
 from tests.simulation.newcomers import small_blocks
 from tests.simulation.observer import Observer
@@ -54,7 +55,7 @@ from tests.simulation.segments import segments_of
 from tests.simulation.store_judge import StoreJudge
 from tests.simulation.store_links import SETTINGS, STORE_HOST, StoreLinks
 from tests.simulation.trace import Trace
-from tests.simulation.unexpected import noted_in
+from tests.simulation.unexpected import UNEXPECTED, noted_in
 from tests.simulation.unusual_settings import unusual_settings_of
 from tests.simulation.upkeep_history import SettingChange
 from tests.simulation.violation import Violation
@@ -406,7 +407,7 @@ class World:
 
     def _operation_changed(self, operation: Operation) -> None:
         self.trace.note("operation", operation.process, str(operation))
-        if isinstance(operation, Wrong) and not self._found.done():
+        if _ends_a_run(operation) and not self._found.done():
             self._found.set_result(None)
         if not isinstance(operation, IN_FLIGHT):
             return
@@ -456,4 +457,10 @@ class World:
 
 
 def _is_found_at_once(violation: Violation) -> bool:
-    return any(isinstance(operation, Wrong) for operation in violation.operations)
+    return any(map(_ends_a_run, violation.operations))
+
+
+def _ends_a_run(operation: Operation) -> bool:
+    """An exception of a broker does not: what is wrong about a planted bug comes to light without it."""
+    is_exception = isinstance(operation, Misstep) and operation.finding.invariant == UNEXPECTED
+    return isinstance(operation, Wrong) and not is_exception
