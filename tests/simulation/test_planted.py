@@ -83,7 +83,7 @@ FOUND_FROM = {
     "an addition replaces the rules that are there": 1,
     "the last rule of a pattern stays in the store": 1,
     "decisions are remembered when rules change": 1,
-    "an allowance comes before a denial": 5,
+    "an allowance comes before a denial": 12,
     "what is denied is written all the same": 1,
     "a deleted password stays": 6,
     "passwords count long after they are confirmed": 1,
