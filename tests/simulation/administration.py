@@ -7,6 +7,7 @@ parcels     a topic of two replicas that are moved from broker to broker, one or
 
 from __future__ import annotations
 
+import abc
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import count
@@ -62,16 +63,16 @@ class Office(NamedTuple):
     pauses: Pauses
 
 
-class Administrator:
+class Administrator(abc.ABC):
     """Changes something until the end: `run` returns soon after `is_ending` was set."""
 
     def __init__(self, office: Office) -> None:
         self.is_ending = False
         self._name, self._cluster, self._history, self._source, self._pauses = office
 
+    @abc.abstractmethod
     async def run(self) -> None:
         """Does so until the end."""
-        raise NotImplementedError
 
 
 class TopicKeeper(Administrator):

@@ -17,7 +17,7 @@ from odradek.broker.metadata_store import znodes
 from odradek.broker.metadata_store.interface import Delete, Entry, NoEntry, Set
 from odradek.broker.metadata_store.tree import MetadataTree, Transaction, parent_of
 from odradek.protocol.topic_partition import TopicPartition
-from tests.simulation.client.late_proposals import Proposable
+from tests.simulation.client.impostor import Proposable
 from tests.simulation.final_state import SettingInForce, Stored, StoredMetadata, StoredTopic
 from tests.simulation.loop import Node, SimulatedLoop
 from tests.simulation.network import Network

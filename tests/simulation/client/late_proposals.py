@@ -4,45 +4,16 @@ broker that does not lead. The controller must refuse each. What it stores never
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from random import Random
-from typing import NamedTuple
 
-from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.replica_control import AlterPartitionRequest
-from odradek.protocol.topic_partition import TopicPartition
-from tests.simulation.client.cluster import Cluster
-from tests.simulation.client.wire import NotSent, Unanswered
-from tests.simulation.history import History, Outcome
+from tests.simulation.client.impostor import Impostor, Proposable
 from tests.simulation.proposal_history import Proposal
 
 PAUSE_S = (0.3, 1.2)
 
 
-class Proposable(NamedTuple):
-    """A partition as the store has it, with the epochs of its brokers' registrations."""
-
-    partition: TopicPartition
-    replicas: Sequence[int]
-    in_sync: Sequence[int]
-    leader_id: int
-    leader_epoch: int
-    partition_epoch: int
-    broker_epochs: dict[int, int]
-
-
-class LateProposals:
-    """`read` returns all partitions of the store. `run` returns soon after `is_ending` was set."""
-
-    def __init__(
-        self, cluster: Cluster, history: History, source: Random, read: Callable[[], list[Proposable]], *, name: str
-    ) -> None:
-        self.is_ending = False
-        self.name = name
-        self._cluster = cluster
-        self._history = history
-        self._source = source
-        self._read = read
+class LateProposals(Impostor):
+    """See the head of this file."""
 
     async def run(self) -> None:
         """Proposes until the end."""
@@ -50,19 +21,8 @@ class LateProposals:
             await asyncio.sleep(self._source.uniform(*PAUSE_S))
             found = [each for each in self._read() if len(each.replicas) > 1 and each.leader_id in each.broker_epochs]
             if found:
-                await self._propose(self._source.choice(found))
-
-    async def _propose(self, known: Proposable) -> None:
-        proposal = self._history.begin(self._late(known))
-        await self._cluster.refresh()
-        try:
-            response = await self._cluster.ask_broker(self._cluster.controller_id, _request(proposal))
-        except (NotSent, Unanswered) as error:
-            self._history.end(proposal, Outcome.UNKNOWN, str(error))
-            return
-        codes = [response.error_code, *(each.error_code for topic in response.topics for each in topic.partitions)]
-        code = ErrorCode.of(max(codes, key=bool))
-        self._history.end(proposal, Outcome.FAILED if code else Outcome.OK, code.name)
+                proposal = self._history.begin(self._late(self._source.choice(found)))
+                await self._ask_controller(proposal, _request(proposal))
 
     def _late(self, known: Proposable) -> Proposal:
         source, leader_id = self._source, known.leader_id

@@ -5,8 +5,7 @@ And requests to delete records, of those who do not lead; there is nothing to de
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from random import Random
+from collections.abc import Sequence
 from typing import Any
 
 from odradek.protocol.errors import ErrorCode
@@ -14,28 +13,17 @@ from odradek.protocol.messages.delete_records import DeleteRecordsRequest
 from odradek.protocol.messages.producers import AllocateProducerIdsRequest
 from odradek.protocol.messages.replica_control import AlterPartitionRequest
 from odradek.protocol.topic_partition import TopicPartition
-from tests.simulation.client.cluster import Cluster
-from tests.simulation.client.late_proposals import Proposable
+from tests.simulation.client.impostor import Impostor, Proposable
 from tests.simulation.client.wire import NotSent, Unanswered
-from tests.simulation.history import History, Outcome, Request
+from tests.simulation.history import Outcome, Request
 from tests.simulation.proposal_history import StrayRequest
 
 PAUSE_S = (1.0, 4.0)
 NOBODY, NOWHERE = 1000, "nowhere"
 
 
-class StrayBroker:
-    """`read` returns all partitions of the store. `run` returns soon after `is_ending` was set."""
-
-    def __init__(
-        self, cluster: Cluster, history: History, source: Random, read: Callable[[], list[Proposable]], *, name: str
-    ) -> None:
-        self.is_ending = False
-        self.name = name
-        self._cluster = cluster
-        self._history = history
-        self._source = source
-        self._read = read
+class StrayBroker(Impostor):
+    """See the head of this file."""
 
     async def run(self) -> None:
         """Asks until the end."""
@@ -47,20 +35,8 @@ class StrayBroker:
                 if self._source.random() < 0.2:
                     await self._delete_records(known)
                 else:
-                    await self._ask(*self._source.choice(self._requests(known)))
-
-    async def _ask(self, what: str, request: Any) -> None:
-        asked = self._history.begin(StrayRequest(process=self.name, what=what))
-        await self._cluster.refresh()
-        try:
-            response = await self._cluster.ask_broker(self._cluster.controller_id, request)
-        except (NotSent, Unanswered) as error:
-            self._history.end(asked, Outcome.UNKNOWN, str(error))
-            return
-        topics = getattr(response, "topics", ())
-        codes = [response.error_code, *(each.error_code for topic in topics for each in topic.partitions)]
-        code = ErrorCode.of(max(codes, key=bool))
-        self._history.end(asked, Outcome.FAILED if code else Outcome.OK, code.name)
+                    what, request = self._source.choice(self._requests(known))
+                    await self._ask_controller(self._history.begin(StrayRequest(process=self.name, what=what)), request)
 
     async def _delete_records(self, known: Proposable) -> None:
         broker_id, key = self._source.choice(known.replicas), known.partition
