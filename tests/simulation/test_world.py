@@ -186,7 +186,7 @@ def test_every_client_does_its_work(told: Told) -> None:
         assert sum(each.outcome is Outcome.OK for each in history.of(often)) > 5, often
     for answered in (Identified, Stray, BriefCommit, LateWrite):
         assert any(each.outcome is not Outcome.UNKNOWN for each in history.of(answered)), answered
-    assert len({each.state for each in history.of(Logged)}) == len(IN_THE_LOG), "transactions had all states"
+    assert {each.state for each in history.of(Logged)} >= IN_THE_LOG, "transactions had all states"
     for kind in (Applied, Owned, Named, TooLong, Synced):
         assert any(history.of(kind)), kind
     for number in range(BALANCES_PARTITIONS):
