@@ -1,0 +1,280 @@
+"""Errors of a disk at an exact moment: at the n-th next change of one kind to a kind of file.
+
+A trap waits for an operation on a path. When it springs, the operation fails, or the disk is full from then on, or the
+process ends there, or the machine's power goes. So what the broker was about to do is half done.
+
+set traps on the disk of   Some traps, drawn from `TRAPS`, wait while the broker does what they belong to: it goes on,
+                           or its replicas are truncated, moved between its directories, recovered at a start, or
+                           closed. In the end the disk is sound and has room, and the broker is restarted
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from enum import Enum
+from random import Random
+from typing import TYPE_CHECKING, NamedTuple
+
+from tests.simulation.aimed_faults import REJOIN_S, links_of
+from tests.simulation.disk_faults import STOPS_WITHIN_S, move_on_slow_disk, restart_mended, stop_moving
+from tests.simulation.machine import Machine
+from tests.simulation.upkeep_history import DiskFilled
+
+if TYPE_CHECKING:
+    from tests.simulation.faults import Fault
+    from tests.simulation.world import World
+
+MOST_TRAPS = 4
+FAILS_ON = 0.3
+"""How often a trap fails all that it matches from the first time on."""
+
+LOG = r"\d\.log$"
+INDEX = r"\d\.(time)?index$"
+ABORTED = r"\d\.txnindex$"
+SNAPSHOT = r"\.snapshot$"
+EPOCHS = r"leader-epoch-checkpoint$"
+TOPIC_ID = r"partition\.metadata$"
+CHECKPOINT = r"^/[^/]+/[^/]+-checkpoint$"
+CLEANED = r"\.cleaned$"
+SWAP = r"\.swap$"
+DELETED = r"\.deleted$"
+FOLDER = r"^/[^/]+/[^/]+-\d+$"
+"""The folder of a log."""
+GONE_FOLDER = r"^/[^/]+/[^/]+-delete$"
+FUTURE = r"-future"
+"""The folder of a log that is moved, and what is in it."""
+DIRECTORY = r"^/[^/]+$"
+"""A log directory."""
+
+
+class Harm(Enum):
+    """What a trap does."""
+
+    FAIL = "fail"
+    LOSE = "fail a sync, and lose its pages"
+    FILL = "fill the disk"
+    KILL = "kill"
+    CUT = "cut the power"
+
+
+class Bait(NamedTuple):
+    """An operation of the disk and the paths that it concerns; the trap lets at most `most` of them pass."""
+
+    operation: str
+    files: str
+    most: int = 3
+
+
+TRAPS: Mapping[str, Sequence[Bait]] = {
+    "go on": (
+        Bait("create", LOG),
+        Bait("create", INDEX),
+        Bait("create", FOLDER),
+        Bait("create", CLEANED),
+        Bait("write", LOG, 100),
+        Bait("write", INDEX, 10),
+        Bait("write", ABORTED),
+        Bait("write", CLEANED),
+        Bait("replace", SNAPSHOT),
+        Bait("replace", EPOCHS),
+        Bait("replace", TOPIC_ID),
+        Bait("replace", CHECKPOINT),
+        Bait("sync", LOG, 100),
+        Bait("sync", INDEX, 10),
+        Bait("sync", SNAPSHOT),
+        Bait("sync", EPOCHS),
+        Bait("sync", CLEANED),
+        Bait("sync directory", FOLDER),
+        Bait("sync directory", DIRECTORY),
+        Bait("rename", LOG),
+        Bait("rename", INDEX),
+        Bait("rename", SNAPSHOT),
+        Bait("rename", CLEANED),
+        Bait("rename", SWAP),
+        Bait("rename", FOLDER),
+        Bait("remove", DELETED),
+        Bait("remove", GONE_FOLDER),
+    ),
+    "truncate": (
+        Bait("create", LOG),
+        Bait("truncate", LOG),
+        Bait("truncate", INDEX),
+        Bait("truncate", ABORTED),
+        Bait("rename", LOG),
+        Bait("rename", INDEX),
+        Bait("rename", SNAPSHOT),
+        Bait("replace", SNAPSHOT),
+        Bait("replace", CHECKPOINT),
+        Bait("sync", LOG, 20),
+        Bait("sync directory", FOLDER),
+    ),
+    "move": (
+        Bait("create", FUTURE, 10),
+        Bait("write", FUTURE, 10),
+        Bait("truncate", FUTURE),
+        Bait("replace", FUTURE),
+        Bait("sync", FUTURE, 10),
+        Bait("sync directory", FUTURE),
+        Bait("sync directory", DIRECTORY),
+        Bait("rename", FUTURE),
+        Bait("rename", FOLDER),
+        Bait("remove", FUTURE),
+        Bait("replace", CHECKPOINT),
+    ),
+    "start": (
+        Bait("create", INDEX),
+        Bait("write", INDEX),
+        Bait("write", ABORTED, 1),
+        Bait("truncate", LOG, 1),
+        Bait("truncate", INDEX),
+        Bait("truncate", ABORTED),
+        Bait("sync", INDEX),
+        Bait("sync", ABORTED),
+        Bait("replace", SNAPSHOT),
+        Bait("rename", LOG),
+        Bait("rename", SWAP),
+        Bait("rename", FOLDER),
+        Bait("remove", SNAPSHOT),
+        Bait("remove", DELETED),
+        Bait("sync directory", FOLDER),
+    ),
+    "stop": (
+        Bait("write", INDEX),
+        Bait("sync", INDEX),
+        Bait("sync", LOG),
+        Bait("replace", SNAPSHOT),
+        Bait("replace", EPOCHS),
+        Bait("replace", CHECKPOINT),
+        Bait("sync directory", FOLDER),
+    ),
+}
+"""Where traps may be, by what the broker does meanwhile: a key of `_STIRS`."""
+FILLING = {"create", "write", "replace"}
+"""What needs room."""
+
+
+class Trap:
+    """Springs at the operation that the bait names, after letting `passing` of them pass; once, or with `stays` at all
+    that follow."""
+
+    def __init__(self, bait: Bait, machine: Machine, harm: Harm, *, passing: int, stays: bool) -> None:
+        self._operation = bait.operation
+        self._files = re.compile(bait.files)
+        self._machine = machine
+        self._disk = machine.disk
+        self._harm = harm
+        self._passing = passing
+        self._stays = stays
+        self.has_sprung = False
+
+    def __call__(self, operation: str, path: str) -> None:
+        """See SimulatedDisk: raises OSError, or ends the process."""
+        if operation != self._operation or not self._files.search(path) or (self.has_sprung and not self._stays):
+            return
+        if self._passing:
+            self._passing -= 1
+            return
+        self.has_sprung = True
+        self._spring(path)
+
+    def _spring(self, path: str) -> None:
+        disk = self._disk
+        match self._harm:
+            case Harm.FILL:
+                disk.room = 0
+                return
+            case Harm.KILL:
+                disk.end_process()
+            case Harm.CUT:
+                self._machine.lose_power_with_process()
+                disk.end_process()
+            case Harm.LOSE:
+                disk.failed_syncs_lose_pages = True
+                disk.lost.add(path)
+        raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+
+
+def _harms(bait: Bait, *, is_durable: bool) -> list[Harm]:
+    harms = [Harm.FAIL, Harm.FAIL, Harm.CUT if is_durable else Harm.KILL]
+    if bait.operation in FILLING:
+        harms.append(Harm.FILL)
+    if bait.operation == "sync" and is_durable:
+        harms.append(Harm.LOSE)
+    return harms
+
+
+async def set_traps(world: World, fault: Fault) -> None:
+    """See the head of this file."""
+    machine, source = world.machines[fault.broker_id], Random(fault.amount)
+    stir = source.choice(list(TRAPS))
+    baits = source.sample(TRAPS[stir], source.randint(1, MOST_TRAPS))
+    traps = [
+        Trap(
+            bait,
+            machine,
+            source.choice(_harms(bait, is_durable=world.is_durable)),
+            passing=source.randint(0, bait.most),
+            stays=source.random() < FAILS_ON,
+        )
+        for bait in baits
+    ]
+    machine.disk.traps = list(traps)
+    beginning = _STIRS[stir](world, fault)
+    if beginning is not None:
+        await beginning
+    await asyncio.sleep(fault.seconds)
+    sprung = [f"{bait.operation} {bait.files}" for bait, trap in zip(baits, traps, strict=True) if trap.has_sprung]
+    world.trace.note("traps", stir, ", ".join(sprung))
+
+
+def remove_traps(world: World, fault: Fault) -> None:
+    """The disk works and has room, and the broker starts again."""
+    machine = world.machines[fault.broker_id]
+    machine.kill()
+    machine.disk.traps = []
+    if machine.disk.room is not None:
+        world.history.note(DiskFilled(process=machine.name, broker_id=machine.broker_id))
+    machine.disk.failed_syncs_lose_pages = False
+    stop_moving(world, fault)
+    restart_mended(world, fault)
+
+
+def _go_on(world: World, fault: Fault) -> None:
+    """Logs roll, are cleaned and deleted, and topics come and go by themselves."""
+
+
+async def _truncate(world: World, fault: Fault) -> None:
+    """The other brokers lose their leaderships, one after the other."""
+    for machine in world.machines.values():
+        if world.store_links is not None and machine.broker_id != fault.broker_id:
+            links_of(world).expire(machine.name)
+            await asyncio.sleep(REJOIN_S)
+
+
+async def _move(world: World, fault: Fault) -> None:
+    if world.store_links is not None:
+        await move_on_slow_disk(world, fault)
+
+
+def _start(world: World, fault: Fault) -> None:
+    machine = world.machines[fault.broker_id]
+    machine.kill()
+    machine.start()
+
+
+async def _stop(world: World, fault: Fault) -> None:
+    stopping = asyncio.get_running_loop().create_task(world.machines[fault.broker_id].stop())
+    await asyncio.wait([stopping], timeout=STOPS_WITHIN_S)
+
+
+_STIRS: Mapping[str, Callable[[World, Fault], Awaitable[None] | None]] = {
+    "go on": _go_on,
+    "truncate": _truncate,
+    "move": _move,
+    "start": _start,
+    "stop": _stop,
+}
