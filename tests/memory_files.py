@@ -202,7 +202,7 @@ def _alone(method: _Method) -> _Method:
 class ForgetfulFiles:
     """`crash()` is the disk as it may be after a power cut: contents that were not synced, and names in
     directories that were not synced, are lost. With a random source, contents may be there or not or in part, and
-    the first so many changes of names are there, as a journal keeps them.
+    the first so many changes of names are there, often all of them, as a journal keeps them.
 
     `room`: bytes that still fit, None for no limit. `cold`: paths that are not in the page cache; with `warms_up`,
     until they are read.
@@ -243,7 +243,8 @@ class ForgetfulFiles:
     def _surviving_names(self, source: random.Random | None) -> dict[str, Inode | None]:
         names = dict(self.durable_names)
         if source is not None:
-            for _, added, removed in self._pending[: source.randint(0, len(self._pending))]:
+            kept = source.choice([len(self._pending), source.randint(0, len(self._pending))])
+            for _, added, removed in self._pending[:kept]:
                 for path in removed:
                     names.pop(path, None)
                 names.update(added)

@@ -4,8 +4,9 @@ A trap waits for an operation on a path. When it springs, the operation fails, o
 process ends there, or the machine's power goes. So what the broker was about to do is half done.
 
 set traps on the disk of   Some traps, drawn from `TRAPS`, wait while the broker does what they belong to: it goes on,
-                           or its replicas are truncated, moved between its directories, recovered at a start, or
-                           closed. In the end the disk is sound and has room, and the broker is restarted
+                           or its replicas are created, truncated, moved between its directories, recovered at a
+                           start, set to a later start because it was away for long, or closed. In the end the disk
+                           has room and is sound, and the broker is restarted
 """
 
 from __future__ import annotations
@@ -29,8 +30,12 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 MOST_TRAPS = 4
-FAILS_ON = 0.3
-"""How often a trap fails all that it matches from the first time on."""
+STAYS = 0.3
+"""How often a trap concerns all that it matches from the first time on."""
+AWAY_S = 5.0
+"""So long a broker is away for whose position records may be deleted meanwhile."""
+SLOWNESS = 50.0
+"""Of a disk that is slow in half of the cases, so that more is under way when a trap springs."""
 
 LOG = r"\d\.log$"
 INDEX = r"\d\.(time)?index$"
@@ -62,11 +67,13 @@ class Harm(Enum):
 
 
 class Bait(NamedTuple):
-    """An operation of the disk and the paths that it concerns; the trap lets at most `most` of them pass."""
+    """An operation of the disk and the paths that it concerns; the trap lets at most `most` of them pass. `harms`: what
+    it may do, if not anything."""
 
     operation: str
     files: str
     most: int = 3
+    harms: tuple[Harm, ...] = ()
 
 
 TRAPS: Mapping[str, Sequence[Bait]] = {
@@ -99,6 +106,35 @@ TRAPS: Mapping[str, Sequence[Bait]] = {
         Bait("remove", DELETED),
         Bait("remove", GONE_FOLDER),
     ),
+    "create": (
+        Bait("create", FOLDER, 1),
+        Bait("create", LOG, 2),
+        Bait("create", INDEX, 2),
+        Bait("replace", TOPIC_ID, 1),
+        Bait("replace", EPOCHS, 1),
+        Bait("sync", TOPIC_ID, 1),
+        Bait("sync", EPOCHS, 3, (Harm.FAIL, Harm.CUT, Harm.CUT, Harm.CUT)),
+        Bait("sync directory", FOLDER, 2),
+        Bait("sync directory", DIRECTORY, 2),
+        Bait("replace", CHECKPOINT),
+        Bait("rename", FOLDER, 1),
+    ),
+    "clean": (
+        Bait("write", CLEANED, 8, (Harm.FAIL,)),
+        Bait("remove", CLEANED, 0, (Harm.FAIL,)),
+        Bait("rename", SWAP, 12, (Harm.CUT,)),
+        Bait("rename", CLEANED, 8),
+    ),
+    "return": (
+        Bait("create", LOG, 1),
+        Bait("create", INDEX, 2),
+        Bait("truncate", LOG),
+        Bait("rename", LOG, 2),
+        Bait("rename", INDEX),
+        Bait("sync", LOG, 5),
+        Bait("sync directory", FOLDER),
+        Bait("replace", CHECKPOINT),
+    ),
     "truncate": (
         Bait("create", LOG),
         Bait("truncate", LOG),
@@ -128,7 +164,7 @@ TRAPS: Mapping[str, Sequence[Bait]] = {
     "start": (
         Bait("create", INDEX),
         Bait("write", INDEX),
-        Bait("write", ABORTED, 1),
+        Bait("write", ABORTED, 1, (Harm.FILL, Harm.FILL, Harm.FAIL)),
         Bait("truncate", LOG, 1),
         Bait("truncate", INDEX),
         Bait("truncate", ABORTED),
@@ -199,7 +235,10 @@ class Trap:
 
 
 def _harms(bait: Bait, *, is_durable: bool) -> list[Harm]:
-    harms = [Harm.FAIL, Harm.FAIL, Harm.CUT if is_durable else Harm.KILL]
+    end = Harm.CUT if is_durable else Harm.KILL
+    if bait.harms:
+        return [end if harm is Harm.CUT else harm for harm in bait.harms]
+    harms = [Harm.FAIL, Harm.FAIL, end]
     if bait.operation in FILLING:
         harms.append(Harm.FILL)
     if bait.operation == "sync" and is_durable:
@@ -208,25 +247,30 @@ def _harms(bait: Bait, *, is_durable: bool) -> list[Harm]:
 
 
 async def set_traps(world: World, fault: Fault) -> None:
-    """See the head of this file."""
+    """See the head of this file. A full disk has room again for a while before the broker is restarted."""
     machine, source = world.machines[fault.broker_id], Random(fault.amount)
     stir = source.choice(list(TRAPS))
-    baits = source.sample(TRAPS[stir], source.randint(1, MOST_TRAPS))
+    baits = source.sample(TRAPS[stir], source.randint(2, min(MOST_TRAPS, len(TRAPS[stir]))))
     traps = [
         Trap(
             bait,
             machine,
             source.choice(_harms(bait, is_durable=world.is_durable)),
-            passing=source.randint(0, bait.most),
-            stays=source.random() < FAILS_ON,
+            passing=round(bait.most * source.random() ** 2),
+            stays=source.random() < STAYS,
         )
         for bait in baits
     ]
     machine.disk.traps = list(traps)
+    if source.random() < 0.5:
+        world.thread_times.slowness[machine.name] = SLOWNESS
     beginning = _STIRS[stir](world, fault)
     if beginning is not None:
         await beginning
-    await asyncio.sleep(fault.seconds)
+    await asyncio.sleep(fault.seconds / 2)
+    if machine.disk.room is not None:
+        machine.disk.room = None
+        world.history.note(DiskFilled(process=machine.name, broker_id=machine.broker_id))
     sprung = [f"{bait.operation} {bait.files}" for bait, trap in zip(baits, traps, strict=True) if trap.has_sprung]
     world.trace.note("traps", stir, ", ".join(sprung))
 
@@ -236,15 +280,13 @@ def remove_traps(world: World, fault: Fault) -> None:
     machine = world.machines[fault.broker_id]
     machine.kill()
     machine.disk.traps = []
-    if machine.disk.room is not None:
-        world.history.note(DiskFilled(process=machine.name, broker_id=machine.broker_id))
     machine.disk.failed_syncs_lose_pages = False
     stop_moving(world, fault)
     restart_mended(world, fault)
 
 
 def _go_on(world: World, fault: Fault) -> None:
-    """Logs roll, are cleaned and deleted, and topics come and go by themselves."""
+    """Logs are created, roll, are cleaned and deleted by themselves."""
 
 
 async def _truncate(world: World, fault: Fault) -> None:
@@ -266,6 +308,13 @@ def _start(world: World, fault: Fault) -> None:
     machine.start()
 
 
+async def _return(world: World, fault: Fault) -> None:
+    machine = world.machines[fault.broker_id]
+    machine.kill()
+    await asyncio.sleep(AWAY_S)
+    machine.start()
+
+
 async def _stop(world: World, fault: Fault) -> None:
     stopping = asyncio.get_running_loop().create_task(world.machines[fault.broker_id].stop())
     await asyncio.wait([stopping], timeout=STOPS_WITHIN_S)
@@ -273,6 +322,9 @@ async def _stop(world: World, fault: Fault) -> None:
 
 _STIRS: Mapping[str, Callable[[World, Fault], Awaitable[None] | None]] = {
     "go on": _go_on,
+    "create": _go_on,
+    "clean": _go_on,
+    "return": _return,
     "truncate": _truncate,
     "move": _move,
     "start": _start,

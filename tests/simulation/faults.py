@@ -232,7 +232,7 @@ KINDS: Mapping[str, Kind] = {
     "break the writes of": Kind(_break_writes, _mend_and_restart, 1.0, 1),
     "fail a directory of": Kind(disk_faults.fail_directory, disk_faults.mend_directory, 5.0, 2),
     "lose pages of": Kind(disk_faults.lose_pages, disk_faults.drop_cache, 6.0, 2, is_power=True),
-    "set traps on the disk of": Kind(disk_traps.set_traps, disk_traps.remove_traps, 4.0, 8),
+    "set traps on the disk of": Kind(disk_traps.set_traps, disk_traps.remove_traps, 5.0, 12),
     "fill the disk of": Kind(_fill_disk, _empty_disk, 2.0, 1),
     "evict the pages of": Kind(disk_faults.evict_pages, disk_faults.cache_pages, 8.0, 2),
     "fill up for a moment the disk of": Kind(disk_faults.fill_for_a_moment, disk_faults.see_all_back, 1.5, 2),
@@ -274,6 +274,9 @@ KINDS: Mapping[str, Kind] = {
     ),
     "return alone, with": Kind(
         aimed_at_replicas.return_alone, _nothing, 0.4, 2, is_store=True, is_aimed=True, is_seen_at_once=True
+    ),
+    "lead behind, in place of": Kind(
+        aimed_at_replicas.lead_behind, _nothing, 0.4, 3, is_store=True, is_aimed=True, is_seen_at_once=True
     ),
     "lose the disk of": Kind(
         aimed_at_replicas.lose_a_disk, _nothing, 0.4, 3, is_store=True, is_aimed=True, is_seen_at_once=True
