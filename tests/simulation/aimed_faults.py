@@ -265,7 +265,7 @@ async def elect_uncleanly(world: World, fault: Fault) -> None:
     cut = partial(cut_both, world, leader.name, follower.name)
     if await at_change(world, cut, is_alone, lambda: None, LAG_PATIENCE_S):
         by_hand()
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(0.5 + fault.amount)
         leader.kill()
         links.expire(leader.name)
         await asyncio.sleep(0.1)

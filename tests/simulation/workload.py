@@ -213,7 +213,8 @@ class Workload:
             await admin.create_topic(PAYMENTS, len(self.payments), self._replicas, self._world.topic_settings)
             unclean = {} if self._world.elects_by_hand else UNCLEAN
             replicas = min(self._replicas, CLICKS_REPLICAS)
-            await admin.create_topic(CLICKS, len(self.clicks), replicas, CLICKS_SETTINGS | unclean)
+            clicks = CLICKS_SETTINGS | unclean | self._world.unusual.clicks
+            await admin.create_topic(CLICKS, len(self.clicks), replicas, clicks)
             compacted = COMPACTED | self._world.topic_settings | self._world.unusual.balances
             await admin.create_topic(BALANCES, len(self.balances), self._replicas, compacted)
             readings = readings_settings(self._random("retention")) | self._world.topic_settings

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 PATTERNS: Mapping[str, tuple[str, ...]] = {
     "crash": ("broker/cleaning/log_cleaner.py LogCleaner.settings_changed: task.done()",),
     "damage": (
+        "storage/log/recovery.py _settle: end_offset < start_offset",
+        "storage/log/recovery.py _settle: not log.leader_epochs.is_known",
         "storage/log/follow.py LogFollower._unexpected: before",
         "storage/cleaner/candidates.py _first_dirty_offset: cleaned > log.state.log_end_offset",
         "storage/log/leftovers.py _offset: offset is None",
@@ -27,6 +29,7 @@ PATTERNS: Mapping[str, tuple[str, ...]] = {
         "storage/directories/log_directory.py LogDirectory.begin_load: not self.partitions()",
     ),
     "size": (
+        "storage/log/writer.py LogWriter._take_back: except OSError",
         "storage/log/writer.py LogWriter.write_copied: segment.size*",
         "*: not *.can_take(last_offset)",
         "storage/log/read.py _records: records is not None",
@@ -56,6 +59,7 @@ PATTERNS: Mapping[str, tuple[str, ...]] = {
         "storage/directories/log_directory.py LogDirectory._make_private: *",
     ),
     "guard": (
+        "storage/log/truncation.py LogTruncation._start_over: offset != segments.active.base_offset",
         "storage/log/folder.py LogFolder.assign_topic_id: self.topic_id != topic_id",
         "storage/log/follow.py LogFollower._check: self._state.truncating_to is not None",
         "storage/log/follow.py LogFollower._check: self._begins_within(*",
