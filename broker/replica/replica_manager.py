@@ -343,9 +343,11 @@ class ReplicaManager:
         steps = log.retention_steps(now_ms)
         while self.partitions.get(partition.topic_partition) is partition:
             old_start = log.state.log_start_offset
-            deleted = next(steps, None)
-            if log.state.log_start_offset != old_start:
-                self.wakeups.watermark_moved(partition)
+            try:
+                deleted = next(steps, None)
+            finally:  # a segment that cannot be deleted is no longer part of the log either
+                if log.state.log_start_offset != old_start:
+                    self.wakeups.watermark_moved(partition)
             if deleted is None:
                 return
             yield deleted
