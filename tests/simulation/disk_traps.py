@@ -7,6 +7,7 @@ set traps on the disk of   Some traps, drawn from `TRAPS`, wait while the broker
                            or its replicas are created, truncated, moved between its directories, recovered at a
                            start, set to a later start because it was away for long, or closed. In the end the disk
                            has room and is sound, and the broker is restarted
+`STORIES`                  Traps that belong together, and are all set
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tests.simulation.aimed_faults import REJOIN_S, links_of
 from tests.simulation.disk_faults import STOPS_WITHIN_S, move_on_slow_disk, restart_mended, stop_moving
 from tests.simulation.machine import Machine
+from tests.simulation.retention import READINGS
 from tests.simulation.upkeep_history import DiskFilled
 
 if TYPE_CHECKING:
@@ -34,9 +36,15 @@ STAYS = 0.3
 """How often a trap concerns all that it matches from the first time on."""
 AWAY_S = 5.0
 """So long a broker is away for whose position records may be deleted meanwhile."""
+RUNS_ON_S = 5.0
+"""So long logs grow before a broker starts again: longer than between two checkpoints of recovery points."""
+GENTLY = 0.4
+"""How often the broker is stopped in the end, not killed."""
 SLOWNESS = 50.0
 """Of a disk that is slow in half of the cases, so that more is under way when a trap springs."""
 
+READINGS_LOG = rf"/{READINGS}-\d+/\d+\.log$"
+"""Of the topic whose records are deleted."""
 LOG = r"\d\.log$"
 INDEX = r"\d\.(time)?index$"
 ABORTED = r"\d\.txnindex$"
@@ -61,6 +69,7 @@ class Harm(Enum):
 
     FAIL = "fail"
     LOSE = "fail a sync, and lose its pages"
+    REFUSE = "refuse: no room"
     FILL = "fill the disk"
     KILL = "kill"
     CUT = "cut the power"
@@ -68,12 +77,13 @@ class Harm(Enum):
 
 class Bait(NamedTuple):
     """An operation of the disk and the paths that it concerns; the trap lets at most `most` of them pass. `harms`: what
-    it may do, if not anything."""
+    it may do, if not anything. `stays`: whether it concerns all that follows; None: by chance."""
 
     operation: str
     files: str
     most: int = 3
     harms: tuple[Harm, ...] = ()
+    stays: bool | None = None
 
 
 TRAPS: Mapping[str, Sequence[Bait]] = {
@@ -120,9 +130,10 @@ TRAPS: Mapping[str, Sequence[Bait]] = {
         Bait("rename", FOLDER, 1),
     ),
     "clean": (
-        Bait("write", CLEANED, 8, (Harm.FAIL,)),
-        Bait("remove", CLEANED, 0, (Harm.FAIL,)),
-        Bait("rename", SWAP, 12, (Harm.CUT,)),
+        Bait("write", CLEANED, 8),
+        Bait("remove", CLEANED, 0),
+        Bait("sync", CLEANED, 8),
+        Bait("rename", SWAP, 12),
         Bait("rename", CLEANED, 8),
     ),
     "return": (
@@ -189,6 +200,31 @@ TRAPS: Mapping[str, Sequence[Bait]] = {
     ),
 }
 """Where traps may be, by what the broker does meanwhile: a key of `_STIRS`."""
+STORIES: Mapping[str, tuple[str, tuple[Bait, ...]]] = {
+    "lose a new log of": ("create", (Bait("sync", EPOCHS, 3, (Harm.CUT,)),)),
+    "leave cleaned files of": (
+        "clean",
+        (
+            Bait("write", CLEANED, 8, (Harm.FAIL,), stays=False),
+            Bait("remove", CLEANED, 0, (Harm.FAIL,), stays=False),
+            Bait("rename", SWAP, 12, (Harm.CUT,)),
+        ),
+    ),
+    "do not start over at": (
+        "return",
+        (Bait("rename", READINGS_LOG, 3, (Harm.FAIL,)), Bait("create", READINGS_LOG, 2, (Harm.FAIL, Harm.REFUSE))),
+    ),
+    "rebuild no index of": (
+        "lose power",
+        (
+            Bait("sync", INDEX, 2, (Harm.FAIL, Harm.REFUSE), stays=False),
+            Bait("write", INDEX, 8, (Harm.FAIL, Harm.FILL)),
+        ),
+    ),
+    "take no snapshots of": ("go on and start", (Bait("replace", SNAPSHOT, 0, (Harm.REFUSE,), stays=True),)),
+    "leave transactions unwritten at": ("start", (Bait("write", ABORTED, 2, (Harm.REFUSE,)),)),
+}
+"""Traps that belong together, and what the broker does meanwhile."""
 FILLING = {"create", "write", "replace"}
 """What needs room."""
 
@@ -201,7 +237,6 @@ class Trap:
         self._operation = bait.operation
         self._files = re.compile(bait.files)
         self._machine = machine
-        self._disk = machine.disk
         self._harm = harm
         self._passing = passing
         self._stays = stays
@@ -218,7 +253,7 @@ class Trap:
         self._spring(path)
 
     def _spring(self, path: str) -> None:
-        disk = self._disk
+        disk = self._machine.disk
         match self._harm:
             case Harm.FILL:
                 disk.room = 0
@@ -231,7 +266,8 @@ class Trap:
             case Harm.LOSE:
                 disk.failed_syncs_lose_pages = True
                 disk.lost.add(path)
-        raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+        code = errno.ENOSPC if self._harm is Harm.REFUSE else errno.EIO
+        raise OSError(code, os.strerror(code), path)
 
 
 def _harms(bait: Bait, *, is_durable: bool) -> list[Harm]:
@@ -240,24 +276,36 @@ def _harms(bait: Bait, *, is_durable: bool) -> list[Harm]:
         return [end if harm is Harm.CUT else harm for harm in bait.harms]
     harms = [Harm.FAIL, Harm.FAIL, end]
     if bait.operation in FILLING:
-        harms.append(Harm.FILL)
+        harms += [Harm.FILL, Harm.REFUSE]
     if bait.operation == "sync" and is_durable:
         harms.append(Harm.LOSE)
     return harms
 
 
 async def set_traps(world: World, fault: Fault) -> None:
-    """See the head of this file. A full disk has room again for a while before the broker is restarted."""
-    machine, source = world.machines[fault.broker_id], Random(fault.amount)
+    """See the head of this file."""
+    source = Random(fault.amount)
     stir = source.choice(list(TRAPS))
     baits = source.sample(TRAPS[stir], source.randint(2, min(MOST_TRAPS, len(TRAPS[stir]))))
+    await _set_all(world, fault, stir, baits, source)
+
+
+async def tell_story(world: World, fault: Fault) -> None:
+    """The one of the fault's name."""
+    stir, baits = STORIES[fault.kind]
+    await _set_all(world, fault, stir, baits, Random(fault.amount))
+
+
+async def _set_all(world: World, fault: Fault, stir: str, baits: Sequence[Bait], source: Random) -> None:
+    """A disk that they have filled has room again for a while before the broker is restarted."""
+    machine = world.machines[fault.broker_id]
     traps = [
         Trap(
             bait,
             machine,
             source.choice(_harms(bait, is_durable=world.is_durable)),
             passing=round(bait.most * source.random() ** 2),
-            stays=source.random() < STAYS,
+            stays=source.random() < STAYS if bait.stays is None else bait.stays,
         )
         for bait in baits
     ]
@@ -276,13 +324,16 @@ async def set_traps(world: World, fault: Fault) -> None:
 
 
 def remove_traps(world: World, fault: Fault) -> None:
-    """The disk works and has room, and the broker starts again."""
+    """The disk works and has room, and the broker starts again, in some cases after it was stopped as SIGTERM does."""
     machine = world.machines[fault.broker_id]
-    machine.kill()
     machine.disk.traps = []
-    machine.disk.failed_syncs_lose_pages = False
     stop_moving(world, fault)
-    restart_mended(world, fault)
+    if machine.running is not None and not machine.disk.failed_syncs_lose_pages and fault.amount * 100 % 1 < GENTLY:
+        world.restart_gently(machine)
+    else:
+        machine.kill()
+        machine.disk.failed_syncs_lose_pages = False
+        restart_mended(world, fault)
 
 
 def _go_on(world: World, fault: Fault) -> None:
@@ -308,6 +359,19 @@ def _start(world: World, fault: Fault) -> None:
     machine.start()
 
 
+def _lose_power(world: World, fault: Fault) -> None:
+    machine = world.machines[fault.broker_id]
+    traps = machine.disk.traps
+    machine.cut_power()
+    machine.disk.traps = traps
+    machine.start()
+
+
+async def _go_on_and_start(world: World, fault: Fault) -> None:
+    await asyncio.sleep(RUNS_ON_S)
+    _start(world, fault)
+
+
 async def _return(world: World, fault: Fault) -> None:
     machine = world.machines[fault.broker_id]
     machine.kill()
@@ -325,6 +389,8 @@ _STIRS: Mapping[str, Callable[[World, Fault], Awaitable[None] | None]] = {
     "create": _go_on,
     "clean": _go_on,
     "return": _return,
+    "lose power": _lose_power,
+    "go on and start": _go_on_and_start,
     "truncate": _truncate,
     "move": _move,
     "start": _start,

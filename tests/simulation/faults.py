@@ -233,6 +233,16 @@ KINDS: Mapping[str, Kind] = {
     "fail a directory of": Kind(disk_faults.fail_directory, disk_faults.mend_directory, 5.0, 2),
     "lose pages of": Kind(disk_faults.lose_pages, disk_faults.drop_cache, 6.0, 2, is_power=True),
     "set traps on the disk of": Kind(disk_traps.set_traps, disk_traps.remove_traps, 5.0, 12),
+    **{
+        name: Kind(
+            disk_traps.tell_story,
+            disk_traps.remove_traps,
+            6.0,
+            2,
+            is_power=name in ("lose a new log of", "rebuild no index of"),
+        )
+        for name in disk_traps.STORIES
+    },
     "fill the disk of": Kind(_fill_disk, _empty_disk, 2.0, 1),
     "evict the pages of": Kind(disk_faults.evict_pages, disk_faults.cache_pages, 8.0, 2),
     "fill up for a moment the disk of": Kind(disk_faults.fill_for_a_moment, disk_faults.see_all_back, 1.5, 2),
