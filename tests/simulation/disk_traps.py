@@ -38,6 +38,7 @@ AWAY_S = 5.0
 """So long a broker is away for whose position records may be deleted meanwhile."""
 RUNS_ON_S = 5.0
 """So long logs grow before a broker starts again: longer than between two checkpoints of recovery points."""
+MOVES_FOR_S = 2.0
 GENTLY = 0.4
 """How often the broker is stopped in the end, not killed."""
 SLOWNESS = 50.0
@@ -222,7 +223,7 @@ STORIES: Mapping[str, tuple[str, tuple[Bait, ...]]] = {
         ),
     ),
     "take no snapshots of": ("go on and start", (Bait("replace", SNAPSHOT, 0, (Harm.REFUSE,), stays=True),)),
-    "leave transactions unwritten at": ("start", (Bait("write", ABORTED, 2, (Harm.REFUSE,)),)),
+    "leave transactions unwritten at": ("start and move", (Bait("write", ABORTED, 2, (Harm.REFUSE,)),)),
 }
 """Traps that belong together, and what the broker does meanwhile."""
 FILLING = {"create", "write", "replace"}
@@ -359,6 +360,13 @@ def _start(world: World, fault: Fault) -> None:
     machine.start()
 
 
+async def _start_and_move(world: World, fault: Fault) -> None:
+    _start(world, fault)
+    if world.workload.disk_mover is not None:
+        world.workload.disk_mover.hurries_at = fault.broker_id
+    await asyncio.sleep(MOVES_FOR_S)
+
+
 def _lose_power(world: World, fault: Fault) -> None:
     machine = world.machines[fault.broker_id]
     traps = machine.disk.traps
@@ -389,6 +397,7 @@ _STIRS: Mapping[str, Callable[[World, Fault], Awaitable[None] | None]] = {
     "create": _go_on,
     "clean": _go_on,
     "return": _return,
+    "start and move": _start_and_move,
     "lose power": _lose_power,
     "go on and start": _go_on_and_start,
     "truncate": _truncate,

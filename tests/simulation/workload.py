@@ -248,7 +248,7 @@ class Workload:
         self._start_producer("readings-1", self.readings, key_of=str.encode)
         self._start_producer("plain-1", self.partitions, is_idempotent=False, max_in_flight=1)
         self._start_producer("leader-1", self.partitions, is_idempotent=False, max_in_flight=1, acks=1)
-        self._start_producer("clicks-1", self.clicks, is_idempotent=False, max_in_flight=1, acks=1)
+        self._start_producer("clicks-1", self.clicks, is_idempotent=False, max_in_flight=1, acks=1, most_batches=3)
         for name in ("transactional-1", "transactional-2"):
             self._start_transactions(name)
         self._start_rivals("rivals")
