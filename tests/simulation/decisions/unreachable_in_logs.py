@@ -79,6 +79,7 @@ PATTERNS: Mapping[str, tuple[str, ...]] = {
         "storage/directories/log_directory.py LogDirectory.begin_load: self._files.exists(checkpoint)",
         "storage/directories/log_manager.py LogManager._open_steps: topic_partition not in self.moves.completed",
         "storage/directories/log_moves.py LogMoves.finish: files.exists(target)",
+        "storage/directories/log_creation.py LogCreator._is_of_another_topic: topic_id is None",
         "storage/cleaner/candidates.py LogToClean.cleanable_ratio: self.total_bytes",
         "broker/cleaning/log_cleaner.py LogCleaner.settings_changed: self._tasks",
     ),
