@@ -12,6 +12,8 @@ PATTERNS: Mapping[str, tuple[str, ...]] = {
         "storage/log/follow.py LogFollower._unexpected: before",
         "storage/cleaner/candidates.py _first_dirty_offset: cleaned > log.state.log_end_offset",
         "storage/log/leftovers.py _offset: offset is None",
+        "storage/cleaner/candidates.py _source: files.exists(index.path)",
+        "storage/directories/log_directory.py LogDirectory._with_unopened: partition in known",
         "storage/log/recovery.py open_log_steps: not _ends_with_a_whole_batch(*",
         "storage/log/recovery.py _ends_with_a_whole_batch: last.position + *",
         "storage/log/recovery.py _recover_batch: header.base_offset < next_offset",
@@ -33,6 +35,12 @@ PATTERNS: Mapping[str, tuple[str, ...]] = {
         "storage/log/writer.py LogWriter.write_copied: segment.size*",
         "*: not *.can_take(last_offset)",
         "storage/log/read.py _records: records is not None",
+    ),
+    "instant": (
+        "storage/directories/future_replica.py LogMove.finished: job.segment in self.log.segments",
+        "storage/directories/future_replica.py LogMove.finished: not self._is_another_log",
+        "storage/directories/future_replica.py LogMove._slice.work: len(data) != length",
+        "storage/directories/future_replica.py LogMove._is_unflushed: segment in *",
     ),
     "wrong": (
         "storage/cleaner/walk.py _select_records: not keep",
