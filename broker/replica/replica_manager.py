@@ -213,17 +213,11 @@ class ReplicaManager:
     def become_leader(
         self, topic_partition: TopicPartition, topic_id: UUID, state: PartitionState, log_config: LogConfig
     ) -> Partition:
-        """Opens or creates the log and makes this broker the partition's leader, or renews the assignment. The
+        """Makes this broker the leader of a partition whose log was made (`make_logs`), or renews the assignment. The
         partition must not be followed.
-
-        Raises ProtocolError or OSError if the log cannot be opened; the partition is then offline.
         """
         partition = self._hosted(topic_partition, topic_id, log_config)
-        try:
-            partition.make_leader(state)
-        except ProtocolError as error:
-            self._fail(topic_partition, error)
-            raise
+        partition.make_leader(state)
         self.wakeups.watermark_moved(partition)
         self.leaderships.elected(topic_partition, state.leader_epoch)
         return partition
@@ -231,9 +225,8 @@ class ReplicaManager:
     def become_follower(
         self, topic_partition: TopicPartition, topic_id: UUID, state: PartitionState, log_config: LogConfig
     ) -> Partition:
-        """Opens or creates the log and makes another broker, or none, the partition's leader. The caller begins to
-        follow the leader. Operations that wait for the partition are completed with an error. Raises as
-        `become_leader` does.
+        """Makes another broker, or none, the leader of a partition whose log was made. The caller begins to follow the
+        leader. Operations that wait for the partition are completed with an error.
         """
         partition = self._hosted(topic_partition, topic_id, log_config)
         was_leader = partition.is_leader
@@ -256,11 +249,7 @@ class ReplicaManager:
     def _hosted(self, topic_partition: TopicPartition, topic_id: UUID, log_config: LogConfig) -> Partition:
         partition = self.partitions.get(topic_partition)
         if partition is None:
-            try:
-                partition = self._open(topic_partition, topic_id, log_config)
-            except (OSError, ProtocolError) as error:
-                self._fail(topic_partition, error)
-                raise
+            partition = self._open(topic_partition, topic_id, log_config)
             self.partitions.put(partition)
             if partition.needs_flush:
                 self.flusher.start(partition)

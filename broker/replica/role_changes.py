@@ -104,9 +104,10 @@ class RoleChanges:
             failure = failures.get(role.topic_partition)
             if failure is not None:
                 errors[role.topic_partition] = failure.code
+            elif lapses != self.lapses:
+                errors[role.topic_partition] = ErrorCode.STALE_BROKER_EPOCH
             else:
-                is_stale = lapses != self.lapses
-                errors[role.topic_partition] = ErrorCode.STALE_BROKER_EPOCH if is_stale else self._take(role)
+                self._take(role)
         taken = [role for role in changed if errors[role.topic_partition] is ErrorCode.NONE]
         await self._fetchers.add(self._sources(taken))
         return errors
@@ -148,16 +149,11 @@ class RoleChanges:
         partition = self._manager.partitions.get(role.topic_partition)
         return partition is not None and role.state.leader_epoch > partition.leader_epoch
 
-    def _take(self, role: Role) -> ErrorCode:
+    def _take(self, role: Role) -> None:
         manager = self._manager
         is_leader = role.state.leader == manager.settings.broker_id
         become = manager.become_leader if is_leader else manager.become_follower
-        try:
-            become(role.topic_partition, role.topic_id, role.state, role.log_config)
-        except (OSError, ProtocolError) as error:
-            log.error("partition not opened", partition=str(role.topic_partition), reason=str(error))
-            return error.code if isinstance(error, ProtocolError) else ErrorCode.KAFKA_STORAGE_ERROR
-        return ErrorCode.NONE
+        become(role.topic_partition, role.topic_id, role.state, role.log_config)
 
     def _sources(self, roles: Iterable[Role]) -> Mapping[TopicPartition, FetchFrom]:
         from odradek.broker.replica.follower.fetcher_state import FetchFrom

@@ -5,8 +5,9 @@ are created together, the folder's own name in its log directory. A crash in bet
 file may be missing or empty: the next start then creates the log again, or uses the folder and writes the rest.
 
 At its start, a broker ignores the folder of another topic with the same name, and that of a replica that was moved to
-another broker meanwhile. If a new replica needs the name, such a folder is renamed (`-stray`, as in Kafka) and kept for
-the operator. If the replica is not new, the folder's files are damaged, and an empty log does not replace them.
+another broker meanwhile. If a replica of another topic, or a new one, needs the name, such a folder is renamed
+(`-stray`, as in Kafka) and kept for the operator. Otherwise its files may be those of the replica, which the broker
+could not open, or did not know: an empty log does not replace them.
 """
 
 from __future__ import annotations
@@ -20,7 +21,12 @@ import structlog
 
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
-from odradek.storage.checkpoint import LEADER_EPOCH, PARTITION_METADATA, CorruptCheckpoint
+from odradek.storage.checkpoint import (
+    LEADER_EPOCH,
+    PARTITION_METADATA,
+    CorruptCheckpoint,
+    read_partition_metadata,
+)
 from odradek.storage.directories.log_checkpoints import LogCheckpoints
 from odradek.storage.directories.log_directory import LogDirectory
 from odradek.storage.directories.log_moves import LogMoves
@@ -138,7 +144,7 @@ class LogCreator:
         preferred = self._moves.take_preference(topic_partition)
         directory = self._emptiest() if preferred is None else registry.directories[preferred]
         folder = f"{directory.path}/{topic_partition}"
-        self._move_strays(topic_partition, new_log.is_new)
+        self._move_strays(new_log)
         write = self.predecessors_checkpoints((topic_partition,))
         if write is not None:
             write()
@@ -155,17 +161,24 @@ class LogCreator:
         creation = self._begun[topic_partition] = LogCreation(registry.files, directory.path, log)
         return creation
 
-    def _move_strays(self, topic_partition: TopicPartition, is_new: bool) -> None:
-        """Raises FileExistsError if the folder may be the partition's own."""
-        registry = self._registry
+    def _move_strays(self, new_log: NewLog) -> None:
+        """Raises FileExistsError if the folder may be the partition's own, CorruptCheckpoint."""
+        registry, topic_partition = self._registry, new_log.topic_partition
         for directory in registry.directories.values():
             folder = f"{directory.path}/{topic_partition}"
             if registry.files.exists(folder):
-                if topic_partition in directory.unopened or not is_new:
+                is_known = topic_partition in directory.unopened
+                if is_known or not (new_log.is_new or self._is_of_another_topic(folder, new_log.topic_id)):
                     raise FileExistsError(17, "the partition may have a log that could not be opened", folder)
                 stray = registry.stray_path(directory.path, topic_partition)
                 registry.files.rename(folder, stray)
                 _log.warning("stray folder moved aside", folder=folder, now=stray)
+
+    def _is_of_another_topic(self, folder: str, topic_id: uuid.UUID | None) -> bool:
+        """Not if one of the ids is unknown. Raises CorruptCheckpoint."""
+        if topic_id is None or not topic_id.int:
+            return False
+        return read_partition_metadata(self._registry.files, f"{folder}/{PARTITION_METADATA}") not in (None, topic_id)
 
     def finish(self, creation: LogCreation) -> Log:
         """Registers the log. Raises KAFKA_STORAGE_ERROR if it could not be synced; the log is then removed."""

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from odradek.broker.metadata_store import znodes
 from odradek.broker.metadata_store.acl_znodes import ROOTS
-from tests.simulation.aimed_at_controllers import before_next
+from tests.simulation.aimed_at_controllers import LOOK_S, before_next
 from tests.simulation.aimed_faults import SLOW, id_of, links_of, name_of
 from tests.simulation.store_links import STATE_PATH, StoreLinks
 
@@ -35,6 +35,9 @@ SLEEPS_S = 4.0
 STOPS_S = 5.0
 """Longer than a broker that stops waits for the store."""
 STEP_PATIENCE_S = 5.0
+LOOKS = 1000
+RESETS_S = 0.1
+"""Until both ends know that a connection is broken."""
 FIRST_REQUESTS_S = 0.03
 """In which a controller has sent all that a new broker must know."""
 ELSEWHERE = "ELSEWHERE"
@@ -153,18 +156,29 @@ async def lose_who_stands(world: World, fault: Fault) -> None:
 
 
 async def repeat_first_request(world: World, fault: Fault) -> None:
-    """A broker registers anew. A moment later, when the controller has told it of the brokers or of its roles, the
-    controller hears nothing of it until their connections break."""
+    """A broker registers anew. A moment later, when the controller has told it of the brokers, or when it has all its
+    roles, the controller hears nothing of it until their connections break."""
     links, path, name = links_of(world), znodes.broker_path(fault.broker_id), name_of(fault)
-    controller = links.controller
-    if controller is None or controller == name:
+    controller, broker = links.controller, world.machines[fault.broker_id].running
+    if controller is None or controller == name or broker is None:
         return
+    changes = broker.cluster.changes
+    before = changes._full_in
     links.expire(name)
     await before_next(world, lambda paths: path in paths, lambda: None, STEP_PATIENCE_S)
-    await asyncio.sleep(FIRST_REQUESTS_S * fault.amount)
+    if fault.amount < 0.5:
+        await asyncio.sleep(2 * FIRST_REQUESTS_S * fault.amount)
+    else:
+        world.network.slow_down(name, controller, SLOW)
+        for _ in range(LOOKS):
+            await asyncio.sleep(LOOK_S)
+            if changes._full_in != before:
+                break
+        world.network.slow_down(name, controller, 1.0)
     world.network.cut(name, controller)
     await asyncio.sleep(0.2)
     world.network.reset(name, controller)
+    await asyncio.sleep(RESETS_S)
     world.network.heal(name, controller)
 
 

@@ -39,6 +39,7 @@ LARGEST_ROOM = 20_000
 LARGEST_ROOM_AT_START = 2000
 """Bytes on a disk that is full when a broker starts: for some files, but not for all."""
 COME_BACK_S = 3.0
+FAILS_WHILE_OFFLINE = 0.3
 STOPS_WITHIN_S = 8.0
 SLOW_MOVES = 200.0
 SLOW_LOADS = 200.0
@@ -76,20 +77,25 @@ def _note_offline(world: World, machine: Machine) -> None:
 
 
 async def fill_for_a_moment(world: World, fault: Fault) -> None:
-    """A disk is full, and then has room."""
+    """A disk is full, and then has room. In some cases a directory cannot be read meanwhile."""
     machine = world.machines[fault.broker_id]
     machine.disk.room = int(LARGEST_ROOM * fault.amount)
     await asyncio.sleep(fault.seconds)
     machine.disk.room = None
     world.history.note(DiskFilled(process=machine.name, broker_id=machine.broker_id))
+    if fault.amount * 10 % 1 < FAILS_WHILE_OFFLINE:
+        machine.disk.broken = {DIRECTORIES[fault.amount < 0.5]}
     await asyncio.sleep(COME_BACK_S)
 
 
 def see_all_back(world: World, fault: Fault) -> None:
-    """The broker starts again if a replica is still offline: one whose log has an unknown content."""
+    """The broker starts again if a replica is still offline: one whose log has an unknown content. So it does if a
+    directory could not be read."""
     machine = world.machines[fault.broker_id]
     broker = machine.running
-    if broker is None or broker.replica_manager.partitions.offline:
+    if machine.disk.broken:
+        mend_directory(world, fault)
+    elif broker is None or broker.replica_manager.partitions.offline:
         machine.kill()
         machine.start()
 

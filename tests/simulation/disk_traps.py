@@ -59,6 +59,8 @@ DELETED = r"\.deleted$"
 FOLDER = r"^/[^/]+/[^/]+-\d+$"
 """The folder of a log."""
 GONE_FOLDER = r"^/[^/]+/[^/]+-delete$"
+OF_REPLICA = r"-\d+/\d*"
+"""What is in the folder of a log that is not a copy, up to its name."""
 FUTURE = r"-future"
 """The folder of a log that is moved, and what is in it."""
 DIRECTORY = r"^/[^/]+$"
@@ -172,6 +174,9 @@ TRAPS: Mapping[str, Sequence[Bait]] = {
         Bait("rename", FOLDER),
         Bait("remove", FUTURE),
         Bait("replace", CHECKPOINT),
+        Bait("write", OF_REPLICA + LOG, 100),
+        Bait("sync", OF_REPLICA + LOG, 20),
+        Bait("replace", OF_REPLICA + EPOCHS),
     ),
     "start": (
         Bait("create", INDEX),

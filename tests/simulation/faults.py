@@ -16,11 +16,14 @@ from tests.simulation import (
     aimed_at_controllers,
     aimed_at_moves,
     aimed_at_replicas,
+    aimed_at_returns,
     aimed_at_the_store,
     aimed_at_transactions,
     aimed_faults,
     disk_faults,
     disk_traps,
+    trapped_moves,
+    unopened_logs,
 )
 from tests.simulation.disk import DISK_ERROR
 from tests.simulation.machine import Machine
@@ -233,6 +236,8 @@ KINDS: Mapping[str, Kind] = {
     "fail a directory of": Kind(disk_faults.fail_directory, disk_faults.mend_directory, 5.0, 2),
     "lose pages of": Kind(disk_faults.lose_pages, disk_faults.drop_cache, 6.0, 2, is_power=True),
     "set traps on the disk of": Kind(disk_traps.set_traps, disk_traps.remove_traps, 5.0, 12),
+    "move into a trap on": Kind(trapped_moves.move_into_trap, disk_traps.remove_traps, 1.0, 3),
+    "start without room for a log on": Kind(unopened_logs.start_without_room, disk_traps.remove_traps, 1.0, 2),
     **{
         name: Kind(
             disk_traps.tell_story,
@@ -316,6 +321,9 @@ KINDS: Mapping[str, Kind] = {
             ("let topics go without", aimed_at_the_store.sleep_through, 2),
             ("move on, with", aimed_at_moves.move_on, 2),
             ("cancel a move, with", aimed_at_moves.cancel_move, 2),
+            ("return to another topic, with", aimed_at_returns.return_to_another_topic, 2),
+            ("return to another directory, with", aimed_at_returns.return_to_another_directory, 2),
+            ("take what is cleaned from", aimed_at_returns.take_what_is_cleaned, 2),
         )
     },
 }

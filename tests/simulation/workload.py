@@ -70,7 +70,7 @@ from tests.simulation.history import Outcome, Request
 from tests.simulation.intruders import INTRUDERS, Intruders, Targets
 from tests.simulation.loop import Node
 from tests.simulation.newcomers import Newcomers
-from tests.simulation.one_offs import ONE_OFF_IDS, OneOffs
+from tests.simulation.one_offs import ONE_OFF_IDS, ONE_OFFS_GROUP, OneOffs
 from tests.simulation.passing_members import PASSING_GROUPS, PassingMembers
 from tests.simulation.retention import READINGS, READINGS_PARTITIONS, RecordDeleter, readings_settings
 from tests.simulation.rivals import RIVALS, RIVALS_GROUP, Rivals
@@ -233,7 +233,16 @@ class Workload:
             changing=[ORDERS, PAYMENTS],
             shrinking=[READINGS],
             brief=BRIEF,
-            groups=[GROUP, STATICS, COPIES, BRIEF_GROUP, DOOMED_GROUP, RIVALS_GROUP, *PASSING_GROUPS],
+            groups=[
+                GROUP,
+                STATICS,
+                COPIES,
+                BRIEF_GROUP,
+                DOOMED_GROUP,
+                RIVALS_GROUP,
+                ONE_OFFS_GROUP,
+                *PASSING_GROUPS,
+            ],
             transactional_ids=self.transactional_ids,
         )
         await give_rights(cluster, world.bootstrap, acls)
@@ -520,8 +529,9 @@ class Workload:
             other=self.partitions[0],
         )
 
-        def new_one_off(name: str, transactional_id: str) -> LateProducer:
-            return LateProducer(cluster("one-offs"), history, name=name, transactional_id=transactional_id)
+        def new_one_off(name: str, transactional_id: str, timeout_ms: int) -> LateProducer:
+            shared = cluster("one-offs")
+            return LateProducer(shared, history, name=name, transactional_id=transactional_id, timeout_ms=timeout_ms)
 
         trespassers["one-offs"] = OneOffs(
             new_one_off, _texts, source("one-offs"), name="one-offs", partitions=self.payments
@@ -655,11 +665,12 @@ class Workload:
             topics = [ORDERS, PAYMENTS]
             return SettingsKeeper(office, topics=topics, brokers=brokers)
         if name == "disk-mover":
-            movable = [*self.partitions, *self.payments, *self.balances, *self.readings]
+            movable = [*self.partitions, *self.payments, *self.balances, *self.readings, *self.clicks]
             self.disk_mover = DiskMover(office, partitions=movable, brokers=brokers)
             return self.disk_mover
         if name == "record-deleter":
-            return RecordDeleter(office, partitions=self.readings[:1])
+            policy = readings_settings(self._random("retention")).get("cleanup.policy")
+            return RecordDeleter(office, partitions=self.readings[:1], policy=policy)
         self.replica_mover = ReplicaMover(office, partitions=self.parcels, brokers=brokers)
         return self.replica_mover
 

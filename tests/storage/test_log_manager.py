@@ -230,16 +230,20 @@ def test_a_folder_unknown_to_the_metadata_store_is_logged_and_left_alone(
     assert {name: bytes(inode.data) for name, inode in files.names.items() if inode and "orders-1" in name} == before
 
 
-def new_replica(manager: LogManager, topic_id: uuid.UUID) -> Log:
-    creation = manager.creator.begin(NewLog(partition(), topic_id, 0, CONFIG, is_new=True))
+def new_replica(manager: LogManager, topic_id: uuid.UUID, *, is_new: bool = True) -> Log:
+    creation = manager.creator.begin(NewLog(partition(), topic_id, 0, CONFIG, is_new))
     assert creation is not None
     creation.run()
     return manager.creator.finish(creation)
 
 
-@pytest.mark.parametrize("is_same_topic", [False, True], ids=["another topic", "moved away and back"])
-def test_a_folder_that_was_ignored_makes_room_for_a_new_replica_and_is_kept(
-    files: ForgetfulFiles, is_same_topic: bool
+@pytest.mark.parametrize(
+    ("is_same_topic", "is_new"),
+    [(False, True), (True, True), (False, False)],
+    ids=["another topic", "moved away and back", "another topic, by a controller that did not create it"],
+)
+def test_a_folder_that_was_ignored_makes_room_for_a_replica_and_is_kept(
+    files: ForgetfulFiles, is_same_topic: bool, is_new: bool
 ) -> None:
     manager = started(files, "/a", "/b")
     append(manager.get_or_create(partition(), TOPIC_ID, CONFIG))
@@ -248,10 +252,11 @@ def test_a_folder_that_was_ignored_makes_room_for_a_new_replica_and_is_kept(
     before = files.read_file("/a/orders-0/00000000000000000000.log")
     again = started(files, "/a", "/b", known=lambda topic_partition, topic_id: topic_partition.partition != 0)
     topic_id = TOPIC_ID if is_same_topic else uuid.uuid4()
-    with pytest.raises(ProtocolError) as error:
-        again.get_or_create(partition(), topic_id, CONFIG)
-    assert error.value.code == ErrorCode.KAFKA_STORAGE_ERROR
-    log = new_replica(again, topic_id)
+    for unsure in (TOPIC_ID, None):
+        with pytest.raises(ProtocolError) as error:
+            again.get_or_create(partition(), unsure, CONFIG)
+        assert error.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    log = new_replica(again, topic_id, is_new=is_new)
     assert (log.state.log_end_offset, log.folder.topic_id) == (0, topic_id)
     append(log)
     again.shutdown()

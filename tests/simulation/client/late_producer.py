@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from odradek.protocol.errors import ErrorCode
@@ -127,15 +128,27 @@ class LateProducer(TransactionalProducer):
         else:
             self.history.end(transaction, Outcome.UNKNOWN, "it was not aborted")
 
+    async def leave_open(self, batches: Batches, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Leaves a transaction with offsets open until the coordinator has aborted it, and writes nothing more."""
+        transaction = await self._open(batches, group, offsets)
+        if transaction is None:
+            return
+        if await self._was_fenced(list(batches)):
+            self.history.end(transaction, Outcome.FAILED, "it was open for too long")
+        else:
+            self.history.end(transaction, Outcome.UNKNOWN, "it was not aborted")
+
     async def add_when_replaced(self, partition: TopicPartition) -> None:
         """Goes on when another producer has taken the id, or after it has expired."""
         await self._late("add when it was replaced", add_partitions_request(self, [partition]), add_partitions_codes)
 
-    async def _open(self, batches: Batches) -> Transaction | None:
-        """Begins a transaction with these records. Returns None if that fails."""
+    async def _open(
+        self, batches: Batches, group: str = "", offsets: Mapping[TopicPartition, int] = MappingProxyType({})
+    ) -> Transaction | None:
+        """Begins a transaction with these records, and offsets. Returns None if that fails."""
         transaction = await self.begin()
         try:
-            await self._fill(transaction, batches, "", {})
+            await self._fill(transaction, batches, group, offsets)
         except Refused as error:
             await self._quiet()
             self.history.end(transaction, Outcome.FAILED, str(error))

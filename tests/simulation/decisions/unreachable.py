@@ -111,6 +111,7 @@ REASONS: dict[str, Reason] = {
             "broker/controller/producer_id_blocks.py *: entry is None*",
             "broker/cluster/dynamic_configs.py *: except (MetadataStoreError, ValueError)",
             "broker/cluster/user_credentials.py *: except ValueError",
+            "broker/replica/role_changes.py RoleChanges._refusal: partition.topic_id != role.topic_id",
         ),
     ),
     "old": Reason(
