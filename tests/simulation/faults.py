@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tests.simulation import (
     aimed_at_controllers,
+    aimed_at_coordinators,
     aimed_at_moves,
     aimed_at_replicas,
     aimed_at_the_store,
@@ -301,6 +302,9 @@ KINDS: Mapping[str, Kind] = {
             ("let topics go without", aimed_at_the_store.sleep_through, 2),
             ("move on, with", aimed_at_moves.move_on, 2),
             ("cancel a move, with", aimed_at_moves.cancel_move, 2),
+            ("fail at a rebalance", aimed_at_coordinators.fail_at_rebalance, 1),
+            ("lose who is alone, with", aimed_at_coordinators.lose_alone, 2),
+            ("fail alone, at", aimed_at_coordinators.fail_alone, 1),
         )
     },
 }
