@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING
 from odradek.broker.coordinator.group.classic.group import ClassicGroup
 from odradek.broker.coordinator.group.classic.state import GroupState
 from tests.simulation.aimed_at_transactions import LOOK_S, PATIENCE_S, Endings, slow_down
-from tests.simulation.aimed_faults import links_of
+from tests.simulation.aimed_faults import cut_both, heal_both, links_of
 from tests.simulation.disk import DISK_ERROR
 from tests.simulation.machine import Machine
+from tests.simulation.one_offs import ONE_OFF_IDS
 from tests.simulation.passing_members import PASSING_GROUPS
+from tests.simulation.stragglers import STRAGGLERS
 
 if TYPE_CHECKING:
     from tests.simulation.faults import Fault
@@ -28,8 +30,8 @@ SLOW = 30.0
 """How many times as long the coordinator's messages take."""
 SLOW_DISK = 200.0
 FAILS_S = 1.0
-ALONE_S = 0.6
-"""A completion is tried again after 0.1 s, and then less and less often."""
+BRIEF_IDS = (STRAGGLERS, *ONE_OFF_IDS)
+"""Those of transactions with a short timeout, after which a completion is tried again."""
 
 
 def _rebalances_of(world: World) -> Machine | None:
@@ -86,18 +88,24 @@ async def fail_alone(world: World, fault: Fault) -> None:
 
 
 async def lose_alone(world: World, fault: Fault) -> None:
-    """The other brokers are lost when all markers are written, and the coordinator notes it."""
+    """The coordinator is parted from the others when it has heard of all markers of a transaction with a short timeout,
+    so that what it appends is replicated too late. When it is to try again, its session ends."""
+    links = links_of(world)
     slow_down(world, SLOW)
-    ending = await Endings(world).first(lambda each: each.is_heard)
+    ending = await Endings(world).first(lambda each: each.is_heard and each.transactional_id in BRIEF_IDS)
     slow_down(world, 1.0)
     if ending is None:
         return
-    others = [machine for machine in world.machines.values() if machine is not ending.coordinator]
-    for machine in others:
-        machine.kill()
-        links_of(world).expire(machine.name)
-    await asyncio.sleep(ALONE_S * (1 + fault.amount))
-    links_of(world).expire(ending.coordinator.name)
+    coordinator = ending.coordinator
+    for machine in world.machines.values():
+        cut_both(world, coordinator.name, machine.name)
+    give_up_at = world.loop.time() + PATIENCE_S
+    tries_again = False
+    while not tries_again and world.loop.time() < give_up_at:
+        await asyncio.sleep(LOOK_S)
+        broker = coordinator.running
+        tries_again = broker is not None and broker.coordinators.transactions.completions_to_retry > 0
+    links.expire(coordinator.name)
     await asyncio.sleep(fault.seconds)
-    for machine in others:
-        machine.start()
+    for machine in world.machines.values():
+        heal_both(world, coordinator.name, machine.name)

@@ -99,7 +99,10 @@ def see_all_back(world: World, fault: Fault) -> None:
 
 def evict_pages(world: World, fault: Fault) -> None:
     """The page cache loses what it has of the logs."""
-    disk = world.machines[fault.broker_id].disk
+    _evict(world.machines[fault.broker_id].disk)
+
+
+def _evict(disk: SimulatedDisk) -> None:
     disk.cold = {path for path in disk.names if path.endswith(LOG_SUFFIX)}
 
 
@@ -180,7 +183,7 @@ async def load_slowly(world: World, fault: Fault) -> None:
     then on."""
     for machine in world.machines.values():
         world.thread_times.slowness[machine.name] = SLOW_LOADS
-    evict_pages(world, fault)
+        _evict(machine.disk)
     first, second = world.machines[id_of(fault.other)], world.machines[fault.broker_id]
     links_of(world).expire(first.name)
     await asyncio.sleep(REJOIN_S * fault.amount)
@@ -198,7 +201,7 @@ def load_fast(world: World, fault: Fault) -> None:
     """The disks are fast again, and can be read."""
     for machine in world.machines.values():
         world.thread_times.slowness.pop(machine.name, None)
-    cache_pages(world, fault)
+        machine.disk.cold = set()
     if world.machines[fault.broker_id].disk.broken:
         mend_directory(world, fault)
 

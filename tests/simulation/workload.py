@@ -53,7 +53,7 @@ from tests.simulation.client.acls import give_rights
 from tests.simulation.client.admin import Admin
 from tests.simulation.client.cluster import Cluster
 from tests.simulation.client.consumer import Consumer
-from tests.simulation.client.late_producer import LateProducer
+from tests.simulation.client.late_producer import OPEN_FOR_MS, LateProducer
 from tests.simulation.client.late_proposals import LateProposals
 from tests.simulation.client.member import Member, committed_offsets
 from tests.simulation.client.offsets_producer import OffsetsProducer
@@ -539,7 +539,9 @@ class Workload:
         )
 
         def new_one_off(name: str, transactional_id: str) -> LateProducer:
-            return LateProducer(cluster("one-offs"), history, name=name, transactional_id=transactional_id)
+            return LateProducer(
+                cluster("one-offs"), history, name=name, transactional_id=transactional_id, timeout_ms=OPEN_FOR_MS
+            )
 
         trespassers["one-offs"] = OneOffs(
             new_one_off, _texts, source("one-offs"), name="one-offs", partitions=self.payments
