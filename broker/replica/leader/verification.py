@@ -140,7 +140,9 @@ class TransactionVerification:
 
     def _other_coordinator(self, transactional_id: str) -> int | None:
         """Returns the broker to ask, None if there is none."""
-        return self.elsewhere(transactional_id) if self._is_enabled() and self.ask is not None else None
+        if not self._is_enabled() or self.ask is None:
+            return None
+        return self.elsewhere(transactional_id)
 
     def _needed(
         self,
