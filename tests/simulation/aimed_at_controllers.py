@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 MOVE_PATIENCE_S = 6.0
+SLOW_STOPS = 200.0
+"""How many times as long the disks take."""
 DELETION_PATIENCE_S = 8.0
 LOOK_S = 0.0005
 ENTRY = znodes.topic_path(PARCELS)
@@ -80,10 +82,17 @@ async def stop_without_follower(world: World, fault: Fault) -> None:
 
 
 async def stop_two(world: World, fault: Fault) -> None:
-    """Two brokers stop as SIGTERM asks, nearly at once."""
-    world.restart_gently(world.machines[fault.broker_id])
-    await asyncio.sleep(0.05 * fault.amount)
-    world.restart_gently(world.machines[id_of(fault.other)])
+    """Two brokers stop as SIGTERM asks, nearly at once; in some cases their disks are slow."""
+    machines = world.machines[fault.broker_id], world.machines[id_of(fault.other)]
+    if fault.amount * 10 % 1 < 0.5:
+        for machine in machines:
+            world.thread_times.slowness[machine.name] = SLOW_STOPS
+    for machine in machines:
+        world.restart_gently(machine)
+        await asyncio.sleep(0.05 * fault.amount)
+    await asyncio.sleep(fault.seconds)
+    for machine in machines:
+        world.thread_times.slowness.pop(machine.name, None)
 
 
 def is_moving(world: World) -> bool:

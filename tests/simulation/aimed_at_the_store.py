@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from odradek.broker.metadata_store import znodes
 from odradek.broker.metadata_store.acl_znodes import ROOTS
 from tests.simulation.aimed_at_controllers import LOOK_S, before_next
+from tests.simulation.aimed_at_transactions import slow_down
 from tests.simulation.aimed_faults import SLOW, id_of, links_of, name_of
 from tests.simulation.store_links import STATE_PATH, StoreLinks
 
@@ -120,7 +121,8 @@ async def delete_registration(world: World, fault: Fault) -> None:
 
 async def stop_without_store(world: World, fault: Fault) -> None:
     """The controller loses the store when a change of it is made, before it hears of it, and stops at the same time as
-    SIGTERM asks. It gives up when the store has been silent for a while, and is back when its session has ended."""
+    SIGTERM asks. It gives up when the store has been silent for a while, and is back when its session has ended. In
+    some cases what brokers send to each other takes long meanwhile."""
     links = links_of(world)
     step = STEPS[int(fault.amount * len(STEPS))]
     stopped: list[str] = []
@@ -129,6 +131,8 @@ async def stop_without_store(world: World, fault: Fault) -> None:
         if links.controller is not None:
             stopped.append(links.controller)
             links.cut(stopped[0])
+            if fault.amount * 100 % 1 < 0.7:
+                slow_down(world, SLOW)
             world.restart_gently(world.machines[id_of(stopped[0])])
 
     def is_step(paths: Collection[str]) -> bool:
@@ -136,6 +140,7 @@ async def stop_without_store(world: World, fault: Fault) -> None:
 
     if await before_next(world, is_step, stop, STEP_PATIENCE_S):
         await asyncio.sleep(STOPS_S)
+    slow_down(world, 1.0)
     for name in stopped:
         links.heal(name)
 

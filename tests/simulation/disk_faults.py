@@ -9,8 +9,9 @@ start on a full disk   The broker is killed, and finds no room when it starts ag
 stop on a bad disk     Syncs, writes or truncations fail, or nothing has room, while the broker stops as SIGTERM asks
 move on a slow disk    Replicas are moved between the directories one after the other, while the disk is slow and
                    leaders are lost, so that logs are truncated, rolled and cleaned while they are copied
-load slowly        All disks are slow while leaders are lost, one after the other: coordinators load for long, lose
-                   their office meanwhile, or cannot read their log for a moment
+load slowly        All disks are slow and nothing is in the page cache while leaders are lost, one after the other:
+                   coordinators load for long, lose their office meanwhile, or cannot read their log for a moment,
+                   before or after they lose it
 fail to truncate   Truncations fail while leaders are lost, so that followers must truncate
 lose pages         Syncs fail for a moment, and the system forgets what they have not written, as Linux does: later ones
                    succeed without it. In the end the machine has been restarted, and reads what its disk has
@@ -43,6 +44,8 @@ FAILS_WHILE_OFFLINE = 0.3
 STOPS_WITHIN_S = 8.0
 SLOW_MOVES = 200.0
 SLOW_LOADS = 200.0
+HEARS_S = 0.03
+"""In which a broker hears that its session has ended."""
 SYNCS_FAIL_FOR = 0.3
 """The part of the fault's time."""
 
@@ -102,7 +105,10 @@ def see_all_back(world: World, fault: Fault) -> None:
 
 def evict_pages(world: World, fault: Fault) -> None:
     """The page cache loses what it has of the logs."""
-    disk = world.machines[fault.broker_id].disk
+    _evict(world.machines[fault.broker_id].disk)
+
+
+def _evict(disk: SimulatedDisk) -> None:
     disk.cold = {path for path in disk.names if path.endswith(LOG_SUFFIX)}
 
 
@@ -179,24 +185,30 @@ async def move_on_slow_disk(world: World, fault: Fault) -> None:
 
 
 async def load_slowly(world: World, fault: Fault) -> None:
-    """The broker is the second one to be lost. In some cases one of its directories cannot be read meanwhile."""
+    """The broker is the second one to be lost. In some cases one of its directories cannot be read meanwhile, or from
+    then on."""
     for machine in world.machines.values():
         world.thread_times.slowness[machine.name] = SLOW_LOADS
+        _evict(machine.disk)
     first, second = world.machines[id_of(fault.other)], world.machines[fault.broker_id]
     links_of(world).expire(first.name)
     await asyncio.sleep(REJOIN_S * fault.amount)
+    broken = {DIRECTORIES[fault.amount * 10 % 1 < 0.5]}
     if fault.amount < 0.3:
-        second.disk.broken = {DIRECTORIES[fault.amount < 0.15]}
+        second.disk.broken = broken
     await asyncio.sleep(REJOIN_S / 2)
     links_of(world).expire(second.name)
+    if 0.3 <= fault.amount < 0.7:
+        await asyncio.sleep(HEARS_S)
+        second.disk.broken = broken
 
 
 def load_fast(world: World, fault: Fault) -> None:
     """The disks are fast again, and can be read."""
     for machine in world.machines.values():
         world.thread_times.slowness.pop(machine.name, None)
-    second = world.machines[fault.broker_id]
-    if second.disk.broken:
+        machine.disk.cold = set()
+    if world.machines[fault.broker_id].disk.broken:
         mend_directory(world, fault)
 
 

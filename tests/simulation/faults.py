@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tests.simulation import (
     aimed_at_controllers,
+    aimed_at_coordinators,
     aimed_at_moves,
     aimed_at_replicas,
     aimed_at_returns,
@@ -324,6 +325,9 @@ KINDS: Mapping[str, Kind] = {
             ("return to another topic, with", aimed_at_returns.return_to_another_topic, 2),
             ("return to another directory, with", aimed_at_returns.return_to_another_directory, 2),
             ("take what is cleaned from", aimed_at_returns.take_what_is_cleaned, 2),
+            ("fail at a rebalance", aimed_at_coordinators.fail_at_rebalance, 1),
+            ("lose who is alone, with", aimed_at_coordinators.lose_alone, 2),
+            ("fail alone, at", aimed_at_coordinators.fail_alone, 2),
         )
     },
 }

@@ -19,6 +19,7 @@
     expulsions    static members are removed by their instance ids
     doomed topics topics that are deleted while groups and transactions use them
     brief-offsets a client whose commits expire
+    held-offsets  a client whose commits do not expire while a transaction has new ones
     guests        clients whose access changes, and who changes it (guests.py)
 
 Every client is a node with a host of its own: it can be cut off from a broker as any other host.
@@ -52,9 +53,10 @@ from tests.simulation.client.acls import give_rights
 from tests.simulation.client.admin import Admin
 from tests.simulation.client.cluster import Cluster
 from tests.simulation.client.consumer import Consumer
-from tests.simulation.client.late_producer import LateProducer
+from tests.simulation.client.late_producer import OPEN_FOR_MS, LateProducer
 from tests.simulation.client.late_proposals import LateProposals
 from tests.simulation.client.member import Member, committed_offsets
+from tests.simulation.client.offsets_producer import OffsetsProducer
 from tests.simulation.client.producer import Producer
 from tests.simulation.client.store import StoreClient
 from tests.simulation.client.stray_broker import StrayBroker
@@ -66,6 +68,7 @@ from tests.simulation.doomed_topics import DOOMED, DOOMED_GROUP, DoomedProducer,
 from tests.simulation.expulsions import Expulsions
 from tests.simulation.final_state import Unread
 from tests.simulation.guests import AccessKeeper, Guest, Visitor
+from tests.simulation.held_offsets import HELD_GROUP, HELD_TIMEOUT_MS, HOLDER, HeldOffsets
 from tests.simulation.history import Outcome, Request
 from tests.simulation.intruders import INTRUDERS, Intruders, Targets
 from tests.simulation.loop import Node
@@ -79,7 +82,7 @@ from tests.simulation.segments import LARGEST_BATCH_FACTOR
 from tests.simulation.store_links import SESSION_TIMEOUT_MS, SETTINGS, StoreLinks
 from tests.simulation.store_trouble import StoreTrouble
 from tests.simulation.stragglers import STRAGGLERS, Stragglers
-from tests.simulation.strays import STRAYS, StrayProducer, Strays
+from tests.simulation.strays import STRAYS, Strays
 from tests.simulation.upkeep import DiskMover, SettingsKeeper
 
 if TYPE_CHECKING:
@@ -145,6 +148,7 @@ class Workload:
         "doomed-topics",
         "one-offs",
         "passing-members",
+        "held-offsets",
         "reader-1",
         "reader-2",
         "readings-reader",
@@ -177,6 +181,7 @@ class Workload:
             DOOMED,
             *ONE_OFF_IDS,
             STRAYS,
+            HOLDER,
             *map(_transactional_id, ("transactional-1", "transactional-2")),
         ]
         self._transactions = 0
@@ -240,6 +245,7 @@ class Workload:
                 BRIEF_GROUP,
                 DOOMED_GROUP,
                 RIVALS_GROUP,
+                HELD_GROUP,
                 ONE_OFFS_GROUP,
                 *PASSING_GROUPS,
             ],
@@ -498,7 +504,7 @@ class Workload:
                 history,
                 source("strays"),
                 members,
-                StrayProducer(cluster("strays"), history, name="strays", transactional_id=STRAYS),
+                OffsetsProducer(cluster("strays"), history, name="strays", transactional_id=STRAYS),
                 name="strays",
                 group=GROUP,
                 unused=self.readings[1],
@@ -527,6 +533,20 @@ class Workload:
             name="passing-members",
             kept=self.payments[0],
             other=self.partitions[0],
+        )
+        trespassers["held-offsets"] = HeldOffsets(
+            cluster("held-offsets"),
+            history,
+            OffsetsProducer(
+                cluster("held-offsets"),
+                history,
+                name="held-offsets",
+                transactional_id=HOLDER,
+                timeout_ms=HELD_TIMEOUT_MS,
+            ),
+            source("held-offsets"),
+            held=self.payments[0],
+            other=self.payments[1],
         )
 
         def new_one_off(name: str, transactional_id: str, timeout_ms: int) -> LateProducer:
