@@ -14,8 +14,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tests.simulation import (
     aimed_at_controllers,
+    aimed_at_followers,
     aimed_at_moves,
+    aimed_at_reads,
     aimed_at_replicas,
+    aimed_at_terms,
     aimed_at_the_store,
     aimed_at_transactions,
     aimed_faults,
@@ -301,6 +304,18 @@ KINDS: Mapping[str, Kind] = {
             ("let topics go without", aimed_at_the_store.sleep_through, 2),
             ("move on, with", aimed_at_moves.move_on, 2),
             ("cancel a move, with", aimed_at_moves.cancel_move, 2),
+            ("write what is read, with", aimed_at_reads.write_what_is_read, 2),
+            ("tell of others, and drop", aimed_at_reads.tell_of_others, 2),
+            ("settle what goes, at", aimed_at_reads.settle_who_goes, 2),
+            ("stop the controller at a read, with", aimed_at_reads.stop_at_a_read, 1),
+            ("depose who loses, with", aimed_at_terms.depose_who_loses, 2),
+            ("succeed twice, with", aimed_at_terms.succeed_twice, 1),
+            ("create on who stops", aimed_at_terms.create_on_who_stops, 2),
+            ("lose out of range, with", aimed_at_followers.lose_out_of_range, 3),
+            ("lose the log, with", aimed_at_followers.lose_the_log, 2),
+            ("create again, with", aimed_at_followers.create_again, 1),
+            ("stop while it truncates", aimed_at_followers.stop_while_truncating, 2),
+            ("repeat an assignment to", aimed_at_followers.repeat_an_assignment, 2),
         )
     },
 }

@@ -230,7 +230,7 @@ class Workload:
         acls = rights(
             topics=[ORDERS, PAYMENTS, CLICKS, BALANCES, PARCELS, READINGS],
             changing=[ORDERS, PAYMENTS],
-            shrinking=[READINGS],
+            shrinking=[READINGS, CLICKS],
             brief=BRIEF,
             groups=[GROUP, STATICS, COPIES, BRIEF_GROUP, DOOMED_GROUP, RIVALS_GROUP, *PASSING_GROUPS],
             transactional_ids=self.transactional_ids,
