@@ -37,7 +37,7 @@ from tests.simulation.aimed_faults import (
 from tests.simulation.brief_topics import BriefTopic
 from tests.simulation.client.cluster import Cluster
 from tests.simulation.client.deletions import DeletionAdmin
-from tests.simulation.examination import has_proposed, replica_of
+from tests.simulation.examination import replica_of
 from tests.simulation.final_state import Stored
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ async def lose_out_of_range(world: World, fault: Fault) -> None:
         if await until(world, is_lost):
             if fault.amount * 10 % 1 < 0.7:
                 world.network.slow_down(controller, follower, VERY_SLOW)
-            links.expire(leader if fault.amount * 100 % 1 < 0.5 else follower)
+            links.expire(leader if fault.amount * 100 % 1 < 0.6 else follower)
             await asyncio.sleep(REJOIN_S)
     heal_both(world, leader, follower)
     _slow_both(world, leader, follower, 1.0)
@@ -186,46 +186,54 @@ async def create_again(world: World, fault: Fault) -> None:
 
 
 async def stop_while_truncating(world: World, fault: Fault) -> None:
-    """A leader whose disk is slow hears nothing of its followers, and loses its leaderships. When it truncates its
-    logs, it is asked to stop."""
+    """A leader hears nothing of its followers, and loses its leaderships. When it truncates its logs, its disk is slow,
+    and it is asked to stop."""
     machine, links = world.machines[fault.broker_id], links_of(world)
     others = [other.name for other in world.machines.values() if other is not machine]
     for other in others:
         cut_both(world, machine.name, other)
     await asyncio.sleep(FOLLOWS_S)
-    world.thread_times.slowness[machine.name] = VERY_SLOW
     links.expire(machine.name)
     for other in others:
         heal_both(world, machine.name, other)
-    is_truncating = await until(world, partial(_is_truncating, machine))
-    world.thread_times.slowness.pop(machine.name, None)
-    if is_truncating:
+    if await until(world, partial(_is_truncating, machine), LAG_PATIENCE_S):
+        world.thread_times.slowness[machine.name] = VERY_SLOW
         world.restart_gently(machine)
+        await asyncio.sleep(FOLLOWS_S)
+        world.thread_times.slowness.pop(machine.name, None)
 
 
 async def repeat_an_assignment(world: World, fault: Fault) -> None:
-    """A follower loses its session, and the controller gets no answer to the assignment without it. Meanwhile the
-    leader proposes the follower again; but it has lost its session once more, or the topic is to be deleted. The
-    assignment is sent again."""
+    """A follower loses its session, and the controller gets no answer to the assignment without it, nor anything else
+    from the leader, until that proposes to do without the controller's replica. But the state is newer by then, because
+    the follower has lost its session once more, or the topic is to be deleted. The assignment is sent again."""
     links, controller, leader = links_of(world), links_of(world).controller, name_of(fault)
     if controller in (None, leader):
         return
     assert controller is not None
     follower = other_than(world, controller, leader)
     topic = BriefTopic(world, f"repeated-{fault.at_s * 1000:.0f}")
-    await topic.create(on=[fault.broker_id, id_of(follower)])
+    await topic.create(on=[fault.broker_id, id_of(follower), id_of(controller)])
 
-    def is_without(before: Stored, after: Stored) -> bool:
-        return after.leader_id == fault.broker_id and id_of(follower) in {*before.in_sync} - {*after.in_sync}
+    def is_without() -> bool:
+        replica = replica_of(world.machines, fault.broker_id, topic.partition)
+        return replica is not None and replica.is_leader and id_of(follower) not in replica.isr.committed
 
-    part = partial(world.network.cut, leader, controller)
-    if await at_change(world, partial(links.expire, follower), is_without, part):
-        await until(world, partial(has_proposed, world.machines, fault.broker_id, id_of(follower)))
-        if fault.amount < 0.5:
-            links.expire(follower)
-        else:
-            topic.ask_to_delete()
-        await asyncio.sleep(FOLLOWS_S)
+    def has_proposed() -> bool:
+        replica = replica_of(world.machines, fault.broker_id, topic.partition)
+        return replica is not None and replica.isr.proposal is not None
+
+    world.network.slow_down(leader, controller, SLOW)
+    links.expire(follower)
+    if await until(world, is_without):
+        world.network.cut(leader, controller)
+        if await until(world, has_proposed, LAG_PATIENCE_S):
+            if fault.amount < 0.5:
+                links.expire(follower)
+            else:
+                topic.ask_to_delete()
+            await asyncio.sleep(FOLLOWS_S)
         world.network.reset(leader, controller)
-    world.network.heal(leader, controller)
+        world.network.heal(leader, controller)
+    world.network.slow_down(leader, controller, 1.0)
     await topic.delete()

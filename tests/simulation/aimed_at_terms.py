@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 FAILS_S = 2.0
 """Until a controller knows that a log directory has failed."""
+LOSES_S = 0.3
+"""Until its broker has answered that it has lost the replicas there, if its messages to the store take long."""
 LOADS_S = 1.0
 CREATION_S = 0.3
 
@@ -44,7 +46,9 @@ async def depose_who_loses(world: World, fault: Fault) -> None:
     links.slow_down(controller, SLOW)
     creating = world.loop.create_task(topic.create(replicas=len(world.machines)))
     path = znodes.topic_path(topic.name)
-    await before_next(world, lambda paths: path in paths, lambda: links.delete(znodes.CONTROLLER), PATIENCE_S)
+    if await before_next(world, lambda paths: path in paths, lambda: None, PATIENCE_S):
+        await asyncio.sleep(LOSES_S * fault.amount)
+        links.delete(znodes.CONTROLLER)
     await creating
     links.slow_down(controller, 1.0)
     machine.disk.broken = set()
