@@ -5,7 +5,6 @@
     a follower has started over where its leader's log starts, and the leader is lost with its disk, and leads again
     the answer to a fetch of a deleted topic comes when there is a topic of the same name
     a broker that has led truncates its logs, and stops as SIGTERM asks
-    a leader is sent an assignment twice, and what it has proposed meanwhile is refused
 
 In each, those that were lost are back soon. See aimed_faults.py.
 """
@@ -30,8 +29,6 @@ from tests.simulation.aimed_faults import (
     heal_both,
     id_of,
     links_of,
-    name_of,
-    other_than,
     until,
 )
 from tests.simulation.brief_topics import BriefTopic
@@ -201,39 +198,3 @@ async def stop_while_truncating(world: World, fault: Fault) -> None:
         world.restart_gently(machine)
         await asyncio.sleep(FOLLOWS_S)
         world.thread_times.slowness.pop(machine.name, None)
-
-
-async def repeat_an_assignment(world: World, fault: Fault) -> None:
-    """A follower loses its session, and the controller gets no answer to the assignment without it, nor anything else
-    from the leader, until that proposes to do without the controller's replica. But the state is newer by then, because
-    the follower has lost its session once more, or the topic is to be deleted. The assignment is sent again."""
-    links, controller, leader = links_of(world), links_of(world).controller, name_of(fault)
-    if controller in (None, leader):
-        return
-    assert controller is not None
-    follower = other_than(world, controller, leader)
-    topic = BriefTopic(world, f"repeated-{fault.at_s * 1000:.0f}")
-    await topic.create(on=[fault.broker_id, id_of(follower), id_of(controller)])
-
-    def is_without() -> bool:
-        replica = replica_of(world.machines, fault.broker_id, topic.partition)
-        return replica is not None and replica.is_leader and id_of(follower) not in replica.isr.committed
-
-    def has_proposed() -> bool:
-        replica = replica_of(world.machines, fault.broker_id, topic.partition)
-        return replica is not None and replica.isr.proposal is not None
-
-    world.network.slow_down(leader, controller, SLOW)
-    links.expire(follower)
-    if await until(world, is_without):
-        world.network.cut(leader, controller)
-        if await until(world, has_proposed, LAG_PATIENCE_S):
-            if fault.amount < 0.5:
-                links.expire(follower)
-            else:
-                topic.ask_to_delete()
-            await asyncio.sleep(FOLLOWS_S)
-        world.network.reset(leader, controller)
-        world.network.heal(leader, controller)
-    world.network.slow_down(leader, controller, 1.0)
-    await topic.delete()

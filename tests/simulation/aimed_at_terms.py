@@ -30,7 +30,7 @@ FAILS_S = 2.0
 LOSES_S = 0.3
 """Until its broker has answered that it has lost the replicas there, if its messages to the store take long."""
 LOADS_S = 1.0
-CREATION_S = 0.3
+CREATION_S, LEADS_S = 0.3, 1.0
 
 
 async def depose_who_loses(world: World, fault: Fault) -> None:
@@ -85,7 +85,8 @@ async def succeed_twice(world: World, _fault: Fault) -> None:
 
 async def create_on_who_stops(world: World, fault: Fault) -> None:
     """A broker stops as SIGTERM asks, while its disk is slow. When the controller knows, operators create a topic on it
-    alone. They move the topic to another broker, or delete it, before the broker is back."""
+    alone. They move the topic to another broker, and delete it, before the broker is back: as long as nobody leads it,
+    no broker knows of it, and it cannot be deleted."""
     links = links_of(world)
     stopping = fault.broker_id if links.controller != name_of(fault) else id_of(fault.other)
     machine, topic = world.machines[stopping], BriefTopic(world, f"forlorn-{fault.at_s * 1000:.0f}")
@@ -96,10 +97,12 @@ async def create_on_who_stops(world: World, fault: Fault) -> None:
     await asyncio.sleep(CREATION_S)
     if fault.amount < 0.5 and links.controller is not None:
         await topic.reassign([id_of(links.controller)])
-    await topic.delete()
+    topic.ask_to_delete()
     world.thread_times.slowness.pop(machine.name, None)
     await asyncio.wait([ending, creating])
     machine.start()
+    await asyncio.sleep(LEADS_S)
+    await topic.delete()
 
 
 def _is_known_to_stop(world: World, broker_id: int) -> bool:

@@ -315,7 +315,6 @@ KINDS: Mapping[str, Kind] = {
             ("lose the log, with", aimed_at_followers.lose_the_log, 2),
             ("create again, with", aimed_at_followers.create_again, 1),
             ("stop while it truncates", aimed_at_followers.stop_while_truncating, 2),
-            ("repeat an assignment to", aimed_at_followers.repeat_an_assignment, 2),
         )
     },
 }
