@@ -120,11 +120,16 @@ async def lose_out_of_range(world: World, fault: Fault) -> None:
         if await until(world, is_lost):
             if fault.amount * 10 % 1 < 0.7:
                 world.network.slow_down(controller, follower, VERY_SLOW)
-            links.expire(leader if fault.amount * 100 % 1 < 0.6 else follower)
+            if fault.amount * 100 % 1 < 0.6:
+                world.network.slow_down(controller, leader, VERY_SLOW)  # it knows that it leads no more, not who does
+                links.expire(leader)
+            else:
+                links.expire(follower)
             await asyncio.sleep(REJOIN_S)
     heal_both(world, leader, follower)
     _slow_both(world, leader, follower, 1.0)
-    world.network.slow_down(controller, follower, 1.0)
+    for name in (leader, follower):
+        world.network.slow_down(controller, name, 1.0)
 
 
 async def lose_the_log(world: World, fault: Fault) -> None:

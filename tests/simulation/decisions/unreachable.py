@@ -588,7 +588,7 @@ REASONS: dict[str, Reason] = {
             "broker/replica/leader/appends.py Appends.is_safe: acks == 1",
             "broker/replica/follower/fetch_session_client.py *FETCH_SESSION_ID_NOT_FOUND",
             "broker/replica/follower/fetcher.py Fetcher._leader_starts_at: offset <= end_offset",
-            "broker/replica/partition/isr.py Isr.assigned_again: not self.is_overtaken",
+            "broker/replica/partition/isr.py Isr.assigned_again: *",
             "broker/replica/follower/fetcher.py *: was_full",
             "broker/cluster/registration.py *: except BrokerIdInUse",
             "broker/cluster/registration.py *: asyncio.get_running_loop().time() >= ends_at",
