@@ -32,6 +32,8 @@ from tests.simulation.aimed_faults import (
     name_of,
     other_than,
 )
+from tests.simulation.client.cluster import Cluster
+from tests.simulation.client.reassignments import ReplicaAdmin
 from tests.simulation.client.topics import TopicAdmin
 from tests.simulation.examination import has_proposed
 from tests.simulation.machine import DIRECTORIES
@@ -169,11 +171,19 @@ async def delete_without(world: World, fault: Fault) -> None:
         links.slow_down(name, 1.0)
     if any(key.topic in links.metadata().deletions for key in marked) and links.controller is not None:
         world.elect(id_of(links.controller), partitions=marked)
+        _move(world, marked[0], id_of(links.controller))
         ask_again()
     await asyncio.sleep(0.6)
     machine.disk.broken = set()
     machine.kill()
     machine.start()
+
+
+def _move(world: World, key: TopicPartition, broker_id: int) -> None:
+    async def move(cluster: Cluster) -> None:
+        await ReplicaAdmin(cluster, world.history, name=OPERATOR, topic=key.topic).reassign({key: [broker_id]})
+
+    world.as_operator(move)
 
 
 async def lose_the_proposed(world: World, fault: Fault) -> None:

@@ -188,11 +188,15 @@ async def repeat_first_request(world: World, fault: Fault) -> None:
 
 
 async def expire_all(world: World, _fault: Fault) -> None:
-    """All sessions end when settings are changed, before anybody hears of it."""
+    """All connections break when settings are changed, before anybody hears of it, and the sessions end."""
     links = links_of(world)
 
     def is_setting(paths: Collection[str]) -> bool:
-        return any(path.startswith((f"{znodes.TOPIC_CONFIGS}/", f"{znodes.BROKER_CONFIGS}/")) for path in paths)
+        if not any(path.startswith((f"{znodes.TOPIC_CONFIGS}/", f"{znodes.BROKER_CONFIGS}/")) for path in paths):
+            return False
+        for machine in world.machines.values():
+            links.drop(machine.name)
+        return True
 
     def expire() -> None:
         for machine in world.machines.values():

@@ -53,7 +53,7 @@ from tests.simulation.client.acls import give_rights
 from tests.simulation.client.admin import Admin
 from tests.simulation.client.cluster import Cluster
 from tests.simulation.client.consumer import Consumer
-from tests.simulation.client.late_producer import OPEN_FOR_MS, LateProducer
+from tests.simulation.client.late_producer import LateProducer
 from tests.simulation.client.late_proposals import LateProposals
 from tests.simulation.client.member import Member, committed_offsets
 from tests.simulation.client.offsets_producer import OffsetsProducer
@@ -236,7 +236,7 @@ class Workload:
         acls = rights(
             topics=[ORDERS, PAYMENTS, CLICKS, BALANCES, PARCELS, READINGS],
             changing=[ORDERS, PAYMENTS],
-            shrinking=[READINGS],
+            shrinking=[READINGS, CLICKS],
             brief=BRIEF,
             groups=[
                 GROUP,
