@@ -60,9 +60,11 @@ async def fail_directory(world: World, fault: Fault) -> None:
 
 
 def mend_directory(world: World, fault: Fault) -> None:
-    """Looks which replicas are offline; then the directory has what it had, and the broker starts again."""
+    """Looks which replicas are offline, unless another fault may have broken the whole disk meanwhile; then the
+    directory has what it had, and the broker starts again."""
     machine = world.machines[fault.broker_id]
-    _note_offline(world, machine)
+    if not any(other.broker_id == fault.broker_id and other is not fault for other in world.at_work):
+        _note_offline(world, machine)
     machine.disk.broken = set()
     machine.kill()
     machine.start()

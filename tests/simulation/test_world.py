@@ -233,6 +233,14 @@ def test_a_failing_seed_prints_the_history_around_the_failure(
     assert "nobody: send nobody:1 to orders-0 acks=-1: ok" in printed
 
 
+def test_a_directory_is_not_judged_while_another_fault_breaks_the_whole_disk() -> None:
+    faults = [
+        Fault(3.0, "break the writes of", 2, seconds=1.5),
+        Fault(3.2, "fail a directory of", 2, seconds=0.5, amount=0.45),
+    ]
+    assert run_one(1, CLUSTER, faults).has_passed
+
+
 def test_shrinking_leaves_the_faults_that_are_needed() -> None:
     faults = [Fault(float(number), "kill", 1, 0.1) for number in range(13)]
     needed = [faults[2], faults[11]]
