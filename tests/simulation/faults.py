@@ -304,7 +304,7 @@ KINDS: Mapping[str, Kind] = {
             ("cancel a move, with", aimed_at_moves.cancel_move, 2),
             ("fail at a rebalance", aimed_at_coordinators.fail_at_rebalance, 1),
             ("lose who is alone, with", aimed_at_coordinators.lose_alone, 2),
-            ("fail alone, at", aimed_at_coordinators.fail_alone, 2),
+            ("fail alone, at", aimed_at_coordinators.fail_alone, 1),
         )
     },
 }
