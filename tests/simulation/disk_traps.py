@@ -388,6 +388,8 @@ async def _go_on_and_start(world: World, fault: Fault) -> None:
 async def _return(world: World, fault: Fault) -> None:
     machine = world.machines[fault.broker_id]
     machine.kill()
+    if world.store_links is not None:
+        links_of(world).expire(machine.name)
     await asyncio.sleep(AWAY_S)
     machine.start()
 
