@@ -241,7 +241,7 @@ KINDS: Mapping[str, Kind] = {
     "lose pages of": Kind(disk_faults.lose_pages, disk_faults.drop_cache, 6.0, 2, is_power=True),
     "set traps on the disk of": Kind(disk_traps.set_traps, disk_traps.remove_traps, 5.0, 12),
     "move into a trap on": Kind(trapped_moves.move_into_trap, disk_traps.remove_traps, 1.0, 3),
-    "start without room for a log on": Kind(unopened_logs.start_without_room, disk_traps.remove_traps, 1.0, 2),
+    "start without room for a log on": Kind(unopened_logs.start_without_room, disk_faults.restart_mended, 1.0, 2),
     **{
         name: Kind(
             disk_traps.tell_story,

@@ -7,15 +7,12 @@ RecordDeleter  asks for the deletion of records up to an offset, often that of t
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from random import Random
 
 from odradek.protocol.topic_partition import TopicPartition
 from tests.simulation.administration import Administrator, Office
 from tests.simulation.client.deletions import DeletionAdmin
-from tests.simulation.client.settings import SettingsAdmin
-from tests.simulation.upkeep_history import Setting
 
 READINGS = "readings"
 READINGS_PARTITIONS = 2
@@ -24,9 +21,6 @@ BY_SIZE = {"segment.bytes": "4096", "retention.ms": "-1", "retention.bytes": "50
 COMPACTED = {"cleanup.policy": "compact,delete", "min.cleanable.dirty.ratio": "0.05"}
 """Every record has a key of its own, so nothing goes by compaction."""
 HIGH_WATERMARK = -1
-KEPT = 0.3
-"""How often records are not to be deleted for a moment after some were."""
-KEPT_S = 1.0
 FEW_RECORDS = 30
 
 
@@ -37,15 +31,12 @@ def readings_settings(source: Random) -> dict[str, str]:
 
 
 class RecordDeleter(Administrator):
-    """`partitions` without those that only retention shrinks. `policy`: the cleanup.policy of the topic if it is
-    compacted; now and then it is not to be shrunk for a moment."""
+    """`partitions` without those that only retention shrinks."""
 
-    def __init__(self, office: Office, *, partitions: Sequence[TopicPartition], policy: str | None = None) -> None:
+    def __init__(self, office: Office, *, partitions: Sequence[TopicPartition]) -> None:
         super().__init__(office)
         self._admin = DeletionAdmin(self._cluster, self._history, name=self._name)
-        self._settings = SettingsAdmin(self._cluster, self._history, name=self._name)
         self._partitions = partitions
-        self._policy = policy
 
     async def run(self) -> None:
         """Does so until the end."""
@@ -56,8 +47,6 @@ class RecordDeleter(Administrator):
             end = await self._admin.end_of(partition)
             if end is not None:
                 await self._admin.delete(partition, self._before(end))
-                if self._policy is not None and self._source.random() < KEPT:
-                    await self._keep_for_a_moment(self._policy)
             await self._pauses.pause()
 
     def _before(self, end: int) -> int:
@@ -66,9 +55,3 @@ class RecordDeleter(Administrator):
         if choice < 0.2:
             return HIGH_WATERMARK
         return end + few if choice < 0.3 else max(end - few, HIGH_WATERMARK)
-
-    async def _keep_for_a_moment(self, policy: str) -> None:
-        setting = Setting("cleanup.policy", topic=READINGS)
-        await self._settings.alter(setting, "compact")
-        await asyncio.sleep(KEPT_S)
-        await self._settings.alter(setting, policy)

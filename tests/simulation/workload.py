@@ -689,8 +689,7 @@ class Workload:
             self.disk_mover = DiskMover(office, partitions=movable, brokers=brokers)
             return self.disk_mover
         if name == "record-deleter":
-            policy = readings_settings(self._random("retention")).get("cleanup.policy")
-            return RecordDeleter(office, partitions=self.readings[:1], policy=policy)
+            return RecordDeleter(office, partitions=self.readings[:1])
         self.replica_mover = ReplicaMover(office, partitions=self.parcels, brokers=brokers)
         return self.replica_mover
 

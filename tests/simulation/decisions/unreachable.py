@@ -304,7 +304,7 @@ REASONS: dict[str, Reason] = {
     ),
     "setting": Reason(
         "A setting that no seed has: racks, preallocated files, throttled replication, no controlled shutdown, "
-        "passwords for the first start.",
+        "passwords for the first start, a topic whose cleanup.policy changes.",
         (
             "*rack*",
             "*preallocate*",

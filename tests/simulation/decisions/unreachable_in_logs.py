@@ -56,6 +56,7 @@ PATTERNS: Mapping[str, tuple[str, ...]] = {
         "storage/directories/log_creation.py LogCreator._emptiest: len(directories) == 1",
         "storage/cleaner/manager.py CleanerManager._compacted: key not in self.in_progress",
         "storage/cleaner/walk.py _move_timestamps: fixed",
+        "storage/cleaner/candidates.py _first_dirty_offset: not log.config.delete",
     ),
     "kit": (
         "storage/log/read.py *: sendable",
