@@ -333,6 +333,7 @@ def remove_traps(world: World, fault: Fault) -> None:
     """The disk works and has room, and the broker starts again, in some cases after it was stopped as SIGTERM does."""
     machine = world.machines[fault.broker_id]
     machine.disk.traps = []
+    machine.disk.room = None
     stop_moving(world, fault)
     if machine.running is not None and not machine.disk.failed_syncs_lose_pages and fault.amount * 100 % 1 < GENTLY:
         world.restart_gently(machine)
