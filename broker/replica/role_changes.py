@@ -7,7 +7,8 @@ starts to fetch from the new leaders. `stop` ends serving, and with `delete` rem
 (A) A change with an older leader epoch than the partition has is refused with STALE_CONTROLLER_EPOCH. One with the same
     epoch is a repetition, by a new controller say: followers go on fetching. A broker that is not among the replicas
     refuses with UNKNOWN_TOPIC_OR_PARTITION.
-(B) A partition whose log cannot be opened is offline: KAFKA_STORAGE_ERROR (cluster/offline_replicas.py).
+(B) A partition whose log cannot be opened is offline: KAFKA_STORAGE_ERROR (cluster/offline_replicas.py). So is one
+    whose disk fails during the change: a role that was decided before does not bring it back.
 (C) A role in another topic than that of the partition with the same name is refused with INCONSISTENT_TOPIC_ID, and
     changes nothing. But a request with all roles of this broker ends those of topics that were deleted while it was
     away. A log that is left of such a topic is moved aside (`-stray`).
@@ -104,6 +105,8 @@ class RoleChanges:
             failure = failures.get(role.topic_partition)
             if failure is not None:
                 errors[role.topic_partition] = failure.code
+            elif role.topic_partition in manager.partitions.offline:
+                errors[role.topic_partition] = ErrorCode.KAFKA_STORAGE_ERROR
             elif lapses != self.lapses:
                 errors[role.topic_partition] = ErrorCode.STALE_BROKER_EPOCH
             else:

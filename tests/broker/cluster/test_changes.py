@@ -557,6 +557,27 @@ async def test_roles_that_are_being_taken_when_the_session_ends_are_refused(
     assert await controlled.lead(1) is ErrorCode.NONE
 
 
+@pytest.mark.parametrize("leader", [1, OTHER])
+async def test_roles_that_are_being_taken_when_the_disk_fails_leave_the_replica_offline(
+    controlled: Controlled, monkeypatch: pytest.MonkeyPatch, leader: int
+) -> None:
+    """The controller hears of it from the answer, and elects another leader. If the broker led again in the same epoch,
+    it would not know what it has proposed before, and the controller may still apply that."""
+    assert await controlled.lead(1) is ErrorCode.NONE
+    manager = controlled.broker.replica_manager
+    make_logs = manager.make_logs
+
+    async def failing(new_logs: Any) -> Any:
+        manager.log_failed(manager.partitions.find(T0), OSError(errno.ENOSPC, "the disk is full"))
+        return await make_logs(new_logs)
+
+    monkeypatch.setattr(manager, "make_logs", failing)
+    epoch = 0 if leader == 1 else 1
+    assert await controlled.lead(leader, leader_epoch=epoch, partition_epoch=epoch) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert controlled.partition is None
+    assert list(manager.partitions.offline) == [T0]
+
+
 async def test_settings_that_change_while_a_log_is_opened_apply_to_it(
     controlled: Controlled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
