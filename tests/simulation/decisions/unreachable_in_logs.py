@@ -78,7 +78,7 @@ PATTERNS: Mapping[str, tuple[str, ...]] = {
         "storage/log/read.py RecordReader._aborted_transactions: not data.records",
         "storage/log/truncation.py LogTruncation.begin: self._folder.failure is not None",
         "storage/producers/producer_state.py ProducerState.remember_batches: known is None",
-        "storage/directories/shutdown.py close_all: error.__cause__",
+        "storage/directories/shutdown.py close_all: cause_of(error)",
         "storage/cleaner/candidates.py LogToClean.is_due: self.cleanable_bytes > 0",
         "storage/cleaner/manager.py CleanerManager.swap: *segment in clean.log.segments*",
         "storage/log/flushing.py LogFlusher.finish: segment is not segments.active",
