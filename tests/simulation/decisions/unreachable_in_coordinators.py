@@ -24,9 +24,7 @@ PATTERNS: Mapping[str, tuple[str, ...]] = {
     "size": (
         "broker/coordinator/group/offsets/records.py offset_value: except struct.error",
         "broker/coordinator/transaction/timeouts.py _batches: *",
-        "broker/coordinator/transaction/timeouts.py abort_steps: shard.is_current",
         "broker/coordinator/transaction/timeouts.py abort_steps: shard.open.get(*",
-        "broker/coordinator/transaction/timeouts.py abort_steps: is_open",
         "broker/coordinator/transaction/timeouts.py abort_steps: _is_late(transaction, now_ms) (2)",
         "broker/coordinator/transaction/timeouts.py expiry_steps: (transaction := *",
         "broker/coordinator/transaction/local_markers.py LocalMarkerWriter._turn: *",
@@ -78,7 +76,6 @@ PATTERNS: Mapping[str, tuple[str, ...]] = {
     ),
     "absent": (
         "broker/coordinator/coordinators.py Coordinators._leader_of: not self._metadata.is_complete",
-        "broker/coordinator/internal_topics.py InternalTopics.planned_count: not self._metadata.is_complete",
         "broker/coordinator/internal_topics.py InternalTopics.ensure: except NoController",
         "broker/coordinator/internal_topics.py InternalTopics.ensure: result.code is not *",
         "broker/coordinator/internal_topics.py InternalTopics._create_in_background: except ProtocolError",

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 PATTERNS: Mapping[str, tuple[str, ...]] = {
     "crash": ("broker/cleaning/log_cleaner.py LogCleaner.settings_changed: task.done()",),
     "damage": (
-        "storage/log/recovery.py _settle: end_offset < start_offset",
         "storage/log/recovery.py _settle: not log.leader_epochs.is_known",
         "storage/log/follow.py LogFollower._unexpected: before",
         "storage/cleaner/candidates.py _first_dirty_offset: cleaned > log.state.log_end_offset",
@@ -69,20 +68,17 @@ PATTERNS: Mapping[str, tuple[str, ...]] = {
     ),
     "guard": (
         "storage/log/truncation.py LogTruncation._start_over: offset != segments.active.base_offset",
-        "storage/log/folder.py LogFolder.assign_topic_id: self.topic_id != topic_id",
         "storage/log/follow.py LogFollower._check: self._state.truncating_to is not None",
         "storage/log/follow.py LogFollower._check: self._begins_within(*",
         "storage/log/follow.py LogFollower._begins_within: *",
         "storage/log/follow.py LogFollower._unexpected: self._state.truncating_to is not None",
         "storage/log/read.py ColdRead.run: self._file.read(*",
         "storage/log/read.py RecordReader._aborted_transactions: not data.records",
-        "storage/log/truncation.py LogTruncation.begin: self._folder.failure is not None",
         "storage/producers/producer_state.py ProducerState.remember_batches: known is None",
         "storage/directories/shutdown.py close_all: cause_of(error)",
         "storage/cleaner/candidates.py LogToClean.is_due: self.cleanable_bytes > 0",
         "storage/cleaner/manager.py CleanerManager.swap: *segment in clean.log.segments*",
         "storage/log/flushing.py LogFlusher.finish: segment is not segments.active",
-        "storage/log/leader_epochs.py LeaderEpochs.end_offset_for: not self.entries",
         "storage/log/leftovers.py _finish_swaps: offset is not None",
         "storage/directories/future_replica.py LogMove.settle.work: files.exists(metadata)",
         "storage/directories/log_directory.py LogDirectory.begin_load: self._files.exists(checkpoint)",
