@@ -298,12 +298,8 @@ class ReplicaManager:
             self._end_leadership(partition)
         if not self.partitions.of_topic(topic_partition.topic):
             self.topic_stats.forget(topic_partition.topic)
-        partition_log = self.log_manager.get(topic_partition) if delete else None
-        if partition_log is not None:
-            directory = self.log_manager.directory_of(partition_log)
-            self.log_manager.delete(topic_partition, sync=False)
-            self._renamed_in[directory] = None
         if delete:
+            self._renamed_in |= dict.fromkeys(self.log_manager.delete(topic_partition, sync=False))
             self.partitions.offline.pop(topic_partition, None)
 
     def update_log_config(self, topic: str, config: LogConfig) -> None:

@@ -12,7 +12,8 @@ starts to fetch from the new leaders. `stop` ends serving, and with `delete` rem
 (C) A role in another topic than that of the partition with the same name is refused with INCONSISTENT_TOPIC_ID, and
     changes nothing. But a request with all roles of this broker ends those of topics that were deleted while it was
     away. A log that is left of such a topic is moved aside (`-stray`).
-(D) The failure of one partition does not hold up the others.
+(D) The failure of one partition does not hold up the others. A replica whose folder stays is not deleted:
+    KAFKA_STORAGE_ERROR.
 (E) `lapse` ends all leaderships, because other brokers may have been elected unnoticed. Each partition is led again
     when a role says so. Roles that were decided before are refused with STALE_BROKER_EPOCH.
 

@@ -482,6 +482,26 @@ async def test_a_replica_whose_disk_failed_stays_offline_when_it_is_stopped(cont
     assert await controlled.lead(1, leader_epoch=0, topic_id=UUID(int=78)) is ErrorCode.NONE
 
 
+async def test_a_partition_is_deleted_only_with_what_is_left_of_a_log_that_could_not_be_created(
+    controlled: Controlled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = controlled.broker.log_manager
+    (directory,) = logs.directories
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.EIO, "the disk")
+
+    with monkeypatch.context() as failing:
+        failing.setattr(OsFiles, "sync_file", fail)
+        failing.setattr(OsFiles, "rename", fail)
+        assert await controlled.lead(1) is ErrorCode.KAFKA_STORAGE_ERROR
+        assert await controlled.stop(EPOCH_DURING_DELETE, delete=True) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert logs.files.exists(f"{directory}/{T0}")
+    assert await controlled.stop(EPOCH_DURING_DELETE, delete=True) is ErrorCode.NONE
+    assert not logs.files.exists(f"{directory}/{T0}")
+    assert await controlled.lead(1, topic_id=UUID(int=78)) is ErrorCode.NONE
+
+
 async def test_an_append_that_waits_fails_although_the_broker_leads_again_at_once(controlled: Controlled) -> None:
     manager = controlled.broker.replica_manager
     answers: list[ErrorCode] = []
