@@ -124,7 +124,7 @@ FOUND_FROM = {
     "compaction counts aborted records": 1,
     "retention by size deletes one segment more": 1,
     "a follower does not take over the log's start": 1,
-    "a deletion is confirmed by the leader alone": 1,
+    "a deletion is confirmed by the leader alone": 2,
     "a sync that has failed is tried again": 2,
     "a failed disk takes all replicas offline": 1,
 }
