@@ -99,7 +99,7 @@ FOUND_FROM = {
     "a transaction is stable before its marker is replicated": 1,
     "markers that could not be written count": 2,
     "partitions are added in memory alone": 2,
-    "a replaced producer may end the transaction": 1,
+    "a replaced producer may end the transaction": 10,
     "completions are not loaded": 1,
     "SyncGroup is accepted in any generation": 1,
     "offsets expire too early": 2,
