@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeGuard
 
 from odradek.broker.coordinator.group.classic.group import ClassicGroup
 from odradek.broker.coordinator.group.classic.member import Member
 from odradek.broker.coordinator.group.classic.state import GroupState
+from odradek.broker.coordinator.group.group import Group
 from odradek.protocol.messages.groups import HeartbeatRequest, LeaveGroupRequest
 from odradek.protocol.schema import Message
 from tests.simulation.aimed_at_transactions import LOOK_S, PATIENCE_S, Endings, slow_down
@@ -142,13 +143,17 @@ class _Session(NamedTuple):
         return HeartbeatRequest(group_id=group_id, generation_id=self.group.generation_id, member_id=member_id)
 
 
+def _is_classic(group: Group) -> TypeGuard[ClassicGroup]:
+    return isinstance(group, ClassicGroup)
+
+
 def _silent(world: World) -> Iterator[_Session]:
     """The sessions of members that have not been heard of for long."""
     for machine in world.machines.values():
         broker = machine.running
         for shard in () if broker is None or machine.is_paused else broker.coordinators.groups.shards():
-            for group in shard.groups.values():
-                for member in group.members if isinstance(group, ClassicGroup) else ():
+            for group in filter(_is_classic, shard.groups.values()):
+                for member in group.members:
                     session = _Session(machine, group, member)
                     if not member.is_static and not member.waits_for and ENDS_IN_MS < session.left_ms < SILENT_MS:
                         yield session
