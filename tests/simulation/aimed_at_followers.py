@@ -36,6 +36,7 @@ from tests.simulation.brief_topics import BriefTopic
 from tests.simulation.client.cluster import Cluster
 from tests.simulation.client.deletions import DeletionAdmin
 from tests.simulation.client.reassignments import ReplicaAdmin
+from tests.simulation.disk_traps import READINGS_LOG, Bait, Harm, Trap
 from tests.simulation.examination import replica_of
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ async def _chosen(
     world: World, fault: Fault, keys: Sequence[TopicPartition], *, in_sync: int
 ) -> tuple[TopicPartition, int, int] | None:
     """Waits until so many replicas of one of the partitions are in sync. Returns the partition, its leader, which is
-    not the controller, and a follower."""
+    not the controller, and a follower. Operators ask for the preferred leaders if the controller leads all of them."""
     links = links_of(world)
     found: list[tuple[TopicPartition, int, int]] = []
 
@@ -111,6 +112,8 @@ async def _chosen(
         ]
         return bool(found)
 
+    if not find() and links.controller is not None:
+        world.elect(id_of(links.controller), keys)
     is_found = await until(world, find, LAG_PATIENCE_S, every_s=RARE_LOOK_S)
     return found[int(fault.amount * len(found))] if is_found else None
 
@@ -142,7 +145,8 @@ async def _leave_behind(world: World, key: TopicPartition, leader_id: int, follo
 
 async def lose_out_of_range(world: World, fault: Fault) -> None:
     """All that a follower lacks is deleted. When it asks where its leader's log is, slowly, the leader is lost, or its
-    epoch changes. In most cases the follower hears of that later than its answer comes."""
+    epoch changes. In most cases the follower hears of that later than its answer comes. Or nothing of this happens, and
+    its disk fails when it removes the first of its segments."""
     links = links_of(world)
     chosen = await _chosen(world, fault, world.workload.readings, in_sync=len(world.machines))
     controller = links.controller
@@ -152,24 +156,33 @@ async def lose_out_of_range(world: World, fault: Fault) -> None:
     leader = f"broker-{leader_id}"
     follower = other_than(world, leader, controller)
     follower_id = id_of(follower)
+    machine = world.machines[follower_id]
+    traps: list[Trap] = []
 
     def is_lost() -> bool:
-        followed = _followed(world.machines[follower_id], key)
+        followed = _followed(machine, key)
         return followed is not None and followed.state is FollowerState.OUT_OF_RANGE
 
     is_behind = await _leave_behind(world, key, leader_id, follower_id)
     _slow_both(world, leader, follower, SLOW)
-    world.machines[follower_id].start()
+    machine.start()
     if is_behind and await until(world, is_lost, LAG_PATIENCE_S):
-        if fault.amount * 10 % 1 < 0.6:
+        if fault.amount * 10 % 1 < 0.5:
             world.network.slow_down(controller, follower, VERY_SLOW)
-        if fault.amount * 100 % 1 < 0.5:
+        if fault.amount * 10 % 1 > 0.7:
+            traps.append(Trap(Bait("rename", READINGS_LOG), machine, Harm.FAIL, passing=0, stays=False))
+            machine.disk.traps += traps
+        elif fault.amount * 100 % 1 < 0.5:
             world.network.slow_down(controller, leader, VERY_SLOW)  # it knows that it leads no more, not who does
             links.expire(leader)
         else:
             _reorder(world, key)
         await asyncio.sleep(REJOIN_S)
     _slow_both(world, leader, follower, 1.0)
+    if traps:
+        machine.disk.traps = [each for each in machine.disk.traps if each not in traps]
+        machine.kill()
+        machine.start()
     for name in (leader, follower):
         world.network.slow_down(controller, name, 1.0)
 
