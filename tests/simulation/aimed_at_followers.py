@@ -1,7 +1,7 @@
 """Faults that are aimed at a follower that must find out where its leader's log is, or whose answer comes late.
 
     a follower of which a leader has deleted all that it lacks asks where the leader's log starts, and meanwhile the
-    leader is lost, or its epoch has changed
+    leader is lost, or its epoch has changed, or the follower's disk fails when it starts over there
     a follower has started over where its leader's log starts, and the leader is lost with its disk, and leads again
     the answer to a fetch of a deleted topic comes when there is a topic of the same name
     a broker that has led truncates its logs, and stops as SIGTERM asks

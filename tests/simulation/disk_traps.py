@@ -63,7 +63,8 @@ GONE_FOLDER = r"^/[^/]+/[^/]+-delete$"
 OF_REPLICA = r"-\d+/\d*"
 """What is in the folder of a log that is not a copy, up to its name."""
 LATER = r"/0*[1-9]\d*\.\w+"
-"""A segment that is not the first one of a compacted log."""
+"""A file of a segment that is not a log's first one, up to its last suffix."""
+LATER_LOG = r"/0*[1-9]\d*\.log$"
 FUTURE = r"-future"
 """The folder of a log that is moved, and what is in it."""
 DIRECTORY = r"^/[^/]+$"
@@ -79,6 +80,7 @@ class Harm(Enum):
     FILL = "fill the disk"
     KILL = "kill"
     CUT = "cut the power"
+    NOTHING = "nothing: another one waits for it"
 
 
 class Bait(NamedTuple):
@@ -233,6 +235,13 @@ STORIES: Mapping[str, tuple[str, tuple[Bait, ...]]] = {
         ),
     ),
     "take no snapshots of": ("go on and start", (Bait("replace", SNAPSHOT, 0, (Harm.REFUSE,), stays=True),)),
+    "tear a sealed segment of": (
+        "run on",
+        (
+            Bait("create", LATER_LOG, 10, (Harm.NOTHING,), stays=True),
+            Bait("sync", LOG, 0, (Harm.CUT,), is_next=True),
+        ),
+    ),
     "leave transactions unwritten at": ("start and move", (Bait("write", ABORTED, 2, (Harm.REFUSE,)),)),
 }
 """Traps that belong together, and what the broker does meanwhile."""
@@ -276,6 +285,8 @@ class Trap:
     def _spring(self, path: str) -> None:
         disk = self._machine.disk
         match self._harm:
+            case Harm.NOTHING:
+                return
             case Harm.FILL:
                 disk.room = 0
                 return
@@ -372,7 +383,8 @@ async def _truncate(world: World, fault: Fault) -> None:
             await asyncio.sleep(REJOIN_S)
 
 
-async def _clean(world: World, fault: Fault) -> None:
+async def _run_on(world: World, fault: Fault) -> None:
+    """Logs do what they do by themselves, for longer."""
     await asyncio.sleep(RUNS_ON_S)
 
 
@@ -424,7 +436,8 @@ async def _stop(world: World, fault: Fault) -> None:
 _STIRS: Mapping[str, Callable[[World, Fault], Awaitable[None] | None]] = {
     "go on": _go_on,
     "create": _go_on,
-    "clean": _clean,
+    "clean": _run_on,
+    "run on": _run_on,
     "return": _return,
     "start and move": _start_and_move,
     "lose power": _lose_power,
