@@ -249,7 +249,7 @@ KINDS: Mapping[str, Kind] = {
             disk_traps.remove_traps,
             6.0,
             2,
-            is_power=name in ("lose a new log of", "rebuild no index of"),
+            is_power=name in ("lose a new log of", "rebuild no index of", "tear a sealed segment of"),
         )
         for name in disk_traps.STORIES
     },
