@@ -26,6 +26,7 @@ from tests.simulation import (
     aimed_faults,
     disk_faults,
     disk_traps,
+    hanging_moves,
     trapped_moves,
     unopened_logs,
 )
@@ -241,6 +242,9 @@ KINDS: Mapping[str, Kind] = {
     "lose pages of": Kind(disk_faults.lose_pages, disk_faults.drop_cache, 6.0, 2, is_power=True),
     "set traps on the disk of": Kind(disk_traps.set_traps, disk_traps.remove_traps, 5.0, 12),
     "move into a trap on": Kind(trapped_moves.move_into_trap, disk_traps.remove_traps, 1.0, 3),
+    "hang at the end of a move on": Kind(
+        hanging_moves.hang_at_the_end, hanging_moves.stop_hanging, 0.5, 2, is_seen_at_once=True
+    ),
     "start without room for a log on": Kind(unopened_logs.start_without_room, disk_faults.restart_mended, 1.0, 2),
     **{
         name: Kind(
@@ -344,6 +348,15 @@ KINDS: Mapping[str, Kind] = {
             ("stop while it truncates", aimed_at_followers.stop_while_truncating, 2),
         )
     },
+    "move what is truncated on": Kind(
+        hanging_moves.move_what_is_truncated,
+        hanging_moves.stop_hanging,
+        0.4,
+        2,
+        is_store=True,
+        is_aimed=True,
+        is_seen_at_once=True,
+    ),
 }
 """All kinds of faults."""
 
