@@ -246,6 +246,9 @@ KINDS: Mapping[str, Kind] = {
         hanging_moves.hang_at_the_end, hanging_moves.stop_hanging, 0.5, 2, is_seen_at_once=True
     ),
     "start without room for a log on": Kind(unopened_logs.start_without_room, disk_faults.restart_mended, 1.0, 2),
+    "leave half a log on": Kind(
+        unopened_logs.leave_half_a_log, unopened_logs.mend, 0.5, 3, is_store=True, is_aimed=True, is_seen_at_once=True
+    ),
     **{
         name: Kind(
             disk_traps.tell_story,
