@@ -58,7 +58,8 @@ def _followed(machine: Machine, key: TopicPartition) -> Followed | None:
     return None if loop is None else loop.fetcher.followed.get(key)
 
 
-def _is_truncating(machine: Machine) -> bool:
+def is_truncating(machine: Machine) -> bool:
+    """Whether a broker truncates logs."""
     broker = machine.running
     return broker is not None and any(loop._truncation is not None for loop in broker.cluster.fetchers._loops.values())
 
@@ -68,7 +69,7 @@ def _slow_both(world: World, one: str, other: str, slowness: float) -> None:
     world.network.slow_down(other, one, slowness)
 
 
-def _delete_records(world: World, key: TopicPartition) -> None:
+def delete_records(world: World, key: TopicPartition) -> None:
     """Operators delete all that is committed."""
 
     async def delete(cluster: Cluster) -> None:
@@ -139,7 +140,7 @@ async def _leave_behind(world: World, key: TopicPartition, leader_id: int, follo
     links.expire(f"broker-{follower_id}")
     if not await until(world, is_out, LAG_PATIENCE_S):
         return False
-    _delete_records(world, key)
+    delete_records(world, key)
     return await until(world, is_deleted)
 
 
@@ -237,18 +238,23 @@ async def create_again(world: World, fault: Fault) -> None:
     await topic.delete()
 
 
-async def stop_while_truncating(world: World, fault: Fault) -> None:
-    """A leader hears nothing of its followers, and loses its leaderships. When it truncates its logs, its disk is slow,
-    and it is asked to stop."""
-    machine, links = world.machines[fault.broker_id], links_of(world)
+async def part_and_depose(world: World, machine: Machine) -> None:
+    """A leader hears nothing of its followers, and loses its leaderships, so that it must truncate its logs."""
     others = [other.name for other in world.machines.values() if other is not machine]
     for other in others:
         cut_both(world, machine.name, other)
     await asyncio.sleep(FOLLOWS_S)
-    links.expire(machine.name)
+    links_of(world).expire(machine.name)
     for other in others:
         heal_both(world, machine.name, other)
-    if await until(world, partial(_is_truncating, machine), LAG_PATIENCE_S):
+
+
+async def stop_while_truncating(world: World, fault: Fault) -> None:
+    """A leader hears nothing of its followers, and loses its leaderships. When it truncates its logs, its disk is slow,
+    and it is asked to stop."""
+    machine = world.machines[fault.broker_id]
+    await part_and_depose(world, machine)
+    if await until(world, partial(is_truncating, machine), LAG_PATIENCE_S):
         world.thread_times.slowness[machine.name] = VERY_SLOW
         world.restart_gently(machine)
         await asyncio.sleep(FOLLOWS_S)

@@ -1,7 +1,8 @@
 """Errors of a disk at an exact moment: at the n-th next change of one kind to a kind of file.
 
 A trap waits for an operation on a path. When it springs, the operation fails, or the disk is full from then on, or the
-process ends there, or the machine's power goes. So what the broker was about to do is half done.
+process ends there, or the machine's power goes. So what the broker was about to do is half done. Or the disk hangs, and
+much happens before the broker hears of what it has done.
 
 set traps on the disk of   Some traps, drawn from `TRAPS`, wait while the broker does what they belong to: it goes on,
                            or its replicas are created, truncated, moved between its directories, recovered at a
@@ -45,6 +46,9 @@ GENTLY = 0.4
 SLOWNESS = 50.0
 """Of a disk that is slow in half of the cases, so that more is under way when a trap springs."""
 
+HANGS_S = 2.5
+"""Long enough for a log to roll, and to lose its first segments."""
+
 READINGS_LOG = rf"/{READINGS}-\d+/\d+\.log$"
 """Of the topic whose records are deleted."""
 LOG = r"\d\.log$"
@@ -80,6 +84,7 @@ class Harm(Enum):
     FILL = "fill the disk"
     KILL = "kill"
     CUT = "cut the power"
+    HANG = "hang"
     NOTHING = "nothing: another one waits for it"
 
 
@@ -289,6 +294,9 @@ class Trap:
                 return
             case Harm.FILL:
                 disk.room = 0
+                return
+            case Harm.HANG:
+                self._machine.hang(HANGS_S)
                 return
             case Harm.KILL:
                 disk.end_process()
