@@ -355,5 +355,5 @@ def _end(task: asyncio.Task[Any]) -> None:
     assert coroutine is not None
     try:
         coroutine.close()
-    except RuntimeError:  # it awaits something in a `finally` block
+    except (RuntimeError, ProcessEnded):  # a `finally` block awaits something, or meets a trap on the disk
         pass
