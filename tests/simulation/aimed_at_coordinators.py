@@ -169,20 +169,21 @@ async def hear_late(world: World, fault: Fault) -> None:
 
     if not await until(world, is_one_silent, SESSION_PATIENCE_S, every_s=0.01):
         return
-    session, stands_still = found[0], asyncio.Event()
+    session = found[0]
     machine = session.machine
+    stands_still: asyncio.Future[bool] = world.loop.create_future()
 
     async def speak(cluster: Cluster) -> None:
         await cluster.ask_broker(machine.broker_id, HeartbeatRequest(group_id=session.group.group_id))  # connects
-        await stands_still.wait()
-        await cluster.ask_broker(machine.broker_id, session.request(leaves=fault.amount < 0.5))
+        if await stands_still:
+            await cluster.ask_broker(machine.broker_id, session.request(leaves=fault.amount < 0.5))
 
-    speaking = world.as_operator(speak)
+    world.as_operator(speak)
     if await until(world, lambda: session.left_ms < ENDS_IN_MS, every_s=0.005):
         machine.pause()
         await asyncio.sleep(3 * ENDS_IN_MS / 1000)
-        stands_still.set()
+        stands_still.set_result(True)
         await asyncio.sleep(0.05 + fault.seconds / 10)
         machine.resume()
     else:
-        speaking.cancel()
+        stands_still.set_result(False)
