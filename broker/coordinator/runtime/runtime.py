@@ -280,7 +280,7 @@ class CoordinatorRuntime:
             self._append_broke(led, decision, end_offset)
             return
         if result.error is not ErrorCode.NONE:
-            self._report_failure(led, decision, result.error, result.error_message)
+            self._report_failure(led, decision, AppendFailed(result.error, result.error_message))
             return
         decision.base_offset = result.base_offset
         if decision.replay:
@@ -294,7 +294,7 @@ class CoordinatorRuntime:
             if error is ErrorCode.NONE:
                 decision.done(None)
             else:
-                self._report_failure(led, decision, error, None)
+                self._report_failure(led, decision, AppendFailed(error, is_written=True))
 
         timeout_ms = self.settings.append_timeout_ms if decision.timeout_ms is None else decision.timeout_ms
         appends.await_acks(led.topic_partition, result, settled, timeout_ms, acks)
@@ -347,15 +347,14 @@ class CoordinatorRuntime:
         decision.done(AppendFailed(ErrorCode.NOT_LEADER_OR_FOLLOWER))
         self.elected(partition, led.leader_epoch)
 
-    def _report_failure(self, led: LedPartition, decision: Decision, cause: ErrorCode, message: str | None) -> None:
-        failure = AppendFailed(cause, message)
+    def _report_failure(self, led: LedPartition, decision: Decision, failure: AppendFailed) -> None:
         self._lines.log(
             log.warning,
-            (led.topic_partition, cause),
+            (led.topic_partition, failure.cause),
             "coordinator append failed",
             partition=str(led.topic_partition),
             records=len(decision.records),
-            cause=cause.name,
+            cause=failure.cause.name,
             answered=failure.code.name,
         )
         decision.done(failure)

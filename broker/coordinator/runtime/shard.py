@@ -42,16 +42,14 @@ class Shard(Protocol):
 
 
 class AppendFailed(ProtocolError):
-    """The append of a decision's records failed. `code` is the error for the client, `cause` the log's error."""
+    """The append of a decision's records failed. `code` is the error for the client, `cause` the log's error.
+    `is_written`: the records are in this leader's log all the same, and may be replicated later.
+    """
 
-    def __init__(self, cause: ErrorCode, message: str | None = None) -> None:
+    def __init__(self, cause: ErrorCode, message: str | None = None, *, is_written: bool = False) -> None:
         super().__init__(COORDINATORS_CODE.get(cause, cause), message)
         self.cause = cause
-
-    @property
-    def is_written(self) -> bool:
-        """Whether the records are in this leader's log all the same, and may be replicated later."""
-        return self.cause in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+        self.is_written = is_written
 
 
 COORDINATORS_CODE = {

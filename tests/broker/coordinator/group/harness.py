@@ -88,7 +88,7 @@ class GroupLog:
         """Completes the waiting appends, or fails them with `cause`."""
         waiting, self.waiting = self.waiting, []
         for decision in waiting:
-            decision.done(None if cause is None else AppendFailed(cause))
+            decision.done(None if cause is None else AppendFailed(cause, is_written=True))
 
 
 def new_group(group_id: str = GROUP) -> ClassicGroup:

@@ -22,6 +22,7 @@ from tests.broker.coordinator.runtime.harness import (
     Outcome,
     RecordingShard,
     RuntimeHarness,
+    WatchedFile,
     runtime_harness,
 )
 from tests.broker.replica.harness import later
@@ -252,6 +253,19 @@ def test_a_decision_completes_after_the_flush_if_the_topic_flushes_every_append(
     assert outcome.is_done
 
 
+def test_a_decision_whose_flush_fails_is_in_the_log(harness: RuntimeHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(file: WatchedFile) -> None:
+        raise OSError(5, "Input/output error")
+
+    harness.lead(flush_messages=1)
+    monkeypatch.setattr(WatchedFile, "sync", fail, raising=False)
+    outcome = harness.write((b"a", b"1"))
+    harness.threads.run()
+    harness.turn()
+    assert (outcome.error.cause, outcome.error.is_written) == (ErrorCode.KAFKA_STORAGE_ERROR, True)
+    assert harness.shard.values == {b"a": b"1"}
+
+
 def test_an_append_that_is_not_replicated_in_time_is_coordinator_not_available(harness: RuntimeHarness) -> None:
     harness.lead(replicas=(0, 1))
     outcome = harness.write((b"a", b"1"))
@@ -306,6 +320,7 @@ def test_a_full_disk_fails_the_decision_and_replays_nothing(harness: RuntimeHarn
     harness.disk.full = True
     outcome = harness.write((b"a", b"2"))
     assert (outcome.error.code, outcome.error.cause) == (ErrorCode.NOT_COORDINATOR, ErrorCode.KAFKA_STORAGE_ERROR)
+    assert not outcome.error.is_written
     assert harness.shard.values == {b"a": b"1"}
     assert stored(harness) == before
     harness.disk.full = False

@@ -67,15 +67,19 @@ def test_a_new_member_id_that_cannot_be_written_is_rolled_back(cause: ErrorCode)
     assert (harness.state, harness.group.awaiting, harness.group.leader_id) == (GroupState.STABLE, 0, leader)
 
 
-@pytest.mark.parametrize("cause", [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND])
+@pytest.mark.parametrize(
+    "cause",
+    [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.KAFKA_STORAGE_ERROR],
+    ids=lambda cause: str(cause.name),
+)
 @pytest.mark.parametrize("instance", ["one", "two"])
-def test_a_new_member_id_that_is_written_but_not_replicated_in_time_stays(instance: str, cause: ErrorCode) -> None:
+def test_a_new_member_id_that_is_written_stays_whatever_becomes_of_it(instance: str, cause: ErrorCode) -> None:
     harness = GroupHarness()
     with_instances(harness)
     harness.log.is_held = True
     returns = [harness.join(instance=instance, session_ms=20_000) for _ in range(2)]
     harness.log.settle(cause)
-    assert [back.error for back in returns] == [ErrorCode.FENCED_INSTANCE_ID, ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    assert [back.error for back in returns] == [ErrorCode.FENCED_INSTANCE_ID, AppendFailed(cause).code]
     harness.group.check()
     before = {member.member_id: member.session_timeout_ms for member in harness.group.members}
     leader = harness.group.leader_id
@@ -124,7 +128,7 @@ def test_a_new_member_id_written_as_a_rebalance_begins_is_sent_with_the_new_gene
     assert back.response.generation_id == 3
 
 
-@pytest.mark.parametrize("failure", [None, AppendFailed(ErrorCode.REQUEST_TIMED_OUT)])
+@pytest.mark.parametrize("failure", [None, AppendFailed(ErrorCode.REQUEST_TIMED_OUT, is_written=True)])
 def test_a_new_member_id_of_the_next_generation_stays_whatever_becomes_of_its_write(
     failure: AppendFailed | None,
 ) -> None:
