@@ -5,8 +5,8 @@ after a load    What a coordinator has loaded is what its log adds up to, from t
 now and then    A transaction without a pending change is in a state that its log had lately: an append that is in
                 the log, but failed (the in-sync replicas were too few for a moment), does not count for the
                 coordinator. A stable group is as the last record in its leader's log has it, committed or not, as
-                that record may be of a static member that was replaced; but its generation is committed. An offset in
-                effect is in the log.
+                that record may be of a static member that was replaced; but its generation is committed. So is an
+                offset in effect. What a coordinator of groups has loaded counts as committed.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def transactions_astray(shard: TransactionShard, ledger: TransactionLedger) -> I
 
 def groups_astray(shard: GroupShard, ledger: GroupLedger, at_end: GroupLedger) -> Iterator[Difference]:
     """The stable groups of an uncommitted generation, or not as their leader's log has them, and the offsets beyond
-    the committed ones: they only grow."""
+    the committed ones: they only grow. `ledger`: what is committed, or was in the log when the shard was loaded."""
     for name, group in shard.groups.items():
         if not isinstance(group, ClassicGroup) or group.state is not GroupState.STABLE or group.awaiting:
             continue

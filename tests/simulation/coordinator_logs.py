@@ -42,6 +42,8 @@ class CoordinatorLogs:
         self._history = history
         self._machines = machines
         self._read: dict[TopicPartition, _Read] = {}
+        self._loaded_to: dict[tuple[str, TopicPartition], int] = {}
+        """The end of each process's log when it loaded the partition."""
         self._seen: dict[tuple[TopicPartition, str, bool], None] = {}
 
     def watch(self, name: str, broker: Broker) -> None:
@@ -64,19 +66,22 @@ class CoordinatorLogs:
 
     def _compare_loaded(self, name: str, broker: Broker, led: LedPartition) -> None:
         partition = broker.replica_manager.partitions.get(led.topic_partition)
-        if partition is None or partition.leader_epoch < self._known(led.topic_partition).leader_epoch:
+        if partition is None:
+            return
+        end_offset = self._loaded_to[name, led.topic_partition] = partition.log.state.log_end_offset
+        if partition.leader_epoch < self._known(led.topic_partition).leader_epoch:
             return
         self._catch_up(name, partition)
-        if partition.log.state.log_end_offset < self._known(led.topic_partition).next_offset:
+        if end_offset < self._known(led.topic_partition).next_offset:
             return
-        for what, in_memory, in_log in loaded_wrongly(led.shard, self._to_the_end(partition)):
+        for what, in_memory, in_log in loaded_wrongly(led.shard, self._up_to(partition, end_offset)):
             self._note(name, led.topic_partition, what, in_memory, in_log, was_loaded=True)
 
-    def _to_the_end(self, partition: Partition) -> Any:
-        """Returns the ledger of all that this leader has, the uncommitted records included."""
+    def _up_to(self, partition: Partition, end_offset: int) -> Any:
+        """Returns the ledger of all that is committed, and of this leader's uncommitted records below the offset."""
         known = self._known(partition.topic_partition)
         ledger = known.ledger.branch()
-        for batch in batches_from(partition.log, known.next_offset, partition.log.state.log_end_offset):
+        for batch in batches_from(partition.log, known.next_offset, end_offset):
             ledger.take(batch, lambda *_: None)
         return ledger
 
@@ -143,7 +148,11 @@ class CoordinatorLogs:
                 differences = (
                     transactions_astray(shard, ledger)
                     if of_transactions
-                    else groups_astray(shard, ledger, self._to_the_end(partition))
+                    else groups_astray(
+                        shard,
+                        self._up_to(partition, self._loaded_to.get((name, key), 0)),
+                        self._up_to(partition, partition.log.state.log_end_offset),
+                    )
                 )
                 for what, in_memory, in_log in differences:
                     self._note(name, key, what, in_memory, in_log, was_loaded=False)

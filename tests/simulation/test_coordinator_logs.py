@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from odradek.broker.coordinator.group.offsets.records import CommittedOffset, key_prefix, offset_key, offset_value
+from odradek.broker.coordinator.runtime.record import CoordinatorRecord
 from odradek.broker.coordinator.transaction.records import tombstone, transaction_record
 from odradek.broker.coordinator.transaction.transaction import Transit
 from odradek.broker.coordinator.transaction.transaction_state import TransactionState
@@ -16,6 +20,7 @@ from odradek.protocol.errors import ErrorCode
 from odradek.protocol.records import Record, build_batch
 from odradek.protocol.topic_partition import TopicPartition
 from tests.broker.coordinator.group.harness import GroupHarness
+from tests.simulation import coordinator_logs
 from tests.simulation.coordinator_differences import (
     _nearest,
     different_groups,
@@ -33,7 +38,10 @@ from tests.simulation.coordinator_ledgers import (
     TransactionLedger,
     Written,
 )
+from tests.simulation.coordinator_logs import CoordinatorLogs
+from tests.simulation.history import History
 from tests.simulation.stable_offsets import _Scan
+from tests.simulation.transaction_history import Differs
 
 T0 = TopicPartition("t", 0)
 PREFIX = key_prefix("g", "t")
@@ -165,6 +173,42 @@ def test_a_stable_group_is_as_its_leaders_log_has_it_in_a_committed_generation()
     at_end.take(batch(harness.log.records[1:], 1))
     assert list(groups_astray(harness.shard, committed, at_end)) == []
     assert [what for what, *_ in groups_astray(harness.shard, committed, committed)] == ["the members of group g"]
+
+
+def test_an_offset_is_committed_or_was_in_the_log_when_the_coordinator_was_loaded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    contents = [batch([commit(1)], 0), batch([commit(2)], 1, producer_id=7), marker(7, 2)]
+    shard = GroupHarness().shard
+    shard.offsets.replay(CoordinatorRecord(*commit(1)), offset=0)
+    shard.offsets.replay(CoordinatorRecord(*commit(2)), offset=1, producer_id=7)
+    shard.replay_end_transaction(7, 0, True)
+    key = TopicPartition("__consumer_offsets", 0)
+    state = SimpleNamespace(high_watermark=2, log_end_offset=3)
+    partition: Any = SimpleNamespace(
+        topic_partition=key, leader_epoch=6, epoch_start_offset=2, log=SimpleNamespace(state=state)
+    )
+    broker: Any = SimpleNamespace(
+        replica_manager=SimpleNamespace(partitions={key: partition}),
+        coordinators=SimpleNamespace(groups=SimpleNamespace(shards=lambda: [shard])),
+    )
+    led: Any = SimpleNamespace(topic_partition=key, shard=shard)
+    monkeypatch.setattr(
+        coordinator_logs,
+        "batches_from",
+        lambda _, offset, end_offset: (each for each in contents if offset <= each.header.base_offset < end_offset),
+    )
+    history = History()
+    logs = CoordinatorLogs(history, {})
+    logs._compare_loaded("broker-1", broker, led)
+    logs._compare("broker-1", broker, partition)
+    assert list(history.of(Differs)) == []
+
+    contents.append(batch([commit(3)], 3))
+    state.log_end_offset = 4
+    shard.offsets.replay(CoordinatorRecord(*commit(3)), offset=3)
+    logs._compare("broker-1", broker, partition)
+    assert [(each.in_memory, each.in_log) for each in history.of(Differs)] == [("3", str(Written(2, 1)))]
 
 
 def test_a_state_is_compared_with_the_one_in_the_log_that_is_nearest() -> None:
