@@ -14,10 +14,10 @@ SIZES = (4096, 8192)
 INTERVALS = (100, 500)
 INDEX_SIZES = (96, 512)
 """In bytes. The smaller ones are full before a segment is."""
-DELETE_RETENTION_MS = 40_000
+DELETE_RETENTION_MS = 25_000
 """Longer than a replica is away: one that comes back must find the tombstones and the markers of what it has. Faults
 that overlap may keep it away for almost 20 seconds, and for one fetch timeout more."""
-FETCH_TIMEOUT_MS = 10_000
+FETCH_TIMEOUT_MS = 5_000
 """For so long a follower waits for a leader that lost power while a fetch was waiting there: it never answers."""
 LARGEST_BATCH_FACTOR = 4
 """Producers that make up for lost time send so many times more records in a batch: it must fit in a segment."""
