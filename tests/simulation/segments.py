@@ -14,8 +14,11 @@ SIZES = (4096, 8192)
 INTERVALS = (100, 500)
 INDEX_SIZES = (96, 512)
 """In bytes. The smaller ones are full before a segment is."""
-DELETE_RETENTION_MS = 20_000
-"""Longer than a replica is away: one that comes back must find the tombstones and the markers of what it has."""
+DELETE_RETENTION_MS = 25_000
+"""Longer than a replica is away: one that comes back must find the tombstones and the markers of what it has. Faults
+that overlap may keep it away for almost 20 seconds, and for one fetch timeout more."""
+FETCH_TIMEOUT_MS = 5_000
+"""For so long a follower waits for a leader that lost power while a fetch was waiting there: it never answers."""
 LARGEST_BATCH_FACTOR = 4
 """Producers that make up for lost time send so many times more records in a batch: it must fit in a segment."""
 
@@ -39,6 +42,7 @@ class Segments(NamedTuple):
             "log.cleaner.min.cleanable.ratio": "0.05",
             "log.cleaner.delete.retention.ms": str(DELETE_RETENTION_MS),
             "log.segment.delete.delay.ms": "500",
+            "replica.socket.timeout.ms": str(FETCH_TIMEOUT_MS),
         }
 
 
