@@ -41,10 +41,7 @@ PATTERNS: Mapping[str, tuple[str, ...]] = {
         "storage/directories/future_replica.py LogMove.finished: job.segment in self.log.segments",
         "storage/directories/future_replica.py LogMove.finished: not self._is_another_log",
         "storage/directories/future_replica.py LogMove._slice.work: len(data) != length",
-        "storage/directories/future_replica.py LogMove._is_unflushed: segment in *",
         "storage/segment/segment.py LogSegment.is_released: not self.transaction_index.waits_for_room",
-        "storage/log/log_state.py LogState.replicated_to: offset > self.log_end_offset",
-        "storage/log/recovery.py _recover: cut",
     ),
     "wrong": (
         "storage/cleaner/walk.py _select_records: not keep",
@@ -85,7 +82,6 @@ PATTERNS: Mapping[str, tuple[str, ...]] = {
         "storage/cleaner/manager.py CleanerManager.swap: *segment in clean.log.segments*",
         "storage/log/flushing.py LogFlusher.finish: segment is not segments.active",
         "storage/log/leftovers.py _finish_swaps: offset is not None",
-        "storage/directories/future_replica.py LogMove.settle.work: files.exists(metadata)",
         "storage/directories/log_directory.py LogDirectory.begin_load: self._files.exists(checkpoint)",
         "storage/directories/log_manager.py LogManager._open_steps: topic_partition not in self.moves.completed",
         "storage/directories/log_moves.py LogMoves.finish: files.exists(target)",
