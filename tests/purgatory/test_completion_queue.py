@@ -91,20 +91,6 @@ def test_a_pass_goes_on_after_a_piece_in_which_all_operations_have_completed(
     assert all(operation.tried == 2 for operation in operations)
 
 
-def test_an_event_within_the_first_piece_restarts_the_pass(new_harness: Callable[..., PurgatoryHarness]) -> None:
-    harness = new_harness(budget=10)
-    operations = [harness.park("key", name=str(number)) for number in range(15)]
-
-    def let_the_first_go() -> None:
-        operations[0].ready = True
-        harness.completions.add(harness.purgatory, "key")
-
-    operations[5].ready = True
-    operations[5].when_complete = let_the_first_go
-    harness.happened("key")
-    assert operations[0].is_completed
-
-
 def test_an_event_between_pieces_restarts_the_pass(new_harness: Callable[..., PurgatoryHarness]) -> None:
     harness = new_harness(budget=10)
     operations = [harness.park("key") for _ in range(25)]
@@ -117,16 +103,17 @@ def test_an_event_between_pieces_restarts_the_pass(new_harness: Callable[..., Pu
     assert all(operation.tried == 3 for operation in operations)
 
 
-def test_an_event_within_the_last_piece_restarts_the_pass(new_harness: Callable[..., PurgatoryHarness]) -> None:
+@pytest.mark.parametrize("number", [5, 14], ids=["the first", "the last"])
+def test_an_event_within_a_piece_restarts_the_pass(new_harness: Callable[..., PurgatoryHarness], number: int) -> None:
     harness = new_harness(budget=10)
-    operations = [harness.park("key", name=str(number)) for number in range(15)]
+    operations = [harness.park("key", name=str(place)) for place in range(15)]
 
     def let_the_first_go() -> None:
         operations[0].ready = True
         harness.completions.add(harness.purgatory, "key")
 
-    operations[14].ready = True
-    operations[14].when_complete = let_the_first_go
+    operations[number].ready = True
+    operations[number].when_complete = let_the_first_go
     harness.happened("key")
     assert operations[0].is_completed
 

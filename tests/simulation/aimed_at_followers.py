@@ -120,8 +120,8 @@ async def _chosen(
 
 
 async def _leave_behind(world: World, key: TopicPartition, leader_id: int, follower_id: int) -> bool:
-    """Kills a follower until its leader has deleted all that it lacks. Returns whether that came in time; whoever calls
-    starts it again."""
+    """Kills a follower until its leader has deleted all that it lacks. Returns whether that came in time. The caller
+    starts the follower again."""
     links, follower = links_of(world), replica_of(world.machines, follower_id, key)
     if follower is None:
         return False

@@ -80,6 +80,8 @@ class CoordinatorLogs:
     def _up_to(self, partition: Partition, end_offset: int) -> Any:
         """Returns the ledger of all that is committed, and of this leader's uncommitted records below the offset."""
         known = self._known(partition.topic_partition)
+        if end_offset <= known.next_offset:
+            return known.ledger
         ledger = known.ledger.branch()
         for batch in batches_from(partition.log, known.next_offset, end_offset):
             ledger.take(batch, lambda *_: None)

@@ -365,10 +365,15 @@ async def _set_all(world: World, fault: Fault, stir: str, baits: Sequence[Bait],
     world.trace.note("traps", stir, ", ".join(sprung))
 
 
+def forget_traps(world: World, fault: Fault) -> None:
+    """The disk works."""
+    world.machines[fault.broker_id].disk.traps = []
+
+
 def remove_traps(world: World, fault: Fault) -> None:
     """The disk works and has room, and the broker starts again, in some cases after it was stopped as SIGTERM does."""
     machine = world.machines[fault.broker_id]
-    machine.disk.traps = []
+    forget_traps(world, fault)
     machine.disk.room = None
     stop_moving(world, fault)
     if machine.running is not None and not machine.disk.failed_syncs_lose_pages and fault.amount * 100 % 1 < GENTLY:

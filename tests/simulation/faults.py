@@ -244,11 +244,17 @@ KINDS: Mapping[str, Kind] = {
     "set traps on the disk of": Kind(disk_traps.set_traps, disk_traps.remove_traps, 5.0, 12),
     "move into a trap on": Kind(trapped_moves.move_into_trap, disk_traps.remove_traps, 1.0, 3),
     "hang at the end of a move on": Kind(
-        hanging_moves.hang_at_the_end, hanging_moves.stop_hanging, 0.5, 2, is_seen_at_once=True
+        hanging_moves.hang_at_the_end, disk_traps.forget_traps, 0.5, 2, is_seen_at_once=True
     ),
     "start without room for a log on": Kind(unopened_logs.start_without_room, disk_faults.restart_mended, 1.0, 2),
     "leave half a log on": Kind(
-        unopened_logs.leave_half_a_log, unopened_logs.mend, 0.5, 3, is_store=True, is_aimed=True, is_seen_at_once=True
+        unopened_logs.leave_half_a_log,
+        disk_traps.forget_traps,
+        0.5,
+        3,
+        is_store=True,
+        is_aimed=True,
+        is_seen_at_once=True,
     ),
     **{
         name: Kind(
@@ -357,7 +363,7 @@ KINDS: Mapping[str, Kind] = {
     },
     "move what is truncated on": Kind(
         hanging_moves.move_what_is_truncated,
-        hanging_moves.stop_hanging,
+        disk_traps.forget_traps,
         0.4,
         2,
         is_store=True,

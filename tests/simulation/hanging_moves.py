@@ -55,11 +55,6 @@ async def move_what_is_truncated(world: World, fault: Fault) -> None:
         await asyncio.sleep(HANGS_S)
 
 
-def stop_hanging(world: World, fault: Fault) -> None:
-    """The disk works."""
-    world.machines[fault.broker_id].disk.traps = []
-
-
 def _set(machine: Machine, bait: Bait) -> Trap:
     trap = Trap(bait, machine, Harm.HANG, passing=0, stays=True)
     machine.disk.traps.append(trap)

@@ -75,8 +75,3 @@ async def leave_half_a_log(world: World, fault: Fault) -> None:
     machine.kill()
     machine.start()
     await topic.delete()
-
-
-def mend(world: World, fault: Fault) -> None:
-    """The disk works."""
-    world.machines[fault.broker_id].disk.traps = []
