@@ -4,9 +4,9 @@
     headers.py     the headers of requests and responses
 
     records        produce.py, fetch.py, list_offsets.py, delete_records.py
-    cluster        api_versions.py, metadata.py, cluster.py, topics.py, reassignments.py, log_dirs.py, configs.py,
-                   client_quotas.py
-    groups         find_coordinator.py, groups.py, group_admin.py, offsets.py, consumer_protocol.py
+    cluster        api_versions.py, features.py, metadata.py, cluster.py, topics.py, reassignments.py, log_dirs.py,
+                   configs.py, client_quotas.py
+    groups         find_coordinator.py, groups.py, group_admin.py, offsets.py, consumer_protocol.py, consumer_groups.py
     transactions   producers.py, transactions.py
     security       sasl.py, scram.py, acls.py, delegation_tokens.py
     brokers        replica_control.py

@@ -1,7 +1,7 @@
 """The request and response classes of each API key: one table of modules, each imported on first use.
 
 request_class(ApiKey.FETCH)     protocol.messages.fetch.FetchRequest
-codec_versions(ApiKey.FETCH)    Versions(0, 17): the versions of the codec, which are more than a broker serves
+codec_versions(ApiKey.FETCH)    Versions(0, 18): the versions of the codec, which are more than a broker serves
 message_class("OffsetCommitKey")    by the name in Kafka's specification, including headers and coordinator records
 """
 
@@ -60,6 +60,8 @@ _FILES: dict[str, tuple[ApiKey, ...]] = {
     "client_quotas": (ApiKey.DESCRIBE_CLIENT_QUOTAS, ApiKey.ALTER_CLIENT_QUOTAS),
     "scram": (ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, ApiKey.ALTER_USER_SCRAM_CREDENTIALS),
     "cluster": (ApiKey.DESCRIBE_CLUSTER,),
+    "features": (ApiKey.UPDATE_FEATURES,),
+    "consumer_groups": (ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE),
 }
 _FILE_OF_KEY = {key: file for file, keys in _FILES.items() for key in keys}
 
@@ -80,6 +82,8 @@ _NAMED_FILES: dict[str, tuple[str, ...]] = {
         "ConsumerGroupTargetAssignmentMemberValue",
         "ConsumerGroupCurrentMemberAssignmentKey",
         "ConsumerGroupCurrentMemberAssignmentValue",
+        "ConsumerGroupRegularExpressionKey",
+        "ConsumerGroupRegularExpressionValue",
     ),
     "share_group_records": (
         "ShareGroupPartitionMetadataKey",

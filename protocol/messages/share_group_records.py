@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from odradek.protocol.schema import ALWAYS, Message, array, int32, message, string, uuid
+from odradek.protocol.schema import ALWAYS, Message, array, int32, int64, message, string, uuid
 
 
 @message(kind="data", versions=(9, 9))
@@ -58,6 +58,7 @@ class ShareGroupMetadataKey(Message):
 
 @message(kind="data", versions=(0, 0), flexible=0)
 class ShareGroupMetadataValue(Message):
-    """The epoch of the group."""
+    """The epoch of the group, and a hash of the topics that its assignment depends on."""
 
     epoch: int = int32()
+    metadata_hash: int = int64()  # KIP-1101; without a tag: 3.9 cannot read it, nor this codec what 3.9 wrote

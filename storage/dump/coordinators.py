@@ -39,6 +39,7 @@ _GROUP_RECORDS: dict[int, tuple[type[Message], type[Message]]] = {
     6: (consumers.ConsumerGroupTargetAssignmentMetadataKey, consumers.ConsumerGroupTargetAssignmentMetadataValue),
     7: (consumers.ConsumerGroupTargetAssignmentMemberKey, consumers.ConsumerGroupTargetAssignmentMemberValue),
     8: (consumers.ConsumerGroupCurrentMemberAssignmentKey, consumers.ConsumerGroupCurrentMemberAssignmentValue),
+    16: (consumers.ConsumerGroupRegularExpressionKey, consumers.ConsumerGroupRegularExpressionValue),
 }
 # The names of TransactionState, indexed by the number on disk.
 _TRANSACTION_STATES = (
