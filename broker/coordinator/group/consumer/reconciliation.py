@@ -27,7 +27,7 @@ Source: Kafka's CurrentAssignmentBuilder.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Container, Mapping
 from uuid import UUID
 
 from odradek.broker.coordinator.group.consumer.member import ConsumerMember, Owned, Partitions
@@ -46,7 +46,7 @@ def reconcile(
     target_epoch: int,
     target: Partitions,
     *,
-    subscribed: Collection[UUID],
+    subscribed: Container[UUID],
     owned: Partitions | None,
     owner_epoch: OwnerEpoch,
     has_new_subscription: bool,
@@ -77,7 +77,7 @@ def _next_step(
     epoch: int,
     target_epoch: int,
     target: Partitions,
-    subscribed: Collection[UUID],
+    subscribed: Container[UUID],
     owned: Partitions | None,
     owner_epoch: OwnerEpoch,
 ) -> ConsumerMember:
@@ -111,7 +111,7 @@ def _next_step(
     return member.moved(target_epoch, state, assigned)
 
 
-def _shrunk(member: ConsumerMember, subscribed: Collection[UUID], owned: Partitions | None) -> ConsumerMember:
+def _shrunk(member: ConsumerMember, subscribed: Container[UUID], owned: Partitions | None) -> ConsumerMember:
     dropped = {topic_id: given for topic_id, given in member.assigned.items() if topic_id not in subscribed}
     if not dropped:
         return member

@@ -25,6 +25,14 @@ class ResolvedRegex(NamedTuple):
     timestamp_ms: int
 
 
+def topics_of(member: ConsumerMember, resolved: Mapping[str, ResolvedRegex]) -> frozenset[str]:
+    """Returns the topics of a member. An expression that is not resolved matches none."""
+    matched = resolved.get(member.subscribed_regex) if member.subscribed_regex else None
+    if matched is None or not matched.topics:
+        return member.subscribed_topics
+    return member.subscribed_topics | matched.topics if member.subscribed_topics else matched.topics
+
+
 class Subscriptions:
     """`resolved` has the resolved expressions. One may be missing that members already use."""
 
@@ -56,15 +64,6 @@ class Subscriptions:
     def members_with(self, regex: str) -> int:
         """Returns the number of members that use the expression."""
         return self._members_by_regex.get(regex, 0)
-
-    def topics_of(self, member: ConsumerMember) -> frozenset[str]:
-        """Returns the topics of a member. An expression that is not resolved matches none."""
-        resolved = self.resolved.get(member.subscribed_regex) if member.subscribed_regex else None
-        if resolved is None or not resolved.topics:
-            return member.subscribed_topics
-        if not member.subscribed_topics:
-            return resolved.topics
-        return member.subscribed_topics | resolved.topics
 
     def shared(self, names: Iterable[str]) -> frozenset[str]:
         """Returns the set of the names: the one that other members have, if any does."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from odradek.broker.coordinator.group.consumer.member import ConsumerMember
-from odradek.broker.coordinator.group.consumer.subscriptions import ResolvedRegex, Subscriptions
+from odradek.broker.coordinator.group.consumer.subscriptions import ResolvedRegex, Subscriptions, topics_of
 
 
 def member(name: str, *topics: str, regex: str = "") -> ConsumerMember:
@@ -32,11 +32,10 @@ def test_a_topic_is_subscribed_while_a_member_names_it_or_an_expression_has_matc
 
 
 def test_an_expression_that_is_not_resolved_matches_no_topic() -> None:
-    subscriptions = Subscriptions()
-    assert subscriptions.topics_of(member("1", "a", regex="b.*")) == {"a"}
-    subscriptions.resolve("b.*", matched("b1"))
-    assert subscriptions.topics_of(member("1", "a", regex="b.*")) == {"a", "b1"}
-    assert subscriptions.topics_of(member("1", regex="b.*")) == {"b1"}
+    assert topics_of(member("1", "a", regex="b.*"), {}) == {"a"}
+    resolved = {"b.*": matched("b1")}
+    assert topics_of(member("1", "a", regex="b.*"), resolved) == {"a", "b1"}
+    assert topics_of(member("1", regex="b.*"), resolved) == {"b1"}
 
 
 def test_members_with_the_same_topics_share_one_set_until_the_last_has_gone() -> None:
