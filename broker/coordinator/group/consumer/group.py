@@ -124,6 +124,11 @@ class ConsumerGroup:
         return self.epoch
 
     @property
+    def next_epoch(self) -> int:
+        """The epoch that the next change leads to. In a damaged log the target's may be above the group's."""
+        return max(self.epoch, self.target_epoch) + 1
+
+    @property
     def unreconciled(self) -> int:
         """The number of members that do not have their part of the target yet."""
         return len(self._members) - self._progress[MemberState.STABLE, self.target_epoch]

@@ -261,7 +261,7 @@ class _Beat:
             return
         hashed = hash_after(group, self._topics, ((self._old, member),), self._resolutions, is_due=is_due)
         if has_changed or hashed != group.metadata_hash:
-            self._epoch += 1
+            self._epoch = group.next_epoch
             self._records.append(group_epoch_record(group.group_id, self._epoch, hashed))
         if group.has_partition_metadata:
             self._records.append(partition_metadata_tombstone(group.group_id))

@@ -58,7 +58,7 @@ def fence(group: ConsumerGroup, members: Collection[ConsumerMember], topics: Top
     unused = [regex for regex, count in users.items() if count == group.subscriptions.members_with(regex)]
     records += [regex_tombstone(group_id, regex) for regex in unused]
     changes = [(member, None) for member in members]
-    epoch = group.epoch + 1
+    epoch = group.next_epoch
     records.append(group_epoch_record(group_id, epoch, hash_after(group, topics, changes, dict.fromkeys(unused))))
     is_empty = group.size == len(members)
     if is_empty:

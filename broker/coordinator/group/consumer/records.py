@@ -21,7 +21,7 @@ from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from odradek.broker.coordinator.group.consumer.member import (
-    AWAY,
+    JOINING,
     LEAVING,
     NOTHING_OWNED,
     ClassicMemberMetadata,
@@ -253,7 +253,7 @@ def read_assignment(member: ConsumerMember, value: bytes | None) -> ConsumerMemb
 
 def _owned(topics: Iterable[_Epochs], member_epoch: int) -> Owned:
     """Records before 4.3 have no assignment epochs: the member's is the latest that it can have been."""
-    since = 0 if member_epoch in (AWAY, LEAVING) else member_epoch
+    since = max(member_epoch, JOINING)
     owned = {}
     for each in topics:
         epochs = each.assignment_epochs

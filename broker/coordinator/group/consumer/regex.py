@@ -103,7 +103,7 @@ def resolved(
     )
     if not has_changed:
         return Outcome(records)
-    records.append(group_epoch_record(group.group_id, group.epoch + 1, hashed))
+    records.append(group_epoch_record(group.group_id, group.next_epoch, hashed))
     return Outcome(records, assign=True, refresh_at_ms=now_ms + REFRESH_INTERVAL_MS)
 
 

@@ -111,6 +111,8 @@ class GroupAtWork:
         self.log: list[CoordinatorRecord] = []
         self.timers: dict[tuple[str, str], Timer] = {}
         self.last = Outcome()
+        self.is_damaged = False
+        """Whether two members may own a partition, because the log is damaged."""
         self._table = Table()
         self._ids = 0
 
@@ -181,7 +183,8 @@ class GroupAtWork:
                 self.timers[key] = timer
         if outcome.refresh_at_ms is not None:
             self.group.refresh_at_ms = outcome.refresh_at_ms
-        self.group.check()
+        if not self.is_damaged:
+            self.group.check()
         return outcome.response
 
     def _new_id(self) -> str:
