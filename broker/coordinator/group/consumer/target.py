@@ -9,7 +9,7 @@ Source: Kafka's TargetAssignmentBuilder, GroupMetadataManager (maybeUpdateTarget
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 from odradek.broker.background.stepwise import Pace, Steps
@@ -91,36 +91,38 @@ class Assignment:
 
     def records(self, target: Target, now_ms: int) -> list[CoordinatorRecord]:
         """Returns the records of a target that was computed at once. `now_ms`: since 1970."""
-        return self._records(target, self._members, self._targets.get, now_ms)
-
-    def records_later(self, group: ConsumerGroup, target: Target, now_ms: int) -> list[CoordinatorRecord]:
-        """Returns the records of a target that took steps, for the group as it is now.
-
-        A static member that was replaced has its predecessor's part. Members that have joined since have none yet.
-        """
-        by_instance = {member.instance_id: name for name, member in self._members.items() if member.instance_id}
-        fitting: Target = {}
-        members: dict[str, ConsumerMember] = {}
-        for member_id, member in group.members_by_id.items():
-            known = member_id if member_id in target else by_instance.get(member.instance_id or "")
-            if known is not None:
-                members[member_id] = member
-                fitting[member_id] = target[known]
-        return self._records(fitting, members, group.targets.get, now_ms)
-
-    def _records(
-        self,
-        target: Target,
-        members: Mapping[str, ConsumerMember],
-        last: Callable[[str], Partitions | None],
-        now_ms: int,
-    ) -> list[CoordinatorRecord]:
         changed = [
-            target_record(self._group_id, member_id, target[member_id])
-            for member_id in members
-            if last(member_id) != target[member_id]
+            target_record(self._group_id, member_id, part)
+            for member_id, part in target.items()
+            if _differs(self._targets.get(member_id), part)
         ]
         return [*changed, target_epoch_record(self._group_id, self.epoch, now_ms)]
+
+    def records_steps(self, group: ConsumerGroup, target: Target, now_ms: int) -> Steps[list[CoordinatorRecord]]:
+        """Returns the records of a target that took steps, for the group as it is in the last of these steps.
+
+        A static member that was replaced has its predecessor's part. Members that have joined since have none yet. The
+        last record completes the target: those before it may be written in several batches.
+        """
+        pace = Pace()
+        encoded: dict[str, CoordinatorRecord] = {}
+        for member_id, part in target.items():
+            if _differs(self._targets.get(member_id), part):
+                encoded[member_id] = target_record(self._group_id, member_id, part)
+                if pace.step_ends(3 + len(part)):
+                    yield
+        by_instance = {member.instance_id: name for name, member in self._members.items() if member.instance_id}
+        changed = []
+        for member_id, member in group.members_by_id.items():
+            known = member_id if member_id in target else by_instance.get(member.instance_id or "")
+            if known is not None and _differs(group.targets.get(member_id), target[known]):
+                ready = encoded.get(member_id)
+                changed.append(ready or target_record(self._group_id, member_id, target[known]))
+        return [*changed, target_epoch_record(self._group_id, self.epoch, now_ms)]
+
+
+def _differs(last: Partitions | None, part: Partitions) -> bool:
+    return last is not part and last != part
 
 
 def _spec_steps(

@@ -168,7 +168,7 @@ class GroupAtWork:
         assert due_in_ms(self.group, self.group.epoch, self.now_ms, self.settings.assignment_interval_ms) == 0
         assignment = Assignment(self.group, self.group.epoch, self.topics, self.settings.assignors)
         target = finished(assignment.steps())
-        self.carry_out(Outcome(assignment.records_later(self.group, target, self.now_ms)))
+        self.carry_out(Outcome(finished(assignment.records_steps(self.group, target, self.now_ms))))
 
     def carry_out(self, outcome: Outcome) -> Any:
         self.last = outcome

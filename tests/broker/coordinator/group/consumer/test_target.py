@@ -32,7 +32,7 @@ def begun(group: GroupAtWork) -> tuple[Assignment, Target]:
 
 def write(group: GroupAtWork, run: tuple[Assignment, Target]) -> None:
     assignment, target = run
-    group.carry_out(Outcome(assignment.records_later(group.group, target, group.now_ms)))
+    group.carry_out(Outcome(finished(assignment.records_steps(group.group, target, group.now_ms))))
 
 
 def test_the_target_is_of_the_epoch_in_which_it_began() -> None:
