@@ -1,6 +1,7 @@
 """Consumer groups of KIP-848: members say what they subscribe to in heartbeats, and the broker assigns the partitions.
 
-    state.py               the states of groups and members, and all legal transitions
+    state.py               the states of a group, and all legal transitions
+    member_state.py        the same of a member
     group.py               the state of one group, changed by the replay of records alone
     member.py              a member: who it is, what it is subscribed to, what it has
     subscriptions.py       the topics of all members, by name and by regular expression

@@ -19,9 +19,10 @@ from typing import Protocol, TypeVar
 
 from odradek.broker.coordinator.group.consumer.commits import PartitionCheck, check_commit, check_fetch, is_anonymous
 from odradek.broker.coordinator.group.consumer.member import NOTHING, ConsumerMember, Partitions
+from odradek.broker.coordinator.group.consumer.member_state import MemberState
 from odradek.broker.coordinator.group.consumer.partition_owners import PartitionOwners
 from odradek.broker.coordinator.group.consumer.records import tombstones_of_group
-from odradek.broker.coordinator.group.consumer.state import ConsumerGroupState, MemberState
+from odradek.broker.coordinator.group.consumer.state import ConsumerGroupState
 from odradek.broker.coordinator.group.consumer.subscriptions import Subscriptions
 from odradek.broker.coordinator.group.consumer.topic_hash import NO_TOPICS
 from odradek.broker.coordinator.group.group import NO_TIMESTAMP, Committer, OffsetExpiry

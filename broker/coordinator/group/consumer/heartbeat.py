@@ -31,6 +31,7 @@ from odradek.broker.coordinator.group.consumer.member import (
     Owned,
     Partitions,
 )
+from odradek.broker.coordinator.group.consumer.member_state import MemberState
 from odradek.broker.coordinator.group.consumer.metadata_hash import REFRESH_INTERVAL_MS, hash_after
 from odradek.broker.coordinator.group.consumer.outcome import Outcome, Timer, all_cancelled
 from odradek.broker.coordinator.group.consumer.reconciliation import reconcile
@@ -45,7 +46,6 @@ from odradek.broker.coordinator.group.consumer.records import (
 )
 from odradek.broker.coordinator.group.consumer.regex import check_regex, must_resolve
 from odradek.broker.coordinator.group.consumer.settings import ConsumerGroupSettings
-from odradek.broker.coordinator.group.consumer.state import MemberState
 from odradek.broker.coordinator.group.consumer.subscriptions import ResolvedRegex, topics_of
 from odradek.broker.coordinator.group.consumer.target import Assignment, due_in_ms, is_large
 from odradek.broker.coordinator.group.consumer.topics import Topics

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 from uuid import UUID
 
-from odradek.broker.coordinator.group.consumer.state import MemberState
+from odradek.broker.coordinator.group.consumer.member_state import MemberState
 
 JOINING = 0
 """The epoch of a heartbeat that joins, and of a member that has just been added."""

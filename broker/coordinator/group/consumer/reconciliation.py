@@ -31,8 +31,8 @@ from collections.abc import Callable, Container, Mapping
 from uuid import UUID
 
 from odradek.broker.coordinator.group.consumer.member import ConsumerMember, Owned, Partitions
+from odradek.broker.coordinator.group.consumer.member_state import MemberState
 from odradek.broker.coordinator.group.consumer.partition_owners import FREE
-from odradek.broker.coordinator.group.consumer.state import MemberState
 from odradek.protocol.errors import ErrorCode, ProtocolError
 
 OwnerEpoch = Callable[[UUID, int], int]

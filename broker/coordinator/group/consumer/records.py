@@ -29,7 +29,7 @@ from odradek.broker.coordinator.group.consumer.member import (
     Owned,
     Partitions,
 )
-from odradek.broker.coordinator.group.consumer.state import MemberState
+from odradek.broker.coordinator.group.consumer.member_state import MemberState
 from odradek.broker.coordinator.group.consumer.subscriptions import ResolvedRegex
 from odradek.broker.coordinator.runtime.record import CoordinatorRecord, decode_value, encode_key, encode_value
 from odradek.protocol.messages.consumer_group_records import (

@@ -11,8 +11,9 @@ from uuid import UUID
 
 import pytest
 
+from odradek.broker.coordinator.group.consumer import member_state
 from odradek.broker.coordinator.group.consumer.member import AWAY, LEAVING, Partitions
-from odradek.broker.coordinator.group.consumer.state import MEMBER_TRANSITIONS, TRANSITIONS
+from odradek.broker.coordinator.group.consumer.state import TRANSITIONS
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from tests.broker.coordinator.group.consumer.group_at_work import (
     REBALANCE_MS,
@@ -188,7 +189,7 @@ def test_honest_clients_never_share_a_partition_and_come_to_rest(seed: int) -> N
         for name, member in after.members_by_id.items():
             known = old[1].get(name)
             if known is not None and known.epoch >= 0 and member.epoch > 0:
-                assert known.state is member.state or (known.state, member.state) in MEMBER_TRANSITIONS
+                assert known.state is member.state or (known.state, member.state) in member_state.TRANSITIONS
     world.come_to_rest()
     group = world.group.group
     assert group.state_name == ("Stable" if world.clients else "Empty")

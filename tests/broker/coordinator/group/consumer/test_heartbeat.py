@@ -9,9 +9,9 @@ import pytest
 
 from odradek.broker.coordinator.group.consumer.heartbeat import Heartbeat, check_request
 from odradek.broker.coordinator.group.consumer.member import NOTHING, ClassicMemberMetadata, Partitions
+from odradek.broker.coordinator.group.consumer.member_state import MemberState
 from odradek.broker.coordinator.group.consumer.outcome import Timer
 from odradek.broker.coordinator.group.consumer.records import assignment_record, member_record
-from odradek.broker.coordinator.group.consumer.state import MemberState
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from tests.broker.coordinator.group.consumer.group_at_work import (
     GROUP,

@@ -9,9 +9,9 @@ from uuid import UUID
 import pytest
 
 from odradek.broker.coordinator.group.consumer.member import ConsumerMember, Owned, Partitions
+from odradek.broker.coordinator.group.consumer.member_state import TRANSITIONS, MemberState
 from odradek.broker.coordinator.group.consumer.partition_owners import FREE, PartitionOwners
 from odradek.broker.coordinator.group.consumer.reconciliation import reconcile
-from odradek.broker.coordinator.group.consumer.state import MEMBER_TRANSITIONS, MemberState
 from odradek.protocol.errors import ErrorCode, ProtocolError
 
 A, B = UUID(int=1), UUID(int=2)
@@ -162,7 +162,7 @@ class Client:
             owner_epoch=owners.epoch,
             has_new_subscription=False,
         )
-        assert before.state is after.state or (before.state, after.state) in MEMBER_TRANSITIONS
+        assert before.state is after.state or (before.state, after.state) in TRANSITIONS
         owners.release(before)
         owners.claim(after)
         self.member = after

@@ -10,6 +10,7 @@ from uuid import UUID
 import pytest
 
 from odradek.broker.coordinator.group.consumer.member import ConsumerMember, Owned
+from odradek.broker.coordinator.group.consumer.member_state import MemberState
 from odradek.broker.coordinator.group.consumer.records import (
     assignment_record,
     group_epoch_record,
@@ -28,7 +29,6 @@ from odradek.broker.coordinator.group.consumer.records import (
     target_record,
     tombstones_of_group,
 )
-from odradek.broker.coordinator.group.consumer.state import MemberState
 from odradek.broker.coordinator.group.consumer.subscriptions import ResolvedRegex
 from odradek.broker.coordinator.runtime.record import CoordinatorRecord
 from odradek.protocol.errors import MalformedMessage
