@@ -70,6 +70,8 @@ class ConsumerGroup:
         self.protocol_name: str | None = None
         self.epoch = FIRST_EPOCH
         self.metadata_hash = NO_TOPICS
+        self._hashed_version = 0
+        """The `version` of the subscriptions of which the hash is."""
         self.target_epoch = FIRST_EPOCH
         self.target_timestamp_ms = UNKNOWN_TIME
         self.targets: dict[str, Partitions] = {}
@@ -196,6 +198,20 @@ class ConsumerGroup:
         return max(known, key=wanted.__getitem__)
 
     # --- what records change ------------------------------------------------------------------------------------
+
+    def set_epoch(self, epoch: int, metadata_hash: int) -> None:
+        """The epoch has grown. The hash is that of the topics which are subscribed now."""
+        self.epoch = epoch
+        self.metadata_hash = metadata_hash
+        self._hashed_version = self.subscriptions.version
+
+    @property
+    def has_hash_of_its_topics(self) -> bool:
+        """Whether no other topics are subscribed than when the epoch grew last.
+
+        They may be: the topics of an expression go at once when its last member uses another one.
+        """
+        return self._hashed_version == self.subscriptions.version
 
     def put_member(self, member: ConsumerMember) -> None:
         """Adds the member, or replaces the one with its id."""

@@ -340,6 +340,9 @@ class _Subscribed:
     def __contains__(self, topic_id: object) -> bool:
         return isinstance(topic_id, UUID) and self._topics.name(topic_id) in self._names
 
+    def __len__(self) -> int:
+        return len(self._names)
+
 
 def _assignment(assigned: Owned) -> ConsumerGroupHeartbeatResponse.Assignment:
     return ConsumerGroupHeartbeatResponse.Assignment(

@@ -29,7 +29,7 @@ def hash_after(
     """
     names = group.subscriptions.after(changes, resolutions)
     if names is None:
-        if not is_due and group.refresh_at_ms != AT_ONCE:
+        if not is_due and group.refresh_at_ms != AT_ONCE and group.has_hash_of_its_topics:
             return group.metadata_hash
         names = group.subscriptions.names()
     return group_hash(names, topics.hash_of)

@@ -20,20 +20,31 @@ now, *unreleased* what it waits for. The next step from epoch e towards the targ
 | UNRELEASED_PARTITIONS | the next step                                                                             |
 | UNKNOWN               | the next step, from A; it must have rejoined without partitions                           |
 
-*Shrink*: what it is no longer subscribed to moves from assigned to revoking, without a new target.
+*Shrink*: what it is no longer subscribed to moves from assigned to revoking, without a new target. A member without any
+topic makes this step even if it has nothing: its previous epoch is its epoch then.
 
 Source: Kafka's CurrentAssignmentBuilder.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Mapping
+from typing import Protocol
 from uuid import UUID
 
 from odradek.broker.coordinator.group.consumer.member import ConsumerMember, Owned, Partitions
 from odradek.broker.coordinator.group.consumer.member_state import MemberState
 from odradek.broker.coordinator.group.consumer.partition_owners import FREE
 from odradek.protocol.errors import ErrorCode, ProtocolError
+
+
+class Topics(Protocol):
+    """Topics by their ids."""
+
+    def __contains__(self, topic_id: object, /) -> bool: ...
+
+    def __len__(self) -> int: ...
+
 
 OwnerEpoch = Callable[[UUID, int], int]
 """See `PartitionOwners.epoch`."""
@@ -46,7 +57,7 @@ def reconcile(
     target_epoch: int,
     target: Partitions,
     *,
-    subscribed: Container[UUID],
+    subscribed: Topics,
     owned: Partitions | None,
     owner_epoch: OwnerEpoch,
     has_new_subscription: bool,
@@ -77,7 +88,7 @@ def _next_step(
     epoch: int,
     target_epoch: int,
     target: Partitions,
-    subscribed: Container[UUID],
+    subscribed: Topics,
     owned: Partitions | None,
     owner_epoch: OwnerEpoch,
 ) -> ConsumerMember:
@@ -111,15 +122,15 @@ def _next_step(
     return member.moved(target_epoch, state, assigned)
 
 
-def _shrunk(member: ConsumerMember, subscribed: Container[UUID], owned: Partitions | None) -> ConsumerMember:
+def _shrunk(member: ConsumerMember, subscribed: Topics, owned: Partitions | None) -> ConsumerMember:
     dropped = {topic_id: given for topic_id, given in member.assigned.items() if topic_id not in subscribed}
-    if not dropped:
+    if not dropped and (subscribed or member.revoking):
         return member
     assigned = {topic_id: given for topic_id, given in member.assigned.items() if topic_id not in dropped}
     revoking = dict(member.revoking)
     for topic_id, given in dropped.items():
         revoking[topic_id] = {**revoking.get(topic_id, _NO_EPOCHS), **given}
-    if _owns_any(owned, revoking):
+    if revoking and _owns_any(owned, revoking):
         return member.moved(member.epoch, MemberState.UNREVOKED_PARTITIONS, assigned, revoking)
     return member.moved(member.epoch, member.state, assigned, member.revoking)
 

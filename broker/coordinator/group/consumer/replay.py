@@ -74,7 +74,7 @@ class ConsumerReplay:
         if value is None:
             self._remove(group)
         else:
-            group.epoch, group.metadata_hash = value
+            group.set_epoch(*value)
 
     def _replay_partition_metadata(self, record: CoordinatorRecord) -> None:
         group = self._found(decode_key(ConsumerGroupPartitionMetadataKey, record.key).group_id, record)

@@ -34,12 +34,16 @@ def topics_of(member: ConsumerMember, resolved: Mapping[str, ResolvedRegex]) -> 
 
 
 class Subscriptions:
-    """`resolved` has the resolved expressions. One may be missing that members already use."""
+    """`resolved` has the resolved expressions. One may be missing that members already use.
 
-    __slots__ = ("_by_name", "_by_regex", "_members_by_regex", "_sets", "resolved")
+    `version` grows when a topic is subscribed that was not, and when it is no longer.
+    """
+
+    __slots__ = ("_by_name", "_by_regex", "_members_by_regex", "_sets", "resolved", "version")
 
     def __init__(self) -> None:
         self.resolved: dict[str, ResolvedRegex] = {}
+        self.version = 0
         self._by_name: Counter[str] = Counter()
         """The number of members that name a topic."""
         self._by_regex: Counter[str] = Counter()
@@ -80,24 +84,37 @@ class Subscriptions:
         if old_names is not new_names:
             if old_names is not None:
                 self._drop_set(old_names)
-                _subtract(self._by_name, old_names)
+                self._subtract(self._by_name, old_names)
             if new_names is not None:
                 self._use_set(new_names)
-                self._by_name.update(new_names)
+                self._add(self._by_name, new_names)
         old_regex = "" if old is None else old.subscribed_regex
         new_regex = "" if new is None else new.subscribed_regex
         if old_regex != new_regex:
-            _subtract(self._members_by_regex, filter(None, (old_regex,)))
-            self._members_by_regex.update(filter(None, (new_regex,)))
+            if old_regex:
+                _decrease(self._members_by_regex, old_regex)
+            if new_regex:
+                self._members_by_regex[new_regex] += 1
 
     def resolve(self, regex: str, resolved: ResolvedRegex | None) -> None:
         """The expression has been resolved, or (None) is no longer used."""
         old = self.resolved.pop(regex, None)
         if old is not None:
-            _subtract(self._by_regex, old.topics)
+            self._subtract(self._by_regex, old.topics)
         if resolved is not None:
             self.resolved[regex] = resolved
-            self._by_regex.update(resolved.topics)
+            self._add(self._by_regex, resolved.topics)
+
+    def _add(self, counts: Counter[str], topics: frozenset[str]) -> None:
+        if not all(topic in self for topic in topics):
+            self.version += 1
+        counts.update(topics)
+
+    def _subtract(self, counts: Counter[str], topics: frozenset[str]) -> None:
+        for topic in topics:
+            _decrease(counts, topic)
+        if not all(topic in self for topic in topics):
+            self.version += 1
 
     def _use_set(self, names: frozenset[str]) -> None:
         kept, members = self._sets.get(names, (names, 0))
@@ -143,9 +160,8 @@ class Subscriptions:
         return self.names() - removed | added if added or removed else None
 
 
-def _subtract(counts: Counter[str], names: Iterable[str]) -> None:
-    for name in names:
-        if counts[name] > 1:
-            counts[name] -= 1
-        else:
-            del counts[name]
+def _decrease(counts: Counter[str], name: str) -> None:
+    if counts[name] > 1:
+        counts[name] -= 1
+    else:
+        del counts[name]

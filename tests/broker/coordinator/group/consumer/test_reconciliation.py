@@ -132,6 +132,11 @@ def test_who_unsubscribes_gives_up_without_a_new_target() -> None:
     assert step(before, 2, some(A=(0,), B=(1,)), anew=True) is before
 
 
+def test_who_has_nothing_and_unsubscribes_from_everything_has_no_previous_epoch_any_more() -> None:
+    after = step(member(2), 2, {}, subscribed=(), anew=True)
+    assert (after.state, after.epoch, after.previous_epoch) == (STABLE, 2, 2)
+
+
 @pytest.mark.parametrize("owned", [None, some(A=(0,)), some(A=())])
 def test_a_member_in_a_state_of_a_later_release_must_rejoin_without_partitions(owned: Partitions | None) -> None:
     with pytest.raises(ProtocolError) as refused:

@@ -128,6 +128,19 @@ def test_names_and_an_expression_add_up_and_the_empty_expression_is_none() -> No
     assert group.group.subscriptions.names() == {"bar"}
 
 
+def test_topics_that_went_with_an_expression_do_not_stay_in_the_hash() -> None:
+    group = GroupAtWork()
+    group.join("a", regex=".*")
+    group.resolve()
+    group.beat("a", 1)
+    group.beat("a", 2, regex="x.*")
+    assert group.kinds == [5, -16, 8], "no new epoch before the expression is resolved"
+    group.join("b", "foo")
+    other = GroupAtWork()
+    other.join("b", "foo")
+    assert group.group.metadata_hash == other.group.metadata_hash
+
+
 def test_the_last_member_takes_its_expression_with_it() -> None:
     group = GroupAtWork()
     group.join("a", regex="f.*")
