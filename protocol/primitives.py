@@ -176,12 +176,14 @@ def uuid_hash(value: UUID) -> int:
 
 
 def count_of_tags(data: bytes, position: int, first: int) -> tuple[int, int]:
-    """Reads the number of tagged fields in a section, after its first byte; at most MOST_TAGS."""
+    """Reads the number of tagged fields in a section, after its first byte; at most MOST_TAGS, and not negative, which
+    releases before 4.4 read as none.
+    """
     if first < 128:
         return first, position
     count, position = continue_unsigned_varint(data, position, first)
-    if count > MOST_TAGS:
-        raise MalformedMessage(f"{count} tagged fields before byte {position} exceed the limit of {MOST_TAGS}")
+    if not 0 <= count <= MOST_TAGS:
+        raise MalformedMessage(f"{count} tagged fields before byte {position}, not 0 to {MOST_TAGS}")
     return count, position
 
 
