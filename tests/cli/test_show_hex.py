@@ -20,7 +20,6 @@ from odradek.protocol.compiler import encode
 from odradek.protocol.framing import frame
 from odradek.protocol.headers import ResponseHeader
 from odradek.protocol.messages.api_versions import ApiVersionsResponse
-from odradek.protocol.messages.registry import NAMES
 from odradek.protocol.records import Record, build_batch
 from tests.cli.conftest import Odradek
 from tests.patience import PATIENCE_S
@@ -78,7 +77,7 @@ def test_a_coordinator_record_contains_its_version(show_lines: ShowLines) -> Non
 
 
 def test_whole_frames_are_decoded_and_encoded(show_lines: ShowLines) -> None:
-    frames = [line for line in message_vectors("frames") if line["name"] in NAMES]
+    frames = list(message_vectors("frames"))
     without = [{name: line[name] for name in line if name not in ("header", "fields")} for line in frames]
     assert show_lines(lines=without) == frames
     without = [{name: line[name] for name in line if name != "hex"} for line in frames]

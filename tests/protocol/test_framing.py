@@ -22,7 +22,7 @@ from odradek.protocol.messages.registry import NAMES, message_class
 from odradek.protocol.schema import Message
 from tests.protocol.vector_files import message_vectors
 
-FRAMES = [line for line in message_vectors("frames") if line["name"] in NAMES]
+FRAMES = list(message_vectors("frames"))
 STREAM = b"".join(bytes.fromhex(line["hex"]) for line in FRAMES)
 CONTENTS = [bytes.fromhex(line["hex"])[4:] for line in FRAMES]
 

@@ -1,7 +1,8 @@
 """The message vectors of Apache Kafka, read from tests/vectors.
 
 They are of two releases: 3.9.1, and in `kafka_4.4` what 4.4.0 adds. Each version of a message has its lines in one
-place: in `kafka_4.4` if 3.9.1 lacks the version or has other fields in it.
+place: in `kafka_4.4` if the data of 3.9.1 lacks the version or has other fields in it. Lines of 3.9.1 that the reader
+of 4.4.0 judges otherwise are left out: tags that have a meaning since, and negative numbers of tags.
 """
 
 from __future__ import annotations
