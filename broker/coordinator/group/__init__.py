@@ -6,6 +6,8 @@
     admin.py            listing, counting and deleting groups of every kind
     offsets/            the committed offsets, which know a group by `group.py`
     classic/            the kind of group whose members choose the assignment themselves
+    consumer/           the kind of group whose assignments the broker makes
+    assignors/          how it makes them
 
 Callers: the handlers of groups and offsets, the metrics and the console.
 """

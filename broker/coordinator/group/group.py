@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable
 from typing import NamedTuple, Protocol
 
 from odradek.broker.coordinator.runtime.record import CoordinatorRecord
+from odradek.protocol.schema import NEWEST
 from odradek.purgatory.delayed_heartbeat import DelayedHeartbeat
 
 NO_MEMBER = ""
@@ -19,12 +20,13 @@ NO_TIMESTAMP = -1
 
 
 class Committer(NamedTuple):
-    """The group, generation and member that a commit request names."""
+    """The group, generation and member that a commit request names, and the request's version."""
 
     group_id: str
     generation_id: int = NO_GENERATION
     member_id: str = NO_MEMBER
     group_instance_id: str | None = None
+    api_version: int = NEWEST
 
 
 class OffsetExpiry(NamedTuple):
