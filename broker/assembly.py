@@ -18,6 +18,7 @@ from odradek.broker.cluster.links import ClusterLinks
 from odradek.broker.cluster.member import ClusterMember
 from odradek.broker.controller.controller import Controller
 from odradek.broker.coordinator.coordinators import Coordinators
+from odradek.broker.coordinator.group.coordinator import FIRST_GROUP_VERSION
 from odradek.broker.handlers.access import brokers_by
 from odradek.broker.handlers.api_row import ApiTable
 from odradek.broker.handlers.api_table import api_table
@@ -195,6 +196,7 @@ class Assembly:
             leaderships=replicas.leaderships,
             verification=replicas.verification,
             peers=self.links.peers,
+            group_version=lambda: FIRST_GROUP_VERSION,
         )
 
     def _new_socket_server(self, wrapped: Callable[[Dispatch], Dispatch]) -> SocketServer:

@@ -8,7 +8,7 @@ generator: the source reads what it needs between two deltas. Settings and ACLs 
     partition.
 (B) A topic is deleted with the last of its partitions, or if a `TopicsListed` does not have it.
 (C) When a list is applied, its topics are what clients see, and the listeners hear which of them are new, have more
-    partitions, or are gone, one after the other.
+    partitions or other replicas, or are gone, one after the other.
 """
 
 from __future__ import annotations
@@ -106,6 +106,7 @@ class TopicNews(Enum):
 
     CREATED = "it is new, or replaces another one of its name"
     EXTENDED = "it has more partitions"
+    MOVED = "partitions have other replicas"
     DELETED = "it was deleted"
     VANISHED = "it was deleted while this broker was away"
 
@@ -115,6 +116,13 @@ class TopicListener(Protocol):
 
     def topic_changed(self, topic: str, news: TopicNews) -> Iterator[None]:
         """Does what follows from it, in steps. The next change of the cluster waits for the end."""
+
+
+class ClusterListener(TopicListener, Protocol):
+    """Hears of brokers, too."""
+
+    def brokers_changed(self) -> object:
+        """The live brokers may be others, or other than they were."""
 
 
 class Deltas:
@@ -197,6 +205,8 @@ class Deltas:
                 news[delta.name] = TopicNews.CREATED
             elif not states.keys() <= known.partitions.keys():
                 news[delta.name] = TopicNews.EXTENDED
+            elif any(state.replicas != known.partitions[number].replicas for number, state in states.items()):
+                news[delta.name] = TopicNews.MOVED
         if delta.deleted and metadata.remove_partitions(delta.name, delta.deleted):
             news[delta.name] = TopicNews.DELETED
 

@@ -21,7 +21,7 @@ import structlog
 from odradek.broker.background.background import Background
 from odradek.broker.cluster.active_controller import NoController
 from odradek.broker.cluster.changes import ClusterChanges
-from odradek.broker.cluster.deltas import Deltas, TopicListener
+from odradek.broker.cluster.deltas import ClusterListener, Deltas
 from odradek.broker.cluster.dynamic_configs import DynamicConfigs
 from odradek.broker.cluster.known_topics import KnownTopics
 from odradek.broker.cluster.links import ClusterLinks
@@ -69,7 +69,7 @@ class ClusterMember:
         replica_manager: ReplicaManager,
         clock: Clock,
         background: Background,
-        listener: TopicListener,
+        listener: ClusterListener,
         authorizer: AclAuthorizer | None = None,
     ) -> None:
         self._config = config
@@ -77,6 +77,7 @@ class ClusterMember:
         self._metadata = metadata
         self._replica_manager = replica_manager
         self._spawn = background.spawn
+        self._listener = listener
         self._num_replica_fetchers: int = config.num_replica_fetchers
         self._has_left = False
         self._is_store_silent = False
@@ -226,6 +227,7 @@ class ClusterMember:
     def _brokers_changed(self) -> None:
         self._links.peers.refresh()
         self._replica_manager.live_brokers_changed()
+        self._listener.brokers_changed()
 
     def _apply_topic(self, name: str, config: LogConfig) -> None:
         self._replica_manager.update_log_config(name, config)

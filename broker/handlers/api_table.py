@@ -16,6 +16,7 @@ from odradek.broker.background.stepwise import Steps
 from odradek.broker.handlers import (
     add_partitions,
     configs,
+    consumer_groups,
     coordinators,
     create_topics,
     fetch,
@@ -64,6 +65,7 @@ from odradek.protocol.messages.configs import (
     DescribeConfigsResponse,
     IncrementalAlterConfigsResponse,
 )
+from odradek.protocol.messages.consumer_groups import ConsumerGroupDescribeResponse, ConsumerGroupHeartbeatResponse
 from odradek.protocol.messages.delete_records import DeleteRecordsResponse
 from odradek.protocol.messages.group_admin import DeleteGroupsResponse, DescribeGroupsResponse, ListGroupsResponse
 from odradek.protocol.messages.groups import HeartbeatResponse, JoinGroupResponse, LeaveGroupResponse, SyncGroupResponse
@@ -267,6 +269,26 @@ def api_table() -> ApiTable:
                 lambda handlers: handlers.group_admin.delete_groups,
                 per_item(DeleteGroupsResponse, ("groups_names", "results"), "group_id"),
                 authorization=before(items=on_each(AclOperation.DELETE, AclResourceType.GROUP, "groups_names")),
+            ),
+            api_row(
+                ApiKey.CONSUMER_GROUP_HEARTBEAT,
+                (0, 1),
+                lambda handlers: handlers.consumer_groups.heartbeat,
+                top_level(ConsumerGroupHeartbeatResponse),
+                partitions_asked=consumer_groups.items_named,
+                bytes_per_partition=2,
+                authorization=in_handler(
+                    consumer_groups.READ_GROUP, consumer_groups.SEE_TOPICS, consumer_groups.SEE_MATCHED
+                ),
+            ),
+            api_row(
+                ApiKey.CONSUMER_GROUP_DESCRIBE,
+                (0, 1),
+                lambda handlers: handlers.consumer_groups.describe,
+                per_item(ConsumerGroupDescribeResponse, ("group_ids", "groups"), "group_id"),
+                authorization=before(
+                    items=on_each(AclOperation.DESCRIBE, AclResourceType.GROUP, "group_ids")
+                ).and_in_handler(consumer_groups.SEE_ASSIGNED),
             ),
             api_row(
                 ApiKey.OFFSET_DELETE,

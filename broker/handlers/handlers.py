@@ -19,6 +19,7 @@ from odradek.broker.handlers.client_quotas import DescribeClientQuotasHandler
 from odradek.broker.handlers.cluster import DescribeClusterHandler
 from odradek.broker.handlers.cluster_changes import ClusterChangeHandlers
 from odradek.broker.handlers.configs import AlterConfigsHandlers
+from odradek.broker.handlers.consumer_groups import ConsumerGroupHandlers
 from odradek.broker.handlers.coordinators import FindCoordinatorHandler
 from odradek.broker.handlers.create_topics import CreateTopicsHandler
 from odradek.broker.handlers.current_leaders import CurrentLeaders
@@ -144,6 +145,7 @@ class Handlers:
             has_texts=not is_before(release, "2.3"),
         )
         self.groups = GroupHandlers(groups, access)
+        self.consumer_groups = ConsumerGroupHandlers(groups, access, config, max_response_bytes)
         self.group_admin = GroupAdminHandlers(groups, access, max_response_bytes)
         self.offsets = OffsetHandlers(groups, metadata, config, clock, verification, zookeeper_offsets, spawn)
         self.offset_fetch = OffsetFetchHandler(groups, metadata, zookeeper_offsets, spawn, access, max_response_bytes)

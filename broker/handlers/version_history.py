@@ -62,5 +62,13 @@ VERSION_HISTORY: Mapping[ApiKey, Mapping[int, str]] = {
     ApiKey.DESCRIBE_CLUSTER: {
         1: "the type of the endpoint: MISMATCHED_ENDPOINT_TYPE if a controller is meant (KIP-919)"
     },
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: {
+        0: "members of consumer groups whose assignments the broker makes (KIP-848)",
+        1: "a regular expression, and member ids that clients make (KIP-1082)",
+    },
+    ApiKey.CONSUMER_GROUP_DESCRIBE: {
+        0: "consumer groups whose assignments the broker makes (KIP-848)",
+        1: "which protocol each member speaks (KIP-1099)",
+    },
     ApiKey.LIST_TRANSACTIONS: {1: "a filter by the time since a transaction began (KIP-994)"},
 }

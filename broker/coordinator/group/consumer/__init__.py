@@ -21,6 +21,9 @@
     topics.py              what is known of the cluster's topics
     settings.py
 
-Nothing here has a clock, a timer or a metadata cache, and only replay changes a group: a function reads it and returns
-an `Outcome`.
+    requests.py            carries out what heartbeats and timers lead to
+    timers.py              sessions, revocations and assignments in the timing wheel
+
+Only replay changes a group: a function reads it and returns an `Outcome`. Except in the last two files nothing here has
+a clock or a timer, and nothing a metadata cache.
 """

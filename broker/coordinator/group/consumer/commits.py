@@ -20,15 +20,13 @@ Source: Kafka's ConsumerGroup (validateOffsetCommit, validateOffsetFetch).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from uuid import UUID
 
 from odradek.broker.coordinator.group.consumer.member import ConsumerMember
-from odradek.broker.coordinator.group.group import NO_GENERATION, NO_MEMBER, Committer
+from odradek.broker.coordinator.group.group import NO_GENERATION, NO_MEMBER, Committer, PartitionCheck
 from odradek.protocol.errors import ErrorCode, ProtocolError
 
-PartitionCheck = Callable[[UUID, int], None]
-"""check(topic_id, partition) raises the client's error if the offset of the partition may not be committed."""
 FIRST_WITH_EPOCHS = 9
 """The first version of OffsetCommit whose clients know member epochs."""
 FIRST_TRANSACTIONAL_WITH_EPOCHS = 6

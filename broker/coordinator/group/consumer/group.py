@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence, ValuesView
 from typing import Protocol, TypeVar
 
-from odradek.broker.coordinator.group.consumer.commits import PartitionCheck, check_commit, check_fetch, is_anonymous
+from odradek.broker.coordinator.group.consumer.commits import check_commit, check_fetch, is_anonymous
 from odradek.broker.coordinator.group.consumer.member import NOTHING, ConsumerMember, Partitions
 from odradek.broker.coordinator.group.consumer.member_state import MemberState
 from odradek.broker.coordinator.group.consumer.partition_owners import PartitionOwners
@@ -25,7 +25,7 @@ from odradek.broker.coordinator.group.consumer.records import tombstones_of_grou
 from odradek.broker.coordinator.group.consumer.state import ConsumerGroupState
 from odradek.broker.coordinator.group.consumer.subscriptions import Subscriptions
 from odradek.broker.coordinator.group.consumer.topic_hash import NO_TOPICS
-from odradek.broker.coordinator.group.group import NO_TIMESTAMP, Committer, OffsetExpiry
+from odradek.broker.coordinator.group.group import NO_TIMESTAMP, Committer, OffsetExpiry, PartitionCheck, Session
 from odradek.broker.coordinator.runtime.record import CoordinatorRecord
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.purgatory.delayed_heartbeat import DelayedHeartbeat
@@ -47,6 +47,8 @@ class GroupTimers(Protocol):
 
     def give_up(self, group: ConsumerGroup) -> None:
         """The group has ended or moved away: cancels all timers."""
+
+    def session_of(self, group: ConsumerGroup, member: ConsumerMember) -> Session: ...
 
     def sessions(self, group: ConsumerGroup) -> Iterable[DelayedHeartbeat]:
         """Yields the running sessions."""
@@ -177,7 +179,7 @@ class ConsumerGroup:
             raise ProtocolError(ErrorCode.UNKNOWN_MEMBER_ID)
         return member
 
-    def is_leader(self, _member_id: str) -> bool:
+    def is_leader(self, member_id: str) -> bool:
         """The broker assigns: no member leads."""
         return False
 
@@ -264,10 +266,10 @@ class ConsumerGroup:
             return None
         return check_commit(self.member(who.member_id), who, who.api_version, in_transaction=in_transaction)
 
-    def accept_fetch(self, member_id: str | None, epoch: int) -> None:
+    def accept_fetch(self, member_id: str | None, member_epoch: int) -> None:
         """Raises as `check_fetch` does. A client that names no member may fetch."""
-        if member_id is not None or epoch >= 0:
-            check_fetch(self.member(member_id or ""), epoch)
+        if member_id is not None or member_epoch >= 0:
+            check_fetch(self.member(member_id or ""), member_epoch)
 
     def is_subscribed_to(self, topic: str) -> bool:
         return topic in self.subscriptions
@@ -292,7 +294,7 @@ class ConsumerGroup:
     def tombstones(self) -> list[CoordinatorRecord]:
         return tombstones_of_group(self.group_id, list(self._members), list(self.subscriptions.resolved))
 
-    def die(self, _reason: str) -> None:
+    def die(self, reason: str) -> None:
         self._end()
 
     def loaded(self) -> None:
@@ -304,6 +306,10 @@ class ConsumerGroup:
     def _end(self) -> None:
         self._is_dead = True
         self._timers.give_up(self)
+
+    def session_of(self, member_id: str) -> Session | None:
+        member = self._members.get(member_id)
+        return None if member is None else self._timers.session_of(self, member)
 
     def sessions(self) -> Iterable[DelayedHeartbeat]:
         return self._timers.sessions(self)

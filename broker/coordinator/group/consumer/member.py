@@ -60,6 +60,15 @@ class ConsumerMember(NamedTuple):
     revoking: Owned = NOTHING_OWNED
 
     @property
+    def group_instance_id(self) -> str | None:
+        return self.instance_id
+
+    @property
+    def waits_for(self) -> str | None:
+        """See `GroupMember`."""
+        return _WAITS_FOR.get(self.state)
+
+    @property
     def is_away(self) -> bool:
         """Whether it is a static member that left for a while. It still owns its partitions."""
         return self.epoch == AWAY
@@ -99,3 +108,7 @@ class ConsumerMember(NamedTuple):
 
 
 _NO_EPOCHS: Mapping[int, int] = {}
+_WAITS_FOR = {
+    MemberState.UNREVOKED_PARTITIONS: "its client to give up partitions",
+    MemberState.UNRELEASED_PARTITIONS: "other members to give up partitions",
+}

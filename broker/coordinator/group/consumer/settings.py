@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+from odradek.broker.settings.rules import Assignors
+
+if TYPE_CHECKING:
+    from odradek.broker.settings.config import BrokerConfig
 
 
 class ConsumerGroupSettings(NamedTuple):
@@ -18,3 +23,14 @@ class ConsumerGroupSettings(NamedTuple):
     assignment_interval_ms: int
     regex_refresh_interval_ms: int
     max_size: int
+
+    @classmethod
+    def from_config(cls, config: BrokerConfig) -> ConsumerGroupSettings:
+        return cls(
+            tuple(dict.fromkeys(Assignors.CLASSES.get(name, name) for name in config.group_consumer_assignors)),
+            config.group_consumer_session_timeout_ms,
+            config.group_consumer_heartbeat_interval_ms,
+            config.group_consumer_assignment_interval_ms,
+            config.group_consumer_regex_refresh_interval_ms,
+            config.group_consumer_max_size,
+        )

@@ -17,6 +17,7 @@ from odradek.broker.coordinator.group.consumer.replay import ConsumerReplay
 from odradek.broker.coordinator.group.consumer.settings import ConsumerGroupSettings
 from odradek.broker.coordinator.group.consumer.target import Assignment, due_in_ms
 from odradek.broker.coordinator.group.consumer.topic_hash import topic_hash
+from odradek.broker.coordinator.group.group import Session
 from odradek.broker.coordinator.runtime.record import CoordinatorRecord
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.purgatory.delayed_heartbeat import DelayedHeartbeat
@@ -77,6 +78,9 @@ class NoTimers:
     def resume(self, group: ConsumerGroup) -> None: ...
 
     def give_up(self, group: ConsumerGroup) -> None: ...
+
+    def session_of(self, group: ConsumerGroup, member: ConsumerMember) -> Session:
+        return Session(SETTINGS.session_timeout_ms, None)
 
     def sessions(self, group: ConsumerGroup) -> Iterable[DelayedHeartbeat]:
         return ()

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
 import pytest
 
 from odradek.broker.background.stepwise import finished
 from odradek.broker.coordinator.group.consumer.description import described_steps
+from odradek.broker.coordinator.group.consumer.group import FIRST_EPOCH, ConsumerGroup
 from odradek.broker.coordinator.group.consumer.member import Partitions
+from odradek.broker.coordinator.group.consumer.outcome import Outcome
+from odradek.broker.coordinator.group.consumer.settings import ConsumerGroupSettings
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from tests.broker.coordinator.group.consumer.group_at_work import SETTINGS, FakeTopics, GroupAtWork
+from tests.broker.coordinator.group.consumer.shard_at_work import ShardAtWork
 from tests.protocol.vector_files import lines_of
 
 SCRIPTS = {
@@ -28,14 +33,63 @@ NAMES_IN_REQUESTS = {
 }
 
 
+class Played(Protocol):
+    """A group of ours beside which a script is played."""
+
+    topics: FakeTopics
+
+    def beat(self, member_id: str, epoch: int, **fields: Any) -> Any: ...
+
+    def resolve(self) -> None:
+        """Resolves what the last heartbeat asked for, if it did."""
+
+    def wait(self, ms: int) -> None: ...
+
+    @property
+    def group(self) -> ConsumerGroup: ...
+
+
+class PlayedGroup(GroupAtWork):
+    """The functions alone."""
+
+    def resolve(self, is_visible: Callable[[str], bool] = lambda _: True) -> None:
+        if self.last.resolve:
+            super().resolve(is_visible)
+            self.last = Outcome()
+
+    def beat(self, member_id: str, epoch: int, **fields: Any) -> Any:
+        self.last = Outcome()
+        return super().beat(member_id, epoch, **fields)
+
+    def wait(self, ms: int) -> None:
+        self.now_ms += ms
+
+
+class PlayedShard(ShardAtWork):
+    """A shard. Kafka assigns in the next heartbeat after the interval, and so does a shard whose wheel stands still."""
+
+    def beat(self, member_id: str, epoch: int, **fields: Any) -> Any:
+        self.waiting_work.clear()
+        self.consumer_group.is_resolving = False
+        return super().beat(member_id, epoch, **fields)
+
+    def resolve(self) -> None:
+        self.work()
+
+    def wait(self, ms: int) -> None:
+        self.clock.advance(ms)
+
+    @property
+    def group(self) -> ConsumerGroup:  # type: ignore[override]
+        return self.consumer_group
+
+
 class Script:
     """A script beside a group of ours."""
 
-    def __init__(self, script: dict[str, Any], interval_ms: int) -> None:
-        settings = SETTINGS._replace(assignment_interval_ms=interval_ms)
-        self.group = GroupAtWork(FakeTopics(**script["topics"]), settings)
-        self.must_resolve = False
-        self._names = {self.group.topics.topic_id(name): name for name in script["topics"]}
+    def __init__(self, script: dict[str, Any], played: Played) -> None:
+        self.played = played
+        self._names = {played.topics.topic_id(name): name for name in script["topics"]}
 
     def beat(self, request: dict[str, Any], expected: dict[str, Any]) -> None:
         fields = {name: request[each] for each, name in NAMES_IN_REQUESTS.items() if each in request}
@@ -46,12 +100,10 @@ class Script:
         assert self._answer(request["member"], request["epoch"], fields) == expected
 
     def _answer(self, member_id: str, epoch: int, fields: dict[str, Any]) -> dict[str, Any]:
-        self.must_resolve = False
         try:
-            response = self.group.beat(member_id, epoch, **fields)
+            response = self.played.beat(member_id, epoch, **fields)
         except ProtocolError as error:
             return {"error": error.code}
-        self.must_resolve = bool(self.group.last.resolve)
         assignment = response.assignment
         return {
             "error": 0,
@@ -67,30 +119,29 @@ class Script:
         return {self._names[each.topic_id]: sorted(each.partitions) for each in topics}
 
     def wait(self, ms: int) -> None:
-        self.group.now_ms += ms
+        self.played.wait(ms)
 
     def resolved(self) -> None:
-        if self.must_resolve:
-            self.group.resolve()
+        self.played.resolve()
 
     def partitions(self, name: str, count: int) -> None:
-        topics = self.group.topics
+        topics = self.played.topics
         if name in topics.counts:
             topics.counts[name] = count
         else:
             topics.create(name, count)
             self._names[topics.topic_id(name)] = name
-        self.group.group.refresh_at_ms = 0
+        self.played.group.refresh_at_ms = 0
 
     def deleted(self, name: str) -> None:
-        self.group.topics.delete(name)
-        self.group.group.refresh_at_ms = 0
+        self.played.topics.delete(name)
+        self.played.group.refresh_at_ms = 0
 
     def described(self, expected: dict[str, Any]) -> None:
-        if not self.group.log:
+        if not self.played.group.epoch > FIRST_EPOCH:
             assert expected == {"error": ErrorCode.GROUP_ID_NOT_FOUND}
             return
-        found = finished(described_steps(self.group.group, self.group.topics, SETTINGS.assignors))
+        found = finished(described_steps(self.played.group, self.played.topics, SETTINGS.assignors))
         assert expected == {
             "error": 0,
             "state": found.group_state,
@@ -108,10 +159,12 @@ class Script:
         }
 
 
+@pytest.mark.parametrize("kind", [PlayedGroup, PlayedShard])
 @pytest.mark.parametrize(("interval_ms", "number"), SCRIPTS)
-def test_a_script(interval_ms: int, number: int) -> None:
+def test_a_script(interval_ms: int, number: int, kind: Callable[[FakeTopics, ConsumerGroupSettings], Played]) -> None:
     recorded = SCRIPTS[interval_ms, number]
-    script = Script(recorded, interval_ms)
+    settings = SETTINGS._replace(assignment_interval_ms=interval_ms)
+    script = Script(recorded, kind(FakeTopics(**recorded["topics"]), settings))
     for step, *arguments in recorded["steps"]:
         getattr(script, step)(*arguments)
 
