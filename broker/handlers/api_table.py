@@ -25,6 +25,7 @@ from odradek.broker.handlers import (
     log_dirs,
     metadata,
     offset_fetch,
+    offsets,
     producers,
     topics,
     transactions,
@@ -195,10 +196,11 @@ def api_table() -> ApiTable:
             ),
             api_row(
                 ApiKey.OFFSET_COMMIT,
-                (0, 9),
+                (0, 10),
                 lambda handlers: handlers.offsets.offset_commit,
-                per_partition(OffsetCommitResponse, "topics", "name", "partitions", "partition_index"),
+                per_partition(OffsetCommitResponse, "topics", ("name", "topic_id"), "partitions", "partition_index"),
                 partitions_asked=_count("topics", "partitions"),
+                topic_ids_since=offsets.FIRST_VERSION_WITH_IDS,
                 authorization=before(
                     on_group(AclOperation.READ),
                     items=on_each(AclOperation.READ, AclResourceType.TOPIC, "topics", "name"),
@@ -206,7 +208,7 @@ def api_table() -> ApiTable:
             ),
             api_row(
                 ApiKey.OFFSET_FETCH,
-                (0, 9),
+                (0, 10),
                 lambda handlers: handlers.offset_fetch.offset_fetch,
                 offset_fetch.offset_fetch_error,
                 partitions_asked=offset_fetch.partitions_asked,

@@ -88,6 +88,7 @@ class Handlers:
         zookeeper_offsets = ZooKeeperOffsets(links.store)
         verification, partitions = replica_manager.verification, replica_manager.partitions
 
+        self.topic_name = metadata.topic_name
         release = config.odradek_as_version
 
         access = self.access = access_by(authorizer, AuditLog(clock))

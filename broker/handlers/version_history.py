@@ -29,9 +29,13 @@ VERSION_HISTORY: Mapping[ApiKey, Mapping[int, str]] = {
         9: "timestamp -5, the latest offset in tiered storage (KIP-1005): there is none",
     },
     ApiKey.METADATA: {12: "topics may be named by their ids; UNKNOWN_TOPIC_ID (KIP-516)"},
-    ApiKey.OFFSET_COMMIT: {9: "the epoch of a member of the newer protocol (KIP-848), where the generation was"},
+    ApiKey.OFFSET_COMMIT: {
+        9: "the epoch of a member of the newer protocol (KIP-848), where the generation was; GROUP_ID_NOT_FOUND",
+        10: "topics are named by their ids",
+    },
     ApiKey.OFFSET_FETCH: {
-        9: "member id and epoch of the newer protocol (KIP-848), which groups of the classic protocol ignore"
+        9: "member id and epoch of the newer protocol (KIP-848), which groups of the classic protocol ignore",
+        10: "topics are named by their ids",
     },
     ApiKey.FIND_COORDINATOR: {
         5: _ABORTABLE_IS_KNOWN,

@@ -173,6 +173,11 @@ class GroupCoordinator:
         groups = self._consumer_groups
         return CONSUMER in groups.protocols and groups.group_version() >= FIRST_GROUP_VERSION
 
+    @property
+    def stores_topic_ids(self) -> bool:
+        """Whether commits are written with the ids of their topics."""
+        return self._consumer_groups.group_version() >= FIRST_GROUP_VERSION
+
     def consumer_heartbeat(self, request: Heartbeat, is_visible: IsVisible, answer: Answer) -> None:
         """See `ConsumerRequests.heartbeat`. Raises its errors, and those of `check_request` and `shard_of`."""
         check_request(request, self._consumer_groups.settings_of(request.group_id).assignors)

@@ -19,6 +19,12 @@ NO_MEMBER = ""
 NO_GENERATION = -1
 NO_TIMESTAMP = -1
 
+FIRST_WITH_EPOCHS = 9
+"""The first version of OffsetCommit and OffsetFetch whose clients know member epochs and GROUP_ID_NOT_FOUND. (KIP-848)
+"""
+FIRST_TRANSACTIONAL_WITH_EPOCHS = 6
+"""The first version of TxnOffsetCommit whose clients know them. (KIP-1319)"""
+
 PartitionCheck = Callable[[UUID, int], None]
 """check(topic_id, partition) raises the client's error if the offset of the partition may not be committed."""
 

@@ -29,8 +29,13 @@ T = TypeVar("T")
 ROWS = api_table().rows()
 APIS = {api["key"]: api for api in table("apis.json")}
 """The APIs of Apache Kafka 3.9 with their versions."""
-OF_4_4 = {ApiKey.CONSUMER_GROUP_HEARTBEAT: (0, 1), ApiKey.CONSUMER_GROUP_DESCRIBE: (0, 1)}
-"""The versions of Apache Kafka 4.4, where a broker serves those."""
+OF_4_4 = {
+    ApiKey.OFFSET_COMMIT: (0, 10),
+    ApiKey.OFFSET_FETCH: (0, 10),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: (0, 1),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: (0, 1),
+}
+"""The versions up to those of Apache Kafka 4.4, where a broker serves those."""
 WITHOUT_ERROR_CODE = {(ApiKey.DESCRIBE_LOG_DIRS, 0), (ApiKey.DESCRIBE_LOG_DIRS, 1), (ApiKey.DESCRIBE_LOG_DIRS, 2)}
 """These have error codes only per directory; their error response is empty, as in Kafka."""
 

@@ -24,13 +24,16 @@ from collections.abc import Mapping
 from uuid import UUID
 
 from odradek.broker.coordinator.group.consumer.member import ConsumerMember
-from odradek.broker.coordinator.group.group import NO_GENERATION, NO_MEMBER, Committer, PartitionCheck
+from odradek.broker.coordinator.group.group import (
+    FIRST_TRANSACTIONAL_WITH_EPOCHS,
+    FIRST_WITH_EPOCHS,
+    NO_GENERATION,
+    NO_MEMBER,
+    Committer,
+    PartitionCheck,
+)
 from odradek.protocol.errors import ErrorCode, ProtocolError
 
-FIRST_WITH_EPOCHS = 9
-"""The first version of OffsetCommit whose clients know member epochs."""
-FIRST_TRANSACTIONAL_WITH_EPOCHS = 6
-"""The first version of TxnOffsetCommit whose clients know STALE_MEMBER_EPOCH."""
 _NO_EPOCHS: Mapping[int, int] = {}
 
 

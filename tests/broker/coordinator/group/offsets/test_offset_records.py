@@ -2,10 +2,12 @@ import base64
 import json
 import sys
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
 from odradek.broker.coordinator.group.offsets.records import (
+    NO_TOPIC_ID,
     CommittedOffset,
     key_prefix,
     offset_key,
@@ -95,11 +97,15 @@ def test_offsets_stored_by_a_real_broker_are_encoded_again_byte_for_byte() -> No
     assert checked > 3
 
 
-@pytest.mark.parametrize("metadata", ["", "text", "t\u00e9xt", "x" * 32767])
-def test_the_fast_value_encoder_writes_the_same_bytes_as_the_general_encoder(metadata: str) -> None:
-    value = OffsetCommitValue(offset=2**40, leader_epoch=7, metadata=metadata, commit_timestamp=1_700_000_000_000)
-    written = offset_value(CommittedOffset(2**40, 7, metadata, 1_700_000_000_000))
-    assert written == encode_value(value, 3)
+@pytest.mark.parametrize("topic_id", [NO_TOPIC_ID, UUID(int=2**127 + 5)])
+@pytest.mark.parametrize("metadata", ["", "text", "t\u00e9xt", "x" * 126, "x" * 127, "x" * 32767])
+def test_the_fast_value_encoder_writes_the_same_bytes_as_the_general_encoder(metadata: str, topic_id: UUID) -> None:
+    value = OffsetCommitValue(
+        offset=2**40, leader_epoch=7, metadata=metadata, commit_timestamp=1_700_000_000_000, topic_id=topic_id
+    )
+    written = offset_value(CommittedOffset(2**40, 7, metadata, 1_700_000_000_000, topic_id=topic_id))
+    assert written == encode_value(value, 3 if topic_id == NO_TOPIC_ID else 4)
+    assert read_offset(written, 0).topic_id == topic_id
 
 
 def test_a_key_keeps_no_reference_to_its_prefix() -> None:
