@@ -163,7 +163,9 @@ class OffsetHandlers:
     ) -> TxnOffsetCommitResponse | PendingResponse:
         now_ms = self._clock.wall_ms()
         builder = self._check_commits(request.topics, TXN_COMMIT_ANSWERS, now_ms, NO_TIMESTAMP, brings_times=False)
-        who = Committer(request.group_id, request.generation_id, request.member_id, request.group_instance_id)
+        who = Committer(
+            request.group_id, request.generation_id_or_member_epoch, request.member_id, request.group_instance_id
+        )
         producer = CommittingProducer(request.producer_id, request.producer_epoch)
 
         def act(done: OnDone) -> None:

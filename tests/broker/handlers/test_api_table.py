@@ -2,9 +2,7 @@
 
 import asyncio
 import inspect
-import json
 from collections.abc import Coroutine
-from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
@@ -24,12 +22,12 @@ from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.registry import codec_versions
 from odradek.protocol.schema import NEVER, Message
 from tests.patience import until
+from tests.protocol.vector_files import message_vectors, table
 
 T = TypeVar("T")
 
-VECTORS = Path(__file__).parents[2] / "vectors" / "messages"
 ROWS = api_table().rows()
-APIS = {api["key"]: api for api in json.loads((VECTORS.parent / "apis.json").read_text())}
+APIS = {api["key"]: api for api in table("apis.json")}
 """The APIs of Apache Kafka 3.9 with their versions."""
 WITHOUT_ERROR_CODE = {(ApiKey.DESCRIBE_LOG_DIRS, 0), (ApiKey.DESCRIBE_LOG_DIRS, 1), (ApiKey.DESCRIBE_LOG_DIRS, 2)}
 """These have error codes only per directory; their error response is empty, as in Kafka."""
@@ -38,10 +36,9 @@ WITHOUT_ERROR_CODE = {(ApiKey.DESCRIBE_LOG_DIRS, 0), (ApiKey.DESCRIBE_LOG_DIRS, 
 def requests_of(row: ApiRow) -> list[tuple[int, Message]]:
     """Returns Kafka's own test documents of the request in every served version."""
     name = row.request_class.__schema__.name
-    vectors = [json.loads(line) for line in (VECTORS / f"{name}.jsonl").read_text().splitlines()]
     return [
         (vector["version"], decode(row.request_class, vector["version"], bytes.fromhex(vector["hex"])))
-        for vector in vectors
+        for vector in message_vectors(name)
         if row.serves(vector["version"])
     ]
 

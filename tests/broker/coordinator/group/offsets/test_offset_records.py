@@ -16,13 +16,9 @@ from odradek.broker.coordinator.group.offsets.records import (
 )
 from odradek.broker.coordinator.runtime.record import CoordinatorRecord, encode_value
 from odradek.protocol.messages.group_records import OffsetCommitValue
+from tests.protocol.vector_files import coordinator_vectors
 
 VECTORS = Path(__file__).parents[4] / "vectors"
-
-
-def lines(name: str) -> list[dict[str, object]]:
-    with (VECTORS / name).open() as file:
-        return [json.loads(line) for line in file]
 
 
 def fields(vector: dict[str, object]) -> dict[str, object]:
@@ -32,7 +28,7 @@ def fields(vector: dict[str, object]) -> dict[str, object]:
 
 
 def test_keys_are_encoded_as_kafka_encodes_them() -> None:
-    vectors = [each for each in lines("coordinator_records/OffsetCommitKey.jsonl") if each["version"] == 1]
+    vectors = [each for each in coordinator_vectors("OffsetCommitKey") if each["version"] == 1]
     assert len(vectors) > 3
     for vector in vectors:
         has = fields(vector)
@@ -42,7 +38,7 @@ def test_keys_are_encoded_as_kafka_encodes_them() -> None:
 
 @pytest.mark.parametrize("version", [0, 1])
 def test_keys_of_both_versions_decode(version: int) -> None:
-    for vector in lines("coordinator_records/OffsetCommitKey.jsonl"):
+    for vector in coordinator_vectors("OffsetCommitKey"):
         if vector["version"] == version:
             read = read_offset_key(CoordinatorRecord(bytes.fromhex(str(vector["hex"])), None))
             assert fields(vector) == {"group": read.group, "topic": read.topic, "partition": read.partition}
@@ -50,7 +46,7 @@ def test_keys_of_both_versions_decode(version: int) -> None:
 
 @pytest.mark.parametrize("version", range(5))
 def test_values_of_every_version_decode(version: int) -> None:
-    vectors = [each for each in lines("coordinator_records/OffsetCommitValue.jsonl") if each["version"] == version]
+    vectors = [each for each in coordinator_vectors("OffsetCommitValue") if each["version"] == version]
     assert len(vectors) > 3
     for vector in vectors:
         read, has = read_offset(bytes.fromhex(str(vector["hex"])), 17), fields(vector)
@@ -63,7 +59,7 @@ def test_values_of_every_version_decode(version: int) -> None:
 @pytest.mark.parametrize("version", [1, 3])
 def test_values_are_encoded_as_kafka_encodes_them(version: int) -> None:
     checked = 0
-    for vector in lines("coordinator_records/OffsetCommitValue.jsonl"):
+    for vector in coordinator_vectors("OffsetCommitValue"):
         has = fields(vector)
         if vector["version"] != version or (version == 1 and has["expireTimestamp"] == -1):
             continue
