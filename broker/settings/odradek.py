@@ -5,7 +5,12 @@ from __future__ import annotations
 from odradek.broker.settings.rules import AtLeast, Between, OneOf
 from odradek.broker.settings.setting import BOOLEAN, HIGH, INT, LIST, LONG, LOW, MEDIUM, STRING, Setting, SettingValues
 
-RELEASES = ("0.11", "1.0", "1.1", "2.0", "2.1", "2.2", "2.3", "2.4", "2.5", "2.6", "2.7", "2.8", "3.0")
+# fmt: off
+RELEASES = (
+    "0.11", "1.0", "1.1", "2.0", "2.1", "2.2", "2.3", "2.4", "2.5", "2.6", "2.7", "2.8", "3.0", "3.1", "3.2", "3.3",
+    "3.4", "3.5", "3.6", "3.7", "3.8", "3.9", "4.0", "4.1", "4.2", "4.3", "4.4",
+)
+# fmt: on
 """The releases of Kafka whose APIs a broker can serve instead of its own."""
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from odradek.broker.handlers.api_table import api_table
-from odradek.broker.handlers.releases import highest_in
+from odradek.broker.handlers.releases import versions_in
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.compiler import decode, encode
 from odradek.protocol.errors import ErrorCode
@@ -65,10 +65,10 @@ def frames_for(release: str) -> Iterator[tuple[str, bytes]]:
     """Yields (name, frame)."""
     for version in API_VERSIONS:
         yield f"API_VERSIONS {version}", _frame(ApiKey.API_VERSIONS, version)
-    known = highest_in(release)
+    known = versions_in(release)
     for row in api_table().client_rows():
         if row.key != ApiKey.API_VERSIONS:
-            version = known[row.key] + 1 if row.key in known else 0
+            version = known[row.key].highest + 1 if row.key in known else 0
             yield f"{row.key.name} {version}", _frame(row.key, version)
     yield "METADATA -1", struct.pack(">hhih", ApiKey.METADATA, -1, 7, -1)
     for key in UNKNOWN_KEYS:
