@@ -22,11 +22,14 @@ def is_before(release: str | None, first: str) -> bool:
 # fmt: off
 class OdradekSettings(SettingValues):
     odradek_as_version = Setting(STRING, None, LOW, valid=OneOf(*RELEASES),
-        doc="The release of Kafka whose APIs and versions clients find, for tests with an older broker; by default "
-            "3.9.")
+        doc="The release of Kafka whose APIs and versions clients find, for tests with another broker; by default "
+            "all that are served.")
     odradek_console_enable = Setting(BOOLEAN, True, LOW,
         doc="Whether the port of the metrics also serves the console: a page that shows topics, groups, connections "
             "and what waits.")
+    odradek_initial_features = Setting(LIST, [], LOW,
+        doc="Levels of features, as NAME=LEVEL, that the first controller of a new cluster finalizes instead of the "
+            "highest: for clusters with brokers of other releases.")
     odradek_log_tail_bytes = Setting(LONG, 4 * 1024 * 1024, LOW, valid=AtLeast(0),
         doc="The memory of all logs for recently appended batches, in bytes, which saves reading them from files; 0 "
             "disables it.")

@@ -40,7 +40,6 @@ NOT_SERVED = {
     ApiKey.EXPIRE_DELEGATION_TOKEN,
     ApiKey.DESCRIBE_DELEGATION_TOKEN,
     ApiKey.ALTER_CLIENT_QUOTAS,
-    ApiKey.UPDATE_FEATURES,
 }
 """docs/differences.md lists these APIs."""
 
