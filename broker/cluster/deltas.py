@@ -1,8 +1,9 @@
 """What changes in a cluster, as a list of deltas, and what this broker makes of them.
 
 A delta says what is so from now on, and not who has said it: its source is a request of a controller (`changes.py`) or
-an entry of the metadata store (`dynamic_configs.py`, `stored_acls.py`). The list of a request is an asynchronous
-generator: the source reads what it needs between two deltas. Settings and ACLs come one by one.
+an entry of the metadata store (`dynamic_configs.py`, `stored_acls.py`, `feature_follower.py`). The list of a request is
+an asynchronous generator: the source reads what it needs between two deltas. Settings, ACLs and features come one by
+one.
 
 (A) Deltas are applied in their order. A list that has roles has nothing else; its outcome is the error of each
     partition.
@@ -21,6 +22,7 @@ from uuid import UUID
 
 from odradek.broker.cluster.settings_in_effect import SettingsInEffect
 from odradek.broker.cluster.user_credentials import UserCredentials
+from odradek.broker.features.finalized import FinalizedFeatures
 from odradek.broker.metadata.metadata_cache import BrokerInfo, MetadataCache, PartitionState
 from odradek.broker.replica.role_changes import Errors, Role, RoleChanges, Stop
 
@@ -96,7 +98,14 @@ class AclsChanged(NamedTuple):
     acls: frozenset[AccessControlEntry]
 
 
-SingleDelta = TopicSettings | BrokerSettings | UserSettings | AclsChanged
+class FeaturesChanged(NamedTuple):
+    """The finalized levels of the cluster's features; `epoch` is the version of their entry."""
+
+    levels: Mapping[str, int]
+    epoch: int
+
+
+SingleDelta = TopicSettings | BrokerSettings | UserSettings | AclsChanged | FeaturesChanged
 ApplyDelta = Callable[[SingleDelta], Awaitable[None]]
 Delta = BrokersChanged | TopicChanged | TopicsListed | RolesChanged | RolesEnded
 
@@ -137,6 +146,7 @@ class Deltas:
         settings: SettingsInEffect,
         users: UserCredentials,
         authorizer: AclAuthorizer | None,
+        features: FinalizedFeatures,
         brokers_changed: Callable[[], object],
     ) -> None:
         self._metadata = metadata
@@ -144,11 +154,12 @@ class Deltas:
         self._settings = settings
         self._users = users
         self._authorizer = authorizer
+        self._features = features
         self.listeners: list[TopicListener] = []
         self._brokers_changed = brokers_changed
 
     async def apply_one(self, delta: SingleDelta) -> None:
-        """Applies a change of settings or ACLs."""
+        """Applies a change of settings, ACLs or features."""
         match delta:
             case TopicSettings():
                 self._settings.topic_changed(delta.topic, delta.settings)
@@ -159,6 +170,8 @@ class Deltas:
             case AclsChanged():
                 assert self._authorizer is not None, "only an authorizer has ACLs followed"
                 self._authorizer.put(delta.pattern, delta.acls)
+            case FeaturesChanged():
+                self._features.put(delta.levels, delta.epoch)
 
     async def apply(self, deltas: AsyncIterable[Delta]) -> Errors:
         """Returns the outcomes of roles."""

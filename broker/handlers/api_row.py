@@ -77,11 +77,9 @@ class ApiRow(NamedTuple):
         if self.partitions_asked is not None:
             check_partitions_asked(self.partitions_asked(request), most)
 
-    def up_to(self, highest: int, of_brokers: int | None) -> ApiRow:
-        """Returns the row of a broker that serves clients no version above `highest`, but other brokers theirs,
-        `of_brokers`.
-        """
-        served = Versions(self.served.lowest, min(self.served.highest, highest))
+    def within(self, versions: Versions, of_brokers: int | None) -> ApiRow:
+        """Returns the row of a broker that serves clients these versions, and other brokers theirs, `of_brokers`."""
+        served = Versions(max(self.served.lowest, versions.lowest), min(self.served.highest, versions.highest))
         between_brokers = self.between_brokers
         if of_brokers is not None and of_brokers not in served:
             between_brokers = Versions(of_brokers, of_brokers)

@@ -68,6 +68,7 @@ from odradek.protocol.messages.configs import (
 )
 from odradek.protocol.messages.consumer_groups import ConsumerGroupDescribeResponse, ConsumerGroupHeartbeatResponse
 from odradek.protocol.messages.delete_records import DeleteRecordsResponse
+from odradek.protocol.messages.features import UpdateFeaturesResponse
 from odradek.protocol.messages.group_admin import DeleteGroupsResponse, DescribeGroupsResponse, ListGroupsResponse
 from odradek.protocol.messages.groups import HeartbeatResponse, JoinGroupResponse, LeaveGroupResponse, SyncGroupResponse
 from odradek.protocol.messages.list_offsets import ListOffsetsResponse, OffsetForLeaderEpochResponse
@@ -330,10 +331,18 @@ def api_table() -> ApiTable:
             ),
             api_row(
                 ApiKey.API_VERSIONS,
-                (0, 4),
+                (0, 5),
                 lambda handlers: handlers.api_versions.api_versions,
                 top_level(ApiVersionsResponse),
                 authorization=NOTHING_ASKED,
+            ),
+            api_row(
+                ApiKey.UPDATE_FEATURES,
+                (0, 2),
+                lambda handlers: handlers.features.update_features,
+                top_level(UpdateFeaturesResponse),
+                authorization=before(on_cluster(AclOperation.ALTER)),
+                not_controller=_NOT_CONTROLLER,
             ),
             api_row(
                 ApiKey.CREATE_TOPICS,

@@ -11,9 +11,10 @@ from odradek.broker.cluster.member import ClusterMember
 from odradek.broker.cluster.stored_quotas import StoredQuotas
 from odradek.broker.coordinator.coordinators import Coordinators
 from odradek.broker.coordinator.group.offsets.zookeeper import ZooKeeperOffsets
+from odradek.broker.features.finalized import FinalizedFeatures
 from odradek.broker.handlers.access import DecidedAccess, access_by
 from odradek.broker.handlers.add_partitions import AddPartitionsHandler
-from odradek.broker.handlers.api_versions import NO_FEATURES, NO_FEATURES_YET, ApiVersionsHandler, ServedApi
+from odradek.broker.handlers.api_versions import ApiVersionsHandler, ServedApi
 from odradek.broker.handlers.audit_log import AuditLog
 from odradek.broker.handlers.client_quotas import DescribeClientQuotasHandler
 from odradek.broker.handlers.cluster import DescribeClusterHandler
@@ -26,6 +27,7 @@ from odradek.broker.handlers.current_leaders import CurrentLeaders
 from odradek.broker.handlers.delete_records import DeleteRecordsHandler
 from odradek.broker.handlers.describe_configs import DescribeConfigsHandler
 from odradek.broker.handlers.elections import ElectLeadersHandler
+from odradek.broker.handlers.features import UpdateFeaturesHandler
 from odradek.broker.handlers.fetch import FetchHandler
 from odradek.broker.handlers.group_admin import GroupAdminHandlers
 from odradek.broker.handlers.groups import GroupHandlers
@@ -74,6 +76,7 @@ class Handlers:
         metadata: MetadataCache,
         links: ClusterLinks,
         cluster: ClusterMember,
+        features: FinalizedFeatures,
         replica_manager: ReplicaManager,
         fetch_sessions: FetchSessionCache,
         coordinators: Coordinators,
@@ -113,8 +116,9 @@ class Handlers:
         self.producers = DescribeProducersHandler(partitions, access, max_response_bytes)
         self.log_dirs = LogDirHandlers(replica_manager.log_dirs, replica_manager.log_dir_moves)
 
-        epoch = NO_FEATURES if is_before(release, "2.7") else NO_FEATURES_YET
-        self.api_versions = ApiVersionsHandler(apis, broker_listeners, finalized_features_epoch=epoch)
+        self.api_versions = ApiVersionsHandler(
+            apis, broker_listeners, metadata, features, has_features=not is_before(release, "2.7")
+        )
         self.metadata = MetadataHandler(
             metadata, config, links.active_controller, internal_topics, access, spawn, turns
         )
@@ -127,6 +131,7 @@ class Handlers:
         )
         self.elections = ElectLeadersHandler(administration.replicas, metadata)
         self.reassignments = ReassignmentHandlers(administration.replicas)
+        self.features = UpdateFeaturesHandler(administration.features)
         self.cluster_changes = ClusterChangeHandlers(cluster.changes, administration)
         self.describe_configs = DescribeConfigsHandler(config, metadata)
         self.alter_configs = AlterConfigsHandlers(

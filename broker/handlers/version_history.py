@@ -47,7 +47,14 @@ VERSION_HISTORY: Mapping[ApiKey, Mapping[int, str]] = {
     },
     ApiKey.LEAVE_GROUP: {5: "the reason why a member leaves, which is logged (KIP-800)"},
     ApiKey.LIST_GROUPS: {5: "a filter by type, and each group's type: `classic` (KIP-848)"},
-    ApiKey.API_VERSIONS: {4: "features may begin at level 0 (KAFKA-17011); none is listed"},
+    ApiKey.API_VERSIONS: {
+        4: "features that begin at level 0 (KAFKA-17011)",
+        5: "the cluster and the node that the client expects: another one is REBOOTSTRAP_REQUIRED (KIP-1242)",
+    },
+    ApiKey.UPDATE_FEATURES: {
+        1: "the type of each update, and a request that only validates (KIP-778)",
+        2: "one error for all updates",
+    },
     ApiKey.INIT_PRODUCER_ID: {5: _ABORTABLE_IS_KNOWN},
     ApiKey.ADD_PARTITIONS_TO_TXN: {
         4: "several transactions, which may be verified only: other brokers ask so (KIP-890)",

@@ -149,6 +149,9 @@ PLACES = {
         "test_a_kraft_controllers_listener_stays_closed": "process.roles controller.listener.names",
         "test_invalid_listeners_are_refused": "inter.broker.listener.name security.inter.broker.protocol",
     },
+    "broker/handlers/test_features.py": {
+        "test_a_new_cluster_begins_with_the_levels_that_its_settings_choose": "odradek.initial.features",
+    },
     "broker/handlers/test_releases.py": {
         "test_a_broker_lists_what_the_release_served": "odradek.as.version",
     },

@@ -18,7 +18,7 @@ class Heard:
 
     def __init__(self) -> None:
         self.metadata = MetadataCache("", 1)
-        self.deltas = Deltas(self.metadata, UNUSED, UNUSED, UNUSED, None, lambda: None)
+        self.deltas = Deltas(self.metadata, UNUSED, UNUSED, UNUSED, None, UNUSED, lambda: None)
         self.deltas.listeners.append(self)
         self.news: list[tuple[str, TopicNews]] = []
         self.steps = 0
