@@ -209,10 +209,11 @@ class _Fetching:
         offsets = self._coordinator.shard_of(group_id).offsets.of_group(group_id)
         found = OffsetsOfGroup() if offsets is None else offsets
         answered: list[Any] = []
+        unknown: list[Any] = []
         if topics is None:
             asked: Mapping[str, Iterable[int]] = found.committed
         else:
-            asked = _asked((yield from self._named(topics, answered)) if self._with_ids else topics)
+            asked = _asked((yield from self._named(topics, unknown)) if self._with_ids else topics)
         names = list(asked)
         known = yield from access.allowed(context, SEE_TOPIC.as_filter if topics is None else SEE_TOPIC, names)
         denied = []
@@ -234,10 +235,10 @@ class _Fetching:
         for topic, topic_id, indexes in denied if topics is not None else ():
             code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             answered.append(self._topic(topic, topic_id, (yield from self._refused(indexes, code))))
-        return answered
+        return answered + unknown
 
-    def _named(self, topics: Sequence[Any], answered: list[Any]) -> Steps[list[Any]]:
-        """Returns the topics that exist, with their names; answers the others."""
+    def _named(self, topics: Sequence[Any], unknown: list[Any]) -> Steps[list[Any]]:
+        """Returns the topics that exist, with their names; adds the answers for the others to `unknown`."""
         named = []
         for topic in topics:
             topic.name = self._metadata.topic_name(topic.topic_id)
@@ -245,7 +246,7 @@ class _Fetching:
                 named.append(topic)
             elif topic.partition_indexes:
                 partitions = yield from self._refused(topic.partition_indexes, ErrorCode.UNKNOWN_TOPIC_ID)
-                answered.append(self._topic("", topic.topic_id, partitions))
+                unknown.append(self._topic("", topic.topic_id, partitions))
             if self.pace.step_ends():
                 yield
         return named

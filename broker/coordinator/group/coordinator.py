@@ -187,7 +187,8 @@ class GroupCoordinator:
         """Raises GROUP_ID_NOT_FOUND also for a group of another kind, and as `_shard_of_named` does."""
         group = self._shard_of_named(group_id).groups.get(group_id)
         if not isinstance(group, ConsumerGroup):
-            raise ProtocolError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+            problem = "not found" if group is None else "is not a consumer group"
+            raise ProtocolError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {problem}.")
         return described_steps(group, self._topics, self._consumer_groups.settings_of(group_id).assignors)
 
     def _shard_of_named(self, group_id: str) -> GroupShard:
