@@ -9,6 +9,7 @@
     route.py                    one version's decoder, handler, encoder and counters
     long_requests.py            the same in steps, for requests that name very many things
     error_responses.py          each API's response to a request that failed as a whole
+    topic_ids.py                topics that newer versions of a request name by their ids
     answer_size.py, handler_kinds.py, item_faults.py, version_history.py
 
 The APIs, one file for a group:
@@ -18,7 +19,8 @@ The APIs, one file for a group:
     cluster       api_versions.py, metadata.py, cluster.py, topics.py, create_topics.py, elections.py,
                   reassignments.py, log_dirs.py, features.py
     settings      describe_configs.py, configs.py, config_resources.py, client_quotas.py
-    groups        coordinators.py, groups.py, group_admin.py, offsets.py, offset_fetch.py, zookeeper_commits.py
+    groups        coordinators.py, groups.py, consumer_groups.py, group_admin.py, offsets.py, offset_fetch.py,
+                  zookeeper_commits.py
     transactions  transactions.py, transaction_outcomes.py, add_partitions.py, producers.py
     security      authenticating.py, scram.py, acls.py; unprotected.py without logins or an authorizer
     brokers       cluster_changes.py, between brokers

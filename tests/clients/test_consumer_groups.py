@@ -20,7 +20,7 @@ GROUP = "readers"
 PARTITIONS = 6
 RECORDS = 600
 SETTINGS = {"group.consumer.min.heartbeat.interval.ms": "500", "group.consumer.heartbeat.interval.ms": "500"}
-ENDS = {"kill": SpawnedBroker.kill, "terminate": SpawnedBroker.terminate}
+ENDS: dict[str, Callable[[SpawnedBroker], object]] = {"kill": SpawnedBroker.kill, "terminate": SpawnedBroker.terminate}
 
 
 class Reader:

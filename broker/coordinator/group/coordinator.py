@@ -23,7 +23,6 @@ from odradek.broker.coordinator.group.classic.membership import Syncing
 from odradek.broker.coordinator.group.classic.rebalance import GroupWaits
 from odradek.broker.coordinator.group.classic.settings import GroupSettings
 from odradek.broker.coordinator.group.cluster_topics import ClusterTopics
-from odradek.broker.coordinator.group.consumer.description import described_steps
 from odradek.broker.coordinator.group.consumer.group import CONSUMER, ConsumerGroup
 from odradek.broker.coordinator.group.consumer.heartbeat import Heartbeat, check_request
 from odradek.broker.coordinator.group.consumer.metadata_hash import AT_ONCE
@@ -185,6 +184,8 @@ class GroupCoordinator:
 
     def describe_consumer_group(self, group_id: str) -> Steps[ConsumerGroupDescribeResponse.DescribedGroup]:
         """Raises GROUP_ID_NOT_FOUND also for a group of another kind, and as `_shard_of_named` does."""
+        from odradek.broker.coordinator.group.consumer.description import described_steps
+
         group = self._shard_of_named(group_id).groups.get(group_id)
         if not isinstance(group, ConsumerGroup):
             problem = "not found" if group is None else "is not a consumer group"

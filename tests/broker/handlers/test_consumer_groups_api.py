@@ -153,6 +153,26 @@ async def test_an_expression_is_resolved(api: Api) -> None:
     assert [member.subscribed_topic_regex for member in group.members] == ["t.*"]
 
 
+async def test_the_first_assignor_is_that_of_groups_whose_members_want_none() -> None:
+    """Assignors may be named by Kafka's classes."""
+    assignors = "org.apache.kafka.coordinator.group.assignor.RangeAssignor,uniform"
+    async with api_of_a_broker({**SETTINGS, "group.consumer.assignors": assignors}) as api:
+        await coordinated(api, "t")
+        await join(api, "a", "t")
+        assert [each.assignor_name for each in await describe(api, "g")] == ["range"]
+        await join(api, "b", "t", server_assignor="uniform")
+        assert [each.assignor_name for each in await describe(api, "g")] == ["uniform"]
+
+
+async def test_a_group_has_at_most_the_configured_number_of_members() -> None:
+    settings = {**SETTINGS, "group.consumer.max.size": 1, "group.consumer.heartbeat.interval.ms": 700}
+    async with api_of_a_broker(settings) as api:
+        await coordinated(api, "t")
+        assert (await join(api, "a", "t")).heartbeat_interval_ms == 700
+        assert (await join(api, "b", "t")).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+        assert (await join(api, "a", "t")).error_code == 0
+
+
 @pytest.mark.parametrize("setting", ["group.coordinator.rebalance.protocols", "odradek.initial.features"])
 async def test_the_protocol_may_be_off(setting: str) -> None:
     value = "classic" if setting.startswith("group") else "group.version=0"

@@ -10,12 +10,10 @@ Source: Kafka's TargetAssignmentBuilder, GroupMetadataManager (maybeUpdateTarget
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from odradek.broker.background.stepwise import Pace, Steps
-from odradek.broker.coordinator.group.assignors import range as range_assignor
-from odradek.broker.coordinator.group.assignors import uniform
-from odradek.broker.coordinator.group.assignors.assignor import AssignmentSpec, Assignor, MemberSpec, Target
 from odradek.broker.coordinator.group.consumer.group import UNKNOWN_TIME, ConsumerGroup
 from odradek.broker.coordinator.group.consumer.member import NOTHING, ConsumerMember, Partitions
 from odradek.broker.coordinator.group.consumer.records import target_epoch_record, target_record
@@ -23,10 +21,19 @@ from odradek.broker.coordinator.group.consumer.subscriptions import ResolvedRege
 from odradek.broker.coordinator.group.consumer.topics import Topics
 from odradek.broker.coordinator.runtime.record import CoordinatorRecord
 
-ASSIGNORS: Mapping[str, Assignor] = {"uniform": uniform.assign, "range": range_assignor.assign}
-"""The assignors that a broker can have, by the names that members send."""
+if TYPE_CHECKING:
+    from odradek.broker.coordinator.group.assignors.assignor import AssignmentSpec, Assignor, Target
+
 LARGEST_AT_ONCE = 2000
 """How many members and partitions together are assigned within a heartbeat."""
+
+
+def assignor(name: str) -> Assignor:
+    """Returns the assignor of this name, which a member may send. It is imported when a group is assigned first."""
+    from odradek.broker.coordinator.group.assignors import range as range_assignor
+    from odradek.broker.coordinator.group.assignors import uniform
+
+    return {"uniform": uniform.assign, "range": range_assignor.assign}[name]
 
 
 def due_in_ms(group: ConsumerGroup, epoch: int, now_ms: int, interval_ms: int) -> int | None:
@@ -73,7 +80,7 @@ class Assignment:
         self.epoch = epoch
         self._group_id = group.group_id
         self._topics = topics
-        self._assign = ASSIGNORS[group.preferred_assignor(known_assignors, old, new)]
+        self._assign = assignor(group.preferred_assignor(known_assignors, old, new))
         self._resolved: Mapping[str, ResolvedRegex] = dict(group.subscriptions.resolved)
         self._targets = dict(group.targets)
         self._members = dict(group.members_by_id)
@@ -132,6 +139,8 @@ def _spec_steps(
     topics: Topics,
 ) -> Steps[AssignmentSpec]:
     """Members with the same subscription share one set of topics, which is looked up once."""
+    from odradek.broker.coordinator.group.assignors.assignor import AssignmentSpec, MemberSpec
+
     pace = Pace()
     counts: dict[UUID, int] = {}
     ids: dict[str, UUID | None] = {}
