@@ -219,7 +219,7 @@ class Deltas:
             elif not states.keys() <= known.partitions.keys():
                 news[delta.name] = TopicNews.EXTENDED
             elif any(state.replicas != known.partitions[number].replicas for number, state in states.items()):
-                news[delta.name] = TopicNews.MOVED
+                news.setdefault(delta.name, TopicNews.MOVED)
         if delta.deleted and metadata.remove_partitions(delta.name, delta.deleted):
             news[delta.name] = TopicNews.DELETED
 
