@@ -17,6 +17,8 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence, ValuesView
 from typing import Protocol, TypeVar
 
+import structlog
+
 from odradek.broker.coordinator.group.consumer.commits import check_commit, check_fetch, is_anonymous
 from odradek.broker.coordinator.group.consumer.member import NOTHING, ConsumerMember, Partitions
 from odradek.broker.coordinator.group.consumer.member_state import MemberState
@@ -37,6 +39,10 @@ FIRST_EPOCH = 1
 NO_TARGET = -1
 UNKNOWN_TIME = 0
 """The timestamp of a target that delays the next one by no interval."""
+LONGEST_LOGGED = 300
+"""The number of characters logged of a text that comes from a client."""
+
+log = structlog.get_logger("broker.coordinator.group")
 
 
 class GroupTimers(Protocol):
@@ -295,17 +301,32 @@ class ConsumerGroup:
         return tombstones_of_group(self.group_id, list(self._members), list(self.subscriptions.resolved))
 
     def die(self, reason: str) -> None:
-        self._end()
+        self._end(reason)
 
     def loaded(self) -> None:
         self._timers.resume(self)
 
     def unload(self) -> None:
-        self._end()
+        self._end("the partition is unloaded")
 
-    def _end(self) -> None:
+    def _end(self, reason: str) -> None:
+        former = self.state
         self._is_dead = True
+        self.log_change(former, reason)
         self._timers.give_up(self)
+
+    def log_change(self, former: ConsumerGroupState, reason: str) -> None:
+        """Logs that the state is another one than before, if it is."""
+        if self.state is not former:
+            log.info(
+                "group state changed",
+                group=self.group_id[:LONGEST_LOGGED],
+                old=former.label,
+                new=self.state_name,
+                reason=reason[:LONGEST_LOGGED],
+                generation=self.epoch,
+                members=self.size,
+            )
 
     def session_of(self, member_id: str) -> Session | None:
         member = self._members.get(member_id)

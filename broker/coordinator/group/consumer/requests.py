@@ -20,14 +20,13 @@ from typing import NamedTuple, Protocol, TypeVar
 import structlog
 
 from odradek.broker.background.stepwise import Steps
-from odradek.broker.coordinator.group.consumer.group import ConsumerGroup
+from odradek.broker.coordinator.group.consumer.group import LONGEST_LOGGED, ConsumerGroup
 from odradek.broker.coordinator.group.consumer.heartbeat import Heartbeat, heartbeat
 from odradek.broker.coordinator.group.consumer.leaving import fence, leave
 from odradek.broker.coordinator.group.consumer.member import AWAY, JOINING, LEAVING, ConsumerMember
 from odradek.broker.coordinator.group.consumer.outcome import Outcome, Timer
 from odradek.broker.coordinator.group.consumer.regex import resolve_steps, resolved
 from odradek.broker.coordinator.group.consumer.settings import ConsumerGroupSettings
-from odradek.broker.coordinator.group.consumer.state import ConsumerGroupState
 from odradek.broker.coordinator.group.consumer.target import Assignment, due_in_ms
 from odradek.broker.coordinator.group.consumer.timers import ConsumerTimers
 from odradek.broker.coordinator.group.consumer.topics import Topics
@@ -44,8 +43,6 @@ BASE_SEQUENCE = 0
 """Of the batches, as in Kafka."""
 RECORD_OVERHEAD = 32
 """The most bytes that a record takes in a batch besides its key and value."""
-LONGEST_LOGGED = 300
-"""The number of characters logged of a text that comes from a client."""
 RETRY_MS = 1000
 """How long what could not be written waits at least before it is tried again."""
 
@@ -157,7 +154,7 @@ class ConsumerRequests:
         known = self._groups.get(group.group_id)
         if (outcome.records and decision.base_offset < 0) or not isinstance(known, ConsumerGroup):
             return False
-        _log_state(known, former, reason)
+        known.log_change(former, reason)
         self.timers.set(known, outcome.timers)
         if outcome.refresh_at_ms is not None:
             known.refresh_at_ms = outcome.refresh_at_ms
@@ -241,19 +238,6 @@ def in_batches(records: Sequence[CoordinatorRecord], most_bytes: int) -> Iterato
             begin, size = index, 0
         size += needed
     yield records[begin:]
-
-
-def _log_state(group: ConsumerGroup, former: ConsumerGroupState, reason: str) -> None:
-    if group.state is not former:
-        log.info(
-            "group state changed",
-            group=_short(group.group_id),
-            old=former.label,
-            new=group.state_name,
-            reason=reason[:LONGEST_LOGGED],
-            generation=group.epoch,
-            members=group.size,
-        )
 
 
 def _short(text: str) -> str:

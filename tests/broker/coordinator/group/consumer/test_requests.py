@@ -74,8 +74,9 @@ def test_changes_of_the_state_are_logged(shard: ShardAtWork) -> None:
     with capture_logs() as events:
         shard.join_consumer("a", "foo")
         shard.leave_consumer("a")
+        delete_group(shard.shard, GROUP, lambda _: None)
     changes = [(each["old"], each["new"]) for each in events if each["event"] == "group state changed"]
-    assert changes == [("Empty", "Stable"), ("Stable", "Empty")]
+    assert changes == [("Empty", "Stable"), ("Stable", "Empty"), ("Empty", "Dead")]
 
 
 def test_an_unknown_group_has_no_members(shard: ShardAtWork) -> None:
