@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -86,11 +86,25 @@ def wait(is_reached: Callable[[], bool]) -> None:
     until(is_reached, bool, "end of the wait")
 
 
+@pytest.fixture
+def brokers(tmp_path: Path) -> Iterator[Callable[[], SpawnedBroker]]:
+    """Starts a broker each time, always on the same data and port; those that still run in the end are killed."""
+    port, started = free_port(), []
+
+    def start() -> SpawnedBroker:
+        started.append(start_broker(tmp_path / "data", SETTINGS, port=port))
+        return started[-1]
+
+    yield start
+    for broker in started:
+        broker.kill()
+        broker.close()
+
+
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("end", ENDS)
-def test_consumers_go_on_after_their_broker_has_died(end: str, tmp_path: Path) -> None:
-    port = free_port()
-    broker = start_broker(tmp_path / "data", SETTINGS, port=port)
+def test_consumers_go_on_after_their_broker_has_died(end: str, brokers: Callable[[], SpawnedBroker]) -> None:
+    broker = brokers()
     bootstrap = broker.bootstrap
     until_coordinators(bootstrap)
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
@@ -108,8 +122,7 @@ def test_consumers_go_on_after_their_broker_has_died(end: str, tmp_path: Path) -
     assert {member.client_id: len(member.assignment.topic_partitions) for member in found.members} == {"a": 3, "b": 3}
 
     ENDS[end](broker)
-    broker.close()
-    broker = start_broker(tmp_path / "data", SETTINGS, port=port)
+    brokers()
     produce(bootstrap, range(RECORDS, 2 * RECORDS))
     wait(lambda: everything(2 * RECORDS))
     assert set((readers[0].numbers + readers[1].numbers).values()) == {1}, "nobody was thrown out: nothing came twice"
@@ -118,5 +131,3 @@ def test_consumers_go_on_after_their_broker_has_died(end: str, tmp_path: Path) -
     readers[1].close()
     assert [reader.errors for reader in readers] == [[], []]
     assert description(admin).state.name == "EMPTY"
-    broker.terminate()
-    broker.close()
