@@ -14,6 +14,8 @@ from pathlib import Path
 from types import ModuleType
 
 from odradek.broker.coordinator.group.classic import state as group_state
+from odradek.broker.coordinator.group.consumer import member_state
+from odradek.broker.coordinator.group.consumer import state as consumer_state
 from odradek.broker.coordinator.transaction import transaction_state
 from odradek.broker.handlers.api_row import ApiRow, ApiTable
 from odradek.broker.handlers.api_table import api_table
@@ -146,6 +148,8 @@ def supported_apis_page() -> str:
 def coordinators_page() -> str:
     """docs/coordinators.md."""
     group_moves = [(old.label, new.label, why) for (old, new), why in group_state.TRANSITIONS.items()]
+    consumer_moves = [(old.label, new.label, why) for (old, new), why in consumer_state.TRANSITIONS.items()]
+    member_moves = [(old.name, new.name, why) for (old, new), why in member_state.TRANSITIONS.items()]
     transaction_moves = [(old.label, new.label, why) for (old, new), why in transaction_state.MOVES.items()]
     lines = [
         "# The states of groups and transactions",
@@ -155,11 +159,27 @@ def coordinators_page() -> str:
         "transition of a running coordinator is logged (`group state changed`, `transaction state changed`) with its "
         "reason. [architecture.md](architecture.md#coordinators) describes how they work.",
         "",
-        "## A consumer group",
+        "## A group of the classic protocol",
         "",
         *_states(group_state),
         "",
         *_diagram("Empty", "Dead", group_moves),
+        "",
+        "## A consumer group, whose assignments the broker makes (KIP-848)",
+        "",
+        "The state follows from the group's epochs and its members.",
+        "",
+        *_states(consumer_state),
+        "",
+        *_diagram("Empty", "Dead", consumer_moves),
+        "",
+        "### A member of it",
+        "",
+        "A new member is STABLE and has nothing. In each state a member may leave or be fenced.",
+        "",
+        *_states(member_state),
+        "",
+        *_diagram("STABLE", "STABLE", member_moves),
         "",
         "## A transactional id",
         "",

@@ -29,6 +29,14 @@ class ElectionType(IntEnum):
     UNCLEAN = 1
 
 
+class UpgradeType(IntEnum):
+    """What UpdateFeatures may do with a level (KIP-584, KIP-778); Kafka's `FeatureUpdate.UpgradeType`."""
+
+    UPGRADE = 1
+    SAFE_DOWNGRADE = 2
+    UNSAFE_DOWNGRADE = 3
+
+
 class CoordinatorType(IntEnum):
     """The types of coordinators; Kafka's `FindCoordinatorRequest.CoordinatorType`."""
 

@@ -8,11 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from random import Random
+from typing import TypeVar
 
-from odradek.broker.background.tasks import Threads
+from odradek.broker.background.stepwise import Steps
+from odradek.broker.background.tasks import ThreadsAndTurns
 from odradek.broker.cluster.active_controller import ActiveController
 from odradek.broker.coordinator.group.classic.settings import GroupSettings
-from odradek.broker.coordinator.group.coordinator import GroupCoordinator
+from odradek.broker.coordinator.group.cluster_topics import ClusterTopics
+from odradek.broker.coordinator.group.consumer.settings import ConsumerGroupSettings
+from odradek.broker.coordinator.group.coordinator import ConsumerGroups, GroupCoordinator
 from odradek.broker.coordinator.internal_topics import InternalTopics, group_log_settings, transaction_log_settings
 from odradek.broker.coordinator.runtime.runtime import CoordinatorRuntime, RuntimeSettings
 from odradek.broker.coordinator.runtime.shard import NewShard
@@ -37,6 +41,7 @@ from odradek.purgatory import CompletionQueue
 from odradek.timer import Clock, SystemTimer
 
 PRODUCER_IDS_TIMEOUT_MS = 5000
+T = TypeVar("T")
 
 
 class Coordinators:
@@ -50,7 +55,7 @@ class Coordinators:
         timer: SystemTimer,
         random: Random,
         completions: CompletionQueue,
-        background: Threads,
+        background: ThreadsAndTurns,
         soon: Soon,
         metadata: MetadataCache,
         active_controller: ActiveController,
@@ -60,6 +65,7 @@ class Coordinators:
         leaderships: Leaderships,
         verification: TransactionVerification,
         peers: Peers,
+        group_version: Callable[[], int],
     ) -> None:
         self._config = config
         self._clock = clock
@@ -77,6 +83,7 @@ class Coordinators:
         self.internal_topics = InternalTopics(active_controller, metadata, config, background.spawn)
         self.groups = GroupCoordinator(
             GroupSettings.from_config(config),
+            self._consumer_groups(group_version),
             clock=clock,
             timer=timer,
             completions=completions,
@@ -123,6 +130,32 @@ class Coordinators:
     def longest_transaction_ms(self) -> int:
         """Returns the current value of transaction.max.timeout.ms."""
         return self._config.transaction_max_timeout_ms
+
+    def _consumer_groups(self, group_version: Callable[[], int]) -> ConsumerGroups:
+        config = self._config
+        settings = ConsumerGroupSettings.from_config(config)
+
+        def settings_of(_group_id: str) -> ConsumerGroupSettings:
+            """The assignment interval may change while the broker runs."""
+            interval_ms = config.group_consumer_assignment_interval_ms
+            if interval_ms == settings.assignment_interval_ms:
+                return settings
+            return settings._replace(assignment_interval_ms=interval_ms)
+
+        return ConsumerGroups(
+            ClusterTopics(self._metadata),
+            settings_of,
+            self._work,
+            group_version,
+            config.group_coordinator_rebalance_protocols,
+            config.message_max_bytes // 2,
+        )
+
+    def _work(
+        self, steps: Steps[T], then: Callable[[T], object], failed: Callable[[Exception], object], name: str
+    ) -> None:
+        """Runs the steps beside the requests."""
+        self._background.spawn(self._background.turns.take_then(steps, then, failed), name)
 
     def _leader_of(self, topic_partition: TopicPartition) -> int | None:
         """Returns None only for a partition that does not exist: until the metadata is complete, any may exist."""

@@ -16,6 +16,7 @@ from odradek.broker.background.stepwise import Steps
 from odradek.broker.handlers import (
     add_partitions,
     configs,
+    consumer_groups,
     coordinators,
     create_topics,
     fetch,
@@ -24,6 +25,7 @@ from odradek.broker.handlers import (
     log_dirs,
     metadata,
     offset_fetch,
+    offsets,
     producers,
     topics,
     transactions,
@@ -64,7 +66,9 @@ from odradek.protocol.messages.configs import (
     DescribeConfigsResponse,
     IncrementalAlterConfigsResponse,
 )
+from odradek.protocol.messages.consumer_groups import ConsumerGroupDescribeResponse, ConsumerGroupHeartbeatResponse
 from odradek.protocol.messages.delete_records import DeleteRecordsResponse
+from odradek.protocol.messages.features import UpdateFeaturesResponse
 from odradek.protocol.messages.group_admin import DeleteGroupsResponse, DescribeGroupsResponse, ListGroupsResponse
 from odradek.protocol.messages.groups import HeartbeatResponse, JoinGroupResponse, LeaveGroupResponse, SyncGroupResponse
 from odradek.protocol.messages.list_offsets import ListOffsetsResponse, OffsetForLeaderEpochResponse
@@ -193,10 +197,11 @@ def api_table() -> ApiTable:
             ),
             api_row(
                 ApiKey.OFFSET_COMMIT,
-                (0, 9),
+                (0, 10),
                 lambda handlers: handlers.offsets.offset_commit,
-                per_partition(OffsetCommitResponse, "topics", "name", "partitions", "partition_index"),
+                per_partition(OffsetCommitResponse, "topics", ("name", "topic_id"), "partitions", "partition_index"),
                 partitions_asked=_count("topics", "partitions"),
+                topic_ids_since=offsets.FIRST_VERSION_WITH_IDS,
                 authorization=before(
                     on_group(AclOperation.READ),
                     items=on_each(AclOperation.READ, AclResourceType.TOPIC, "topics", "name"),
@@ -204,7 +209,7 @@ def api_table() -> ApiTable:
             ),
             api_row(
                 ApiKey.OFFSET_FETCH,
-                (0, 9),
+                (0, 10),
                 lambda handlers: handlers.offset_fetch.offset_fetch,
                 offset_fetch.offset_fetch_error,
                 partitions_asked=offset_fetch.partitions_asked,
@@ -269,6 +274,26 @@ def api_table() -> ApiTable:
                 authorization=before(items=on_each(AclOperation.DELETE, AclResourceType.GROUP, "groups_names")),
             ),
             api_row(
+                ApiKey.CONSUMER_GROUP_HEARTBEAT,
+                (0, 1),
+                lambda handlers: handlers.consumer_groups.heartbeat,
+                top_level(ConsumerGroupHeartbeatResponse),
+                partitions_asked=consumer_groups.items_named,
+                bytes_per_partition=2,
+                authorization=in_handler(
+                    consumer_groups.READ_GROUP, consumer_groups.SEE_TOPICS, consumer_groups.SEE_MATCHED
+                ),
+            ),
+            api_row(
+                ApiKey.CONSUMER_GROUP_DESCRIBE,
+                (0, 1),
+                lambda handlers: handlers.consumer_groups.describe,
+                per_item(ConsumerGroupDescribeResponse, ("group_ids", "groups"), "group_id"),
+                authorization=before(
+                    items=on_each(AclOperation.DESCRIBE, AclResourceType.GROUP, "group_ids")
+                ).and_in_handler(consumer_groups.SEE_ASSIGNED),
+            ),
+            api_row(
                 ApiKey.OFFSET_DELETE,
                 (0, 0),
                 lambda handlers: handlers.offsets.offset_delete,
@@ -306,10 +331,18 @@ def api_table() -> ApiTable:
             ),
             api_row(
                 ApiKey.API_VERSIONS,
-                (0, 4),
+                (0, 5),
                 lambda handlers: handlers.api_versions.api_versions,
                 top_level(ApiVersionsResponse),
                 authorization=NOTHING_ASKED,
+            ),
+            api_row(
+                ApiKey.UPDATE_FEATURES,
+                (0, 2),
+                lambda handlers: handlers.features.update_features,
+                top_level(UpdateFeaturesResponse),
+                authorization=before(on_cluster(AclOperation.ALTER)),
+                not_controller=_NOT_CONTROLLER,
             ),
             api_row(
                 ApiKey.CREATE_TOPICS,

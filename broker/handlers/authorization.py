@@ -299,8 +299,10 @@ def on_each(
     `unless`: an operation on the cluster that is enough.
     """
 
-    def resource_of(item: Any) -> Resource:
-        return (resource_type, item if field is None else getattr(item, field))
+    def resource_of(item: Any) -> Resource | None:
+        """A topic whose id is unknown has no name."""
+        name = item if field is None else getattr(item, field)
+        return None if name is None else (resource_type, name)
 
     names = array if field is None else f"{array}.{field}"
     enough = None

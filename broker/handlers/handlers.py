@@ -11,20 +11,23 @@ from odradek.broker.cluster.member import ClusterMember
 from odradek.broker.cluster.stored_quotas import StoredQuotas
 from odradek.broker.coordinator.coordinators import Coordinators
 from odradek.broker.coordinator.group.offsets.zookeeper import ZooKeeperOffsets
+from odradek.broker.features.finalized import FinalizedFeatures
 from odradek.broker.handlers.access import DecidedAccess, access_by
 from odradek.broker.handlers.add_partitions import AddPartitionsHandler
-from odradek.broker.handlers.api_versions import NO_FEATURES, NO_FEATURES_YET, ApiVersionsHandler, ServedApi
+from odradek.broker.handlers.api_versions import ApiVersionsHandler, ServedApi
 from odradek.broker.handlers.audit_log import AuditLog
 from odradek.broker.handlers.client_quotas import DescribeClientQuotasHandler
 from odradek.broker.handlers.cluster import DescribeClusterHandler
 from odradek.broker.handlers.cluster_changes import ClusterChangeHandlers
 from odradek.broker.handlers.configs import AlterConfigsHandlers
+from odradek.broker.handlers.consumer_groups import ConsumerGroupHandlers
 from odradek.broker.handlers.coordinators import FindCoordinatorHandler
 from odradek.broker.handlers.create_topics import CreateTopicsHandler
 from odradek.broker.handlers.current_leaders import CurrentLeaders
 from odradek.broker.handlers.delete_records import DeleteRecordsHandler
 from odradek.broker.handlers.describe_configs import DescribeConfigsHandler
 from odradek.broker.handlers.elections import ElectLeadersHandler
+from odradek.broker.handlers.features import UpdateFeaturesHandler
 from odradek.broker.handlers.fetch import FetchHandler
 from odradek.broker.handlers.group_admin import GroupAdminHandlers
 from odradek.broker.handlers.groups import GroupHandlers
@@ -73,6 +76,7 @@ class Handlers:
         metadata: MetadataCache,
         links: ClusterLinks,
         cluster: ClusterMember,
+        features: FinalizedFeatures,
         replica_manager: ReplicaManager,
         fetch_sessions: FetchSessionCache,
         coordinators: Coordinators,
@@ -87,6 +91,7 @@ class Handlers:
         zookeeper_offsets = ZooKeeperOffsets(links.store)
         verification, partitions = replica_manager.verification, replica_manager.partitions
 
+        self.topic_name = metadata.topic_name
         release = config.odradek_as_version
 
         access = self.access = access_by(authorizer, AuditLog(clock))
@@ -111,8 +116,9 @@ class Handlers:
         self.producers = DescribeProducersHandler(partitions, access, max_response_bytes)
         self.log_dirs = LogDirHandlers(replica_manager.log_dirs, replica_manager.log_dir_moves)
 
-        epoch = NO_FEATURES if is_before(release, "2.7") else NO_FEATURES_YET
-        self.api_versions = ApiVersionsHandler(apis, broker_listeners, finalized_features_epoch=epoch)
+        self.api_versions = ApiVersionsHandler(
+            apis, broker_listeners, metadata, features, has_features=not is_before(release, "2.7")
+        )
         self.metadata = MetadataHandler(
             metadata, config, links.active_controller, internal_topics, access, spawn, turns
         )
@@ -125,6 +131,7 @@ class Handlers:
         )
         self.elections = ElectLeadersHandler(administration.replicas, metadata)
         self.reassignments = ReassignmentHandlers(administration.replicas)
+        self.features = UpdateFeaturesHandler(administration.features)
         self.cluster_changes = ClusterChangeHandlers(cluster.changes, administration)
         self.describe_configs = DescribeConfigsHandler(config, metadata)
         self.alter_configs = AlterConfigsHandlers(
@@ -144,6 +151,7 @@ class Handlers:
             has_texts=not is_before(release, "2.3"),
         )
         self.groups = GroupHandlers(groups, access)
+        self.consumer_groups = ConsumerGroupHandlers(groups, access, config, max_response_bytes)
         self.group_admin = GroupAdminHandlers(groups, access, max_response_bytes)
         self.offsets = OffsetHandlers(groups, metadata, config, clock, verification, zookeeper_offsets, spawn)
         self.offset_fetch = OffsetFetchHandler(groups, metadata, zookeeper_offsets, spawn, access, max_response_bytes)

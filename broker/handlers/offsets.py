@@ -1,5 +1,7 @@
 """OffsetCommit (key 8), OffsetDelete (key 47) and TxnOffsetCommit (key 28). OffsetFetch: see offset_fetch.py.
 
+From version 10 of OffsetCommit on topics are named by their ids.
+
 A partition that does not exist, or whose metadata is too long, has an error of its own; the others are committed. If
 the group's membership or its coordinator refuses the request, all partitions that exist have that error.
 
@@ -23,9 +25,10 @@ from odradek.broker.coordinator.group.offsets.commits import (
     commit_offsets_in_transaction,
 )
 from odradek.broker.coordinator.group.offsets.offsets import Commits
-from odradek.broker.coordinator.group.offsets.records import CommittedOffset
+from odradek.broker.coordinator.group.offsets.records import NO_TOPIC_ID, CommittedOffset
 from odradek.broker.coordinator.group.offsets.removal import check_may_delete, remove_offsets
 from odradek.broker.coordinator.group.offsets.zookeeper import ZooKeeperOffsets
+from odradek.broker.handlers.topic_ids import name_topics
 from odradek.broker.handlers.transaction_outcomes import once_verified
 from odradek.broker.handlers.zookeeper_commits import commit_to_zookeeper
 from odradek.broker.metadata.metadata_cache import GROUP_TOPIC, MetadataCache
@@ -51,6 +54,8 @@ if TYPE_CHECKING:
     from odradek.broker.coordinator.runtime.shard import OnDone
 
 VERSION_OF_ZOOKEEPER = 0
+FIRST_VERSION_WITH_IDS = 10
+"""The first version of OffsetCommit and OffsetFetch that names topics by their ids."""
 NO_RETENTION = -1
 END_OF_TIME_MS = 2**63 - 1
 FIRST_TRANSACTIONAL_VERSION_WITH_LOADING = 2
@@ -115,6 +120,8 @@ class OffsetHandlers:
         retention_ms = request.retention_time_ms
         expire_ms = NO_TIMESTAMP if retention_ms == NO_RETENTION else min(now_ms + retention_ms, END_OF_TIME_MS)
 
+        if context.api_version >= FIRST_VERSION_WITH_IDS:
+            name_topics(request.topics, self._metadata.topic_name)
         builder = self._check_commits(request.topics, COMMIT_ANSWERS, now_ms, expire_ms, brings_times=True)
         if context.api_version == VERSION_OF_ZOOKEEPER:
             return answered_later(
@@ -123,7 +130,11 @@ class OffsetHandlers:
                 self._spawn,
             )
         who = Committer(
-            request.group_id, request.generation_id_or_member_epoch, request.member_id, request.group_instance_id
+            request.group_id,
+            request.generation_id_or_member_epoch,
+            request.member_id,
+            request.group_instance_id,
+            context.api_version,
         )
 
         def act(done: OnDone) -> None:
@@ -163,7 +174,13 @@ class OffsetHandlers:
     ) -> TxnOffsetCommitResponse | PendingResponse:
         now_ms = self._clock.wall_ms()
         builder = self._check_commits(request.topics, TXN_COMMIT_ANSWERS, now_ms, NO_TIMESTAMP, brings_times=False)
-        who = Committer(request.group_id, request.generation_id, request.member_id, request.group_instance_id)
+        who = Committer(
+            request.group_id,
+            request.generation_id_or_member_epoch,
+            request.member_id,
+            request.group_instance_id,
+            context.api_version,
+        )
         producer = CommittingProducer(request.producer_id, request.producer_epoch)
 
         def act(done: OnDone) -> None:
@@ -220,10 +237,13 @@ class OffsetHandlers:
         builder, find = OffsetCommitResponseBuilder(), self._metadata.topic
         limit = self._config.offset_metadata_max_bytes
         topic_class, partition_class = answer_classes
+        stores_ids = self._coordinator.stores_topic_ids
         for topic in topics:
-            name: str = topic.name
-            metadata = find(name)
+            name: str | None = topic.name
+            metadata = None if name is None else find(name)
             existing: Any = () if metadata is None else metadata.partitions
+            missing = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            topic_id = NO_TOPIC_ID if metadata is None or not stores_ids else metadata.topic_id
             answers = []
             commits: dict[int, CommittedOffset] = {}
             for partition in topic.partitions:
@@ -231,7 +251,7 @@ class OffsetHandlers:
                 answer = partition_class(partition_index=index)
                 answers.append(answer)
                 if index not in existing:
-                    answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                    answer.error_code = missing
                     continue
                 builder.answers.append(answer)
                 text: str = partition.committed_metadata or ""
@@ -245,13 +265,14 @@ class OffsetHandlers:
                     text,
                     now_ms if time_ms == NO_TIMESTAMP else time_ms,
                     expire_ms,
+                    topic_id=topic_id,
                 )
-            if commits:
+            if commits and name is not None:
                 known = builder.commits.setdefault(name, commits)
                 if known is not commits:
                     known.update(commits)
             if answers:
-                builder.topics.append(topic_class(name=name, partitions=answers))
+                builder.topics.append(topic_class(name=name or "", topic_id=topic.topic_id, partitions=answers))
         return builder
 
     def _carry_out(

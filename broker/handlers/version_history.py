@@ -29,9 +29,13 @@ VERSION_HISTORY: Mapping[ApiKey, Mapping[int, str]] = {
         9: "timestamp -5, the latest offset in tiered storage (KIP-1005): there is none",
     },
     ApiKey.METADATA: {12: "topics may be named by their ids; UNKNOWN_TOPIC_ID (KIP-516)"},
-    ApiKey.OFFSET_COMMIT: {9: "the epoch of a member of the newer protocol (KIP-848), where the generation was"},
+    ApiKey.OFFSET_COMMIT: {
+        9: "the epoch of a member of the newer protocol (KIP-848), where the generation was; GROUP_ID_NOT_FOUND",
+        10: "topics are named by their ids",
+    },
     ApiKey.OFFSET_FETCH: {
-        9: "member id and epoch of the newer protocol (KIP-848), which groups of the classic protocol ignore"
+        9: "member id and epoch of the newer protocol (KIP-848), which groups of the classic protocol ignore",
+        10: "topics are named by their ids",
     },
     ApiKey.FIND_COORDINATOR: {
         5: _ABORTABLE_IS_KNOWN,
@@ -43,7 +47,14 @@ VERSION_HISTORY: Mapping[ApiKey, Mapping[int, str]] = {
     },
     ApiKey.LEAVE_GROUP: {5: "the reason why a member leaves, which is logged (KIP-800)"},
     ApiKey.LIST_GROUPS: {5: "a filter by type, and each group's type: `classic` (KIP-848)"},
-    ApiKey.API_VERSIONS: {4: "features may begin at level 0 (KAFKA-17011); none is listed"},
+    ApiKey.API_VERSIONS: {
+        4: "features that begin at level 0 (KAFKA-17011)",
+        5: "the cluster and the node that the client expects: another one is REBOOTSTRAP_REQUIRED (KIP-1242)",
+    },
+    ApiKey.UPDATE_FEATURES: {
+        1: "the type of each update, and a request that only validates (KIP-778)",
+        2: "one error for all updates",
+    },
     ApiKey.INIT_PRODUCER_ID: {5: _ABORTABLE_IS_KNOWN},
     ApiKey.ADD_PARTITIONS_TO_TXN: {
         4: "several transactions, which may be verified only: other brokers ask so (KIP-890)",
@@ -61,6 +72,14 @@ VERSION_HISTORY: Mapping[ApiKey, Mapping[int, str]] = {
     },
     ApiKey.DESCRIBE_CLUSTER: {
         1: "the type of the endpoint: MISMATCHED_ENDPOINT_TYPE if a controller is meant (KIP-919)"
+    },
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: {
+        0: "members of consumer groups whose assignments the broker makes (KIP-848)",
+        1: "a regular expression, and member ids that clients make (KIP-1082)",
+    },
+    ApiKey.CONSUMER_GROUP_DESCRIBE: {
+        0: "consumer groups whose assignments the broker makes (KIP-848)",
+        1: "which protocol each member speaks (KIP-1099)",
     },
     ApiKey.LIST_TRANSACTIONS: {1: "a filter by the time since a transaction began (KIP-994)"},
 }

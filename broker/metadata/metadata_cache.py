@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from odradek.broker.metadata.topic_names import unified_name
+from odradek.protocol.schema import Versions
 from odradek.protocol.topic_partition import TopicPartition
 
 ZERO_UUID = uuid.UUID(int=0)
@@ -35,12 +36,15 @@ class BrokerEndpoint(NamedTuple):
 
 
 class BrokerInfo(NamedTuple):
-    """One live broker. `endpoints` by listener name; `epoch` grows with every registration (Kafka's broker epoch)."""
+    """One live broker. `endpoints` by listener name; `epoch` grows with every registration (Kafka's broker epoch).
+    `features`: the levels of each that it supports; only the controller knows those of the others.
+    """
 
     broker_id: int
     endpoints: Mapping[str, BrokerEndpoint]
     rack: str | None = None
     epoch: int = -1
+    features: Mapping[str, Versions] = MappingProxyType({})
 
     def endpoint(self, listener: str) -> BrokerEndpoint | None:
         """The broker's address on `listener`, or None if it has none there."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from odradek.broker.settings.rules import AtLeast
+from odradek.broker.settings.rules import Assignors, AtLeast, OneOf
 from odradek.broker.settings.setting import (
     BOOLEAN,
     CLUSTER_WIDE,
     HIGH,
     INT,
     INT_MAX,
+    LIST,
     LONG,
     LOW,
     MEDIUM,
@@ -20,6 +21,21 @@ from odradek.broker.settings.setting import (
 
 # fmt: off
 class GroupsSettings(SettingValues):
+    group_consumer_assignment_interval_ms = Setting(INT, 1000, MEDIUM, valid=AtLeast(0), update_mode=CLUSTER_WIDE,
+        doc="The least time between two target assignments of a group of the newer protocol.")
+    group_consumer_assignors = Setting(LIST, ["uniform", "range"], MEDIUM, valid=Assignors(),
+        doc="The assignors of the newer group protocol (KIP-848); the first one is the default.")
+    group_consumer_heartbeat_interval_ms = Setting(INT, 5000, MEDIUM, valid=AtLeast(1),
+        doc="The heartbeat interval for members of the newer group protocol.")
+    group_consumer_max_size = Setting(INT, INT_MAX, MEDIUM, valid=AtLeast(1),
+        doc="The maximum number of members of a group of the newer protocol.")
+    group_consumer_regex_refresh_interval_ms = Setting(INT, 600000, MEDIUM, valid=AtLeast(10000), internal=True,
+        doc="How often the regular expressions of a group of the newer protocol are resolved again.")
+    group_consumer_session_timeout_ms = Setting(INT, 45000, MEDIUM, valid=AtLeast(1),
+        doc="The session timeout for members of the newer group protocol.")
+    group_coordinator_rebalance_protocols = Setting(LIST, ["classic", "consumer", "streams"], MEDIUM,
+        valid=OneOf("consumer", "classic", "share", "streams"),
+        doc="The enabled group protocols.")
     group_initial_rebalance_delay_ms = Setting(INT, 3000, MEDIUM,
         doc="How long the first rebalance of an empty group waits for further members.")
     group_max_session_timeout_ms = Setting(INT, 1800000, MEDIUM,

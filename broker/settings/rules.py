@@ -6,6 +6,8 @@ Source: the validators of Kafka's `ConfigDef` and of the classes that define its
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import ClassVar
 
 from odradek.broker.settings.setting import Value
 
@@ -90,6 +92,24 @@ class OneOf:
         parts = value if isinstance(value, list) else [value]
         invalid = [str(part) for part in parts if part not in self.words]
         return f"is not one of {', '.join(self.words)}" if invalid else None
+
+
+class Assignors:
+    """Names of assignors, or of Kafka's classes. Kafka documents no form."""
+
+    __slots__ = ()
+    text = ""
+    CLASSES: ClassVar[Mapping[str, str]] = {
+        f"org.apache.kafka.coordinator.group.assignor.{name.capitalize()}Assignor": name
+        for name in ("uniform", "range")
+    }
+    """The names by class."""
+
+    def problem(self, value: Value) -> str | None:
+        names = [self.CLASSES.get(str(part), part) for part in value] if isinstance(value, list) else []
+        if names and all(name in self.CLASSES.values() for name in names):
+            return None
+        return f"is not a list of {', '.join(self.CLASSES.values())}"
 
 
 class OneOfAnyCase:

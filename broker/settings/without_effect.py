@@ -10,7 +10,6 @@ from odradek.broker.settings.rules import (
     AtLeast,
     Between,
     NotEmpty,
-    OneOf,
     OneOfAnyCase,
     Release,
     UnlessMinusOne,
@@ -36,8 +35,6 @@ from odradek.broker.settings.setting import (
     Synonym,
     Value,
 )
-
-ASSIGNORS = "org.apache.kafka.coordinator.group.assignor"
 
 # fmt: off
 WITHOUT_EFFECT: dict[str, dict[str, Setting[Value]]] = {
@@ -103,17 +100,10 @@ WITHOUT_EFFECT: dict[str, dict[str, Setting[Value]]] = {
             doc="How often the controller checks for partitions that need an unclean election."),
     },
     "Groups": {
-        "group.consumer.assignors": Setting(LIST, [f"{ASSIGNORS}.UniformAssignor", f"{ASSIGNORS}.RangeAssignor"],
-            MEDIUM,
-            doc="The assignors of the newer group protocol (KIP-848); the first one is the default."),
-        "group.consumer.heartbeat.interval.ms": Setting(INT, 5000, MEDIUM, valid=AtLeast(1),
-            doc="The heartbeat interval for members of the newer group protocol."),
         "group.consumer.max.heartbeat.interval.ms": Setting(INT, 15000, MEDIUM, valid=AtLeast(1),
             doc="The maximum heartbeat interval of a group of the newer protocol."),
         "group.consumer.max.session.timeout.ms": Setting(INT, 60000, MEDIUM, valid=AtLeast(1),
             doc="The maximum session timeout of a group of the newer protocol."),
-        "group.consumer.max.size": Setting(INT, INT_MAX, MEDIUM, valid=AtLeast(1),
-            doc="The maximum number of members of a group of the newer protocol."),
         "group.consumer.migration.policy": Setting(STRING, "disabled", MEDIUM,
             valid=OneOfAnyCase("DISABLED", "DOWNGRADE", "UPGRADE", "BIDIRECTIONAL"), internal=True,
             doc="Whether groups may be converted between the classic and the newer protocol."),
@@ -121,15 +111,10 @@ WITHOUT_EFFECT: dict[str, dict[str, Setting[Value]]] = {
             doc="The minimum heartbeat interval of a group of the newer protocol."),
         "group.consumer.min.session.timeout.ms": Setting(INT, 45000, MEDIUM, valid=AtLeast(1),
             doc="The minimum session timeout of a group of the newer protocol."),
-        "group.consumer.session.timeout.ms": Setting(INT, 45000, MEDIUM, valid=AtLeast(1),
-            doc="The session timeout for members of the newer group protocol."),
         "group.coordinator.append.linger.ms": Setting(INT, 10, MEDIUM, valid=AtLeast(0),
             doc="How long the newer coordinator accumulates writes into one batch."),
         "group.coordinator.new.enable": Setting(BOOLEAN, False, MEDIUM, internal=True,
             doc="Whether Kafka's newer group coordinator is used."),
-        "group.coordinator.rebalance.protocols": Setting(LIST, ["classic"], MEDIUM,
-            valid=OneOf("consumer", "classic", "share", "unknown"),
-            doc="The enabled group protocols."),
         "group.coordinator.threads": Setting(INT, 1, MEDIUM, valid=AtLeast(1),
             doc="The number of threads of the newer group coordinator."),
         "group.share.delivery.count.limit": Setting(INT, 5, MEDIUM, valid=Between(2, 10),

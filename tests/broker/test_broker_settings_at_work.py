@@ -149,6 +149,9 @@ PLACES = {
         "test_a_kraft_controllers_listener_stays_closed": "process.roles controller.listener.names",
         "test_invalid_listeners_are_refused": "inter.broker.listener.name security.inter.broker.protocol",
     },
+    "broker/handlers/test_features.py": {
+        "test_a_new_cluster_begins_with_the_levels_that_its_settings_choose": "odradek.initial.features",
+    },
     "broker/handlers/test_releases.py": {
         "test_a_broker_lists_what_the_release_served": "odradek.as.version",
     },
@@ -205,6 +208,11 @@ PLACES = {
     },
     "broker/handlers/test_group_settings.py": {
         "test_a_group_has_at_most_the_configured_number_of_members": "group.max.size",
+    },
+    "broker/handlers/test_consumer_groups_api.py": {
+        "test_the_first_assignor_is_that_of_groups_whose_members_want_none": "group.consumer.assignors",
+        "test_a_group_has_at_most_the_configured_number_of_members": "group.consumer.max.size",
+        "test_the_protocol_may_be_off": "group.coordinator.rebalance.protocols",
     },
     "broker/handlers/test_offsets_api.py": {
         "test_the_maximum_length_of_offset_metadata_is_a_setting": "offset.metadata.max.bytes",

@@ -3,9 +3,12 @@
     group.py            what every kind of group promises
     coordinator.py      all groups of this broker: finds the shard of a request
     shard.py            the groups of one partition of `__consumer_offsets`, and their offsets: creates and replays them
+    cluster_topics.py   what groups know of the cluster's topics
     admin.py            listing, counting and deleting groups of every kind
     offsets/            the committed offsets, which know a group by `group.py`
     classic/            the kind of group whose members choose the assignment themselves
+    consumer/           the kind of group whose assignments the broker makes
+    assignors/          how it makes them
 
 Callers: the handlers of groups and offsets, the metrics and the console.
 """

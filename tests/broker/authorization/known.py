@@ -13,6 +13,11 @@ KNOWN: list[Known] = [
         "a node without a cluster does not serve these",
     ),
     Known(
+        "API_VERSIONS .*",
+        r".*\.(Supported|Finalized)Features",
+        "the features are those of Kafka 4.4; Kafka 3.9 had none on ZooKeeper",
+    ),
+    Known(
         "METADATA .*, a topic that is created.*",
         r".*\.Topics\[new\]\.(ErrorCode|Partitions|TopicId)",
         "the first answer waits for the topic, Kafka's is LEADER_NOT_AVAILABLE",

@@ -11,6 +11,7 @@ import pytest
 
 from odradek.broker.metadata.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC
 from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.groups import HeartbeatRequest, JoinGroupRequest, SyncGroupRequest
 from odradek.protocol.messages.offsets import OffsetCommitRequest, OffsetFetchRequest
@@ -182,6 +183,54 @@ async def committed(brokers: Brokers, group: str = "g") -> dict[str, int]:
     response = await brokers.ask(await brokers.coordinator(group), request, 7)
     assert response.error_code == 0
     return {topic.name: topic.partitions[0].committed_offset for topic in response.topics}
+
+
+class Consumer:
+    """A member of the consumer group "g", which asks the coordinator at the time."""
+
+    def __init__(self, brokers: Brokers, member_id: str) -> None:
+        self._brokers = brokers
+        self.member_id = member_id
+        self.epoch = 0
+
+    async def beat(self, **fields: Any) -> Any:
+        request = ConsumerGroupHeartbeatRequest(
+            group_id="g", member_id=self.member_id, member_epoch=self.epoch, **fields
+        )
+        response = await self._brokers.ask_alone(await self._brokers.coordinator("g"), request, 1)
+        assert response.error_code == 0
+        self.epoch = response.member_epoch
+        return response
+
+    async def join(self) -> Any:
+        return await self.beat(rebalance_timeout_ms=30_000, subscribed_topic_names=["t"], topic_partitions=[])
+
+
+async def test_a_consumer_group_goes_on_when_its_coordinator_fails(brokers: Brokers) -> None:
+    """Amid a rebalance: "a" must give up a partition that "b" waits for."""
+    await brokers.create("t", IDS, IDS)
+    a, b = Consumer(brokers, "a"), Consumer(brokers, "b")
+    (everything,) = (await a.join()).assignment.topic_partitions
+    await b.join()
+
+    async def must_give_up() -> bool:
+        return (await a.beat()).assignment is not None
+
+    await until(must_give_up)
+    failed = await brokers.coordinator("g")
+    await brokers.stop(failed)
+    assert await brokers.coordinator("g") != failed
+    owned = [ConsumerGroupHeartbeatRequest.TopicPartitions(topic_id=everything.topic_id, partitions=[0, 1])]
+    full: dict[str, Any] = {"rebalance_timeout_ms": 30_000, "subscribed_topic_names": ["t"]}
+    (told,) = (await a.beat(**full, topic_partitions=owned)).assignment.topic_partitions
+    assert a.epoch == 2
+    owned[0].partitions = told.partitions
+    await a.beat(topic_partitions=owned)
+    (given,) = (await b.beat()).assignment.topic_partitions
+    assert (a.epoch, b.epoch) == (3, 3)
+    assert sorted(told.partitions + given.partitions) == [0, 1]
+    await brokers.start(failed)
+    assert (await a.beat()).member_epoch == (await b.beat()).member_epoch == 3
 
 
 async def test_a_group_goes_on_without_a_rebalance_when_its_coordinator_fails(brokers: Brokers) -> None:

@@ -28,8 +28,20 @@ from odradek.storage.log_config import TOPIC_SETTINGS
 VECTORS: dict[str, list[dict[str, Any]]] = json.loads(
     (Path(__file__).parents[2] / "vectors" / "configs.json").read_text()
 )
+OF_4_4 = {
+    "group.consumer.assignment.interval.ms",
+    "group.consumer.assignors",
+    "group.consumer.regex.refresh.interval.ms",
+    "group.coordinator.rebalance.protocols",
+}
+"""These settings are those of Apache Kafka 4.4."""
+NEWER: dict[str, list[dict[str, Any]]] = json.loads(
+    (Path(__file__).parents[2] / "vectors" / "kafka_4.4" / "configs.json").read_text()
+)
 TOPIC_VECTORS = {row["name"]: row for row in VECTORS["topic"]}
-BROKER_VECTORS = {row["name"]: row for row in VECTORS["broker"]}
+BROKER_VECTORS = {row["name"]: row for row in VECTORS["broker"]} | {
+    row["name"]: row for row in NEWER["broker"] if row["name"] in OF_4_4
+}
 DESCRIBED_IN_A_SENTENCE = {
     "remote.log.manager.copier.thread.pool.size",
     "remote.log.manager.expiration.thread.pool.size",

@@ -12,8 +12,13 @@ KNOWN = [
     ),
     Known(
         "show the brokers' APIs",
-        r"out (\w+DelegationToken|AlterClientQuotas|UpdateFeatures|Envelope|ConsumerGroup\w+)\(\d+\): .*",
+        r"out (\w+DelegationToken|AlterClientQuotas|Envelope|ConsumerGroup\w+)\(\d+\): .*",
         "APIs that are not served",
+    ),
+    Known(
+        "show the brokers' APIs",
+        r"out (ApiVersions|UpdateFeatures)\(\d+\): .*",
+        "versions that came after Kafka 3.9",
     ),
     Known("describe all settings of a broker", r"out odradek\..*", "settings of our own"),
     Known(

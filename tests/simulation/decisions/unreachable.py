@@ -217,7 +217,7 @@ REASONS: dict[str, Reason] = {
             "*MAX_RELATIVE_OFFSET*",
             "*MAX_OFFSET*",
             "*MAX_INT32*",
-            "*MAX_STRING*",
+            "*MAX_SHORT_TEXT*",
             "*MAX_PREFERENCES*",
             "*MANY_ACLS*",
             "*LAST_ID*",

@@ -26,6 +26,7 @@ OF_NEW_SEGMENTS = {"segment.jitter.ms"}
 KEPT: dict[str, object] = {"connections.max.idle.ms": "-1"}
 """The connections of the tests stay open."""
 WITHOUT_A_ROW = {
+    "group.consumer.heartbeat.interval.ms": "clients are told it, and they keep it",
     "zookeeper.connection.timeout.ms": "it ends the start of a broker, before which time cannot be advanced",
 }
 

@@ -44,7 +44,7 @@ from odradek.broker.coordinator.group.classic.member import (
     subscribed_topics,
 )
 from odradek.broker.coordinator.group.classic.state import CAN_REBALANCE, TRANSITIONS, GroupState, IllegalTransition
-from odradek.broker.coordinator.group.group import NO_MEMBER, NO_TIMESTAMP, Committer, OffsetExpiry
+from odradek.broker.coordinator.group.group import NO_MEMBER, NO_TIMESTAMP, Committer, OffsetExpiry, Session
 from odradek.broker.coordinator.runtime.record import CoordinatorRecord, encode_key
 from odradek.protocol.errors import ErrorCode, MalformedMessage, ProtocolError
 from odradek.protocol.messages.group_records import GroupMetadataKey
@@ -376,6 +376,9 @@ class ClassicGroup:
         if member is not None:
             self._actions.sessions.extend(self, member)
 
+    def accept_fetch(self, member_id: str | None, member_epoch: int) -> None:
+        """Anybody may fetch: members of classic groups do not name themselves."""
+
     def is_subscribed_to(self, topic: str) -> bool:
         """Whether any member is subscribed to the topic. True if the subscriptions are unknown."""
         if self.is_empty:
@@ -425,6 +428,10 @@ class ClassicGroup:
 
     def unload(self) -> None:
         self._actions.give_up(self)
+
+    def session_of(self, member_id: str) -> Session | None:
+        member = self._members.get(member_id)
+        return None if member is None else Session(member.session_timeout_ms, member.heartbeat)
 
     def sessions(self) -> Iterator[DelayedHeartbeat]:
         yield from self.pending.values()

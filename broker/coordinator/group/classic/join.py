@@ -68,7 +68,9 @@ class Joining(NamedTuple):
 
 
 class Joins:
-    """Handles the JoinGroups of one shard. `groups` is the shard's table; `new_group` adds a group to it."""
+    """Handles the JoinGroups of one shard. `groups` is the shard's table; `new_group` adds a group to it, and raises
+    ProtocolError if it cannot. A group of another kind that is empty counts as none.
+    """
 
     __slots__ = ("_groups", "_new_group", "_random", "_rebalances", "_settings")
 
@@ -94,10 +96,10 @@ class Joins:
         if not settings.min_session_timeout_ms <= joining.session_timeout_ms <= settings.max_session_timeout_ms:
             raise ProtocolError(ErrorCode.INVALID_SESSION_TIMEOUT)
         group = self._groups.get(group_id)
-        if group is None:
-            group = self._found(group_id, joining)
-        elif isinstance(group, ClassicGroup):
+        if isinstance(group, ClassicGroup):
             self._join(group, joining)
+        elif group is None or group.is_empty:
+            group = self._found(group_id, joining)
         else:
             raise ProtocolError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if group.state is GroupState.PREPARING_REBALANCE:

@@ -12,6 +12,8 @@ from odradek.broker.coordinator.group.classic.membership import Syncing
 from odradek.broker.coordinator.group.classic.rebalance import GroupWaits, join_refused
 from odradek.broker.coordinator.group.classic.settings import GroupSettings
 from odradek.broker.coordinator.group.classic.state import GroupState
+from odradek.broker.coordinator.group.consumer.requests import ConsumerEnvironment
+from odradek.broker.coordinator.group.consumer.settings import ConsumerGroupSettings
 from odradek.broker.coordinator.group.shard import GroupEnvironment, GroupShard
 from odradek.broker.coordinator.runtime.record import CoordinatorRecord
 from odradek.broker.coordinator.runtime.shard import AppendFailed, Decision
@@ -21,6 +23,7 @@ from odradek.protocol.messages.consumer_protocol import ConsumerProtocolSubscrip
 from odradek.protocol.messages.groups import JoinGroupResponse, SyncGroupResponse
 from odradek.purgatory import CompletionQueue, DelayedOperationPurgatory
 from odradek.timer import ManualClock, SystemTimer
+from tests.broker.coordinator.group.consumer.group_at_work import SETTINGS, FakeTopics
 from tests.table_settings import of_table
 
 GROUP = "g"
@@ -71,6 +74,8 @@ class GroupLog:
         if self.failure is not None and decision.records:
             decision.done(AppendFailed(self.failure))
             return
+        if decision.records:
+            decision.base_offset = len(self.records)
         for record in decision.records:
             offset = len(self.records)
             self.records.append(record)
@@ -96,7 +101,15 @@ def new_group(group_id: str = GROUP) -> ClassicGroup:
 class GroupHarness:
     """`member_id` of `join` is empty for a new member; `known_ids` False is a client before version 4."""
 
-    def __init__(self, settings: GroupSettings | None = None, *, seed: int = 0, tick_ms: int = 1) -> None:
+    def __init__(
+        self,
+        settings: GroupSettings | None = None,
+        *,
+        seed: int = 0,
+        tick_ms: int = 1,
+        topics: FakeTopics | None = None,
+        consumer_settings: ConsumerGroupSettings = SETTINGS,
+    ) -> None:
         self.settings = settings or of_table(GroupSettings, initial_rebalance_delay_ms=0)
         self.clock = ManualClock()
         self.random = Random(seed)
@@ -106,15 +119,25 @@ class GroupHarness:
             DelayedOperationPurgatory("Heartbeat", self.timer, self.clock, self.completions),
             DelayedOperationPurgatory("Rebalance", self.timer, self.clock, self.completions),
         )
+        self.topics = topics or FakeTopics()
+        self.consumer_settings = consumer_settings
         self.log = GroupLog()
         self.rebalances = 0
         self.shard = self._new_shard()
         self.shard.loaded()
 
     def _new_shard(self) -> GroupShard:
-        environment = GroupEnvironment(self.settings, self.waits, self.clock, self.random, self._rebalanced)
+        environment = GroupEnvironment(
+            self.settings, self.waits, self.clock, self.random, self._rebalanced, self._consumer_environment()
+        )
         shard = GroupShard(0, lambda decision: self.log.act(shard, decision), environment)
         return shard
+
+    def _consumer_environment(self) -> ConsumerEnvironment:
+        def refuse(*_: object, **__: object) -> None:
+            raise AssertionError("classic groups have no work beside the requests")
+
+        return ConsumerEnvironment(self.topics, lambda _: self.consumer_settings, refuse, most_bytes=0)
 
     def _rebalanced(self) -> None:
         self.rebalances += 1
