@@ -36,6 +36,13 @@ def is_full(error: OSError) -> bool:
     return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
+def cause_of(error: Exception) -> BaseException | None:
+    """What an error was raised from. One that a compiled module raises has it as its context alone: mypyc leaves out
+    `from`.
+    """
+    return error.__cause__ or error.__context__
+
+
 class File(Protocol):
     """One open file, read and written at positions in bytes. `path` is the name it was opened under."""
 

@@ -114,7 +114,7 @@ class MemoryFile:
 
     def write(self, parts: Sequence[Buffer], position: int) -> int:
         inode = self.inode
-        self._disk.require(self.path)
+        self._disk.begin("write", self.path)
         if self._disk.fail_write is not None:
             raise self._disk.fail_write
         inode.change(min(position, len(inode.data)))
@@ -134,7 +134,7 @@ class MemoryFile:
         return total
 
     def truncate(self, size: int) -> None:
-        self._disk.require(self.path)
+        self._disk.begin("truncate", self.path)
         if self._disk.fail_truncate is not None:
             raise self._disk.fail_truncate
         data = self.inode.data
@@ -156,8 +156,8 @@ class MemoryFile:
         return self.inode.modified_ms
 
     def sync(self) -> None:
-        self._disk.require(self.path)
         try:
+            self._disk.begin("sync", self.path)
             self._disk.count_sync(self.path)
         except OSError:
             if self._disk.failed_syncs_lose_pages:
@@ -202,7 +202,7 @@ def _alone(method: _Method) -> _Method:
 class ForgetfulFiles:
     """`crash()` is the disk as it may be after a power cut: contents that were not synced, and names in
     directories that were not synced, are lost. With a random source, contents may be there or not or in part, and
-    the first so many changes of names are there, as a journal keeps them.
+    the first so many changes of names are there, often all of them, as a journal keeps them.
 
     `room`: bytes that still fit, None for no limit. `cold`: paths that are not in the page cache; with `warms_up`,
     until they are read.
@@ -243,7 +243,8 @@ class ForgetfulFiles:
     def _surviving_names(self, source: random.Random | None) -> dict[str, Inode | None]:
         names = dict(self.durable_names)
         if source is not None:
-            for _, added, removed in self._pending[: source.randint(0, len(self._pending))]:
+            kept = source.choice([len(self._pending), source.randint(0, len(self._pending))])
+            for _, added, removed in self._pending[:kept]:
                 for path in removed:
                     names.pop(path, None)
                 names.update(added)
@@ -253,6 +254,10 @@ class ForgetfulFiles:
         """Raises EIO below a broken directory."""
         if self.broken and any(path == each or path.startswith(f"{each}/") for each in self.broken):
             raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+
+    def begin(self, operation: str, path: str) -> None:
+        """Called before each change of a file, a name or a directory: raises what it fails with."""
+        self.require(path)
 
     @contextlib.contextmanager
     def looked_into(self) -> Iterator[None]:
@@ -336,6 +341,7 @@ class ForgetfulFiles:
 
     def _new(self, path: str) -> Inode:
         self._check_directory_of(path)
+        self.begin("create", path)
         if self.room == 0:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
         inode = Inode()
@@ -351,7 +357,7 @@ class ForgetfulFiles:
 
     def replace_file(self, path: str, data: bytes, *, sync: bool = True) -> None:
         self._check_directory_of(path)
-        self.require(path)
+        self.begin("replace", path)
         inode = Inode()
         room = self.take(len(data))
         if room < len(data):
@@ -397,6 +403,7 @@ class ForgetfulFiles:
     def make_directories(self, path: str) -> None:
         if path not in self.names:
             self.make_directories(parent(path))
+            self.begin("create", path)
             self._change(parent(path), {path: None}, [])
 
     def make_private(self, path: str) -> bool:
@@ -407,6 +414,7 @@ class ForgetfulFiles:
     def rename(self, source: str, target: str) -> None:
         if source not in self.names:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), source)
+        self.begin("rename", source)
         moved = self.names.tree(source)
         if self.names[source] is None:
             self._renamed.append((source, target))
@@ -422,6 +430,8 @@ class ForgetfulFiles:
 
     def remove(self, path: str) -> None:
         inode = self.names.get(path)
+        if path in self.names:
+            self.begin("remove", path)
         self._change(parent(path), {}, [path])
         if inode is not None:
             self.give_back(len(inode.data))
@@ -437,7 +447,7 @@ class ForgetfulFiles:
 
     @_alone
     def sync_directory(self, path: str) -> None:
-        self.require(path)
+        self.begin("sync directory", path)
         for source, target in [renamed for renamed in self._renamed if parent(renamed[1]) == path]:
             self._renamed.remove((source, target))
             for below in [each for each in self.durable_names.tree(source) if each != source]:

@@ -210,11 +210,14 @@ class Deltas:
     def _change_topic(self, delta: TopicChanged, news: dict[str, TopicNews]) -> None:
         metadata = self._metadata
         known = metadata.topic(delta.name)
-        is_new = known is None or known.topic_id != delta.topic_id
-        states = {state.partition: state for state in delta.states if is_new or not self._is_late(delta.name, state)}
+        if known is not None and known.topic_id != delta.topic_id:
+            known = None
+        states = {
+            state.partition: state for state in delta.states if known is None or not self._is_late(delta.name, state)
+        }
         if states:
             metadata.put_partitions(delta.name, delta.topic_id, states)
-            if known is None or is_new:
+            if known is None:
                 news[delta.name] = TopicNews.CREATED
             elif not states.keys() <= known.partitions.keys():
                 news[delta.name] = TopicNews.EXTENDED

@@ -109,7 +109,7 @@ class Coordinators:
             spawn=background.spawn,
         )
         verification.ask_coordinators(
-            self.transactions.is_open_transaction, remote_verification.is_elsewhere, remote_verification.ask
+            self.transactions.is_open_transaction, remote_verification.elsewhere, remote_verification.ask
         )
 
     def begin_loading(self) -> None:

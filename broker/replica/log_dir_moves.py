@@ -120,10 +120,9 @@ class LogDirMoves:
         try:
             async with self._turns:
                 await self._copy(move)
-        except OSError as error:
-            if not move.abandoned:
-                log.error("move failed", partition=str(key), target=move.directory, reason=str(error))
-                self._moves.abandon(key)
+        except OSError as error:  # of a move that is not abandoned: what becomes of others is not looked at
+            log.error("move failed", partition=str(key), target=move.directory, reason=str(error))
+            self._moves.abandon(key)
 
     async def _copy(self, move: LogMove) -> None:
         self._running += 1

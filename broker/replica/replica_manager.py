@@ -213,17 +213,11 @@ class ReplicaManager:
     def become_leader(
         self, topic_partition: TopicPartition, topic_id: UUID, state: PartitionState, log_config: LogConfig
     ) -> Partition:
-        """Opens or creates the log and makes this broker the partition's leader, or renews the assignment. The
+        """Makes this broker the leader of a partition whose log was made (`make_logs`), or renews the assignment. The
         partition must not be followed.
-
-        Raises ProtocolError or OSError if the log cannot be opened; the partition is then offline.
         """
         partition = self._hosted(topic_partition, topic_id, log_config)
-        try:
-            partition.make_leader(state)
-        except ProtocolError as error:
-            self._fail(topic_partition, error)
-            raise
+        partition.make_leader(state)
         self.wakeups.watermark_moved(partition)
         self.leaderships.elected(topic_partition, state.leader_epoch)
         return partition
@@ -231,9 +225,8 @@ class ReplicaManager:
     def become_follower(
         self, topic_partition: TopicPartition, topic_id: UUID, state: PartitionState, log_config: LogConfig
     ) -> Partition:
-        """Opens or creates the log and makes another broker, or none, the partition's leader. The caller begins to
-        follow the leader. Operations that wait for the partition are completed with an error. Raises as
-        `become_leader` does.
+        """Makes another broker, or none, the leader of a partition whose log was made. The caller begins to follow the
+        leader. Operations that wait for the partition are completed with an error.
         """
         partition = self._hosted(topic_partition, topic_id, log_config)
         was_leader = partition.is_leader
@@ -256,11 +249,7 @@ class ReplicaManager:
     def _hosted(self, topic_partition: TopicPartition, topic_id: UUID, log_config: LogConfig) -> Partition:
         partition = self.partitions.get(topic_partition)
         if partition is None:
-            try:
-                partition = self._open(topic_partition, topic_id, log_config)
-            except (OSError, ProtocolError) as error:
-                self._fail(topic_partition, error)
-                raise
+            partition = self._open(topic_partition, topic_id, log_config)
             self.partitions.put(partition)
             if partition.needs_flush:
                 self.flusher.start(partition)
@@ -309,12 +298,8 @@ class ReplicaManager:
             self._end_leadership(partition)
         if not self.partitions.of_topic(topic_partition.topic):
             self.topic_stats.forget(topic_partition.topic)
-        partition_log = self.log_manager.get(topic_partition) if delete else None
-        if partition_log is not None:
-            directory = self.log_manager.directory_of(partition_log)
-            self.log_manager.delete(topic_partition, sync=False)
-            self._renamed_in[directory] = None
         if delete:
+            self._renamed_in |= dict.fromkeys(self.log_manager.delete(topic_partition, sync=False))
             self.partitions.offline.pop(topic_partition, None)
 
     def update_log_config(self, topic: str, config: LogConfig) -> None:
@@ -343,9 +328,11 @@ class ReplicaManager:
         steps = log.retention_steps(now_ms)
         while self.partitions.get(partition.topic_partition) is partition:
             old_start = log.state.log_start_offset
-            deleted = next(steps, None)
-            if log.state.log_start_offset != old_start:
-                self.wakeups.watermark_moved(partition)
+            try:
+                deleted = next(steps, None)
+            finally:  # a segment that cannot be deleted is no longer part of the log either
+                if log.state.log_start_offset != old_start:
+                    self.wakeups.watermark_moved(partition)
             if deleted is None:
                 return
             yield deleted

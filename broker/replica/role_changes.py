@@ -7,11 +7,13 @@ starts to fetch from the new leaders. `stop` ends serving, and with `delete` rem
 (A) A change with an older leader epoch than the partition has is refused with STALE_CONTROLLER_EPOCH. One with the same
     epoch is a repetition, by a new controller say: followers go on fetching. A broker that is not among the replicas
     refuses with UNKNOWN_TOPIC_OR_PARTITION.
-(B) A partition whose log cannot be opened is offline: KAFKA_STORAGE_ERROR (cluster/offline_replicas.py).
+(B) A partition whose log cannot be opened is offline: KAFKA_STORAGE_ERROR (cluster/offline_replicas.py). So is one
+    whose disk fails during the change: a role that was decided before does not bring it back.
 (C) A role in another topic than that of the partition with the same name is refused with INCONSISTENT_TOPIC_ID, and
     changes nothing. But a request with all roles of this broker ends those of topics that were deleted while it was
     away. A log that is left of such a topic is moved aside (`-stray`).
-(D) The failure of one partition does not hold up the others.
+(D) The failure of one partition does not hold up the others. A replica whose folder stays is not deleted:
+    KAFKA_STORAGE_ERROR.
 (E) `lapse` ends all leaderships, because other brokers may have been elected unnoticed. Each partition is led again
     when a role says so. Roles that were decided before are refused with STALE_BROKER_EPOCH.
 
@@ -104,9 +106,12 @@ class RoleChanges:
             failure = failures.get(role.topic_partition)
             if failure is not None:
                 errors[role.topic_partition] = failure.code
+            elif role.topic_partition in manager.partitions.offline:
+                errors[role.topic_partition] = ErrorCode.KAFKA_STORAGE_ERROR
+            elif lapses != self.lapses:
+                errors[role.topic_partition] = ErrorCode.STALE_BROKER_EPOCH
             else:
-                is_stale = lapses != self.lapses
-                errors[role.topic_partition] = ErrorCode.STALE_BROKER_EPOCH if is_stale else self._take(role)
+                self._take(role)
         taken = [role for role in changed if errors[role.topic_partition] is ErrorCode.NONE]
         await self._fetchers.add(self._sources(taken))
         return errors
@@ -148,16 +153,11 @@ class RoleChanges:
         partition = self._manager.partitions.get(role.topic_partition)
         return partition is not None and role.state.leader_epoch > partition.leader_epoch
 
-    def _take(self, role: Role) -> ErrorCode:
+    def _take(self, role: Role) -> None:
         manager = self._manager
         is_leader = role.state.leader == manager.settings.broker_id
         become = manager.become_leader if is_leader else manager.become_follower
-        try:
-            become(role.topic_partition, role.topic_id, role.state, role.log_config)
-        except (OSError, ProtocolError) as error:
-            log.error("partition not opened", partition=str(role.topic_partition), reason=str(error))
-            return error.code if isinstance(error, ProtocolError) else ErrorCode.KAFKA_STORAGE_ERROR
-        return ErrorCode.NONE
+        become(role.topic_partition, role.topic_id, role.state, role.log_config)
 
     def _sources(self, roles: Iterable[Role]) -> Mapping[TopicPartition, FetchFrom]:
         from odradek.broker.replica.follower.fetcher_state import FetchFrom

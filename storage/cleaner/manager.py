@@ -112,7 +112,6 @@ class CleanerManager:
             and log.config.compact
             and log.state.generation == clean.generation
             and log.folder.failure is None
-            and log.folder.path == clean.job.directory
         )
 
     def swap(self, clean: Clean, group: CleanedGroup) -> list[str]:

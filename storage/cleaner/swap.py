@@ -30,7 +30,8 @@ def replace_segments(log: Log, base_offset: int, replaced: list[LogSegment]) -> 
     """Replaces `replaced` with the cleaned segment at `base_offset`, which is also the first one's base offset.
 
     Returns the paths to remove after syncing the directory. Raises OSError, after which the log accepts no appends: its
-    next start finishes the replacement. Raises FileNotFoundError, without any change, if there is no cleaned segment.
+    next start finishes the replacement. Until then it has the old segments, so that a read of what is no longer under
+    its name fails, and skips nothing. Raises FileNotFoundError, without any change, if there is no cleaned segment.
     """
     log.files.size(f"{log.folder.path}/{offset_file_name(base_offset, LOG_SUFFIX)}{CLEANED_SUFFIX}")
     names = [offset_file_name(base_offset, suffix) for suffix in SEGMENT_SUFFIXES]
@@ -39,31 +40,32 @@ def replace_segments(log: Log, base_offset: int, replaced: list[LogSegment]) -> 
     try:
         for path in paths:
             log.files.rename(path + CLEANED_SUFFIX, path + SWAP_SUFFIX)
-        removed: list[str] = []
-        for segment in replaced:
-            removed += _take_out(log, segment, base_offset)
+        removed = [path for segment in replaced for path in _files_of(log, segment, base_offset)]
+        for path in removed:
+            log.files.rename(path, path + DELETED_SUFFIX)
         for path in paths:
             log.files.rename(path + SWAP_SUFFIX, path)
-        log.segments.add(LogSegment(log.files, log.folder.path, base_offset, log.config, log.clock.wall_ms()))
+        cleaned = LogSegment(log.files, log.folder.path, base_offset, log.config, log.clock.wall_ms())
     except OSError as error:
         log.folder.fail(error)
         raise
+    for segment in replaced:
+        log.segments.drop(segment)
+        segment.close_files()
+        if segment.base_offset != base_offset:
+            log.producers.snapshots.release(segment.base_offset)
+    log.segments.add(cleaned)
     log.positions.forget()
     log.folder.mark_changed()
-    return removed
-
-
-def _take_out(log: Log, segment: LogSegment, base_offset: int) -> list[str]:
-    log.segments.drop(segment)
-    segment.close_files()
-    paths = [segment.path(suffix) for suffix in SEGMENT_SUFFIXES]
-    snapshot = log.producers.snapshots.release(segment.base_offset) if segment.base_offset != base_offset else None
-    if snapshot is not None:
-        paths.append(snapshot)
-    removed = [path for path in paths if log.files.exists(path)]
-    for path in removed:
-        log.files.rename(path, path + DELETED_SUFFIX)
     return [path + DELETED_SUFFIX for path in removed]
+
+
+def _files_of(log: Log, segment: LogSegment, base_offset: int) -> list[str]:
+    """The segment's files, with the snapshot of producers unless it is the one at the base offset, which stays."""
+    paths = [segment.path(suffix) for suffix in SEGMENT_SUFFIXES]
+    if segment.base_offset != base_offset:
+        paths.append(log.producers.snapshots.path(segment.base_offset))
+    return [path for path in paths if log.files.exists(path)]
 
 
 def discard_cleaned(log: Log, base_offset: int) -> None:

@@ -149,20 +149,27 @@ class LogMove:
         return self._sync()
 
     def finished(self, job: MoveJob) -> None:
-        """Records that a job has run. Raises its OSError, unless its segment is no longer part of the log."""
+        """Records that a job has run. Raises its OSError, unless its segment is no longer part of the log, or may have
+        been truncated.
+        """
         if job.error is None:
             job.note()
-        elif job.segment is None or job.segment in self.log.segments:
+        elif job.segment is None or (job.segment in self.log.segments and not self._is_another_log):
             raise job.error
 
+    @property
+    def _is_another_log(self) -> bool:
+        """Whether all that was copied is stale: offsets have other records now."""
+        return self._generation != self.log.state.generation
+
     def _stale(self) -> list[int]:
-        if self._generation != self.log.state.generation:
+        if self._is_another_log:
             return list(self._copies)
         return [base for base, copy in self._copies.items() if copy.segment not in self.log.segments]
 
     def _removal(self, stale: list[int]) -> MoveJob:
         generation = self.log.state.generation
-        snapshots = list(self._snapshots) if generation != self._generation else []
+        snapshots = list(self._snapshots) if self._is_another_log else []
 
         def work() -> None:
             for base in stale:

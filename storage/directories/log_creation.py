@@ -5,8 +5,10 @@ are created together, the folder's own name in its log directory. A crash in bet
 file may be missing or empty: the next start then creates the log again, or uses the folder and writes the rest.
 
 At its start, a broker ignores the folder of another topic with the same name, and that of a replica that was moved to
-another broker meanwhile. If a new replica needs the name, such a folder is renamed (`-stray`, as in Kafka) and kept for
-the operator. If the replica is not new, the folder's files are damaged, and an empty log does not replace them.
+another broker meanwhile. If a replica of another topic, or a new one, needs the name, such a folder is renamed
+(`-stray`, as in Kafka) and kept for the operator. Otherwise its files may be those of the replica, which the broker
+could not open, or did not know: an empty log does not replace them. What a failed creation has left, because its
+folder could not be removed either, goes before the next attempt, or with the partition.
 """
 
 from __future__ import annotations
@@ -20,7 +22,12 @@ import structlog
 
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
-from odradek.storage.checkpoint import LEADER_EPOCH, PARTITION_METADATA, CorruptCheckpoint
+from odradek.storage.checkpoint import (
+    LEADER_EPOCH,
+    PARTITION_METADATA,
+    CorruptCheckpoint,
+    read_partition_metadata,
+)
 from odradek.storage.directories.log_checkpoints import LogCheckpoints
 from odradek.storage.directories.log_directory import LogDirectory
 from odradek.storage.directories.log_moves import LogMoves
@@ -138,7 +145,7 @@ class LogCreator:
         preferred = self._moves.take_preference(topic_partition)
         directory = self._emptiest() if preferred is None else registry.directories[preferred]
         folder = f"{directory.path}/{topic_partition}"
-        self._move_strays(topic_partition, new_log.is_new)
+        self._make_way(new_log)
         write = self.predecessors_checkpoints((topic_partition,))
         if write is not None:
             write()
@@ -149,23 +156,35 @@ class LogCreator:
             if new_log.leader_epoch != NO_EPOCH:
                 log.leader_epochs.begin(new_log.leader_epoch)
         except OSError as error:
-            self._give_up(folder, topic_partition)
+            self._give_up(directory, topic_partition)
             self._note_failure(directory.path, error)
             raise
         creation = self._begun[topic_partition] = LogCreation(registry.files, directory.path, log)
         return creation
 
-    def _move_strays(self, topic_partition: TopicPartition, is_new: bool) -> None:
-        """Raises FileExistsError if the folder may be the partition's own."""
-        registry = self._registry
+    def _make_way(self, new_log: NewLog) -> None:
+        """Removes what earlier attempts have left, and moves strays aside. Raises FileExistsError if a folder may be
+        the partition's own, OSError, CorruptCheckpoint.
+        """
+        registry, topic_partition = self._registry, new_log.topic_partition
         for directory in registry.directories.values():
             folder = f"{directory.path}/{topic_partition}"
-            if registry.files.exists(folder):
-                if topic_partition in directory.unopened or not is_new:
+            if topic_partition in directory.unfinished:
+                registry.discard(folder, topic_partition, 0)
+                directory.unfinished.remove(topic_partition)
+            elif registry.files.exists(folder):
+                is_known = topic_partition in directory.unopened
+                if is_known or not (new_log.is_new or self._is_of_another_topic(folder, new_log.topic_id)):
                     raise FileExistsError(17, "the partition may have a log that could not be opened", folder)
                 stray = registry.stray_path(directory.path, topic_partition)
                 registry.files.rename(folder, stray)
                 _log.warning("stray folder moved aside", folder=folder, now=stray)
+
+    def _is_of_another_topic(self, folder: str, topic_id: uuid.UUID | None) -> bool:
+        """Not if one of the ids is unknown. Raises CorruptCheckpoint."""
+        if topic_id is None or not topic_id.int:
+            return False
+        return read_partition_metadata(self._registry.files, f"{folder}/{PARTITION_METADATA}") not in (None, topic_id)
 
     def finish(self, creation: LogCreation) -> Log:
         """Registers the log. Raises KAFKA_STORAGE_ERROR if it could not be synced; the log is then removed."""
@@ -173,7 +192,7 @@ class LogCreator:
         del self._begun[log.topic_partition]
         if creation.error is not None:
             log.segments.close_files()
-            self._give_up(log.folder.path, log.topic_partition)
+            self._give_up(self._registry.directories[creation.directory], log.topic_partition)
             self._note_failure(creation.directory, creation.error)
             raise _not_created(log.topic_partition, creation.error) from creation.error
         self._registry.logs[log.topic_partition] = log
@@ -191,10 +210,13 @@ class LogCreator:
             creation.error = directory_sync.error
         return self.finish(creation)
 
-    def _give_up(self, folder: str, topic_partition: TopicPartition) -> None:
+    def _give_up(self, directory: LogDirectory, topic_partition: TopicPartition) -> None:
         """Removes an unfinished folder, so that it does not block a topic of the same name."""
-        if self._registry.files.exists(folder):
-            self._registry.give_up(folder, topic_partition, "unfinished folder not removed", 0)
+        registry, folder = self._registry, f"{directory.path}/{topic_partition}"
+        if registry.files.exists(folder) and not registry.give_up(
+            folder, topic_partition, "unfinished folder not removed", 0
+        ):
+            directory.unfinished.add(topic_partition)
 
     def _emptiest(self) -> LogDirectory:
         directories = self._registry.directories

@@ -48,6 +48,7 @@ class LogDirectory:
         "path",
         "recovery_points",
         "recovery_points_known",
+        "unfinished",
         "unopened",
     )
 
@@ -64,6 +65,8 @@ class LogDirectory:
         self.cleaner_offsets: dict[TopicPartition, int] = {}
         self.unopened: dict[TopicPartition, str] = {}
         """Partitions whose logs could not be opened, with the reason. Their checkpoint entries are kept."""
+        self.unfinished: set[TopicPartition] = set()
+        """Partitions whose logs could not be created, nor what there was of their folders be removed."""
         self._checkpointed: dict[str, dict[TopicPartition, int]] = {}
         self._checkpoint_numbers: dict[str, int] = {}
         self._checkpointing = Lock()

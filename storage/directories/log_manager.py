@@ -266,21 +266,40 @@ class LogManager:
         """
         return BulkTruncation(self.logs, self.checkpoints, targets).steps()
 
-    def delete(self, topic_partition: TopicPartition, *, sync: bool = True) -> None:
+    def delete(self, topic_partition: TopicPartition, *, sync: bool = True) -> list[str]:
         """Renames the partition's folder (`-delete`) and drops the log; the folder is removed after
-        file.delete.delay.ms. Without `sync` the caller must sync the log directory.
+        file.delete.delay.ms. The same with a log that could not be opened, and with one that could not be created.
+        Returns the log directories that have changed. Without `sync` the caller must sync them.
 
         Raises KAFKA_STORAGE_ERROR if the folder cannot be renamed. Does nothing if the partition has no log.
         """
         log = self.logs.get(topic_partition)
         if log is None:
-            return
-        directory = self.directory_of(log)
-        target = self._registry.deleted_path(directory, topic_partition)
-        self._drop(log, target)
-        self._registry.remove_later(target, log.config.file_delete_delay_ms)
+            changed = self._delete_unused(topic_partition)
+        else:
+            changed = [self.directory_of(log)]
+            target = self._registry.deleted_path(changed[0], topic_partition)
+            self._drop(log, target)
+            self._registry.remove_later(target, log.config.file_delete_delay_ms)
         if sync:
-            self._sync_directory(directory)
+            for directory in changed:
+                self._sync_directory(directory)
+        return changed
+
+    def _delete_unused(self, topic_partition: TopicPartition) -> list[str]:
+        """Deletes the folders of the partition that no log uses, but not those of another topic."""
+        changed = []
+        for path, directory in self.directories.items():
+            if topic_partition in directory.unopened or topic_partition in directory.unfinished:
+                folder = f"{path}/{topic_partition}"
+                try:
+                    self._registry.discard(folder, topic_partition, self.default_config.file_delete_delay_ms)
+                except OSError as error:
+                    raise _not_deleted(topic_partition, error) from error
+                directory.unopened.pop(topic_partition, None)
+                directory.unfinished.discard(topic_partition)
+                changed.append(path)
+        return changed
 
     def set_aside(self, topic_partition: TopicPartition) -> None:
         """Renames the partition's folder (`-stray`), which stays for the operator, and drops the log. The caller must
@@ -298,10 +317,7 @@ class LogManager:
         try:
             self.files.rename(log.folder.path, target)
         except OSError as error:
-            _log.error("log not deleted", partition=str(topic_partition), reason=str(error))
-            raise ProtocolError(
-                ErrorCode.KAFKA_STORAGE_ERROR, f"{topic_partition} cannot be deleted: {error}"
-            ) from error
+            raise _not_deleted(topic_partition, error) from error
         del self.logs[topic_partition]
         log.abandon(target)
 
@@ -401,3 +417,8 @@ class LogManager:
         """Releases the locks and nothing else, like a crash."""
         for directory in self.directories.values():
             directory.release()
+
+
+def _not_deleted(topic_partition: TopicPartition, error: OSError) -> ProtocolError:
+    _log.error("log not deleted", partition=str(topic_partition), reason=str(error))
+    return ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic_partition} cannot be deleted: {error}")

@@ -52,17 +52,22 @@ class LogRegistry:
         """Returns a path for a folder of the partition that will be removed."""
         return f"{directory}/{deleted_folder(topic_partition, self.unique())}"
 
-    def give_up(self, folder: str, topic_partition: TopicPartition, event: str, delay_ms: int) -> None:
+    def discard(self, folder: str, topic_partition: TopicPartition, delay_ms: int) -> None:
         """Renames a folder of the partition and schedules its removal. A rename works without free disk space or free
-        descriptors, which may be what was missing. If it fails, `event` is logged and the folder stays.
+        descriptors, which may be what was missing. Raises OSError.
         """
         target = self.deleted_path(folder.rpartition("/")[0], topic_partition)
+        self.files.rename(folder, target)
+        self.remove_later(target, delay_ms)
+
+    def give_up(self, folder: str, topic_partition: TopicPartition, event: str, delay_ms: int) -> bool:
+        """Discards a folder. Returns False if this fails: `event` is logged and the folder stays."""
         try:
-            self.files.rename(folder, target)
+            self.discard(folder, topic_partition, delay_ms)
         except OSError as error:
             _log.error(event, folder=folder, reason=str(error))
-            return
-        self.remove_later(target, delay_ms)
+            return False
+        return True
 
     def remove_later(self, path: str, delay_ms: int) -> None:
         """Schedules the removal of an unreferenced folder, so that its readers can finish."""

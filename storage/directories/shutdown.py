@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator
 from typing import TypeVar
 
 from odradek.protocol.errors import ProtocolError
+from odradek.storage.files import cause_of
 from odradek.storage.log.log import Log
 
 LOGS_AT_A_TIME = 64
@@ -40,7 +41,7 @@ def close_all(logs: list[Log]) -> Syncs[list[tuple[Log, str]]]:
             try:
                 closing.finish()
             except ProtocolError as error:  # logged already
-                failed.append((log, str(error.__cause__ or error)))
+                failed.append((log, str(cause_of(error) or error)))
             else:
                 if log.folder.failure is not None:
                     failed.append((log, str(log.folder.failure)))

@@ -26,7 +26,6 @@ from odradek.protocol.batch_header import MAGIC_POSITION, check_crc, read_batch_
 from odradek.protocol.records import MAX_DECOMPRESSED_BYTES
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.file_names import (
-    DELETED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
     SEGMENT_SUFFIXES,
@@ -168,11 +167,8 @@ def _has_removed(log: Log, names_before: frozenset[str]) -> bool:
 
     Snapshots do not count: a recovery that finds an old one takes a newer snapshot and removes the old one again.
     """
-    names = log.files.list_directory(log.folder.path)
-    gone = names_before.difference(names)
-    return any(not name.endswith(SNAPSHOT_SUFFIX) for name in gone) or any(
-        name.endswith(DELETED_SUFFIX) for name in names
-    )
+    gone = names_before.difference(log.files.list_directory(log.folder.path))
+    return any(not name.endswith(SNAPSHOT_SUFFIX) for name in gone)
 
 
 def _load_segments(log: Log, log_start_offset: int) -> None:
@@ -378,31 +374,32 @@ def _settle(log: Log, checkpointed: Checkpointed, clean: bool) -> None:
     first_offset = log.segments.base_offsets[0]
     start_offset = max(start_offset, first_offset)
     log.state.opened(start_offset, end_offset, end_offset if clean else checkpointed.recovery_point)
-    if end_offset > first_offset and (not log.leader_epochs.is_known or _lacks_epochs(log, start_offset)):
+    if end_offset > first_offset and (not log.leader_epochs.is_known or _lacks_epochs(log, start_offset, end_offset)):
         _read_epochs(log)
     log.leader_epochs.truncate_from_end(end_offset + 1)  # an epoch without a batch may start at the end
     log.leader_epochs.truncate_from_start(start_offset)
 
 
-def _lacks_epochs(log: Log, start_offset: int) -> bool:
+def _lacks_epochs(log: Log, start_offset: int, end_offset: int) -> bool:
     """Whether the log has records before its first known epoch. When records are deleted, their epochs are, too. After
     a crash the checkpoint of the log's start may be older than the file of the epochs: the records are there again.
     """
-    entries = log.leader_epochs.entries
-    if not entries or entries[0][1] <= start_offset:
+    known_from = next((offset for _, offset in log.leader_epochs.entries), end_offset)
+    if known_from <= start_offset:
         return False
     first = next(log.segments.use(log.segments[0]).scan(0), None)
-    return first is not None and first.base_offset < entries[0][1] and first.leader_epoch >= 0
+    return first is not None and first.base_offset < known_from and first.leader_epoch >= 0
 
 
 def _read_epochs(log: Log) -> None:
-    """Rebuilds a lost, damaged or incomplete leader-epoch-checkpoint from the epochs in the batches."""
+    """Rebuilds a lost, damaged or incomplete leader-epoch-checkpoint from the epochs in the batches. What it has is
+    kept: compaction may have removed all batches of an epoch.
+    """
     known = log.leader_epochs.entries
     log.leader_epochs.clear()
     for segment in log.segments:
         for batch in log.segments.use(segment).scan(0):
             if batch.leader_epoch > log.leader_epochs.latest_epoch:
                 log.leader_epochs.assign(batch.leader_epoch, batch.base_offset)
-    for epoch, start_offset in known:
-        if epoch > log.leader_epochs.latest_epoch:
-            log.leader_epochs.assign(epoch, start_offset)
+    for epoch, start_offset in sorted([*log.leader_epochs.entries, *known]):
+        log.leader_epochs.assign(epoch, start_offset)

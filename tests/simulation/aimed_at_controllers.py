@@ -32,6 +32,8 @@ from tests.simulation.aimed_faults import (
     name_of,
     other_than,
 )
+from tests.simulation.client.cluster import Cluster
+from tests.simulation.client.reassignments import ReplicaAdmin
 from tests.simulation.client.topics import TopicAdmin
 from tests.simulation.examination import has_proposed
 from tests.simulation.machine import DIRECTORIES
@@ -42,6 +44,8 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 MOVE_PATIENCE_S = 6.0
+SLOW_STOPS = 200.0
+"""How many times as long the disks take."""
 DELETION_PATIENCE_S = 8.0
 LOOK_S = 0.0005
 ENTRY = znodes.topic_path(PARCELS)
@@ -80,10 +84,17 @@ async def stop_without_follower(world: World, fault: Fault) -> None:
 
 
 async def stop_two(world: World, fault: Fault) -> None:
-    """Two brokers stop as SIGTERM asks, nearly at once."""
-    world.restart_gently(world.machines[fault.broker_id])
-    await asyncio.sleep(0.05 * fault.amount)
-    world.restart_gently(world.machines[id_of(fault.other)])
+    """Two brokers stop as SIGTERM asks, nearly at once; in some cases their disks are slow."""
+    machines = world.machines[fault.broker_id], world.machines[id_of(fault.other)]
+    if fault.amount * 10 % 1 < 0.5:
+        for machine in machines:
+            world.thread_times.slowness[machine.name] = SLOW_STOPS
+    for machine in machines:
+        world.restart_gently(machine)
+        await asyncio.sleep(0.05 * fault.amount)
+    await asyncio.sleep(fault.seconds)
+    for machine in machines:
+        world.thread_times.slowness.pop(machine.name, None)
 
 
 def is_moving(world: World) -> bool:
@@ -160,11 +171,19 @@ async def delete_without(world: World, fault: Fault) -> None:
         links.slow_down(name, 1.0)
     if any(key.topic in links.metadata().deletions for key in marked) and links.controller is not None:
         world.elect(id_of(links.controller), partitions=marked)
+        _move(world, marked[0], id_of(links.controller))
         ask_again()
     await asyncio.sleep(0.6)
     machine.disk.broken = set()
     machine.kill()
     machine.start()
+
+
+def _move(world: World, key: TopicPartition, broker_id: int) -> None:
+    async def move(cluster: Cluster) -> None:
+        await ReplicaAdmin(cluster, world.history, name=OPERATOR, topic=key.topic).reassign({key: [broker_id]})
+
+    world.as_operator(move)
 
 
 async def lose_the_proposed(world: World, fault: Fault) -> None:

@@ -4,6 +4,7 @@
     the leader of a coordinator is lost, and the next one, too, before a follower has heard of what both have
     a coordinator cannot write the markers of a transaction, and is lost with all that are in sync; it is back alone,
     and hears which partitions there are long after it has heard that it leads
+    a follower leads that has more than the leader knew, and less than the leader had
     a broker is lost, and its disk with it
 
 In each, those that were lost are back soon. See aimed_faults.py.
@@ -45,6 +46,8 @@ CHECKPOINT_S = 5.5
 """Longer than between two checkpoints of the high watermark: a leader that is back alone knows what is committed."""
 HEARS_S = 1.5
 """Until a slow request of the controller has arrived, and the next one has not."""
+LATE = 300.0
+"""How many times as long a follower's fetches take: it stays in sync."""
 LONGEST_ABSENCE_S = 10.0
 LOOK_S = 0.1
 
@@ -157,6 +160,17 @@ async def _open_transaction(world: World, coordinator_id: int, leader_id: int) -
     while not is_open and world.loop.time() < give_up_at:
         await asyncio.sleep(TRANSACTION_LOOK_S)
         is_open = has_open_transaction(world.machines, coordinator_id, leader_id, ids)
+
+
+async def lead_behind(world: World, fault: Fault) -> None:
+    """The other broker's fetches take long, so the leader knows late what it has, and sends it late what comes next.
+    Then the leader loses its leaderships. Where the other broker gets them, all other logs are cut at its end."""
+    leader, follower = name_of(fault), fault.other
+    world.network.slow_down(follower, leader, LATE)
+    await asyncio.sleep(1.0 + fault.amount)
+    links_of(world).expire(leader)
+    await asyncio.sleep(fault.seconds)
+    world.network.slow_down(follower, leader, 1.0)
 
 
 async def lose_a_disk(world: World, fault: Fault) -> None:

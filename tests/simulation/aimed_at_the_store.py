@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING
 
 from odradek.broker.metadata_store import znodes
 from odradek.broker.metadata_store.acl_znodes import ROOTS
-from tests.simulation.aimed_at_controllers import before_next
+from tests.simulation.aimed_at_controllers import LOOK_S, before_next
+from tests.simulation.aimed_at_transactions import slow_down
 from tests.simulation.aimed_faults import SLOW, id_of, links_of, name_of
 from tests.simulation.store_links import STATE_PATH, StoreLinks
 
@@ -35,6 +36,9 @@ SLEEPS_S = 4.0
 STOPS_S = 5.0
 """Longer than a broker that stops waits for the store."""
 STEP_PATIENCE_S = 5.0
+LOOKS = 1000
+RESETS_S = 0.1
+"""Until both ends know that a connection is broken."""
 FIRST_REQUESTS_S = 0.03
 """In which a controller has sent all that a new broker must know."""
 ELSEWHERE = "ELSEWHERE"
@@ -117,7 +121,8 @@ async def delete_registration(world: World, fault: Fault) -> None:
 
 async def stop_without_store(world: World, fault: Fault) -> None:
     """The controller loses the store when a change of it is made, before it hears of it, and stops at the same time as
-    SIGTERM asks. It gives up when the store has been silent for a while, and is back when its session has ended."""
+    SIGTERM asks. It gives up when the store has been silent for a while, and is back when its session has ended. In
+    most cases what brokers send to each other takes long meanwhile."""
     links = links_of(world)
     step = STEPS[int(fault.amount * len(STEPS))]
     stopped: list[str] = []
@@ -126,6 +131,8 @@ async def stop_without_store(world: World, fault: Fault) -> None:
         if links.controller is not None:
             stopped.append(links.controller)
             links.cut(stopped[0])
+            if fault.amount * 100 % 1 < 0.9:
+                slow_down(world, SLOW)
             world.restart_gently(world.machines[id_of(stopped[0])])
 
     def is_step(paths: Collection[str]) -> bool:
@@ -133,6 +140,7 @@ async def stop_without_store(world: World, fault: Fault) -> None:
 
     if await before_next(world, is_step, stop, STEP_PATIENCE_S):
         await asyncio.sleep(STOPS_S)
+    slow_down(world, 1.0)
     for name in stopped:
         links.heal(name)
 
@@ -153,27 +161,42 @@ async def lose_who_stands(world: World, fault: Fault) -> None:
 
 
 async def repeat_first_request(world: World, fault: Fault) -> None:
-    """A broker registers anew. A moment later, when the controller has told it of the brokers or of its roles, the
-    controller hears nothing of it until their connections break."""
+    """A broker registers anew. A moment later, when the controller has told it of the brokers, or when it has all its
+    roles, the controller hears nothing of it until their connections break."""
     links, path, name = links_of(world), znodes.broker_path(fault.broker_id), name_of(fault)
-    controller = links.controller
-    if controller is None or controller == name:
+    controller, broker = links.controller, world.machines[fault.broker_id].running
+    if controller is None or controller == name or broker is None:
         return
+    changes = broker.cluster.changes
+    before = changes._full_in
     links.expire(name)
     await before_next(world, lambda paths: path in paths, lambda: None, STEP_PATIENCE_S)
-    await asyncio.sleep(FIRST_REQUESTS_S * fault.amount)
+    if fault.amount < 0.5:
+        await asyncio.sleep(2 * FIRST_REQUESTS_S * fault.amount)
+    else:
+        world.network.slow_down(name, controller, SLOW)
+        for _ in range(LOOKS):
+            await asyncio.sleep(LOOK_S)
+            if changes._full_in != before:
+                break
+        world.network.slow_down(name, controller, 1.0)
     world.network.cut(name, controller)
     await asyncio.sleep(0.2)
     world.network.reset(name, controller)
+    await asyncio.sleep(RESETS_S)
     world.network.heal(name, controller)
 
 
 async def expire_all(world: World, _fault: Fault) -> None:
-    """All sessions end when settings are changed, before anybody hears of it."""
+    """All connections break when settings are changed, before anybody hears of it, and the sessions end."""
     links = links_of(world)
 
     def is_setting(paths: Collection[str]) -> bool:
-        return any(path.startswith((f"{znodes.TOPIC_CONFIGS}/", f"{znodes.BROKER_CONFIGS}/")) for path in paths)
+        if not any(path.startswith((f"{znodes.TOPIC_CONFIGS}/", f"{znodes.BROKER_CONFIGS}/")) for path in paths):
+            return False
+        for machine in world.machines.values():
+            links.drop(machine.name)
+        return True
 
     def expire() -> None:
         for machine in world.machines.values():

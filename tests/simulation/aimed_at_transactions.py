@@ -35,7 +35,7 @@ HELD_S = 3.5
 
 class Ending(NamedTuple):
     """A transaction whose end is decided. `unmarked`: its partitions whose logs have no marker yet, and their leaders;
-    `marked`: the number of the others."""
+    `marked`: the number of the others. `is_heard`: the coordinator has heard of all markers."""
 
     coordinator: Machine
     transactional_id: str
@@ -43,6 +43,7 @@ class Ending(NamedTuple):
     commits: bool
     unmarked: Mapping[TopicPartition, int]
     marked: int
+    is_heard: bool
 
 
 class Endings:
@@ -73,6 +74,7 @@ class Endings:
                             transaction.state == PREPARE_COMMIT,
                             unmarked,
                             self._sizes[name] - len(unmarked),
+                            not transaction.partitions,
                         )
 
     def _unmarked(
@@ -117,7 +119,7 @@ async def lose_after_decision(world: World, fault: Fault) -> None:
     has its office."""
     chosen = int(fault.amount * 6)
     is_step, commits = list(STEPS.values())[chosen // 2], chosen % 2 == 0
-    _slow_down(world, SLOW)
+    slow_down(world, SLOW)
     endings = Endings(world)
     ending = await endings.first(lambda each: each.commits is commits and is_step(each))
     if ending is None:
@@ -126,13 +128,13 @@ async def lose_after_decision(world: World, fault: Fault) -> None:
         if fault.seconds * 1000 % 2 < 1:
             ending.coordinator.kill()
         links_of(world).expire(ending.coordinator.name)
-    _slow_down(world, 1.0)
+    slow_down(world, 1.0)
     await asyncio.sleep(fault.seconds)
     if ending is not None:
         ending.coordinator.start()
 
 
-def _slow_down(world: World, slowness: float) -> None:
+def slow_down(world: World, slowness: float) -> None:
     """Lets what brokers send to each other take longer."""
     for one, other in permutations([machine.name for machine in world.machines.values()], 2):
         world.network.slow_down(one, other, slowness)
@@ -141,11 +143,11 @@ def _slow_down(world: World, slowness: float) -> None:
 async def hold_markers(world: World, fault: Fault) -> None:
     """What a coordinator has sent to a leader is held. Another coordinator completes the transaction, and the producer
     begins the next one there. Then the markers arrive."""
-    _slow_down(world, SLOW)
+    slow_down(world, SLOW)
     ending = await Endings(world).first(
         lambda each: any(leader != each.coordinator.broker_id for leader in each.unmarked.values())
     )
-    _slow_down(world, 1.0)
+    slow_down(world, 1.0)
     if ending is None:
         return
     one = ending.coordinator

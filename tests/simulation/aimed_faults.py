@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 PATIENCE_S = 1.5
 LAG_PATIENCE_S = 4.0
 REJOIN_S = 0.5
+LOOK_S = 0.0005
 SLOW, VERY_SLOW = 200.0, 1000.0
 """How many times as long the messages between a controller and the store take."""
 
@@ -100,6 +101,19 @@ async def at_change(
     stop()
     world.trace.note("moment", "came" if changed.done() else "did not come")
     return changed.done()
+
+
+async def until(
+    world: World, is_so: Callable[[], bool], patience_s: float = PATIENCE_S, *, every_s: float = LOOK_S
+) -> bool:
+    """Looks every so often until it is so. Returns whether it was in time."""
+    give_up_at = world.loop.time() + patience_s
+    found = is_so()
+    while not found and world.loop.time() < give_up_at:
+        await asyncio.sleep(every_s)
+        found = is_so()
+    world.trace.note("moment", "came" if found else "did not come")
+    return found
 
 
 async def _move_leaders(world: World, fault: Fault) -> None:
@@ -265,7 +279,7 @@ async def elect_uncleanly(world: World, fault: Fault) -> None:
     cut = partial(cut_both, world, leader.name, follower.name)
     if await at_change(world, cut, is_alone, lambda: None, LAG_PATIENCE_S):
         by_hand()
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(0.5 + fault.amount)
         leader.kill()
         links.expire(leader.name)
         await asyncio.sleep(0.1)

@@ -7,8 +7,9 @@
     stable        a consumer never sees the high watermark of a leader move back (another leader, or the restarted one,
                   may begin with an older one); no log is truncated below a consumer's position; what was once read at
                   an offset stays there
-    complete      a consumer gets every record between two of its positions, and reads to the end; with read_committed,
-                  it gets none of an aborted transaction
+    complete      a consumer gets every record between two of its positions, unless the log is compacted and a later one
+                  of its key was sent before, and reads to the end; with read_committed, it gets none of an aborted
+                  transaction
     one leader    only one broker accepts requests as the leader of an epoch
     atomic        of a transaction, consumers with read_committed get all records or none, as its end was answered
     offsets       a committed offset is never lost, and no offset appears that was not committed
@@ -70,7 +71,7 @@ from tests.simulation.cluster_invariants import (
     the_cluster_converges,
     who_joins_has_everything,
 )
-from tests.simulation.compaction_invariants import compacted_logs_keep_the_last_of_each_key
+from tests.simulation.compaction_invariants import compacted_logs_keep_the_last_of_each_key, superseded_us
 from tests.simulation.derived_state_invariants import (
     cleanings_keep_what_must_stay,
     derived_state_is_that_of_the_batches,
@@ -253,15 +254,22 @@ def consumers_get_every_record(history: History, final: FinalState) -> Iterator[
     offsets: dict[TopicPartition, list[tuple[int, str]]] = {
         partition: [(record.offset, record.text) for record in log.records] for partition, log in final.logs.items()
     }
+    sends = _sends_by_partition(history)
+    superseded = {
+        partition: superseded_us(sends.get(partition, ())) for partition, log in final.logs.items() if log.is_compacted
+    }
     for read in history.of(Read):
         log = final.logs.get(read.partition)
         if log is None or read.next_position <= read.position:
             continue
+        cleanable = superseded.get(read.partition, {})
         got = {record.text for record in read.records}
         for offset, text in offsets[read.partition][_first_at(offsets[read.partition], read.position) :]:
             if offset >= read.next_position:
                 break
-            if text not in got and not (read.is_committed and ends.get(text) is not True):
+            if text in got or (read.is_committed and ends.get(text) is not True):
+                continue
+            if cleanable.get(text, read.ended_us) >= read.ended_us:
                 yield Violation("complete", f"{text} at {offset} of {read.partition} was not returned", (read,))
                 break
     for consumer, partition, position, end_offset in final.unread:

@@ -11,7 +11,7 @@ compaction provide").
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from odradek.protocol.topic_partition import TopicPartition
@@ -53,6 +53,23 @@ def compacted_logs_keep_the_last_of_each_key(history: History, final: FinalState
         first, *others = sorted(logs, key=lambda log: (-log.high_watermark, log.broker_id))
         for other in others:
             yield from _differences(first, other)
+
+
+def superseded_us(sends: Iterable[Send]) -> Mapping[str, int]:
+    """For each record of which a later one has the key: when that one was sent, in virtual microseconds. From then on a
+    cleaning may remove the record. Each replica is cleaned on its own, so that others may keep it.
+
+    `sends`: to one partition, in their order.
+    """
+    found: dict[str, int] = {}
+    latest: dict[bytes, str] = {}
+    for send in sends:
+        for text in send.records if send.outcome is not Outcome.FAILED else ():
+            key = key_of(text)
+            if key in latest:
+                found[latest[key]] = send.invoked_us
+            latest[key] = text
+    return found
 
 
 def _kept(log: ReplicaLog, sends: Sequence[Send]) -> Iterator[Violation]:

@@ -1,7 +1,8 @@
 """Reads the logs of coordinators as they grow, and compares what coordinators have in memory.
 
 Each partition of an internal topic has one ledger (coordinator_ledgers.py). It is read from the leader's log every half
-a second, before a cleaner can remove anything. coordinator_differences.py says what must be as the log has it.
+a second, often before a cleaner removes anything: `Logged.skips` tells of a gap. coordinator_differences.py says what
+must be as the log has it.
 """
 
 from __future__ import annotations
@@ -106,9 +107,9 @@ class CoordinatorLogs:
         key = partition.topic_partition
         ledger, next_offset, _ = self._known(key)
         high_watermark = partition.log.state.high_watermark
-        is_first = next_offset > 0
 
         def note(offset: int, transactional_id: str, found: LoggedTransaction | None) -> None:
+            nonlocal next_offset
             logged = Logged(
                 process=name,
                 partition=key,
@@ -117,8 +118,9 @@ class CoordinatorLogs:
                 state=None if found is None else found.state,
                 producer_id=-1 if found is None else found.producer_id,
                 producer_epoch=-1 if found is None else found.producer_epoch,
-                skips=is_first and offset > next_offset,
+                skips=offset > next_offset,
             )
+            next_offset = offset + 1
             self._history.note(logged)
 
         if high_watermark > next_offset:

@@ -5,6 +5,7 @@
     disk = disk.crash(source)                        after a power cut: unsynced writes are there, lost or torn
     disk.end_of_process()                            after kill -9: everything is there, and nothing is locked
     disk.changes_left = 3                            at the fourth change of names from now on, the process ends
+    disk.traps = [trap]                              trap(operation, path) is called before each change, and may raise
 
 Threads that wait for the disk take the time that `ThreadTimes` draws; a slow disk multiplies it.
 """
@@ -37,12 +38,19 @@ class SimulatedDisk(ForgetfulFiles):
 
     def __init__(self, room: int | None = None) -> None:
         super().__init__(room)
+        self.traps: list[Callable[[str, str], object]] = []
         self.lost: set[str] = set()
         """The files of which the process that uses the disk knows that a sync has failed, and lost pages."""
 
     def put(self, path: str, content: bytes) -> None:
         """An operator puts a file here, whatever state the disk is in."""
         self.names[path] = Inode(content, content)
+
+    def begin(self, operation: str, path: str) -> None:
+        """See ForgetfulFiles."""
+        super().begin(operation, path)
+        for trap in self.traps:
+            trap(operation, path)
 
     def count_sync(self, path: str) -> None:
         """See ForgetfulFiles."""
@@ -66,12 +74,13 @@ class SimulatedDisk(ForgetfulFiles):
 
     def _change(self, directory: str, added: dict[str, Inode | None], removed: list[str]) -> None:
         if self.changes_left == 0:
-            self._end_process()
+            self.end_process()
         if self.changes_left is not None:
             self.changes_left -= 1
         super()._change(directory, added, removed)
 
-    def _end_process(self) -> NoReturn:
+    def end_process(self) -> NoReturn:
+        """Ends the process that uses the disk, in the midst of a callback."""
         ended = ProcessEnded()
         if not self._has_ended and self.on_last_change is not None:
             self._has_ended = True

@@ -9,8 +9,9 @@ start on a full disk   The broker is killed, and finds no room when it starts ag
 stop on a bad disk     Syncs, writes or truncations fail, or nothing has room, while the broker stops as SIGTERM asks
 move on a slow disk    Replicas are moved between the directories one after the other, while the disk is slow and
                    leaders are lost, so that logs are truncated, rolled and cleaned while they are copied
-load slowly        All disks are slow while leaders are lost, one after the other: coordinators load for long, lose
-                   their office meanwhile, or cannot read their log for a moment
+load slowly        All disks are slow and nothing is in the page cache while leaders are lost, one after the other:
+                   coordinators load for long, lose their office meanwhile, or cannot read their log for a moment,
+                   before or after they lose it
 fail to truncate   Truncations fail while leaders are lost, so that followers must truncate
 lose pages         Syncs fail for a moment, and the system forgets what they have not written, as Linux does: later ones
                    succeed without it. In the end the machine has been restarted, and reads what its disk has
@@ -39,9 +40,12 @@ LARGEST_ROOM = 20_000
 LARGEST_ROOM_AT_START = 2000
 """Bytes on a disk that is full when a broker starts: for some files, but not for all."""
 COME_BACK_S = 3.0
+FAILS_WHILE_OFFLINE = 0.3
 STOPS_WITHIN_S = 8.0
 SLOW_MOVES = 200.0
 SLOW_LOADS = 200.0
+HEARS_S = 0.03
+"""In which a broker hears that its session has ended."""
 SYNCS_FAIL_FOR = 0.3
 """The part of the fault's time."""
 
@@ -56,9 +60,11 @@ async def fail_directory(world: World, fault: Fault) -> None:
 
 
 def mend_directory(world: World, fault: Fault) -> None:
-    """Looks which replicas are offline; then the directory has what it had, and the broker starts again."""
+    """Looks which replicas are offline, unless another fault may have broken the whole disk meanwhile; then the
+    directory has what it had, and the broker starts again."""
     machine = world.machines[fault.broker_id]
-    _note_offline(world, machine)
+    if not any(other.broker_id == fault.broker_id and other is not fault for other in world.at_work):
+        _note_offline(world, machine)
     machine.disk.broken = set()
     machine.kill()
     machine.start()
@@ -76,27 +82,35 @@ def _note_offline(world: World, machine: Machine) -> None:
 
 
 async def fill_for_a_moment(world: World, fault: Fault) -> None:
-    """A disk is full, and then has room."""
+    """A disk is full, and then has room. In some cases a directory cannot be read meanwhile."""
     machine = world.machines[fault.broker_id]
     machine.disk.room = int(LARGEST_ROOM * fault.amount)
     await asyncio.sleep(fault.seconds)
     machine.disk.room = None
     world.history.note(DiskFilled(process=machine.name, broker_id=machine.broker_id))
+    if fault.amount * 10 % 1 < FAILS_WHILE_OFFLINE:
+        machine.disk.broken = {DIRECTORIES[fault.amount < 0.5]}
     await asyncio.sleep(COME_BACK_S)
 
 
 def see_all_back(world: World, fault: Fault) -> None:
-    """The broker starts again if a replica is still offline: one whose log has an unknown content."""
+    """The broker starts again if a replica is still offline: one whose log has an unknown content. So it does if a
+    directory could not be read."""
     machine = world.machines[fault.broker_id]
     broker = machine.running
-    if broker is None or broker.replica_manager.partitions.offline:
+    if machine.disk.broken:
+        mend_directory(world, fault)
+    elif broker is None or broker.replica_manager.partitions.offline:
         machine.kill()
         machine.start()
 
 
 def evict_pages(world: World, fault: Fault) -> None:
     """The page cache loses what it has of the logs."""
-    disk = world.machines[fault.broker_id].disk
+    _evict(world.machines[fault.broker_id].disk)
+
+
+def _evict(disk: SimulatedDisk) -> None:
     disk.cold = {path for path in disk.names if path.endswith(LOG_SUFFIX)}
 
 
@@ -173,24 +187,30 @@ async def move_on_slow_disk(world: World, fault: Fault) -> None:
 
 
 async def load_slowly(world: World, fault: Fault) -> None:
-    """The broker is the second one to be lost. In some cases one of its directories cannot be read meanwhile."""
+    """The broker is the second one to be lost. In some cases one of its directories cannot be read meanwhile, or from
+    then on."""
     for machine in world.machines.values():
         world.thread_times.slowness[machine.name] = SLOW_LOADS
+        _evict(machine.disk)
     first, second = world.machines[id_of(fault.other)], world.machines[fault.broker_id]
     links_of(world).expire(first.name)
     await asyncio.sleep(REJOIN_S * fault.amount)
+    broken = {DIRECTORIES[fault.amount * 10 % 1 < 0.5]}
     if fault.amount < 0.3:
-        second.disk.broken = {DIRECTORIES[fault.amount < 0.15]}
+        second.disk.broken = broken
     await asyncio.sleep(REJOIN_S / 2)
     links_of(world).expire(second.name)
+    if 0.3 <= fault.amount < 0.7:
+        await asyncio.sleep(HEARS_S)
+        second.disk.broken = broken
 
 
 def load_fast(world: World, fault: Fault) -> None:
     """The disks are fast again, and can be read."""
     for machine in world.machines.values():
         world.thread_times.slowness.pop(machine.name, None)
-    second = world.machines[fault.broker_id]
-    if second.disk.broken:
+        machine.disk.cold = set()
+    if world.machines[fault.broker_id].disk.broken:
         mend_directory(world, fault)
 
 

@@ -14,12 +14,20 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tests.simulation import (
     aimed_at_controllers,
+    aimed_at_coordinators,
+    aimed_at_followers,
     aimed_at_moves,
+    aimed_at_reads,
     aimed_at_replicas,
+    aimed_at_returns,
+    aimed_at_terms,
     aimed_at_the_store,
     aimed_at_transactions,
     aimed_faults,
     disk_faults,
+    disk_traps,
+    trapped_moves,
+    unopened_logs,
 )
 from tests.simulation.disk import DISK_ERROR
 from tests.simulation.machine import Machine
@@ -231,6 +239,19 @@ KINDS: Mapping[str, Kind] = {
     "break the writes of": Kind(_break_writes, _mend_and_restart, 1.0, 1),
     "fail a directory of": Kind(disk_faults.fail_directory, disk_faults.mend_directory, 5.0, 2),
     "lose pages of": Kind(disk_faults.lose_pages, disk_faults.drop_cache, 6.0, 2, is_power=True),
+    "set traps on the disk of": Kind(disk_traps.set_traps, disk_traps.remove_traps, 5.0, 12),
+    "move into a trap on": Kind(trapped_moves.move_into_trap, disk_traps.remove_traps, 1.0, 3),
+    "start without room for a log on": Kind(unopened_logs.start_without_room, disk_faults.restart_mended, 1.0, 2),
+    **{
+        name: Kind(
+            disk_traps.tell_story,
+            disk_traps.remove_traps,
+            6.0,
+            2,
+            is_power=name in ("lose a new log of", "rebuild no index of"),
+        )
+        for name in disk_traps.STORIES
+    },
     "fill the disk of": Kind(_fill_disk, _empty_disk, 2.0, 1),
     "evict the pages of": Kind(disk_faults.evict_pages, disk_faults.cache_pages, 8.0, 2),
     "fill up for a moment the disk of": Kind(disk_faults.fill_for_a_moment, disk_faults.see_all_back, 1.5, 2),
@@ -273,6 +294,9 @@ KINDS: Mapping[str, Kind] = {
     "return alone, with": Kind(
         aimed_at_replicas.return_alone, _nothing, 0.4, 2, is_store=True, is_aimed=True, is_seen_at_once=True
     ),
+    "lead behind, in place of": Kind(
+        aimed_at_replicas.lead_behind, _nothing, 0.4, 3, is_store=True, is_aimed=True, is_seen_at_once=True
+    ),
     "lose the disk of": Kind(
         aimed_at_replicas.lose_a_disk, _nothing, 0.4, 3, is_store=True, is_aimed=True, is_seen_at_once=True
     ),
@@ -301,6 +325,23 @@ KINDS: Mapping[str, Kind] = {
             ("let topics go without", aimed_at_the_store.sleep_through, 2),
             ("move on, with", aimed_at_moves.move_on, 2),
             ("cancel a move, with", aimed_at_moves.cancel_move, 2),
+            ("return to another topic, with", aimed_at_returns.return_to_another_topic, 2),
+            ("return to another directory, with", aimed_at_returns.return_to_another_directory, 2),
+            ("take what is cleaned from", aimed_at_returns.take_what_is_cleaned, 2),
+            ("fail at a rebalance", aimed_at_coordinators.fail_at_rebalance, 1),
+            ("lose who is alone, with", aimed_at_coordinators.lose_alone, 2),
+            ("fail alone, at", aimed_at_coordinators.fail_alone, 2),
+            ("write what is read, with", aimed_at_reads.write_what_is_read, 2),
+            ("tell of others, and drop", aimed_at_reads.tell_of_others, 2),
+            ("settle what goes, at", aimed_at_reads.settle_who_goes, 2),
+            ("stop the controller at a read, with", aimed_at_reads.stop_at_a_read, 2),
+            ("depose who loses, with", aimed_at_terms.depose_who_loses, 2),
+            ("succeed twice, with", aimed_at_terms.succeed_twice, 2),
+            ("create on who stops", aimed_at_terms.create_on_who_stops, 2),
+            ("lose out of range, with", aimed_at_followers.lose_out_of_range, 3),
+            ("lose the log, with", aimed_at_followers.lose_the_log, 2),
+            ("create again, with", aimed_at_followers.create_again, 2),
+            ("stop while it truncates", aimed_at_followers.stop_while_truncating, 2),
         )
     },
 }

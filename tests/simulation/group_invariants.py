@@ -1,7 +1,7 @@
 """The invariants of requests that must be refused, and of offsets that expire.
 
 strays        What an unknown member asks of a group, or in a generation that does not exist, is refused. So is what
-              nobody may ask of the controller.
+              nobody may ask of the controller or of a leader.
 expired       An offset that expires is there as long as it must be, and gone some time later.
 """
 

@@ -2,14 +2,15 @@
 
 AccessKeeper   adds and removes rules about the topic `guarded`, some at several brokers at once; gives the visitor one
                password after the other, and takes it now and then
-Guest          writes to `guarded` and reads it, at one broker after the other, whether it may or not
+Guest          writes to `guarded` and reads it, at one broker after the other, whether it may or not: mostly in a
+               fetch session, together with a topic that is not there, about which other rules decide
 Visitor        logs in at one broker after the other, with the latest passwords
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Mapping, Sequence
 from itertools import count, product
 from random import Random
 from typing import Any
@@ -29,7 +30,7 @@ from tests.simulation.administration import Pauses
 from tests.simulation.client.access import AccessAdmin
 from tests.simulation.client.admin import Admin
 from tests.simulation.client.cluster import Cluster
-from tests.simulation.client.requests import FetchFrom, fetch_request
+from tests.simulation.client.requests import FetchFrom, Session, fetch_request
 from tests.simulation.client.wire import NotSent, Unanswered, Wire
 from tests.simulation.clock import START_OF_TIME_MS
 from tests.simulation.final_state import texts_of
@@ -37,6 +38,10 @@ from tests.simulation.history import History, Outcome
 from tests.wire.requests import produce_batches
 
 PARTITION = TopicPartition(GUARDED, 0)
+BESIDE = TopicPartition(f"{GUARDED}-beside", 0)
+"""Of a topic that is not there."""
+NO_SESSION, NEW_SESSION = Session(), Session(epoch=0)
+SESSIONS_SHARE = 0.8
 GUESTS_PASSWORD = "guest-secret"
 RULES = [
     Rule(principal, host, operation, permission)
@@ -129,6 +134,7 @@ class Guest:
         self._brokers = brokers
         self._is_open = is_open
         self._wires: dict[int, Wire] = {}
+        self._sessions: dict[int, Session] = {}
         self._written = 0
         self._position = 0
 
@@ -149,48 +155,70 @@ class Guest:
     async def _write(self, wire: Wire, broker_id: int) -> None:
         self._written += 1
         text = f"{GUEST}:{self._written}"
-        visit = self._begin(broker_id, "WRITE", (text,))
+        visit = self._begin(broker_id, "WRITE", records=(text,))
         sent_ms = START_OF_TIME_MS + visit.invoked_us // 1000
         batch = build_batch([Record(timestamp=sent_ms, value=text.encode())])
         request = produce_batches({PARTITION: batch}, acks=-1, timeout_ms=1000)
-        await self._ask(visit, wire.ask(request, TIMEOUT_S), lambda answer: answer.responses[0].partition_responses[0])
+        answer = await self._ask([visit], wire.ask(request, TIMEOUT_S))
+        if answer is not None:
+            self._end(visit, answer.responses[0].partition_responses[0])
 
     async def _read(self, wire: Wire, broker_id: int) -> None:
-        start = {PARTITION: FetchFrom(self._position, MOST_BYTES)}
-        request = fetch_request(start, max_wait_ms=0, min_bytes=0, max_bytes=MOST_BYTES, isolation_level=0)
-        visit = self._begin(broker_id, "READ")
-        await self._ask(visit, wire.ask(request, TIMEOUT_S), lambda answer: self._got(visit, answer))
+        has_session = self._source.random() < SESSIONS_SHARE
+        session = self._sessions.pop(broker_id, NEW_SESSION) if has_session else NO_SESSION
+        start = {PARTITION: FetchFrom(self._position, MOST_BYTES), BESIDE: FetchFrom(0, MOST_BYTES)}
+        request = fetch_request(
+            start, max_wait_ms=0, min_bytes=0, max_bytes=MOST_BYTES, isolation_level=0, session=session
+        )
+        visits = {partition.topic: self._begin(broker_id, "READ", partition.topic) for partition in start}
+        answer: FetchResponse | None = await self._ask(visits.values(), wire.ask(request, TIMEOUT_S))
+        if answer is None:
+            return
+        if answer.session_id:
+            self._sessions[broker_id] = Session(answer.session_id, session.epoch + 1)
+        found = {topic.topic: topic.partitions[0] for topic in answer.responses}
+        self._got(visits[GUARDED], found.get(GUARDED))
+        for topic, visit in visits.items():
+            self._end(visit, found.get(topic))
 
-    def _begin(self, broker_id: int, operation: str, records: tuple[str, ...] = ()) -> Visit:
+    def _begin(self, broker_id: int, operation: str, topic: str = GUARDED, records: tuple[str, ...] = ()) -> Visit:
         visit = Visit(
             process=GUEST,
             user=GUEST,
             host=ADDRESSES[GUEST],
             broker_id=broker_id,
             operation=operation,
-            topic=GUARDED,
+            topic=topic,
             records=records,
             is_open=self._is_open,
         )
         return self._history.begin(visit)
 
-    async def _ask(self, visit: Visit, asking: Coroutine[Any, Any, Any], partition_in: Callable[[Any], Any]) -> None:
+    async def _ask(self, visits: Collection[Visit], asking: Coroutine[Any, Any, Any]) -> Any:
+        """Returns the answer; None if there is none, or one without partitions, and ends the visits."""
         try:
-            code = ErrorCode.of(partition_in(await asking).error_code)
+            answer = await asking
+            code = ErrorCode.of(getattr(answer, "error_code", ErrorCode.NONE))
         except (NotSent, Unanswered) as error:
-            self._history.end(visit, Outcome.UNKNOWN, str(error))
-            return
+            answer, reason = None, str(error)
+        else:
+            answer, reason = (None, code.name) if code else (answer, "")
+        for visit in visits if answer is None else ():
+            self._history.end(visit, Outcome.UNKNOWN, reason)
+        return answer
+
+    def _end(self, visit: Visit, found: Any) -> None:
+        """`found`: what the answer says of the topic; None: in a session there is nothing new."""
+        code = ErrorCode.NONE if found is None else ErrorCode.of(found.error_code)
         is_denied = code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
         self._history.end(visit, Outcome.FAILED if is_denied else Outcome.OK, code.name)
 
-    def _got(self, visit: Visit, answer: FetchResponse) -> Any:
+    def _got(self, visit: Visit, found: Any) -> None:
         """Notes what was read."""
-        found: Any = answer.responses[0].partitions[0]
-        content = bytes(found.records or b"")
+        content = b"" if found is None else bytes(found.records or b"")
         for position, header in iter_batches(content):
             visit.records += tuple(text for _, text in texts_of(content[position : position + header.size_in_bytes]))
             self._position = header.last_offset + 1
-        return found
 
 
 class Visitor:

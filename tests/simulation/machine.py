@@ -176,6 +176,10 @@ class Machine:
         self.disk = self._watched(self.disk.crash(self._source), self._trace)
         self._up_since_ms = -self._loop.now_us // 1000 + self._source.randrange(2000)
 
+    def lose_power_with_process(self) -> None:
+        """If the disk ends the process in the midst of a callback, the machine's power goes."""
+        self.disk.on_last_change = lambda: self._loop.run_as(self._loop.simulation, self.cut_power)
+
     def lose_disk(self) -> None:
         """Puts an empty disk into the machine, whose process has ended."""
         assert self.node is None

@@ -1,6 +1,7 @@
 """Members that are alone in their group for some seconds. They commit offsets that expire soon: of the topic to which
 they are subscribed, which stay while they belong to the group, and of another one. When they have left, the offsets
-expire, and the group goes with the last one."""
+expire, and the group goes with the last one. Some do not leave alone: another member has begun to join, and both leave
+at once, when the group waits for the first one to join again."""
 
 from __future__ import annotations
 
@@ -26,6 +27,8 @@ PASSING_GROUPS = tuple(f"passing {number}" for number in range(20))
 COME_EVERY_S = 2.0
 STAY_S = 5.0
 HEARTBEAT_S = 0.5
+BOTH_LEAVE_AFTER_S = (0.01, 0.3)
+"""Shorter than a session."""
 RETENTION_MS = 1000
 SESSION_TIMEOUT_MS = 3000
 ASSIGNMENT = b"all"
@@ -62,10 +65,10 @@ class PassingMembers:
             await self._pass(PASSING_GROUPS[number])
 
     async def _pass(self, group: str) -> None:
-        found = await self._ask(group, self._join(group, ""))
-        if found is None or found.error_code != ErrorCode.MEMBER_ID_REQUIRED:
+        member_id = await self._known(group)
+        if not member_id:
             return
-        joined = await self._ask(group, self._join(group, found.member_id))
+        joined = await self._ask(group, self._join(group, member_id))
         if joined is None or joined.error_code != ErrorCode.NONE:
             return
         who = {"group_id": group, "member_id": joined.member_id}
@@ -81,8 +84,21 @@ class PassingMembers:
             ),
         )
         await self._stay(group, joined.member_id, joined.generation_id)
-        leaving = LeaveGroupRequest.MemberIdentity(member_id=joined.member_id)
-        await self._ask(group, LeaveGroupRequest(group_id=group, members=[leaving]))
+        leaving = [joined.member_id]
+        other = await self._known(group) if self._source.random() < 0.5 else ""
+        if other:
+            joining = asyncio.get_running_loop().create_task(self._ask(group, self._join(group, other), "join"))
+            await asyncio.sleep(self._source.uniform(*BOTH_LEAVE_AFTER_S))
+            leaving.append(other)
+        members = [LeaveGroupRequest.MemberIdentity(member_id=each) for each in leaving]
+        await self._ask(group, LeaveGroupRequest(group_id=group, members=members))
+        if other:
+            await joining
+
+    async def _known(self, group: str) -> str:
+        """Returns the id of a member that may join. Empty: there is none."""
+        found = await self._ask(group, self._join(group, ""))
+        return found.member_id if found is not None and found.error_code == ErrorCode.MEMBER_ID_REQUIRED else ""
 
     async def _stay(self, group: str, member_id: str, generation: int) -> None:
         commit = self._history.begin(
@@ -135,10 +151,10 @@ class PassingMembers:
             protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=subscription)],
         )
 
-    async def _ask(self, group: str, request: Message) -> Any:
-        """Returns the coordinator's answer, or None if there is none for now."""
+    async def _ask(self, group: str, request: Message, purpose: str = "") -> Any:
+        """Returns the coordinator's answer, or None if there is none for now. Each `purpose` has its own connection."""
         try:
-            answer = await self._cluster.ask_coordinator(GROUP, group, request)
+            answer = await self._cluster.ask_coordinator(GROUP, group, request, purpose=purpose)
         except (NotSent, Unanswered):
             await self._cluster.back_off()
             return None

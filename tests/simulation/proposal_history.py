@@ -1,4 +1,4 @@
-"""What somebody asks of the controller who may not: operations of the history."""
+"""What somebody asks of the controller, or of a leader, who may not: operations of the history."""
 
 from __future__ import annotations
 
@@ -27,4 +27,4 @@ class Proposal(Operation):
 
 
 class StrayRequest(Request):
-    """A request that the controller must refuse, whatever is so when it arrives."""
+    """A request that must be refused, whatever is so when it arrives."""

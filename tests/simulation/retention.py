@@ -2,7 +2,7 @@
 
 readings       a topic of a producer and a consumer of their own. The consumer is stopped now and then until what is
                at its position is deleted, and goes on at the log's start
-RecordDeleter  asks for the deletion of records up to an offset, often that of the latest record
+RecordDeleter  asks for the deletion of records up to an offset, often that of the latest record, now and then beyond
 """
 
 from __future__ import annotations
@@ -46,6 +46,12 @@ class RecordDeleter(Administrator):
                 await self._cluster.refresh([partition.topic])
             end = await self._admin.end_of(partition)
             if end is not None:
-                before = HIGH_WATERMARK if self._source.random() < 0.2 else end - self._source.randint(0, FEW_RECORDS)
-                await self._admin.delete(partition, max(before, HIGH_WATERMARK))
+                await self._admin.delete(partition, self._before(end))
             await self._pauses.pause()
+
+    def _before(self, end: int) -> int:
+        """A little before the end in most cases, in some all that is committed, or what is not there yet."""
+        choice, few = self._source.random(), self._source.randint(0, FEW_RECORDS)
+        if choice < 0.2:
+            return HIGH_WATERMARK
+        return end + few if choice < 0.3 else max(end - few, HIGH_WATERMARK)

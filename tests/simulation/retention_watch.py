@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from odradek.broker.replica.partition.partition import Partition
+from odradek.protocol.errors import ProtocolError
 from odradek.storage.log.log import Log
 from tests.simulation.history import History
 from tests.simulation.log_contents import segment_contents
@@ -45,14 +46,21 @@ def watch_retention(history: History, process: str, replica_manager: Any) -> Non
         log = partition.log
         steps = retention_of(partition, now_ms)
         before = _before(log)
-        while (deleted := next(steps, None)) is not None:
-            reason = _why_wrong(log, before, now_ms)
-            if log.state.log_start_offset != before.start_offset or reason:
-                start = log.state.log_start_offset
+
+        def note(reason: str) -> None:
+            start = log.state.log_start_offset
+            if start != before.start_offset or reason:
                 key = partition.topic_partition
                 history.note(Retained(process=process, partition=key, start_offset=start, reason=reason))
-            yield deleted
-            before = _before(log)
+
+        try:
+            while (deleted := next(steps, None)) is not None:
+                note(_why_wrong(log, before, now_ms))
+                yield deleted
+                before = _before(log)
+        except ProtocolError:  # a disk error: the start has moved, and not all segments before it are gone
+            note("")
+            raise
 
     replica_manager._retention_of = watched
 

@@ -95,7 +95,7 @@ def rights(
         *(allow(ADMINISTRATORS, "ALTER_CONFIGS", topic=topic) for topic in changing),
         *(allow(ADMINISTRATORS, "DELETE", topic=topic) for topic in shrinking),
         *(allow(ADMINISTRATORS, "DESCRIBE", group=group) for group in groups),
-        allow(ADMINISTRATORS, "CREATE", "ALTER", "DELETE", topic=brief, prefixed=True),
+        allow(ADMINISTRATORS, "CREATE", "ALTER", "ALTER_CONFIGS", "DELETE", topic=brief, prefixed=True),
         allow(ADMINISTRATORS, "DESCRIBE", "ALTER", "ALTER_CONFIGS", cluster=True),
     ]
     return tuple(acl for each in found for acl in each)

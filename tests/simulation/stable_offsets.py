@@ -26,6 +26,8 @@ class _Scan:
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
+        self.generation = 0
+        """That of the log: when it is truncated, or cleaned, there is another one."""
         self.next_offset = 0
         self.last: tuple[int, int, int] | None = None
         self.open: dict[int, int] = {}
@@ -75,10 +77,12 @@ class StableOffsets:
     def _look_at(self, broker: Broker, name: str, partition: Partition) -> Iterator[Unstable]:
         key, log = partition.topic_partition, partition.log
         scan = self._scans.get((name, key))
-        if scan is not None and scan.broker is broker and _continues(scan, log):
+        generation = log.state.generation
+        if scan is not None and scan.broker is broker and scan.generation == generation and _continues(scan, log):
             _read_on(scan, log)
         else:
             scan = self._scans[name, key] = _Scan(broker)
+            scan.generation = generation
             _read_on(scan, log)
             scan.forget_markers()
         first_open = scan.first_open(log.state.high_watermark)

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from odradek.broker.background.stepwise import finished
 from odradek.broker.metadata_store import znodes
-from odradek.broker.metadata_store.interface import Delete, Entry, NoEntry, Set
+from odradek.broker.metadata_store.interface import Create, Delete, Entry, NoEntry, Set
 from odradek.broker.metadata_store.tree import MetadataTree, Transaction, parent_of
 from odradek.protocol.topic_partition import TopicPartition
 from tests.simulation.client.impostor import Proposable
@@ -44,6 +44,10 @@ BeforeChange = Callable[[Collection[str]], bool]
 """Gets the paths that are about to change; returns whether it was waiting for this change."""
 
 
+BeforeRead = Callable[[str, str], bool]
+"""Gets the name of the host that is about to read, and the path; returns whether it was waiting for this."""
+
+
 class StoreObserver(Protocol):
     """What hears of the store's changes."""
 
@@ -70,6 +74,11 @@ class WatchedModel(ZooKeeperModel):
     on_change: Callable[[str, Entry, Entry], object]
     before_change: Callable[[Collection[str]], object]
     """Gets the paths that are about to change."""
+    before_read: Callable[[str, str], object]
+    """Gets the address of who is about to read, and the path."""
+
+    def reading(self, session: Session, path: str) -> None:
+        self.before_read(session.address, path)
 
     def apply(self, transaction: Transaction) -> None:
         self.before_change(transaction.entries)
@@ -114,9 +123,11 @@ class StoreLinks:
         self.store.on_change = self._changed
         self.store.observer = self._observer = observer
         self.store.before_change = self._before
+        self.store.before_read = self._before_read
         self._network = network
         self._waiting: list[OnChange] = []
         self._waiting_before: list[BeforeChange] = []
+        self._waiting_to_read: list[BeforeRead] = []
         self._note = note
         self._cut: set[str] = set()
         self._node = Node(STORE_HOST)
@@ -207,6 +218,12 @@ class StoreLinks:
         if entry is not None:
             self.store.apply(finished(self.store.tree.stage([Set(path, data or entry.data)], 0)))
 
+    def create(self, creation: Create) -> str:
+        """Creates an entry, as an operator does. Returns its path. Raises NoEntry if its parent is not there."""
+        transaction = finished(self.store.tree.stage([creation], 0))
+        self.store.apply(transaction)
+        return str(transaction.results[0])
+
     # --- what the store has -------------------------------------------------------------------------------------
 
     @property
@@ -287,6 +304,21 @@ class StoreLinks:
                 self._waiting_before.remove(is_it)
 
         return stop
+
+    def before_read(self, is_it: BeforeRead) -> Callable[[], None]:
+        """Calls `is_it` before each read, until it returns True. Returns a function that ends this."""
+        self._waiting_to_read.append(is_it)
+
+        def stop() -> None:
+            if is_it in self._waiting_to_read:
+                self._waiting_to_read.remove(is_it)
+
+        return stop
+
+    def _before_read(self, address: str, path: str) -> None:
+        if self._waiting_to_read:
+            name = next(name for name, host in self._network.hosts.items() if host.address == address)
+            self._waiting_to_read = [is_it for is_it in self._waiting_to_read if not is_it(name, path)]
 
     def _before(self, paths: Collection[str]) -> None:
         self._waiting_before = [is_it for is_it in self._waiting_before if not is_it(paths)]

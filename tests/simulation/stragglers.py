@@ -49,13 +49,17 @@ class Stragglers:
 
     async def _straggle(self, name: str) -> None:
         source, texts = self._source, self._texts(name)
-        way = source.choice(("elsewhere", "after the end", "after the timeout"))
+        way = source.choice(("elsewhere", "after a refusal", "at the end", "after the end", "after the timeout"))
         producer = self._new_producer(name, OPEN_FOR_MS if way == "after the timeout" else TRANSACTION_TIMEOUT_MS)
         sending = asyncio.get_running_loop().create_task(producer.run())
         elsewhere, *chosen = source.sample(self._partitions, source.randint(2, min(3, len(self._partitions))))
         batches = {partition: [next(texts) for _ in range(source.randint(1, 3))] for partition in sorted(chosen)}
         if way == "elsewhere":
-            await producer.write_elsewhere(batches, elsewhere, [next(texts), next(texts)])
+            await producer.write_elsewhere(batches, elsewhere, [next(texts), next(texts), next(texts)])
+        elif way == "after a refusal":
+            await producer.write_after_refusal(batches, elsewhere, [next(texts), next(texts)])
+        elif way == "at the end":
+            await producer.end_at_once(batches)
         elif way == "after the end":
             await producer.write_after_end(batches, self._group, self._offset, next(texts))
         else:

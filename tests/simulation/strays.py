@@ -18,15 +18,10 @@ from odradek.protocol.schema import Message
 from odradek.protocol.topic_partition import TopicPartition
 from tests.simulation.client.cluster import GROUP, Cluster
 from tests.simulation.client.member import MOVED
-from tests.simulation.client.transactions import (
-    Refused,
-    TransactionalProducer,
-    commit_codes,
-    commit_topics,
-    txn_commit_request,
-)
+from tests.simulation.client.offsets_producer import OffsetsProducer
+from tests.simulation.client.transactions import commit_codes, commit_topics, txn_commit_request
 from tests.simulation.client.wire import NotSent, Unanswered
-from tests.simulation.history import History, Outcome, Transaction
+from tests.simulation.history import History, Outcome
 from tests.simulation.transaction_history import Stray
 
 STRAYS = "id of strays"
@@ -36,26 +31,6 @@ COMMIT_EVERY, TRANSACT_EVERY = 4, 5
 LONG_AGO, NEVER_YET = -4, 1000
 """How far the generation is from that of the member. A lost coordinator may take a group back by one."""
 NOBODY = "nobody-00000000-0000-4000-8000-000000000000"
-
-
-class StrayProducer(TransactionalProducer):
-    """Start `run` as a task."""
-
-    async def begin_with(self, group: str) -> Transaction | None:
-        """Begins a transaction that has offsets of the group. Returns None if that fails."""
-        transaction = await self.begin()
-        try:
-            await self._add_group(group)
-        except Refused as error:
-            self.history.end(transaction, Outcome.FAILED, str(error))
-            self._is_initialised = False
-            return None
-        return transaction
-
-    async def finish(self, transaction: Transaction, *, commits: bool) -> None:
-        """Ends the transaction."""
-        transaction.commits = commits
-        await self._finish(transaction)
 
 
 class Strays:
@@ -68,7 +43,7 @@ class Strays:
         history: History,
         source: Random,
         members: Callable[[], Sequence[tuple[str, int]]],
-        producer: StrayProducer,
+        producer: OffsetsProducer,
         *,
         name: str,
         group: str,

@@ -98,6 +98,25 @@ def test_states_follow_each_other_in_the_log() -> None:
     assert texts(epochs_grow_in_the_log, logged((ONGOING, 0), (COMPLETE_COMMIT, 0), skips=True)) == []
 
 
+def test_what_was_compacted_may_have_been_of_any_id() -> None:
+    """The log has lost records at 1 and 2."""
+    for epoch, violations in ((1, 0), (0, 1)):
+        scene = logged((ONGOING, 1))
+        scene.add(Logged(process="broker-1", partition=LOG, offset=3, transactional_id="u", state=ONGOING, skips=True))
+        scene.add(
+            Logged(
+                process="broker-1",
+                partition=LOG,
+                offset=4,
+                transactional_id="t",
+                state=COMPLETE_COMMIT,
+                producer_id=7,
+                producer_epoch=epoch,
+            )
+        )
+        assert len(texts(epochs_grow_in_the_log, scene)) == violations
+
+
 def test_a_decision_that_failed_may_be_followed_by_another_one() -> None:
     assert texts(epochs_grow_in_the_log, logged((ONGOING, 0), (PREPARE_COMMIT, 0), (PREPARE_ABORT, 1))) == []
     assert texts(epochs_grow_in_the_log, logged((ONGOING, 0), *[(PREPARE_ABORT, 1)] * 5, (COMPLETE_ABORT, 1))) == []

@@ -10,7 +10,7 @@ from odradek.protocol.topic_partition import TopicPartition
 from tests.simulation.checker import check
 from tests.simulation.compaction_invariants import key_of
 from tests.simulation.final_state import FinalState, Folder, ReplicaLog, SettingInForce, StoredBatch
-from tests.simulation.history import Outcome, Send, Started
+from tests.simulation.history import Outcome, Read, ReadRecord, Send, Started
 from tests.simulation.scenes import Scene
 from tests.simulation.topic_invariants import LATE_US
 from tests.simulation.upkeep_history import DiskFilled, Move, Setting, SettingChange
@@ -36,6 +36,10 @@ class UpkeepScene(Scene):
 
     def send(self, *texts: str, at: int, outcome: Outcome = OK) -> None:
         self.add(Send(process="k", partition=P, records=texts, base_offset=at), outcome)
+
+    def read(self, *records: tuple[int, str], until: int) -> None:
+        found = [ReadRecord(offset, 0, text) for offset, text in records]
+        self.add(Read(process="reader-1", partition=P, position=0, next_position=until, records=found))
 
     def compacted(self, *logs: ReplicaLog) -> list[str]:
         return self.violated(FinalState(logs={P: logs[0]}, replicas=logs))
@@ -184,3 +188,26 @@ def test_a_tombstone_is_removed_at_any_time_but_not_without_the_records_before_i
     whole = log((0, "k:1"), (4, None))
     assert scene.compacted(whole, log((4, None), broker=2)) == scene.compacted(whole, log(broker=2)) == []
     assert scene.compacted(whole, log((0, "k:1"), broker=2)) == ["compacted"]
+
+
+def test_a_record_that_a_consumer_misses_before_a_later_one_of_its_key_was_sent_is_found(scene: UpkeepScene) -> None:
+    """The log of the end has all records; another leader may have been cleaned."""
+    whole = log((0, "k:1"), (1, "k:2"), (2, "k:9"))
+    scene.send("k:1", "k:2", at=0)
+    scene.send("k:9", at=2)
+    scene.read((1, "k:2"), until=2)
+    assert scene.compacted(whole) == []
+    scene.read((1, "k:2"), until=3)
+    assert scene.compacted(whole) == ["complete"]
+    early = UpkeepScene()
+    early.send("k:1", "k:2", at=0)
+    early.read((1, "k:2"), until=2)
+    early.send("k:9", at=2)
+    assert early.compacted(whole) == ["complete"]
+
+
+def test_a_later_record_of_a_key_that_was_refused_replaces_nothing(scene: UpkeepScene) -> None:
+    scene.send("k:1", "k:2", at=0)
+    scene.send("k:9", at=-1, outcome=FAILED)
+    scene.read((1, "k:2"), until=2)
+    assert scene.compacted(log((0, "k:1"), (1, "k:2"))) == ["complete"]

@@ -79,7 +79,7 @@ class BriefAnswer(Operation):
 @dataclass(slots=True, kw_only=True, eq=False)
 class Logged(Operation):
     """A committed record of a transactional id in the log of its coordinator. `state` None: the id is deleted.
-    `skips`: the log no longer had the records before it when it was looked at."""
+    `skips`: the log no longer had the record before it, of whatever id, when it was looked at."""
 
     partition: TopicPartition
     offset: int

@@ -17,6 +17,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from odradek.broker.coordinator.transaction.transaction_state import TransactionState
+from odradek.protocol.topic_partition import TopicPartition
 from tests.simulation.final_state import FinalState
 from tests.simulation.history import History, Initialised, Outcome, Transaction
 from tests.simulation.transaction_history import Differs, Identified, LateWrite, Logged, Unstable
@@ -69,17 +70,22 @@ def producer_ids_are_unique(history: History, final: FinalState) -> Iterator[Vio
 def epochs_grow_in_the_log(history: History, final: FinalState) -> Iterator[Violation]:
     """producer epochs"""
     before: dict[str, list[Logged]] = defaultdict(list)
+    gaps: dict[TopicPartition, int] = {}
+    """The first offset after what the log no longer had: of any id."""
     for logged in history.of(Logged):
         earlier = before[logged.transactional_id]
+        if logged.skips:
+            gaps[logged.partition] = logged.offset
         if logged.state is None:
             earlier.clear()
             continue
-        if logged.skips:
-            earlier.clear()
-        elif earlier:
-            wrong = _wrong_step(earlier, logged)
+        if earlier:
+            is_known = earlier[-1].offset >= gaps.get(logged.partition, 0)
+            wrong = _wrong_step(earlier, logged) if is_known else _wrong_epoch(earlier[-1], logged)
             if wrong:
                 yield Violation("producer epochs", f"{logged.describe()}, {wrong}", (earlier[-1], logged))
+            if not is_known:
+                earlier.clear()
         if earlier and earlier[-1].state is logged.state:
             earlier.pop()
         earlier.append(logged)
@@ -93,12 +99,15 @@ def _wrong_step(earlier: list[Logged], logged: Logged) -> str:
         return f"after {[each.state.label for each in earlier if each.state is not None]}"
     if logged.producer_id != last.producer_id:
         return "" if logged.state is _EMPTY else f"and had producer id {last.producer_id}"
-    if logged.producer_epoch < last.producer_epoch:
-        return f"and had epoch {last.producer_epoch}"
     begins_anew = logged.state is _EMPTY and last.state in _COMPLETE
     if begins_anew and logged.producer_epoch == last.producer_epoch:
         return "and had that epoch before"
-    return ""
+    return _wrong_epoch(last, logged)
+
+
+def _wrong_epoch(last: Logged, logged: Logged) -> str:
+    falls = logged.producer_id == last.producer_id and logged.producer_epoch < last.producer_epoch
+    return f"and had epoch {last.producer_epoch}" if falls else ""
 
 
 def decisions_are_those_of_producers(history: History, final: FinalState) -> Iterator[Violation]:

@@ -3,6 +3,8 @@
 commit timeout    Appends of the coordinator of groups give up before a follower that hears nothing leaves the in-sync
                   replicas. What is in the log may then differ from what its clients were told
 flush time        Logs are flushed by time, also between two rolls
+flush records     Logs are flushed after some records, before these are acknowledged; in seeds in which they are not
+                  flushed after each
 roll time         Segments roll by time, also those that are nearly empty
 slow cleaner      A cleaner may read and write so little in a second that the log changes under a clean
 slow moves        So may a log that moves from one directory to the other, while it is copied
@@ -13,6 +15,8 @@ small fetches     A follower gets a part of what it lacks: the first batch, or u
 small memory      A cleaner knows only the keys of a part of the log
 compression       Batches of the group coordinator, and of the keyed producer, are compressed
 purges            Requests that wait are removed from the lists of what they wait for soon after they are answered
+nothing kept      What is committed of the topic `clicks` is deleted at once. A replica that leads uncleanly may end
+                  before all others begin
 compaction lags   Young records are not compacted, or old ones must be
 
 What is drawn here comes from a source of its own, as in security.py.
@@ -27,6 +31,7 @@ from odradek.protocol.records import Compression
 
 COMMIT_TIMEOUTS_MS = (400, 1500)
 FEW_REQUESTS = (1, 10)
+FLUSH_RECORDS = (2, 6)
 FLUSH_TIMES_MS = (200, 2000)
 ROLL_TIMES_MS = (1000, 5000)
 CLEANER_BYTES_PER_S = (2_000, 20_000)
@@ -37,6 +42,7 @@ FEW_KEYS = {"log.cleaner.dedupe.buffer.size": "2097152", "log.cleaner.io.buffer.
 """About eight."""
 MOVED_BYTES_PER_S = (30_000, 100_000)
 CODECS = (Compression.NONE, Compression.GZIP, Compression.SNAPPY)
+KEEPS_NOTHING = {"retention.bytes": "0"}
 LAGS: tuple[dict[str, str], ...] = (
     {},
     {"min.compaction.lag.ms": "1500"},
@@ -46,11 +52,12 @@ LAGS: tuple[dict[str, str], ...] = (
 
 class UnusualSettings(NamedTuple):
     """`brokers`: settings of all brokers. `balances`: of the compacted topic. `codec`: of the batches of the producer
-    that writes to it."""
+    that writes to it. `clicks`: of the topic that may be led uncleanly."""
 
     brokers: dict[str, str]
     balances: dict[str, str]
     codec: int
+    clicks: dict[str, str]
 
 
 def unusual_settings_of(seed: int) -> UnusualSettings:
@@ -60,6 +67,7 @@ def unusual_settings_of(seed: int) -> UnusualSettings:
     for name, (least, most), share in (
         ("offsets.commit.timeout.ms", COMMIT_TIMEOUTS_MS, 0.4),
         ("log.flush.interval.ms", FLUSH_TIMES_MS, 0.4),
+        ("log.flush.interval.messages", FLUSH_RECORDS, 0.3),
         ("producer.purgatory.purge.interval.requests", FEW_REQUESTS, 0.5),
         ("fetch.purgatory.purge.interval.requests", FEW_REQUESTS, 0.5),
         ("replica.fetch.max.bytes", FETCH_BYTES, 0.4),
@@ -76,4 +84,5 @@ def unusual_settings_of(seed: int) -> UnusualSettings:
     if source.random() < 0.3:
         brokers |= FEW_KEYS
     brokers["offsets.topic.compression.codec"] = str(source.choice(CODECS))
-    return UnusualSettings(brokers, source.choice(LAGS), source.choice(CODECS))
+    lag, codec = source.choice(LAGS), source.choice(CODECS)
+    return UnusualSettings(brokers, lag, codec, KEEPS_NOTHING if source.random() < 0.3 else {})

@@ -19,6 +19,7 @@
     expulsions    static members are removed by their instance ids
     doomed topics topics that are deleted while groups and transactions use them
     brief-offsets a client whose commits expire
+    held-offsets  a client whose commits do not expire while a transaction has new ones
     guests        clients whose access changes, and who changes it (guests.py)
 
 Every client is a node with a host of its own: it can be cut off from a broker as any other host.
@@ -55,6 +56,7 @@ from tests.simulation.client.consumer import Consumer
 from tests.simulation.client.late_producer import LateProducer
 from tests.simulation.client.late_proposals import LateProposals
 from tests.simulation.client.member import Member, committed_offsets
+from tests.simulation.client.offsets_producer import OffsetsProducer
 from tests.simulation.client.producer import Producer
 from tests.simulation.client.store import StoreClient
 from tests.simulation.client.stray_broker import StrayBroker
@@ -66,11 +68,12 @@ from tests.simulation.doomed_topics import DOOMED, DOOMED_GROUP, DoomedProducer,
 from tests.simulation.expulsions import Expulsions
 from tests.simulation.final_state import Unread
 from tests.simulation.guests import AccessKeeper, Guest, Visitor
+from tests.simulation.held_offsets import HELD_GROUP, HELD_TIMEOUT_MS, HOLDER, HeldOffsets
 from tests.simulation.history import Outcome, Request
 from tests.simulation.intruders import INTRUDERS, Intruders, Targets
 from tests.simulation.loop import Node
 from tests.simulation.newcomers import Newcomers
-from tests.simulation.one_offs import ONE_OFF_IDS, OneOffs
+from tests.simulation.one_offs import ONE_OFF_IDS, ONE_OFFS_GROUP, OneOffs
 from tests.simulation.passing_members import PASSING_GROUPS, PassingMembers
 from tests.simulation.retention import READINGS, READINGS_PARTITIONS, RecordDeleter, readings_settings
 from tests.simulation.rivals import RIVALS, RIVALS_GROUP, Rivals
@@ -79,7 +82,7 @@ from tests.simulation.segments import LARGEST_BATCH_FACTOR
 from tests.simulation.store_links import SESSION_TIMEOUT_MS, SETTINGS, StoreLinks
 from tests.simulation.store_trouble import StoreTrouble
 from tests.simulation.stragglers import STRAGGLERS, Stragglers
-from tests.simulation.strays import STRAYS, StrayProducer, Strays
+from tests.simulation.strays import STRAYS, Strays
 from tests.simulation.upkeep import DiskMover, SettingsKeeper
 
 if TYPE_CHECKING:
@@ -145,6 +148,7 @@ class Workload:
         "doomed-topics",
         "one-offs",
         "passing-members",
+        "held-offsets",
         "reader-1",
         "reader-2",
         "readings-reader",
@@ -177,6 +181,7 @@ class Workload:
             DOOMED,
             *ONE_OFF_IDS,
             STRAYS,
+            HOLDER,
             *map(_transactional_id, ("transactional-1", "transactional-2")),
         ]
         self._transactions = 0
@@ -213,7 +218,8 @@ class Workload:
             await admin.create_topic(PAYMENTS, len(self.payments), self._replicas, self._world.topic_settings)
             unclean = {} if self._world.elects_by_hand else UNCLEAN
             replicas = min(self._replicas, CLICKS_REPLICAS)
-            await admin.create_topic(CLICKS, len(self.clicks), replicas, CLICKS_SETTINGS | unclean)
+            clicks = CLICKS_SETTINGS | unclean | self._world.unusual.clicks
+            await admin.create_topic(CLICKS, len(self.clicks), replicas, clicks)
             compacted = COMPACTED | self._world.topic_settings | self._world.unusual.balances
             await admin.create_topic(BALANCES, len(self.balances), self._replicas, compacted)
             readings = readings_settings(self._random("retention")) | self._world.topic_settings
@@ -230,9 +236,19 @@ class Workload:
         acls = rights(
             topics=[ORDERS, PAYMENTS, CLICKS, BALANCES, PARCELS, READINGS],
             changing=[ORDERS, PAYMENTS],
-            shrinking=[READINGS],
+            shrinking=[READINGS, CLICKS],
             brief=BRIEF,
-            groups=[GROUP, STATICS, COPIES, BRIEF_GROUP, DOOMED_GROUP, RIVALS_GROUP, *PASSING_GROUPS],
+            groups=[
+                GROUP,
+                STATICS,
+                COPIES,
+                BRIEF_GROUP,
+                DOOMED_GROUP,
+                RIVALS_GROUP,
+                HELD_GROUP,
+                ONE_OFFS_GROUP,
+                *PASSING_GROUPS,
+            ],
             transactional_ids=self.transactional_ids,
         )
         await give_rights(cluster, world.bootstrap, acls)
@@ -247,7 +263,7 @@ class Workload:
         self._start_producer("readings-1", self.readings, key_of=str.encode)
         self._start_producer("plain-1", self.partitions, is_idempotent=False, max_in_flight=1)
         self._start_producer("leader-1", self.partitions, is_idempotent=False, max_in_flight=1, acks=1)
-        self._start_producer("clicks-1", self.clicks, is_idempotent=False, max_in_flight=1, acks=1)
+        self._start_producer("clicks-1", self.clicks, is_idempotent=False, max_in_flight=1, acks=1, most_batches=3)
         for name in ("transactional-1", "transactional-2"):
             self._start_transactions(name)
         self._start_rivals("rivals")
@@ -488,7 +504,7 @@ class Workload:
                 history,
                 source("strays"),
                 members,
-                StrayProducer(cluster("strays"), history, name="strays", transactional_id=STRAYS),
+                OffsetsProducer(cluster("strays"), history, name="strays", transactional_id=STRAYS),
                 name="strays",
                 group=GROUP,
                 unused=self.readings[1],
@@ -518,9 +534,24 @@ class Workload:
             kept=self.payments[0],
             other=self.partitions[0],
         )
+        trespassers["held-offsets"] = HeldOffsets(
+            cluster("held-offsets"),
+            history,
+            OffsetsProducer(
+                cluster("held-offsets"),
+                history,
+                name="held-offsets",
+                transactional_id=HOLDER,
+                timeout_ms=HELD_TIMEOUT_MS,
+            ),
+            source("held-offsets"),
+            held=self.payments[0],
+            other=self.payments[1],
+        )
 
-        def new_one_off(name: str, transactional_id: str) -> LateProducer:
-            return LateProducer(cluster("one-offs"), history, name=name, transactional_id=transactional_id)
+        def new_one_off(name: str, transactional_id: str, timeout_ms: int) -> LateProducer:
+            shared = cluster("one-offs")
+            return LateProducer(shared, history, name=name, transactional_id=transactional_id, timeout_ms=timeout_ms)
 
         trespassers["one-offs"] = OneOffs(
             new_one_off, _texts, source("one-offs"), name="one-offs", partitions=self.payments
@@ -654,7 +685,7 @@ class Workload:
             topics = [ORDERS, PAYMENTS]
             return SettingsKeeper(office, topics=topics, brokers=brokers)
         if name == "disk-mover":
-            movable = [*self.partitions, *self.payments, *self.balances, *self.readings]
+            movable = [*self.partitions, *self.payments, *self.balances, *self.readings, *self.clicks]
             self.disk_mover = DiskMover(office, partitions=movable, brokers=brokers)
             return self.disk_mover
         if name == "record-deleter":

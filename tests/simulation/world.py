@@ -196,6 +196,8 @@ class World:
         )
         self.network.add_host(OPERATOR, "10.0.2.1")
         self.faults = self._draw() if faults is None else list(faults)
+        self.at_work: list[Fault] = []
+        """The faults that have begun and not ended. Those of one broker may overlap if they last longer than drawn."""
         self.hits = 0
         self._faults_source = self.random("moments of faults")
         self.acknowledged = 0
@@ -394,12 +396,14 @@ class World:
                 break
         kind = KINDS[fault.kind]
         self.trace.note(f"begin {fault}")
+        self.at_work.append(fault)
         beginning = kind.begin(self, fault)
         if beginning is not None:
             await beginning
         await asyncio.sleep(fault.seconds)
         self.trace.note(f"end {fault}")
         kind.end(self, fault)
+        self.at_work.remove(fault)
 
     async def fault_coming(self) -> None:
         """Returns shortly before the next fault: what begins now is hit by it."""

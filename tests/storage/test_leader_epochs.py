@@ -171,3 +171,32 @@ def test_records_that_a_crash_brings_back_have_their_epochs(files: ForgetfulFile
     assert again.state.log_start_offset == 0
     assert again.leader_epochs.entries == [(3, 0), (4, 2), (5, 3)]
     assert tuple(again.end_offset_for_epoch(3)) == (3, 2)
+
+
+def test_records_that_a_crash_brings_back_before_an_empty_segment_have_their_epochs(files: ForgetfulFiles) -> None:
+    """Retention has deleted all records, after a roll. The file of the epochs is on the disk, the deletions are not."""
+    log = open_small(files)
+    for epoch in (3, 4):
+        append(log, batch(b"x" * 50), epoch=epoch)
+    log.writer.roll(log.config)
+    log.start.delete_records_before(2)
+    log.flush()
+    assert read_epochs(files, PATH) == [(4, 2)]
+    again = recovered(files, recovery_point=2)
+    assert (again.state.log_start_offset, again.segments.base_offsets) == (0, [0, 2])
+    assert again.leader_epochs.entries == [(3, 0), (4, 1)]
+
+
+def test_an_epoch_without_batches_stays_when_others_are_read_again(files: ForgetfulFiles) -> None:
+    """Compaction has removed all batches of epoch 4, and a crash brings back the records before it."""
+    log = open_small(files, segment_bytes=SIZE)
+    for epoch in (3, 4, 5, 5):
+        append(log, batch(b"x" * 50), epoch=epoch)
+    log.start.delete_records_before(1)
+    log.flush()
+    assert read_epochs(files, PATH) == [(4, 1), (5, 2)]
+    for name in [name for name in files.names if name.startswith("/data/orders-0/00000000000000000001.")]:
+        files.remove(name)
+    files.make_durable()
+    again = recovered(files, recovery_point=3)
+    assert again.leader_epochs.entries == [(3, 0), (4, 1), (5, 2)]

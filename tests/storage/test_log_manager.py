@@ -4,6 +4,7 @@ import math
 import random
 import uuid
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -230,16 +231,20 @@ def test_a_folder_unknown_to_the_metadata_store_is_logged_and_left_alone(
     assert {name: bytes(inode.data) for name, inode in files.names.items() if inode and "orders-1" in name} == before
 
 
-def new_replica(manager: LogManager, topic_id: uuid.UUID) -> Log:
-    creation = manager.creator.begin(NewLog(partition(), topic_id, 0, CONFIG, is_new=True))
+def new_replica(manager: LogManager, topic_id: uuid.UUID, *, is_new: bool = True) -> Log:
+    creation = manager.creator.begin(NewLog(partition(), topic_id, 0, CONFIG, is_new))
     assert creation is not None
     creation.run()
     return manager.creator.finish(creation)
 
 
-@pytest.mark.parametrize("is_same_topic", [False, True], ids=["another topic", "moved away and back"])
-def test_a_folder_that_was_ignored_makes_room_for_a_new_replica_and_is_kept(
-    files: ForgetfulFiles, is_same_topic: bool
+@pytest.mark.parametrize(
+    ("is_same_topic", "is_new"),
+    [(False, True), (True, True), (False, False)],
+    ids=["another topic", "moved away and back", "another topic, by a controller that did not create it"],
+)
+def test_a_folder_that_was_ignored_makes_room_for_a_replica_and_is_kept(
+    files: ForgetfulFiles, is_same_topic: bool, is_new: bool
 ) -> None:
     manager = started(files, "/a", "/b")
     append(manager.get_or_create(partition(), TOPIC_ID, CONFIG))
@@ -248,10 +253,11 @@ def test_a_folder_that_was_ignored_makes_room_for_a_new_replica_and_is_kept(
     before = files.read_file("/a/orders-0/00000000000000000000.log")
     again = started(files, "/a", "/b", known=lambda topic_partition, topic_id: topic_partition.partition != 0)
     topic_id = TOPIC_ID if is_same_topic else uuid.uuid4()
-    with pytest.raises(ProtocolError) as error:
-        again.get_or_create(partition(), topic_id, CONFIG)
-    assert error.value.code == ErrorCode.KAFKA_STORAGE_ERROR
-    log = new_replica(again, topic_id)
+    for unsure in (TOPIC_ID, None):
+        with pytest.raises(ProtocolError) as error:
+            again.get_or_create(partition(), unsure, CONFIG)
+        assert error.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    log = new_replica(again, topic_id, is_new=is_new)
     assert (log.state.log_end_offset, log.folder.topic_id) == (0, topic_id)
     append(log)
     again.shutdown()
@@ -269,6 +275,81 @@ def test_a_log_that_could_not_be_opened_is_not_replaced_by_a_new_one(files: Forg
     with pytest.raises(ProtocolError) as error:
         new_replica(again, TOPIC_ID)
     assert error.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert files.exists("/data/orders-0/00000000000000000000.log")
+
+
+def begun_and_failed(manager: LogManager, files: ForgetfulFiles) -> None:
+    """The directory fails while a log is created in it, and is sound again afterwards."""
+    creation = manager.creator.begin(NewLog(partition(), TOPIC_ID, 0, CONFIG))
+    assert creation is not None
+    files.broken = {"/data"}
+    creation.run()
+    with pytest.raises(ProtocolError) as error:
+        manager.creator.finish(creation)
+    assert error.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    files.broken = set()
+    assert files.exists("/data/orders-0")
+
+
+def test_what_is_left_of_a_log_that_could_not_be_created_makes_room_for_the_next_attempt(
+    files: ForgetfulFiles,
+) -> None:
+    manager = started(files)
+    begun_and_failed(manager, files)
+    files.broken = {"/data"}
+    with pytest.raises(ProtocolError) as error:
+        new_replica(manager, TOPIC_ID, is_new=False)
+    assert error.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    files.broken = set()
+    log = new_replica(manager, TOPIC_ID, is_new=False)
+    append(log)
+    manager.shutdown()
+    assert started(files).logs[partition()].state.log_end_offset == 1
+    assert [name for name in files.list_directory("/data") if name.startswith("orders")] == ["orders-0"]
+
+
+def left_by_a_creation(files: ForgetfulFiles) -> LogManager:
+    manager = started(files)
+    begun_and_failed(manager, files)
+    return manager
+
+
+def left_at_the_start(files: ForgetfulFiles) -> LogManager:
+    manager = started(files)
+    append(manager.get_or_create(partition(), TOPIC_ID, CONFIG))
+    manager.release()
+    for name in files.list_directory("/data/orders-0"):
+        files.remove(f"/data/orders-0/{name}")
+    files.room = 0
+    again = started(files)
+    files.room = None
+    assert list(again.directories["/data"].unopened) == [partition()]
+    return again
+
+
+@pytest.mark.parametrize("leaves", [left_by_a_creation, left_at_the_start])
+def test_the_folder_of_a_log_that_is_not_open_is_deleted_with_its_partition(
+    files: ForgetfulFiles, leaves: Callable[[ForgetfulFiles], LogManager]
+) -> None:
+    manager = leaves(files)
+    files.broken = {"/data"}
+    with pytest.raises(ProtocolError) as error:
+        manager.delete(partition())
+    assert error.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    files.broken = set()
+    assert manager.delete(partition(), sync=False) == ["/data"]
+    assert manager.delete(partition()) == []
+    assert not files.exists("/data/orders-0")
+    append(new_replica(manager, uuid.uuid4(), is_new=False))
+    assert manager.shutdown() == {}
+
+
+def test_the_folder_of_another_topic_is_not_deleted(files: ForgetfulFiles) -> None:
+    manager = started(files)
+    append(manager.get_or_create(partition(), TOPIC_ID, CONFIG))
+    manager.shutdown()
+    again = started(files, known=lambda topic_partition, topic_id: False)
+    assert again.delete(partition()) == []
     assert files.exists("/data/orders-0/00000000000000000000.log")
 
 

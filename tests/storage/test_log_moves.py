@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from odradek.protocol.errors import ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.checkpoint import HIGH_WATERMARK, LOG_START_OFFSET, RECOVERY_POINT, read_offsets
 from odradek.storage.directories import future_replica as log_move
@@ -197,6 +198,50 @@ def test_a_log_truncated_during_a_move_is_copied_again() -> None:
     expected = all_bytes(log)
     manager.shutdown()
     assert all_bytes(started(manager.files).logs[PARTITION]) == expected
+
+
+def test_a_log_truncated_before_a_slice_of_it_is_read_goes_on_moving() -> None:
+    manager = started(ForgetfulFiles())
+    log = filled(manager)
+    move = manager.moves.begin(PARTITION, B)
+    while (job := move.next_job()) is not None and job.segment is not log.segments[1]:
+        job.run()
+        move.finished(job)
+    assert job is not None
+    cut = log.segments[1].base_offset
+    assert truncate_in(manager, {PARTITION: Truncate(cut)}) == {PARTITION: None}
+    job.run()
+    assert job.error is not None, "the segment is shorter"
+    assert job.segment is log.segments.active, "and still part of the log"
+    move.finished(job)
+    append(log, batch(b"new"))
+    carry_out(manager, move)
+    expected = all_bytes(log)
+    manager.shutdown()
+    assert all_bytes(started(manager.files).logs[PARTITION]) == expected
+
+
+def test_segments_that_were_synced_without_their_leader_epochs_are_synced_in_the_copy() -> None:
+    files = ForgetfulFiles()
+    manager = started(files)
+    log = filled(manager)
+    job = log.begin_flush(log.segments.active.base_offset)
+    assert job is not None
+
+    def refuse(*_arguments: Any, **_options: Any) -> None:
+        raise OSError(errno.EIO, "the disk has an error")
+
+    replace, files.replace_file = files.replace_file, refuse  # type: ignore[method-assign]
+    job.run()
+    files.replace_file = replace  # type: ignore[method-assign]
+    assert job.epochs_error is not None
+    with pytest.raises(ProtocolError):
+        log.flusher.finish(job)
+    assert (log.segments.unsynced, log.state.recovery_point) == ([], 2)
+    move = manager.moves.begin(PARTITION, B)
+    carry_out(manager, move)
+    copies = {f"{move.folder}/{segment.base_offset:020}.log" for segment in log.segments[:-1]}
+    assert copies <= set(files.synced_paths)
 
 
 def test_a_flush_in_progress_at_the_swap_is_ignored() -> None:

@@ -203,6 +203,9 @@ class ZooKeeperModel(ensemble.Ensemble[Session]):
             session.connection = None
             self.let_time_run(session)
 
+    def reading(self, session: Session, path: str) -> None:
+        """A session is about to read what is at a path: for those who want to know."""
+
     def _stop_time(self) -> None:
         for session in self.sessions.values():
             session.stop_waiting()
@@ -438,6 +441,8 @@ class ServedConnection(asyncio.Protocol):
 
     def _read(self, code: int, path: str, watched: bool) -> bytes:
         model = self._model
+        assert self._session is not None, "it was greeted"
+        model.reading(self._session, path)
         if code == wire.EXISTS and watched:
             self._watches.add(Kind.DATA, path, None)
         tree = self._tree

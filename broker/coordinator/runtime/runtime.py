@@ -270,7 +270,8 @@ class CoordinatorRuntime:
         if not decision.records:
             decision.done(None)
             return
-        appends, acks = self._appends, self.settings.required_acks
+        appends = self._appends
+        acks = self.settings.required_acks if decision.acks is None else decision.acks
         now_ms = self._clock.wall_ms()
         end_offset = self._end_offset(led)
         try:

@@ -78,12 +78,14 @@ class Decision:
     `replay`: whether the records are replayed into the shard right after the append, before the high watermark has
     passed them. False if `done` changes the state itself.
     `producer_id` >= 0: the batch belongs to the producer's transaction.
+    `acks`: as in a Produce request; None: the runtime's setting applies. 0: too few replicas in sync do not matter.
     `timeout_ms` None: the runtime's timeout applies.
     `base_sequence`: Kafka's offset commits carry 0.
     `base_offset`: the batch's offset in the log; -1 until it is appended.
     """
 
     __slots__ = (
+        "acks",
         "base_offset",
         "base_sequence",
         "done",
@@ -103,6 +105,7 @@ class Decision:
         producer_id: int = NO_PRODUCER_ID,
         producer_epoch: int = NO_PRODUCER_EPOCH,
         base_sequence: int = NO_SEQUENCE,
+        acks: int | None = None,
         timeout_ms: int | None = None,
     ) -> None:
         self.records = records
@@ -111,6 +114,7 @@ class Decision:
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
         self.base_sequence = base_sequence
+        self.acks = acks
         self.timeout_ms = timeout_ms
         self.base_offset = -1
 

@@ -100,21 +100,19 @@ class RemoteVerification:
         self._spawn = spawn
         self._brokers: dict[int, _OneBroker] = {}
 
-    def is_elsewhere(self, transactional_id: str) -> bool:
-        """Whether another broker coordinates the id."""
+    def elsewhere(self, transactional_id: str) -> int | None:
+        """Returns the other broker that coordinates the id; None if this one does, or none now."""
         coordinator = self._coordinator_of(transactional_id)
-        return coordinator is not None and coordinator >= 0 and coordinator != self._broker_id
+        if coordinator is None or coordinator < 0 or coordinator == self._broker_id:
+            return None
+        return coordinator
 
     async def ask(self, to_verify: VerificationRequest) -> Codes:
         """Returns NONE or an error for each partition of the request."""
-        coordinator = self._coordinator_of(to_verify.transactional_id)
-        if coordinator is None or coordinator < 0:
-            return dict.fromkeys(to_verify.partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        if coordinator == self._broker_id:  # it moved here meanwhile: the producer tries again
-            return dict.fromkeys(to_verify.partitions, ErrorCode.NOT_COORDINATOR)
-        broker = self._brokers.get(coordinator)
+        broker = self._brokers.get(to_verify.coordinator)
         if broker is None:
-            broker = self._brokers[coordinator] = _OneBroker(self._peer_to(coordinator), self._spawn)
+            broker = _OneBroker(self._peer_to(to_verify.coordinator), self._spawn)
+            self._brokers[to_verify.coordinator] = broker
         return await broker.ask(to_verify)
 
 

@@ -337,7 +337,7 @@ class LogReader:
         epoch, end = partition.end_offset_for_epoch(
             target.current_leader_epoch, target.last_fetched_epoch, require_leader=False
         )
-        if epoch == UNDEFINED or end == UNDEFINED or target.fetch_offset < partition.log.state.log_start_offset:
+        if epoch == UNDEFINED or target.fetch_offset < partition.log.state.log_start_offset:
             raise ProtocolError(ErrorCode.OFFSET_OUT_OF_RANGE)
         if epoch >= target.last_fetched_epoch and end >= target.fetch_offset:
             return False

@@ -39,19 +39,21 @@ open.
 
 
 class VerificationRequest:
-    """What another broker's coordinator is asked about one producer in some partitions, and its `answers`. `led` has,
-    for each partition, what this broker leads: the partition and the leader epoch.
+    """What the `coordinator`, another broker, is asked about one producer in some partitions, and its `answers`. `led`
+    has, for each partition, what this broker leads: the partition and the leader epoch.
     """
 
-    __slots__ = ("answers", "led", "producer_epoch", "producer_id", "transactional_id")
+    __slots__ = ("answers", "coordinator", "led", "producer_epoch", "producer_id", "transactional_id")
 
     def __init__(
         self,
+        coordinator: int,
         transactional_id: str,
         producer_id: int,
         producer_epoch: int,
         led: dict[TopicPartition, tuple[Partition, int]],
     ) -> None:
+        self.coordinator = coordinator
         self.transactional_id = transactional_id
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
@@ -72,6 +74,8 @@ class VerificationRequest:
 
 AskCoordinator = Callable[[VerificationRequest], Awaitable[Mapping[TopicPartition, ErrorCode]]]
 """Asks the coordinator on another broker. Returns NONE or an error for each partition; raises nothing."""
+Elsewhere = Callable[[str], int | None]
+"""Returns the other broker that coordinates a transactional id; None if this one does, or none now."""
 
 PRODUCERS_CODE = {
     ErrorCode.CONCURRENT_TRANSACTIONS: ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -96,8 +100,7 @@ class TransactionVerification:
         self._clock = clock
         self._is_enabled = is_enabled
         self.is_open_transaction: IsOpenTransaction | None = None
-        self.is_elsewhere: Callable[[str], bool] = lambda _transactional_id: False
-        """Whether another broker coordinates a transactional id; then `ask` asks it."""
+        self.elsewhere: Elsewhere = lambda _transactional_id: None
         self.ask: AskCoordinator | None = None
         self._unsettled: dict[tuple[TopicPartition, int], list[VerificationRequest]] = {}
         """Those that are not settled yet, by partition and producer id."""
@@ -105,36 +108,49 @@ class TransactionVerification:
         """The number of batches refused since the start (Kafka's VerificationFailureRate)."""
 
     def ask_coordinators(
-        self, is_open_transaction: IsOpenTransaction, is_elsewhere: Callable[[str], bool], ask: AskCoordinator
+        self, is_open_transaction: IsOpenTransaction, elsewhere: Elsewhere, ask: AskCoordinator
     ) -> None:
         """Asks these from now on. This broker's coordinator (`is_open_transaction`) writes through the replica manager,
         and so can be made only after it.
         """
         self.is_open_transaction = is_open_transaction
-        self.is_elsewhere, self.ask = is_elsewhere, ask
+        self.elsewhere, self.ask = elsewhere, ask
 
     def needed(self, transactional_id: str, entries: Mapping[TopicPartition, bytes]) -> VerificationRequest | None:
         """Returns what another broker must be asked before the batches are appended; None if nothing. Raises as
         `refused` does. The caller lets `answer` ask, and calls `settle` in the end.
         """
-        if not self._is_enabled() or self.ask is None or not self.is_elsewhere(transactional_id):
+        coordinator = self._other_coordinator(transactional_id)
+        if coordinator is None:
             return None
         batches = _transactional_batches(entries)
         header = next(iter(batches.values()), None)
         if header is None or header.producer_id < 0:
             return None
-        return self._needed(transactional_id, header.producer_id, header.producer_epoch, batches)
+        return self._needed(coordinator, transactional_id, header.producer_id, header.producer_epoch, batches)
 
     def needed_for_commit(
         self, transactional_id: str, producer_id: int, producer_epoch: int, topic_partition: TopicPartition
     ) -> VerificationRequest | None:
         """As `needed`, before a coordinator verifies a client's transaction with `verify`."""
-        if not self._is_enabled() or self.ask is None or not self.is_elsewhere(transactional_id):
+        coordinator = self._other_coordinator(transactional_id)
+        if coordinator is None:
             return None
-        return self._needed(transactional_id, producer_id, producer_epoch, (topic_partition,))
+        return self._needed(coordinator, transactional_id, producer_id, producer_epoch, (topic_partition,))
+
+    def _other_coordinator(self, transactional_id: str) -> int | None:
+        """Returns the broker to ask, None if there is none."""
+        if not self._is_enabled() or self.ask is None:
+            return None
+        return self.elsewhere(transactional_id)
 
     def _needed(
-        self, transactional_id: str, producer_id: int, producer_epoch: int, keys: Iterable[TopicPartition]
+        self,
+        coordinator: int,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        keys: Iterable[TopicPartition],
     ) -> VerificationRequest | None:
         led: dict[TopicPartition, tuple[Partition, int]] = {}
         for key in keys:
@@ -143,7 +159,7 @@ class TransactionVerification:
                 led[key] = (partition, partition.leader_epoch)
         if not led:
             return None
-        to_verify = VerificationRequest(transactional_id, producer_id, producer_epoch, led)
+        to_verify = VerificationRequest(coordinator, transactional_id, producer_id, producer_epoch, led)
         for key in led:
             self._unsettled.setdefault((key, producer_id), []).append(to_verify)
         return to_verify

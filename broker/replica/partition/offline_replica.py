@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from odradek.protocol.errors import ErrorCode, ProtocolError
-from odradek.storage.files import is_full
+from odradek.storage.files import cause_of, is_full
 
 
 class OfflineReplica(NamedTuple):
@@ -34,7 +34,7 @@ class OfflineReplica(NamedTuple):
     def because(cls, error: Exception, now_ms: int, *, needs_restart: bool = False) -> OfflineReplica:
         """`now_ms` is wall clock time."""
         message = error.strerror if isinstance(error, OSError) else getattr(error, "error_message", None)
-        cause = error if isinstance(error, OSError) else error.__cause__
+        cause = error if isinstance(error, OSError) else cause_of(error)
         needs_restart = needs_restart or isinstance(cause, FileExistsError)
         return cls(message or str(error), now_ms, isinstance(cause, OSError) and is_full(cause), needs_restart)
 

@@ -482,6 +482,26 @@ async def test_a_replica_whose_disk_failed_stays_offline_when_it_is_stopped(cont
     assert await controlled.lead(1, leader_epoch=0, topic_id=UUID(int=78)) is ErrorCode.NONE
 
 
+async def test_a_partition_is_deleted_only_with_what_is_left_of_a_log_that_could_not_be_created(
+    controlled: Controlled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = controlled.broker.log_manager
+    (directory,) = logs.directories
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.EIO, "the disk")
+
+    with monkeypatch.context() as failing:
+        failing.setattr(OsFiles, "sync_file", fail)
+        failing.setattr(OsFiles, "rename", fail)
+        assert await controlled.lead(1) is ErrorCode.KAFKA_STORAGE_ERROR
+        assert await controlled.stop(EPOCH_DURING_DELETE, delete=True) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert logs.files.exists(f"{directory}/{T0}")
+    assert await controlled.stop(EPOCH_DURING_DELETE, delete=True) is ErrorCode.NONE
+    assert not logs.files.exists(f"{directory}/{T0}")
+    assert await controlled.lead(1, topic_id=UUID(int=78)) is ErrorCode.NONE
+
+
 async def test_an_append_that_waits_fails_although_the_broker_leads_again_at_once(controlled: Controlled) -> None:
     manager = controlled.broker.replica_manager
     answers: list[ErrorCode] = []
@@ -555,6 +575,27 @@ async def test_roles_that_are_being_taken_when_the_session_ends_are_refused(
     assert await controlled.lead(1) is ErrorCode.STALE_BROKER_EPOCH
     assert controlled.partition is None
     assert await controlled.lead(1) is ErrorCode.NONE
+
+
+@pytest.mark.parametrize("leader", [1, OTHER])
+async def test_roles_that_are_being_taken_when_the_disk_fails_leave_the_replica_offline(
+    controlled: Controlled, monkeypatch: pytest.MonkeyPatch, leader: int
+) -> None:
+    """The controller hears of it from the answer, and elects another leader. If the broker led again in the same epoch,
+    it would not know what it has proposed before, and the controller may still apply that."""
+    assert await controlled.lead(1) is ErrorCode.NONE
+    manager = controlled.broker.replica_manager
+    make_logs = manager.make_logs
+
+    async def failing(new_logs: Any) -> Any:
+        manager.log_failed(manager.partitions.find(T0), OSError(errno.ENOSPC, "the disk is full"))
+        return await make_logs(new_logs)
+
+    monkeypatch.setattr(manager, "make_logs", failing)
+    epoch = 0 if leader == 1 else 1
+    assert await controlled.lead(leader, leader_epoch=epoch, partition_epoch=epoch) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert controlled.partition is None
+    assert list(manager.partitions.offline) == [T0]
 
 
 async def test_settings_that_change_while_a_log_is_opened_apply_to_it(

@@ -25,6 +25,7 @@ from tests.wire import requests
 from tests.wire.raw_client import RawClient
 
 T0 = TopicPartition("t", 0)
+OTHER = 2
 Codes = dict[TopicPartition, ErrorCode]
 
 
@@ -34,7 +35,7 @@ class Elsewhere:
     def __init__(self, broker: Broker) -> None:
         self.asked: list[tuple[VerificationRequest, asyncio.Future[Codes]]] = []
         self.verification = broker.replica_manager.verification
-        self.verification.is_elsewhere = lambda _: True
+        self.verification.elsewhere = lambda _: OTHER
         self.verification.ask = self._ask
 
     async def _ask(self, question: VerificationRequest) -> Codes:

@@ -157,8 +157,12 @@ class RealLogs:
             )
         return self._logs[topic_partition]
 
-    def delete(self, topic_partition: TopicPartition, *, sync: bool = True) -> None:
-        self._logs.pop(topic_partition).segments.close_files()
+    def delete(self, topic_partition: TopicPartition, *, sync: bool = True) -> list[str]:
+        log = self._logs.pop(topic_partition, None)
+        if log is None:
+            return []
+        log.segments.close_files()
+        return [self.directory_of(log)]
 
     @staticmethod
     def directory_of(log: Log) -> str:

@@ -192,6 +192,23 @@ def test_retention_sends_fetch_sessions_the_new_log_start(harness: ReplicaHarnes
     assert harness.fetch(session=(session.id, 2)).partitions == {}
 
 
+def test_fetch_sessions_hear_of_a_log_start_that_moved_before_a_segment_could_not_be_deleted(
+    harness: ReplicaHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partition = harness.lead(retention_ms=60_000, segment_bytes=1000)
+    for _ in range(3):
+        harness.produce(harness.batch_of_bytes(900))
+    session_id = harness.fetch(FetchTarget(T0, 3, 1000), session=(0, 0)).response.session_id
+
+    def fail(*_: object) -> None:
+        raise OSError(5, "the disk fails")
+
+    monkeypatch.setattr(type(partition.log.files), "rename", fail)
+    harness.clock.advance(60_001)
+    assert list(harness.manager.retention_steps()) == [0]
+    assert harness.fetch(session=(session_id, 1)).data.log_start_offset == partition.log.state.log_start_offset == 3
+
+
 def test_retention_runs_in_bounded_steps_and_skips_logs_deleted_meanwhile(harness: ReplicaHarness) -> None:
     going, staying = harness.lead(retention_ms=60_000, segment_bytes=100), harness.lead(T1, retention_ms=60_000)
     for _ in range(100):

@@ -8,6 +8,7 @@ import pytest
 
 from odradek.broker.replica.partition.partition import Partition
 from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.checkpoint import read_epochs
 from tests.broker.replica.harness import T0, ReplicaHarness, later
 
@@ -149,16 +150,15 @@ def test_a_missing_partition_raises_the_reason(harness: ReplicaHarness) -> None:
     assert code_of(harness.manager.partitions.find, partition.topic_partition) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_a_partition_whose_log_cannot_be_opened_is_offline(
+async def test_a_partition_whose_log_cannot_be_created_is_offline(
     harness: ReplicaHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: Any) -> None:
-        raise OSError("no such device")
+    async def fail(_: Any) -> dict[TopicPartition, ProtocolError]:
+        return {T0: ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, "no such device")}
 
     with monkeypatch.context() as patch:
-        patch.setattr(harness.logs, "get_or_create", fail)
-        with pytest.raises(OSError, match="no such device"):
-            harness.lead()
+        patch.setattr(harness.manager._creations, "make", fail)
+        assert list(await harness.manager.make_logs([])) == [T0]
     assert code_of(harness.manager.partitions.find, T0) is ErrorCode.KAFKA_STORAGE_ERROR
     harness.lead()
     assert harness.manager.partitions.find(T0).is_leader

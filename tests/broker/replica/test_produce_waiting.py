@@ -330,7 +330,7 @@ class TestFailedLogs:
         error = OSError(number, os.strerror(number))
         harness.manager.log_failed(failed, error)  # as a flush that was under way reports
         assert harness.lost == [(T0, 3)]
-        assert T0 in harness.manager.partitions.offline
+        assert harness.manager.partitions.offline[T0].is_full is (number == errno.ENOSPC)
 
     def test_the_failed_log_of_a_deleted_partition_does_not_end_a_new_one_of_its_name(
         self, harness: ReplicaHarness

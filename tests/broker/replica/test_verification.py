@@ -13,6 +13,8 @@ from odradek.protocol.topic_partition import TopicPartition
 from tests.broker.replica.harness import T0, ReplicaHarness, later
 
 T1 = TopicPartition("t", 1)
+OTHER = 2
+"""Another broker."""
 
 
 async def answered(verification: TransactionVerification, question: VerificationRequest) -> None:
@@ -198,7 +200,7 @@ class OtherCoordinator:
     def __init__(self, harness: ReplicaHarness) -> None:
         self.verification = harness.manager.verification
         self.verification.ask = self.ask
-        self.verification.is_elsewhere = lambda name: name in self.elsewhere
+        self.verification.elsewhere = lambda name: OTHER if name in self.elsewhere else None
         self.elsewhere = {"copier"}
         self.asked: list[tuple[VerificationRequest, asyncio.Future[dict[TopicPartition, ErrorCode]]]] = []
 

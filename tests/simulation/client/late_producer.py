@@ -1,17 +1,20 @@
 """A transactional producer that does not know when to stop. It runs one transaction, and then writes where it may not:
 
-    to a partition that it has not added, during the transaction and after EndTxn was answered
+    to a partition that it has not added, during the transaction and after EndTxn was answered; also in the epoch before
+    to one that it has added after a refusal, without what was refused
+    to those that it has added, while EndTxn is on its way
     to one that it has added, when EndTxn says again that the transaction has ended: then its markers are there
     after the coordinator has aborted the transaction because it was open for too long
 
-Each late write is sent once. Nobody writes under the id meanwhile, and what comes next has a new epoch: a write that
-arrives very late belongs to no later transaction.
+Each late write is sent once, but for those whose EndTxn is on its way. Nobody writes under the id meanwhile, and what
+comes next has a new epoch: a write that arrives very late belongs to no later transaction.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from odradek.protocol.errors import ErrorCode
@@ -33,7 +36,7 @@ from tests.simulation.client.transactions import (
 )
 from tests.simulation.client.wire import NotSent, Unanswered
 from tests.simulation.clock import START_OF_TIME_MS
-from tests.simulation.history import Outcome, Transaction
+from tests.simulation.history import Operation, Outcome, Send, Transaction
 from tests.simulation.transaction_history import LateWrite
 from tests.wire.requests import produce_batches
 
@@ -54,10 +57,45 @@ class LateProducer(TransactionalProducer):
         if transaction is None:
             return
         await self._late_record("write where it has not added", elsewhere, texts[0], 0)
+        await self._late_record("write there in the epoch before", elsewhere, texts[2], 0, epochs_before=1)
         await self._quiet()
         await self._finish(transaction)
         if transaction.outcome is Outcome.OK:
             await self._late_record("write elsewhere after the end", elsewhere, texts[1], 0)
+
+    async def write_after_refusal(self, batches: Batches, elsewhere: TopicPartition, texts: Sequence[str]) -> None:
+        """Writes to a partition that it has not added, adds it, and goes on there with the next sequence number. A
+        leader that remembers the refusal refuses this, too; a new one may accept it. Then the transaction is aborted.
+        """
+        transaction = await self._open(batches)
+        if transaction is None:
+            return
+        late = await self._late_record("write where it has not added", elsewhere, texts[0], 0)
+        await self._quiet()
+        transaction.commits = False
+        if late.outcome is Outcome.FAILED:
+            try:
+                await self._add_partitions([elsewhere])
+            except Refused as error:
+                self.history.end(transaction, Outcome.FAILED, str(error))
+                return
+            send = Send(process=self.name, partition=elsewhere, records=(texts[1],), transaction=transaction)
+            await self._write(self.history.begin(send), elsewhere, texts[1], 1)
+        await self._finish(transaction)
+
+    async def end_at_once(self, batches: Batches) -> None:
+        """Has the transaction aborted while its records are on their way: the marker may overtake them."""
+        transaction = await self.begin()
+        transaction.commits = False
+        try:
+            await self._add_partitions(list(batches))
+        except Refused as error:
+            self.history.end(transaction, Outcome.FAILED, str(error))
+            return
+        sending = asyncio.gather(*(self.send(partition, texts, transaction) for partition, texts in batches.items()))
+        await self._finish(transaction)
+        await self._quiet()
+        await sending
 
     async def write_after_end(self, batches: Batches, group: str, offset: TopicPartition, text: str) -> None:
         """Writes a record and an offset when the transaction has ended, and its markers are there."""
@@ -90,15 +128,27 @@ class LateProducer(TransactionalProducer):
         else:
             self.history.end(transaction, Outcome.UNKNOWN, "it was not aborted")
 
+    async def leave_open(self, batches: Batches, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Leaves a transaction with offsets open until the coordinator has aborted it, and writes nothing more."""
+        transaction = await self._open(batches, group, offsets)
+        if transaction is None:
+            return
+        if await self._was_fenced(list(batches)):
+            self.history.end(transaction, Outcome.FAILED, "it was open for too long")
+        else:
+            self.history.end(transaction, Outcome.UNKNOWN, "it was not aborted")
+
     async def add_when_replaced(self, partition: TopicPartition) -> None:
         """Goes on when another producer has taken the id, or after it has expired."""
         await self._late("add when it was replaced", add_partitions_request(self, [partition]), add_partitions_codes)
 
-    async def _open(self, batches: Batches) -> Transaction | None:
-        """Begins a transaction with these records. Returns None if that fails."""
+    async def _open(
+        self, batches: Batches, group: str = "", offsets: Mapping[TopicPartition, int] = MappingProxyType({})
+    ) -> Transaction | None:
+        """Begins a transaction with these records, and offsets. Returns None if that fails."""
         transaction = await self.begin()
         try:
-            await self._fill(transaction, batches, "", {})
+            await self._fill(transaction, batches, group, offsets)
         except Refused as error:
             await self._quiet()
             self.history.end(transaction, Outcome.FAILED, str(error))
@@ -136,28 +186,37 @@ class LateProducer(TransactionalProducer):
 
     # --- late writes --------------------------------------------------------------------------------------------
 
-    async def _late_record(self, what: str, partition: TopicPartition, text: str, sequence: int) -> None:
+    async def _late_record(
+        self, what: str, partition: TopicPartition, text: str, sequence: int, *, epochs_before: int = 0
+    ) -> LateWrite:
         late = self.history.begin(
             LateWrite(
                 process=self.name, transactional_id=self.transactional_id, what=what, partition=partition, text=text
             )
         )
+        await self._write(late, partition, text, sequence, epochs_before=epochs_before)
+        return late
+
+    async def _write(
+        self, write: Operation, partition: TopicPartition, text: str, sequence: int, *, epochs_before: int = 0
+    ) -> None:
+        """Sends a record once."""
         leader = self.cluster.leader_of(partition)
         if leader is None:
-            self.history.end(late, Outcome.FAILED, "no leader is known")
+            self.history.end(write, Outcome.FAILED, "no leader is known")
             return
-        sent_ms = START_OF_TIME_MS + late.invoked_us // 1000
+        sent_ms = START_OF_TIME_MS + write.invoked_us // 1000
         batch = build_batch(
             [Record(offset=0, timestamp=sent_ms, key=None, value=f"{text} ".encode().ljust(RECORD_BYTES))],
             producer_id=self.state.producer_id,
-            producer_epoch=self.state.epoch,
+            producer_epoch=max(self.state.epoch - epochs_before, 0),
             base_sequence=sequence,
             is_transactional=True,
         )
         request = produce_batches(
             {partition: batch}, acks=-1, timeout_ms=TIMEOUT_MS, transactional_id=self.transactional_id
         )
-        await self._outcome_of(late, self.cluster.ask_broker(leader.broker_id, request), _produced)
+        await self._outcome_of(write, self.cluster.ask_broker(leader.broker_id, request), _produced)
 
     async def _late_offset(self, group: str, partition: TopicPartition) -> None:
         request = txn_commit_request(self, group, {partition: 1 << 40})
@@ -170,7 +229,7 @@ class LateProducer(TransactionalProducer):
         asking = self.cluster.ask_coordinator(TRANSACTION, self.transactional_id, request)
         await self._outcome_of(self.history.begin(late), asking, codes_of)
 
-    async def _outcome_of(self, late: LateWrite, asking: Any, codes_of: Any) -> None:
+    async def _outcome_of(self, late: Operation, asking: Any, codes_of: Any) -> None:
         try:
             answer = await asking
         except NotSent as error:

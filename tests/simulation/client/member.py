@@ -325,9 +325,16 @@ class Member:
 
 
 async def committed_offsets(
-    cluster: Cluster, history: History, name: str, group: str, partitions: Sequence[TopicPartition]
+    cluster: Cluster,
+    history: History,
+    name: str,
+    group: str,
+    partitions: Sequence[TopicPartition],
+    *,
+    require_stable: bool = True,
 ) -> dict[TopicPartition, int] | None:
-    """Asks for the group's committed offsets once; None if there was no answer, or offsets are pending."""
+    """Asks for the group's committed offsets once; None if there was no answer, or (`require_stable`) offsets are
+    pending."""
     operation = history.begin(Committed(process=name, group=group))
     request = OffsetFetchRequest(
         group_id=group,
@@ -335,7 +342,7 @@ async def committed_offsets(
             OffsetFetchRequest.OffsetFetchRequestTopic(name=topic, partition_indexes=numbers)
             for topic, numbers in by_topic(partitions).items()
         ],
-        require_stable=True,
+        require_stable=require_stable,
     )
     try:
         answer = await cluster.ask_coordinator(GROUP, group, request)

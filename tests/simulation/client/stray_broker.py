@@ -1,6 +1,7 @@
 """Requests as brokers send them to the controller, that it must refuse: from an earlier registration, from a broker
 that is not there, and proposals of in-sync replicas for partitions that are not there, or that no leader would make.
-And requests to delete records, of those who do not lead; there is nothing to delete even if they do."""
+Requests to delete records, of those who do not lead; there is nothing to delete even if they do. And a Fetch of a
+consumer that has read records of an epoch to come: this log does not have them."""
 
 from __future__ import annotations
 
@@ -14,12 +15,14 @@ from odradek.protocol.messages.producers import AllocateProducerIdsRequest
 from odradek.protocol.messages.replica_control import AlterPartitionRequest
 from odradek.protocol.topic_partition import TopicPartition
 from tests.simulation.client.impostor import Impostor, Proposable
+from tests.simulation.client.requests import FetchFrom, fetch_request
 from tests.simulation.client.wire import NotSent, Unanswered
 from tests.simulation.history import Outcome, Request
 from tests.simulation.proposal_history import StrayRequest
 
 PAUSE_S = (1.0, 4.0)
 NOBODY, NOWHERE = 1000, "nowhere"
+LATER, MOST_BYTES = 1000, 1000
 
 
 class StrayBroker(Impostor):
@@ -31,9 +34,11 @@ class StrayBroker(Impostor):
             await asyncio.sleep(self._source.uniform(*PAUSE_S))
             found = [each for each in self._read() if each.leader_id in each.broker_epochs]
             if found:
-                known = self._source.choice(found)
-                if self._source.random() < 0.2:
+                known, way = self._source.choice(found), self._source.random()
+                if way < 0.2:
                     await self._delete_records(known)
+                elif way < 0.4:
+                    await self._read_on(known)
                 else:
                     what, request = self._source.choice(self._requests(known))
                     await self._ask_controller(self._history.begin(StrayRequest(process=self.name, what=what)), request)
@@ -51,6 +56,20 @@ class StrayBroker(Impostor):
         code = ErrorCode.of(response.topics[0].partitions[0].error_code)
         self._history.end(asked, Outcome.FAILED if code else Outcome.OK, code.name)
 
+    async def _read_on(self, known: Proposable) -> None:
+        broker_id, key = self._source.choice(known.replicas), known.partition
+        asked = StrayRequest(process=self.name, what=f"broker {broker_id} for {key} after an epoch to come")
+        self._history.begin(asked)
+        start = FetchFrom(1, MOST_BYTES, last_fetched_epoch=known.leader_epoch + LATER)
+        request = fetch_request({key: start}, max_wait_ms=0, min_bytes=0, max_bytes=MOST_BYTES, isolation_level=0)
+        try:
+            response = await self._cluster.ask_broker(broker_id, request)
+        except (NotSent, Unanswered) as error:
+            self._history.end(asked, Outcome.UNKNOWN, str(error))
+            return
+        code = ErrorCode.of(response.responses[0].partitions[0].error_code)
+        self._history.end(asked, Outcome.FAILED if code else Outcome.OK, code.name)
+
     def _requests(self, known: Proposable) -> Sequence[tuple[str, Any]]:
         """What it may ask next."""
         leader_id, key = known.leader_id, known.partition
@@ -63,7 +82,7 @@ class StrayBroker(Impostor):
             (f"a {NOBODY}th part of {key.topic}", _proposal(known, key._replace(partition=NOBODY), known.in_sync)),
             (f"{key} without its leader", _proposal(known, key, others)),
             (f"{key} with a broker that has no replica", _proposal(known, key, [*known.in_sync, NOBODY])),
-            (f"{key} in a leader epoch to come", _proposal(known, key, known.in_sync, later=1000)),
+            (f"{key} in a leader epoch to come", _proposal(known, key, known.in_sync, later=LATER)),
         )
 
 

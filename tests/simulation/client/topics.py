@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from odradek.broker.metadata.new_topic import UNSET
 from odradek.protocol.messages.topics import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
 from odradek.protocol.schema import Message
 from tests.simulation.client.cluster import Cluster
@@ -19,11 +22,16 @@ class TopicAdmin:
         self._cluster = cluster
         self._history = history
 
-    async def create(self, topic: str, partitions: int, replicas: int) -> Outcome:
-        """Creates a topic."""
+    async def create(self, topic: str, partitions: int, replicas: int, *, on: Sequence[int] = ()) -> Outcome:
+        """Creates a topic. Or one of a single partition, with its replicas `on` these brokers."""
         creatable = CreateTopicsRequest.CreatableTopic(
             name=topic, num_partitions=partitions, replication_factor=replicas
         )
+        if on:
+            assigned = CreateTopicsRequest.CreatableReplicaAssignment(partition_index=0, broker_ids=[*on])
+            creatable = CreateTopicsRequest.CreatableTopic(
+                name=topic, num_partitions=UNSET, replication_factor=UNSET, assignments=[assigned]
+            )
         request = CreateTopicsRequest(topics=[creatable], timeout_ms=TIMEOUT_MS)
         return await self._change(Kind.CREATE, topic, partitions, request, "topics")
 

@@ -5,6 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 PATTERNS: Mapping[str, tuple[str, ...]] = {
+    "crash": ("broker/coordinator/runtime/loading.py Loader._load: led.is_current() (2)",),
+    "instant": (
+        "broker/coordinator/group/offsets/offsets.py GroupOffsets._settled: pending not in group.pending",
+        "broker/coordinator/group/offsets/offsets.py *.replay_end_transaction: each.producer_id == producer_id",
+        "broker/coordinator/runtime/loading.py PartitionLoading._replay: not self.led.is_current()",
+        "broker/coordinator/runtime/runtime.py CoordinatorRuntime.elected: self._stopping",
+        "broker/coordinator/transaction/timeouts.py expiry_steps: not shard.is_current",
+    ),
     "old": (
         "broker/coordinator/group/offsets/offsets.py GroupOffsets._replay_tombstone: *",
         "broker/coordinator/group/classic/join.py Joins.abandoned: *",
@@ -16,9 +24,7 @@ PATTERNS: Mapping[str, tuple[str, ...]] = {
     "size": (
         "broker/coordinator/group/offsets/records.py offset_value: except struct.error",
         "broker/coordinator/transaction/timeouts.py _batches: *",
-        "broker/coordinator/transaction/timeouts.py abort_steps: shard.is_current",
         "broker/coordinator/transaction/timeouts.py abort_steps: shard.open.get(*",
-        "broker/coordinator/transaction/timeouts.py abort_steps: is_open",
         "broker/coordinator/transaction/timeouts.py abort_steps: _is_late(transaction, now_ms) (2)",
         "broker/coordinator/transaction/timeouts.py expiry_steps: (transaction := *",
         "broker/coordinator/transaction/local_markers.py LocalMarkerWriter._turn: *",
@@ -38,6 +44,7 @@ PATTERNS: Mapping[str, tuple[str, ...]] = {
         "broker/coordinator/internal_topics.py InternalTopics.create: not self.exists(name)",
         "broker/coordinator/group/classic/rebalance.py Rebalances._remove_silent: member is not None",
         "broker/coordinator/runtime/runtime.py CoordinatorRuntime.elected: led.leadership == leadership",
+        "broker/coordinator/runtime/runtime.py CoordinatorRuntime._act: not led.is_current()",
         "broker/coordinator/transaction/remote_verification.py _OneBroker._send: ErrorCode.of(*",
         "purgatory/purgatory.py *._purge_list: watchers.is_tried",
         "purgatory/purgatory.py *.check_and_complete: watchers is None",
@@ -68,7 +75,7 @@ PATTERNS: Mapping[str, tuple[str, ...]] = {
         "purgatory/purgatory.py *.waiting: operation.is_cancelled",
     ),
     "absent": (
-        "broker/coordinator/internal_topics.py InternalTopics.planned_count: not self._metadata.is_complete",
+        "broker/coordinator/coordinators.py Coordinators._leader_of: not self._metadata.is_complete",
         "broker/coordinator/internal_topics.py InternalTopics.ensure: except NoController",
         "broker/coordinator/internal_topics.py InternalTopics.ensure: result.code is not *",
         "broker/coordinator/internal_topics.py InternalTopics._create_in_background: except ProtocolError",

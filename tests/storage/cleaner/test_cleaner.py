@@ -474,6 +474,33 @@ class TestSegments:
         assert log.folder.failure is None
         assert values(log) == {0: b"1", 1: b"2"}
 
+    @pytest.mark.parametrize("renames", range(12))
+    def test_a_failed_replacement_hides_no_records(
+        self, files: ForgetfulFiles, monkeypatch: pytest.MonkeyPatch, renames: int
+    ) -> None:
+        """The disk fails after some renames. What has lost its name cannot be read; nothing seems to be deleted."""
+        log = compacted(files)
+        for key in (b"a", b"a", b"b"):
+            put(log, (key, b"1"))
+            seal(log)
+        left = [None] * renames
+        rename = ForgetfulFiles.rename
+
+        def fail_in_the_end(self: ForgetfulFiles, source: str, target: str) -> None:
+            if not left:
+                raise OSError(5, "the disk fails")
+            left.pop()
+            rename(self, source, target)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(ForgetfulFiles, "rename", fail_in_the_end)
+            with pytest.raises(OSError, match="fails"):
+                clean(log)
+        assert log.folder.failure is not None
+        assert log.segments.base_offsets[0] == 0
+        again = open_small(files, options={"clean": False}, cleanup_policy="compact")
+        assert set(values(again)) | {0} == {0, 1, 2}
+
     def test_retention_by_time_deletes_whole_segments_of_a_log_with_compact_and_delete(
         self, files: ForgetfulFiles
     ) -> None:

@@ -41,7 +41,6 @@ Partitions = Mapping[str, Iterable[int]]
 """Partitions by topic."""
 COMMITS_SEQUENCE = 0
 """The base sequence of commit batches, with and without a producer id, as in Kafka."""
-END_OF_TIME = 1 << 63
 _NOTHING: Mapping[str, Mapping[int, CommittedOffset]] = {}
 
 
@@ -247,32 +246,27 @@ class GroupOffsets:
             if group.has(topic, partition)
         ]
 
-    def remove(self, group_id: str, partitions: Partitions, before: int = END_OF_TIME) -> int:
-        """Applies case E in memory to commits below the log offset `before`. Returns the number of offsets in effect
-        that were removed.
-        """
+    def remove(self, group_id: str, partitions: Partitions) -> int:
+        """Applies case E in memory. Returns the number of offsets in effect that were removed."""
         group = self._groups.get(group_id)
         if group is None:
             return 0
         count = self.count
         for topic, numbers in partitions.items():
             for partition in list(numbers):
-                self._remove(group, topic, partition, before)
+                self._remove(group, topic, partition)
         for producer_id in [producer for producer, commits in group.transactions.items() if not commits]:
             del group.transactions[producer_id]
             self._tidy(group_id, group, producer_id)
         self._tidy(group_id, group)
         return count - self.count
 
-    def _remove(self, group: OffsetsOfGroup, topic: str, partition: int, before: int) -> None:
-        self.count -= _take(group.committed, topic, partition, before)
+    def _remove(self, group: OffsetsOfGroup, topic: str, partition: int) -> None:
+        self.count -= _take(group.committed, topic, partition)
         if topic not in group.committed:
             group.key_prefixes.pop(topic, None)
-        for commits in group.transactions.values():
-            _take(commits, topic, partition, before)
-        for pending in group.pending:
-            if pending.base_offset < before:
-                _take(pending.commits, topic, partition)
+        for commits in group.waiting():
+            _take(commits, topic, partition)
 
     # --- replaying ----------------------------------------------------------------------------------------------
 
@@ -288,7 +282,7 @@ class GroupOffsets:
         """Applies an offset commit record. Raises MalformedMessage if it does not decode."""
         key = read_offset_key(record)
         if record.value is None:
-            self._replay_tombstone(key, offset, producer_id)
+            self._replay_tombstone(key, producer_id)
             return
         committed = read_offset(record.value, offset)
         group = self._groups.get(key.group)
@@ -300,24 +294,23 @@ class GroupOffsets:
         else:
             self._count_in(group, {key.topic: {key.partition: committed}})
 
-    def _replay_tombstone(self, key: OffsetCommitKey, offset: int, producer_id: int) -> None:
+    def _replay_tombstone(self, key: OffsetCommitKey, producer_id: int) -> None:
         if producer_id < 0:
-            self.remove(key.group, {key.topic: (key.partition,)}, offset)
+            self.remove(key.group, {key.topic: (key.partition,)})
             return
         group = self._groups.get(key.group)
         if group is not None and producer_id in group.transactions:
             _take(group.transactions[producer_id], key.topic, key.partition)
 
     def replay_end_transaction(self, producer_id: int, producer_epoch: int, committed: bool) -> None:
-        """Applies a marker of the producer in this partition. Appended commits in case A precede the marker."""
+        """Applies a marker of the producer in this partition. Commits in case A are in the log, before the marker."""
         for group_id in self._groups_of_producer.pop(producer_id, ()):
             group = self._groups[group_id]
             commits = group.transactions.pop(producer_id, {})
             for pending in [each for each in group.pending if each.producer_id == producer_id]:
                 group.pending.remove(pending)
-                if pending.base_offset >= 0:
-                    _stamp(pending)
-                    _merge(commits, pending.commits)
+                _stamp(pending)
+                _merge(commits, pending.commits)
             if committed:
                 self._count_in(group, commits)
             self._tidy(group_id, group)
@@ -352,13 +345,10 @@ def _merge(into: Commits, commits: Commits) -> None:
         into.setdefault(topic, {}).update(partitions)
 
 
-def _take(commits: Commits, topic: str, partition: int, before: int = END_OF_TIME) -> bool:
-    """Removes the partition's commit if its log offset is below `before`, and the topic if it is then empty. Returns
-    whether a commit was removed.
-    """
+def _take(commits: Commits, topic: str, partition: int) -> bool:
+    """Removes the partition's commit, and the topic if it is then empty. Returns whether there was one."""
     partitions = commits.get(topic)
-    committed = None if partitions is None else partitions.get(partition)
-    if partitions is None or committed is None or committed.log_offset >= before:
+    if partitions is None or partition not in partitions:
         return False
     del partitions[partition]
     if not partitions:

@@ -22,9 +22,10 @@ from odradek.broker.coordinator.group.group import NO_TIMESTAMP, Group
 from odradek.broker.coordinator.group.offsets.commits import OffsetShard
 from odradek.broker.coordinator.group.offsets.offsets import OffsetsOfGroup, Partitions
 from odradek.broker.coordinator.group.offsets.records import CommittedOffset
-from odradek.broker.coordinator.runtime.shard import Decision, OnDone, nobody_waits
+from odradek.broker.coordinator.runtime.shard import Decision, OnDone
 from odradek.protocol.errors import ErrorCode, ProtocolError
 
+NO_ACKS = 0
 ITEMS_PER_REMOVAL = 10
 """The cost of a batch of tombstones, in items of a step."""
 
@@ -43,11 +44,11 @@ def check_may_delete(shard: OffsetShard, group_id: str) -> Group:
     return group
 
 
-def remove_offsets(shard: OffsetShard, group: Group, partitions: Partitions, done: OnDone = nobody_waits) -> int:
+def remove_offsets(shard: OffsetShard, group: Group, partitions: Partitions, done: OnDone | None = None) -> int:
     """Removes the group's offsets of `partitions`, including pending commits. Returns the number of tombstones.
 
     The offsets are removed from memory when the tombstones are appended. `done` is called once the tombstones are
-    replicated.
+    replicated. None: nobody waits, so the leader appends them even if too few replicas are in sync.
     """
     offsets, group_id = shard.offsets, group.group_id
     records = offsets.tombstones_of(group_id, partitions)
@@ -58,9 +59,10 @@ def remove_offsets(shard: OffsetShard, group: Group, partitions: Partitions, don
     def settled(error: ProtocolError | None) -> None:
         if error is None:
             shard.forget_if_unused(group)
-        done(error)
+        if done is not None:
+            done(error)
 
-    shard.act(Decision(records, settled))
+    shard.act(Decision(records, settled, acks=NO_ACKS if done is None else None))
     return removed
 
 

@@ -62,7 +62,9 @@ class SentRequest:
 
 
 class GroupLog:
-    """The log of the shard's partition. While `is_held`, appends wait for the high watermark."""
+    """The log of the shard's partition. While `is_held`, appends wait for the high watermark. `failure` is that of all
+    appends; NOT_ENOUGH_REPLICAS of those with acks.
+    """
 
     def __init__(self) -> None:
         self.records: list[CoordinatorRecord] = []
@@ -71,7 +73,8 @@ class GroupLog:
         self.waiting: list[Decision] = []
 
     def act(self, shard: GroupShard, decision: Decision) -> None:
-        if self.failure is not None and decision.records:
+        needs_no_replica = decision.acks == 0 and self.failure is ErrorCode.NOT_ENOUGH_REPLICAS
+        if self.failure is not None and decision.records and not needs_no_replica:
             decision.done(AppendFailed(self.failure))
             return
         if decision.records:

@@ -399,6 +399,13 @@ def test_acknowledgment_by_the_leader_alone_can_be_configured(tmp_path: Path) ->
         assert harness.write((b"a", b"1")).is_done
 
 
+def test_a_decision_without_acks_is_written_although_too_few_replicas_are_in_sync(harness: RuntimeHarness) -> None:
+    harness.lead(replicas=(0, 1), isr=(0,), min_insync_replicas=2)
+    assert harness.write((b"a", b"1")).error.cause is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert harness.write((b"a", b"2"), acks=0).is_done
+    assert harness.shard.values == {b"a": b"2"}
+
+
 def test_a_stopping_broker_answers_waiting_requests(harness: RuntimeHarness) -> None:
     harness.lead(replicas=(0, 1))
     outcome = harness.write((b"a", b"1"))

@@ -61,15 +61,9 @@ class OffsetLog:
         self.offsets.replay_end_transaction(producer_id, 0, commit)
 
     def delete(self, group: str, **topics: list[int]) -> Decision:
-        records = self.offsets.tombstones_of(group, topics)
-        decision = Decision(records)
-
-        def done(error: ProtocolError | None) -> None:
-            if error is None:
-                self.offsets.remove(group, topics, decision.base_offset)
-
-        decision.done = done
-        return self.append(decision)
+        decision = self.append(Decision(self.offsets.tombstones_of(group, topics)))
+        self.offsets.remove(group, topics)
+        return decision
 
     def reloaded(self) -> GroupOffsets:
         """Returns the offsets that a broker loads from this log."""
