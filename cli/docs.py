@@ -159,6 +159,10 @@ def coordinators_page() -> str:
         "transition of a running coordinator is logged (`group state changed`, `transaction state changed`) with its "
         "reason. [architecture.md](architecture.md#coordinators) describes how they work.",
         "",
+        "A group with members changes its kind while they work: a classic group when a member of the newer protocol "
+        "joins, a consumer group when only classic members are left (`group.consumer.migration.policy`). What it "
+        "becomes begins Stable, with the members and their partitions.",
+        "",
         "## A group of the classic protocol",
         "",
         *_states(group_state),
@@ -175,7 +179,8 @@ def coordinators_page() -> str:
         "",
         "### A member of it",
         "",
-        "A new member is STABLE and has nothing. In each state a member may leave or be fenced.",
+        "A new member is STABLE and has nothing. In each state a member may leave or be fenced. A member that speaks "
+        "the classic protocol takes its steps in JoinGroup; Heartbeat tells it when.",
         "",
         *_states(member_state),
         "",

@@ -13,6 +13,7 @@ from typing import Any, cast
 from odradek.broker.console.selection import shown
 from odradek.broker.coordinator.group.classic.group import ClassicGroup
 from odradek.broker.coordinator.group.consumer.group import ConsumerGroup
+from odradek.broker.coordinator.group.consumer.timers import AWAITED
 from odradek.broker.coordinator.group.group import Group
 from odradek.broker.metrics.sources import MetricSources
 from odradek.broker.replica.fetch.fetch_session import FetchSession, FetchTarget
@@ -29,7 +30,7 @@ from odradek.purgatory import (
 )
 from odradek.purgatory.delayed_heartbeat import DelayedHeartbeat
 from odradek.purgatory.delayed_join import DelayedJoin, InitialDelayedJoin
-from odradek.purgatory.delayed_revocation import DelayedRevocation
+from odradek.purgatory.delayed_step import DelayedStep
 from odradek.purgatory.delayed_sync import DelayedSync
 
 MOST_NAMED = 3
@@ -37,8 +38,8 @@ MOST_NAMED = 3
 
 def why(operation: DelayedOperation, sources: MetricSources, group: Group | None) -> str:
     """`group`: the one that the operation waits for, if it waits for one."""
-    if isinstance(operation, DelayedRevocation):
-        return _revocation(operation, sources, group)
+    if isinstance(operation, DelayedStep):
+        return _step(operation, sources, group)
     classic = group if isinstance(group, ClassicGroup) else None
     for kind, reason in _REASONS:
         if isinstance(operation, kind):
@@ -170,9 +171,12 @@ def _sync(operation: DelayedOperation, _sources: MetricSources, group: ClassicGr
     return f"SyncGroup of {len(absent)} of {group.size} members of {_name_of(operation)}{_named(absent)}"
 
 
-def _revocation(operation: DelayedRevocation, sources: MetricSources, group: Group | None) -> str:
-    _, member_id, *_ = cast("tuple[str, str, str]", operation.watch_keys[0])
+def _step(operation: DelayedStep, sources: MetricSources, group: Group | None) -> str:
+    _, member_id, awaited = cast("tuple[str, str, str]", operation.watch_keys[0])
     member = group.member(member_id) if isinstance(group, ConsumerGroup) else None
+    if awaited != AWAITED["rebalance"]:
+        client = "a member" if member is None else shown(member.client_id)
+        return f"{awaited} of {client} of {_name_of(operation)}, which speaks the classic protocol"
     if member is None:
         return f"a member of {_name_of(operation)} gives up partitions"
     name_of = sources.metadata.topic_name

@@ -14,13 +14,13 @@ from odradek.protocol.api_keys import ApiKey
 from odradek.purgatory import DelayedOperation, DelayedOperationPurgatory
 from odradek.purgatory.delayed_heartbeat import DelayedHeartbeat
 from odradek.purgatory.delayed_join import DelayedJoin
-from odradek.purgatory.delayed_revocation import DelayedRevocation
+from odradek.purgatory.delayed_step import DelayedStep
 from odradek.purgatory.delayed_sync import DelayedSync
 
 MOST_CLIENTS = 5
 MOST_LOOKED_AT = 20_000
 """Operations of a purgatory that one request looks at; the others are only counted."""
-OF_GROUPS = (DelayedHeartbeat, DelayedJoin, DelayedSync, DelayedRevocation)
+OF_GROUPS = (DelayedHeartbeat, DelayedJoin, DelayedSync, DelayedStep)
 
 
 def purgatories(sources: MetricSources) -> list[DelayedOperationPurgatory]:
@@ -87,7 +87,7 @@ def clients_of(operation: DelayedOperation, group: Group | None) -> list[Row]:
         return [_of_request(requester)]
     if group is None:
         return []
-    if isinstance(operation, (DelayedHeartbeat, DelayedRevocation)):
+    if isinstance(operation, (DelayedHeartbeat, DelayedStep)):
         key = operation.watch_keys[0]
         assert isinstance(key, tuple)
         member = group.member(key[1])

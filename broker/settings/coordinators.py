@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek.broker.settings.rules import Assignors, AtLeast, OneOf
+from odradek.broker.settings.rules import Assignors, AtLeast, OneOf, OneOfAnyCase
 from odradek.broker.settings.setting import (
     BOOLEAN,
     CLUSTER_WIDE,
@@ -14,6 +14,7 @@ from odradek.broker.settings.setting import (
     LOW,
     MEDIUM,
     SHORT,
+    STRING,
     Setting,
     SettingValues,
 )
@@ -29,6 +30,9 @@ class GroupsSettings(SettingValues):
         doc="The heartbeat interval for members of the newer group protocol.")
     group_consumer_max_size = Setting(INT, INT_MAX, MEDIUM, valid=AtLeast(1),
         doc="The maximum number of members of a group of the newer protocol.")
+    group_consumer_migration_policy = Setting(STRING, "bidirectional", MEDIUM,
+        valid=OneOfAnyCase("DISABLED", "DOWNGRADE", "UPGRADE", "BIDIRECTIONAL"),
+        doc="Whether groups with members may be converted between the classic and the newer protocol.")
     group_consumer_regex_refresh_interval_ms = Setting(INT, 600000, MEDIUM, valid=AtLeast(10000), internal=True,
         doc="How often the regular expressions of a group of the newer protocol are resolved again.")
     group_consumer_session_timeout_ms = Setting(INT, 45000, MEDIUM, valid=AtLeast(1),

@@ -10,7 +10,6 @@ from odradek.broker.settings.rules import (
     AtLeast,
     Between,
     NotEmpty,
-    OneOfAnyCase,
     Release,
     UnlessMinusOne,
 )
@@ -104,9 +103,6 @@ WITHOUT_EFFECT: dict[str, dict[str, Setting[Value]]] = {
             doc="The maximum heartbeat interval of a group of the newer protocol."),
         "group.consumer.max.session.timeout.ms": Setting(INT, 60000, MEDIUM, valid=AtLeast(1),
             doc="The maximum session timeout of a group of the newer protocol."),
-        "group.consumer.migration.policy": Setting(STRING, "disabled", MEDIUM,
-            valid=OneOfAnyCase("DISABLED", "DOWNGRADE", "UPGRADE", "BIDIRECTIONAL"), internal=True,
-            doc="Whether groups may be converted between the classic and the newer protocol."),
         "group.consumer.min.heartbeat.interval.ms": Setting(INT, 5000, MEDIUM, valid=AtLeast(1),
             doc="The minimum heartbeat interval of a group of the newer protocol."),
         "group.consumer.min.session.timeout.ms": Setting(INT, 45000, MEDIUM, valid=AtLeast(1),

@@ -209,6 +209,9 @@ PLACES = {
     "broker/handlers/test_group_settings.py": {
         "test_a_group_has_at_most_the_configured_number_of_members": "group.max.size",
     },
+    "broker/handlers/test_group_migration_api.py": {
+        "test_the_policy_says_whether_a_group_changes_its_protocol": "group.consumer.migration.policy",
+    },
     "broker/handlers/test_consumer_groups_api.py": {
         "test_the_first_assignor_is_that_of_groups_whose_members_want_none": "group.consumer.assignors",
         "test_a_group_has_at_most_the_configured_number_of_members": "group.consumer.max.size",

@@ -10,25 +10,24 @@ Source: Kafka's GroupCoordinator (validateGroupStatus), GroupMetadataManager (me
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from random import Random
 from typing import NamedTuple, cast
 
 from odradek.broker.background.stepwise import Pace, Steps
 from odradek.broker.cluster.deltas import TopicNews
 from odradek.broker.coordinator.group.admin import GroupOverview, count_by_state, delete_group, overviews
-from odradek.broker.coordinator.group.classic.join import Joining
-from odradek.broker.coordinator.group.classic.member import JoinAnswer
-from odradek.broker.coordinator.group.classic.membership import Syncing
 from odradek.broker.coordinator.group.classic.rebalance import GroupWaits
 from odradek.broker.coordinator.group.classic.settings import GroupSettings
 from odradek.broker.coordinator.group.cluster_topics import ClusterTopics
+from odradek.broker.coordinator.group.consumer.classic_members import Leaving
 from odradek.broker.coordinator.group.consumer.group import CONSUMER, ConsumerGroup
 from odradek.broker.coordinator.group.consumer.heartbeat import Heartbeat, check_request
 from odradek.broker.coordinator.group.consumer.metadata_hash import AT_ONCE
 from odradek.broker.coordinator.group.consumer.requests import Answer, ConsumerEnvironment, IsVisible, Work
 from odradek.broker.coordinator.group.consumer.settings import ConsumerGroupSettings
 from odradek.broker.coordinator.group.group import Group
+from odradek.broker.coordinator.group.member_requests import JoinAnswer, Joining, Syncing
 from odradek.broker.coordinator.group.offsets.removal import expire_offsets, remove_offsets_of_topic
 from odradek.broker.coordinator.group.shard import GroupEnvironment, GroupShard
 from odradek.broker.coordinator.runtime.shard import Act, StartRuntime
@@ -56,7 +55,7 @@ class OffsetMetrics:
 
 class ConsumerGroups(NamedTuple):
     """What the coordinator needs for consumer groups. `group_version()` is the finalized level of the feature
-    group.version; `protocols` are those that the setting enables; `most_bytes`: of the records in a batch.
+    group.version; `protocols` are those that the setting enables; `most_bytes`: see `ConsumerEnvironment`.
     """
 
     topics: ClusterTopics
@@ -119,7 +118,7 @@ class GroupCoordinator:
         return cast(GroupShard, self.runtime.shard_for(group_id))
 
     def join(self, group_id: str, joining: Joining) -> None:
-        self._shard_of_named(group_id).joins.join(group_id, joining)
+        self._shard_of_named(group_id).join(group_id, joining)
 
     def join_abandoned(self, group_id: str, answer: JoinAnswer) -> None:
         """See `Joins.abandoned`. Does nothing if this broker no longer coordinates the group."""
@@ -127,7 +126,7 @@ class GroupCoordinator:
             shard = self.shard_of(group_id)
         except ProtocolError:
             return
-        shard.joins.abandoned(group_id, answer)
+        shard.join_abandoned(group_id, answer)
 
     def sync(self, group_id: str, syncing: Syncing) -> None:
         """Raises REBALANCE_IN_PROGRESS while the group loads: the rebalance is lost, and old clients do not handle
@@ -139,7 +138,7 @@ class GroupCoordinator:
             if error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                 raise ProtocolError(ErrorCode.REBALANCE_IN_PROGRESS) from None
             raise
-        shard.membership.sync(group_id, syncing)
+        shard.sync(group_id, syncing)
 
     def heartbeat(self, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int) -> ErrorCode:
         """Returns NONE while the group loads, because loading restarts the members' sessions."""
@@ -149,20 +148,25 @@ class GroupCoordinator:
             if error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                 return ErrorCode.NONE
             raise
-        return shard.membership.heartbeat(group_id, member_id, group_instance_id, generation_id)
-
-    def check_reached(self, group_id: str) -> None:
-        """Raises INVALID_GROUP_ID or the errors of `shard_of` if the group cannot be looked up."""
-        self._shard_of_named(group_id)
+        return shard.heartbeat(group_id, member_id, group_instance_id, generation_id)
 
     def leave(self, group_id: str, member_id: str, group_instance_id: str | None, reason: str) -> ErrorCode:
-        """Removes a member. Returns the member's error code; raises errors that concern the whole group."""
-        membership = self._shard_of_named(group_id).membership
+        """Removes a member of a classic group. Returns its error code; raises errors that concern the whole group."""
+        shard = self._shard_of_named(group_id)
         try:
-            membership.leave(group_id, member_id, group_instance_id, reason)
+            shard.leave(group_id, member_id, group_instance_id, reason)
         except ProtocolError as error:
             return error.code
         return ErrorCode.NONE
+
+    def consumer_group(self, group_id: str) -> ConsumerGroup | None:
+        """Returns the consumer group; None if there is none of this id, or one of another kind. Raises as `leave`."""
+        group = self._shard_of_named(group_id).groups.get(group_id)
+        return group if isinstance(group, ConsumerGroup) else None
+
+    def leave_together(self, group: ConsumerGroup, leaving: Iterable[Leaving], answer: Answer) -> Steps[None]:
+        """See `ConsumerRequests.leave`."""
+        yield from self.shard_of(group.group_id).consumers.leave(group, leaving, answer)
 
     # --- consumer groups ----------------------------------------------------------------------------------------
 

@@ -148,7 +148,7 @@ class Group(Protocol):
         """Returns the records that delete the group, without its offsets. Nothing if it was never written."""
 
     def die(self, reason: str) -> None:
-        """The empty group has been removed from its shard."""
+        """The group has been removed from its shard: it was empty, or one of another kind has its members now."""
 
     def loaded(self) -> None:
         """The group has been read from the log: starts the sessions of its members."""

@@ -300,6 +300,25 @@ async def test_a_member_that_must_give_up_partitions_is_named() -> None:
         assert waits == {"a": "its client to give up partitions", "b": "other members to give up partitions"}
 
 
+async def test_a_classic_member_of_a_consumer_group_that_must_sync_is_named() -> None:
+    async with broker_with_console({}) as (broker, port), client_of(broker) as client:
+        await create(client, "orders", 2)
+        await coordinate(client, "readers")
+        request = ConsumerGroupHeartbeatRequest(
+            group_id="readers",
+            member_id="a",
+            rebalance_timeout_ms=30_000,
+            subscribed_topic_names=["orders"],
+            topic_partitions=[],
+        )
+        assert (await client.call(request, 1)).error_code == 0
+        joined = await client.call(join_of("readers"), 3, "classic")
+        assert joined.error_code == 0
+        [row] = (await purgatory(port, "Rebalance"))["rows"]
+        assert row["why"] == "SyncGroup of classic of group readers, which speaks the classic protocol"
+        assert [each["member_id"] for each in row["clients"]] == [joined.member_id]
+
+
 async def test_the_first_rebalance_waits_for_more_members() -> None:
     settings = {"group.initial.rebalance.delay.ms": 100_000}
     async with broker_with_console(settings) as (broker, port), client_of(broker) as client:

@@ -170,6 +170,7 @@ def as_in_the_vectors(descriptions: Iterable[ConfigDescription]) -> dict[str, An
 OF_4_4 = (
     "group.consumer.assignment.interval.ms",
     "group.consumer.assignors",
+    "group.consumer.migration.policy",
     "group.coordinator.rebalance.protocols",
 )
 """These settings are those of Kafka 4.4."""

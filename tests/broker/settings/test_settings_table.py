@@ -31,6 +31,7 @@ VECTORS: dict[str, list[dict[str, Any]]] = json.loads(
 OF_4_4 = {
     "group.consumer.assignment.interval.ms",
     "group.consumer.assignors",
+    "group.consumer.migration.policy",
     "group.consumer.regex.refresh.interval.ms",
     "group.coordinator.rebalance.protocols",
 }

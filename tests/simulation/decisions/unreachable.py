@@ -128,7 +128,6 @@ REASONS: dict[str, Reason] = {
             "broker/coordinator/group/classic/join.py Joins._join_new: joining.needs_known_id",
             "storage/segment/index.py *: _SWAP",
             "broker/controller/broker_changes.py BrokerChanges._unclean_topics: entry is None",
-            "broker/controller/loading.py enable_features: *",
             "broker/controller/topic_operations.py *: has_config",
             "broker/replica/fetch/log_reader.py *FIRST_VERSION_*",
             "broker/replica/fetch/log_reader.py *: replica_id == FUTURE_LOCAL_REPLICA",

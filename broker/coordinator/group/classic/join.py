@@ -19,52 +19,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from random import Random
-from typing import NamedTuple
 from uuid import UUID
 
 from odradek.broker.coordinator.group.classic.group import ClassicGroup
 from odradek.broker.coordinator.group.classic.member import (
     NEW_MEMBER_JOIN_TIMEOUT_MS,
-    JoinAnswer,
     Member,
-    Protocols,
     can_found,
 )
-from odradek.broker.coordinator.group.classic.rebalance import (
-    Rebalances,
-    join_refused,
-    joined,
-    joined_as_before,
-    sync_refused,
-)
+from odradek.broker.coordinator.group.classic.rebalance import Rebalances, joined, joined_as_before
 from odradek.broker.coordinator.group.classic.settings import GroupSettings
 from odradek.broker.coordinator.group.classic.state import GroupState
 from odradek.broker.coordinator.group.group import NO_MEMBER, Group
+from odradek.broker.coordinator.group.member_requests import (
+    JoinAnswer,
+    Joining,
+    Protocols,
+    join_refused,
+    sync_refused,
+)
 from odradek.protocol.errors import ErrorCode, ProtocolError
 
 LONGEST_PREFIX_BYTES = 32767 - len("-00000000-0000-4000-8000-000000000000")
 """The maximum length of a protocol string, minus the UUID suffix."""
-
-
-class Joining(NamedTuple):
-    """A JoinGroup request. Times in ms.
-
-    `member_id` is empty if the client has none. `needs_known_id`: the client must join again with the id it is
-    assigned. `can_skip_assignment`: the request's version has `skip_assignment` in its response.
-    """
-
-    member_id: str
-    group_instance_id: str | None
-    client_id: str
-    client_host: str
-    rebalance_timeout_ms: int
-    session_timeout_ms: int
-    protocol_type: str
-    protocols: Protocols
-    needs_known_id: bool
-    can_skip_assignment: bool
-    reason: str
-    answer: JoinAnswer
 
 
 class Joins:
@@ -92,9 +69,6 @@ class Joins:
         """Answers the request now or later. Creates the group if it does not exist and the client has no member id.
         Raises ProtocolError if the request is refused.
         """
-        settings = self._settings
-        if not settings.min_session_timeout_ms <= joining.session_timeout_ms <= settings.max_session_timeout_ms:
-            raise ProtocolError(ErrorCode.INVALID_SESSION_TIMEOUT)
         group = self._groups.get(group_id)
         if isinstance(group, ClassicGroup):
             self._join(group, joining)

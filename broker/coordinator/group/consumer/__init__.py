@@ -10,6 +10,8 @@
     metadata_hash.py       the hash of a group after a change
     heartbeat.py           ConsumerGroupHeartbeat of members that join and stay
     leaving.py             members that leave, leave for a while, or are fenced
+    classic_members.py     JoinGroup, SyncGroup, Heartbeat, LeaveGroup of members that speak the classic protocol
+    embedded_protocol.py   the bytes in them: subscriptions and assignments
     regex.py               when regular expressions are resolved, and what their results lead to
     target.py              when the target assignment is computed, and of what
     reconciliation.py      the next step of a member towards its target
@@ -21,8 +23,8 @@
     topics.py              what is known of the cluster's topics
     settings.py
 
-    requests.py            carries out what heartbeats and timers lead to
-    timers.py              sessions, revocations and assignments in the timing wheel
+    requests.py            carries out what requests and timers lead to
+    timers.py              sessions, the steps that members must take, and assignments in the timing wheel
 
 Only replay changes a group: a function reads it and returns an `Outcome`. Except in the last two files nothing here has
 a clock or a timer, and nothing a metadata cache.

@@ -22,12 +22,13 @@ import structlog
 from odradek.broker.coordinator.group.consumer.commits import check_commit, check_fetch, is_anonymous
 from odradek.broker.coordinator.group.consumer.member import NOTHING, ConsumerMember, Partitions
 from odradek.broker.coordinator.group.consumer.member_state import MemberState
-from odradek.broker.coordinator.group.consumer.partition_owners import PartitionOwners
+from odradek.broker.coordinator.group.consumer.partition_owners import FREE, PartitionOwners
 from odradek.broker.coordinator.group.consumer.records import tombstones_of_group
 from odradek.broker.coordinator.group.consumer.state import ConsumerGroupState
 from odradek.broker.coordinator.group.consumer.subscriptions import Subscriptions
 from odradek.broker.coordinator.group.consumer.topic_hash import NO_TOPICS
 from odradek.broker.coordinator.group.group import NO_TIMESTAMP, Committer, OffsetExpiry, PartitionCheck, Session
+from odradek.broker.coordinator.group.member_requests import Protocols
 from odradek.broker.coordinator.runtime.record import CoordinatorRecord
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.purgatory.delayed_heartbeat import DelayedHeartbeat
@@ -99,6 +100,8 @@ class ConsumerGroup:
         self._assignors: Counter[str] = Counter()
         """The number of members that want each assignor."""
         self._classic = 0
+        self._classic_support: Counter[str] = Counter()
+        """The number of classic members that support each protocol."""
 
     def check(self) -> None:
         """Asserts what holds between two requests: each derived table agrees with the members."""
@@ -107,7 +110,7 @@ class ConsumerGroup:
             fresh.subscriptions.resolve(regex, resolved)
         for member in self.members:
             fresh.put_member(member)
-        for table in ("owners", "_by_instance", "_progress", "_assignors", "_classic"):
+        for table in ("owners", "_by_instance", "_progress", "_assignors", "_classic", "_classic_support"):
             ours, theirs = getattr(self, table), getattr(fresh, table)
             assert ours == theirs, f"{self.group_id}: {table} is {ours}, not {theirs}"
         names = self.subscriptions.names(), fresh.subscriptions.names()
@@ -192,6 +195,18 @@ class ConsumerGroup:
     def target_of(self, member_id: str) -> Partitions:
         return self.targets.get(member_id, NOTHING)
 
+    def supports(self, protocol_type: str, protocols: Protocols) -> bool:
+        """Whether a classic client can join: all classic members must support one of its protocols."""
+        return protocol_type == CONSUMER and any(self._classic_support[name] == self._classic for name, _ in protocols)
+
+    def waits_for_others(self, member: ConsumerMember) -> bool:
+        """Whether others own any partition that the target gives the member."""
+        return any(
+            partition not in member.assigned.get(topic_id, ()) and self.owners.epoch(topic_id, partition) != FREE
+            for topic_id, partitions in self.target_of(member.member_id).items()
+            for partition in partitions
+        )
+
     def preferred_assignor(
         self, known: Sequence[str], old: ConsumerMember | None = None, new: ConsumerMember | None = None
     ) -> str:
@@ -233,7 +248,9 @@ class ConsumerGroup:
         if member.server_assignor is not None:
             self._assignors[member.server_assignor] += 1
         self._progress[member.state, member.epoch] += 1
-        self._classic += member.classic is not None
+        if member.classic is not None:
+            self._classic += 1
+            self._classic_support.update(member.classic.names)
         self.owners.claim(member)
 
     def remove_member(self, member_id: str) -> None:
@@ -252,7 +269,10 @@ class ConsumerGroup:
         if member.server_assignor is not None:
             _decrease(self._assignors, member.server_assignor)
         _decrease(self._progress, (member.state, member.epoch))
-        self._classic -= member.classic is not None
+        if member.classic is not None:
+            self._classic -= 1
+            for name in member.classic.names:
+                _decrease(self._classic_support, name)
         self.owners.release(member)
 
     def set_target(self, member_id: str, target: Partitions | None) -> None:

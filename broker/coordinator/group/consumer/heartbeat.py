@@ -8,6 +8,8 @@ A heartbeat goes through these stages; each adds its records, in this order:
 (D) the target assignment, if it is behind the group's epoch and may be computed now
 (E) the next step of the member towards its target
 
+The JoinGroup of a classic member takes the same way: see `classic_members.py`.
+
 Null in a request means "as before". An empty list of topics or an empty expression means none.
 
 Source: Kafka's KafkaApis, GroupCoordinatorService (throwIfConsumerGroupHeartbeatRequestIsInvalid), GroupMetadataManager
@@ -27,6 +29,7 @@ from odradek.broker.coordinator.group.consumer.member import (
     JOINING,
     LEAVING,
     NO_TIMEOUT,
+    ClassicMemberMetadata,
     ConsumerMember,
     Owned,
     Partitions,
@@ -52,6 +55,7 @@ from odradek.broker.coordinator.group.consumer.topics import Topics
 from odradek.broker.coordinator.runtime.record import CoordinatorRecord
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.consumer_groups import ConsumerGroupHeartbeatResponse
+from odradek.protocol.schema import Message
 
 CLIENTS_MAKE_IDS = 1
 """The first version in which a client makes its member id. (KIP-1082)"""
@@ -119,10 +123,10 @@ def heartbeat(
     Raises GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID, FENCED_MEMBER_EPOCH,
     INVALID_REGULAR_EXPRESSION.
     """
-    return _Beat(group, request, now_ms, topics, settings, new_id).outcome()
+    return Beat(group, request, now_ms, topics, settings, request.member_id or new_id()).outcome()
 
 
-class _Beat:
+class Beat:
     """One heartbeat on its way through the stages. Epochs and target are those that it leads to."""
 
     def __init__(
@@ -132,14 +136,16 @@ class _Beat:
         now_ms: int,
         topics: Topics,
         settings: ConsumerGroupSettings,
-        new_id: Callable[[], str],
+        member_id: str,
     ) -> None:
         self._group = group
         self._request = request
         self._now_ms = now_ms
         self._topics = topics
         self._settings = settings
-        self._member_id = request.member_id or new_id()
+        self._member_id = member_id
+        self._classic: ClassicMemberMetadata | None = None
+        """What the member has of the classic protocol after the request."""
         self._records: list[CoordinatorRecord] = []
         self._timers: list[Timer] = []
         self._old: ConsumerMember | None = None
@@ -160,9 +166,8 @@ class _Beat:
             self._records.append(member_record(self._group.group_id, member))
         must_assign = self._regex_changed(before.subscribed_regex, member.subscribed_regex) or has_new_topics
         self._grow(member, must_assign)
-        target = self._assigned(member)
-        after = self._reconciled(member, target, has_new_subscription=has_new_topics or has_new_regex)
-        self._timers.append(Timer("session", after.member_id, self._settings.session_timeout_ms))
+        after = self._step(member, has_new_subscription=has_new_topics or has_new_regex)
+        self._timers += self._awaited(after)
         response = self._response(before, after)
         return Outcome(self._records, response, self._timers, self._resolve, self._assign, self._refresh_at_ms)
 
@@ -181,14 +186,14 @@ class _Beat:
             check_epoch(self._old, request.epoch, request.owned)
             return self._old
         if static is not None:
+            if static.classic is None and not static.is_away:
+                raise ProtocolError(ErrorCode.UNRELEASED_INSTANCE_ID)
             return self._successor(static)
         self._old = known
         return ConsumerMember(self._member_id) if known is None else known
 
     def _successor(self, static: ConsumerMember) -> ConsumerMember:
         """Returns the member that takes the place of the static one, and writes that."""
-        if static.classic is None and not static.is_away:
-            raise ProtocolError(ErrorCode.UNRELEASED_INSTANCE_ID)
         self._old = static
         member = static.successor(self._member_id)
         group_id = self._group.group_id
@@ -220,10 +225,8 @@ class _Beat:
             server_assignor=before.server_assignor if request.assignor is None else request.assignor,
             subscribed_topics=topics,
             subscribed_regex=before.subscribed_regex if request.regex is None else request.regex,
-            classic=None,
+            classic=self._classic,
         )
-        if before.classic is not None:
-            self._timers += [Timer("join", before.member_id), Timer("sync", before.member_id)]
         return before if after == before and self._old is not None else after
 
     def _regex_changed(self, old: str, new: str) -> bool:
@@ -285,6 +288,10 @@ class _Beat:
 
     # --- (E) ----------------------------------------------------------------------------------------------------
 
+    def _step(self, member: ConsumerMember, *, has_new_subscription: bool) -> ConsumerMember:
+        """(D) and (E)"""
+        return self._reconciled(member, self._assigned(member), has_new_subscription=has_new_subscription)
+
     def _reconciled(self, member: ConsumerMember, target: Partitions, *, has_new_subscription: bool) -> ConsumerMember:
         if not has_new_subscription and member.has_reached(self._target_epoch):
             return member
@@ -305,7 +312,14 @@ class _Beat:
                 self._timers.append(Timer("rebalance", after.member_id))
         return after
 
-    def _response(self, before: ConsumerMember, after: ConsumerMember) -> ConsumerGroupHeartbeatResponse:
+    def _awaited(self, after: ConsumerMember) -> list[Timer]:
+        """Returns the timers of what the member must do next, whatever step it has taken."""
+        timers = [Timer("session", after.member_id, self._settings.session_timeout_ms)]
+        if self._old is not None and self._old.classic is not None:
+            timers += [Timer("join", after.member_id), Timer("sync", after.member_id)]
+        return timers
+
+    def _response(self, before: ConsumerMember, after: ConsumerMember) -> Message:
         request = self._request
         is_told = request.epoch == JOINING or request.is_full or after.assigned != before.assigned
         return ConsumerGroupHeartbeatResponse(

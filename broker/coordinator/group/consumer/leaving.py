@@ -13,7 +13,7 @@ from odradek.broker.coordinator.group.consumer.group import UNKNOWN_TIME, Consum
 from odradek.broker.coordinator.group.consumer.heartbeat import Heartbeat
 from odradek.broker.coordinator.group.consumer.member import AWAY, ConsumerMember
 from odradek.broker.coordinator.group.consumer.metadata_hash import hash_after
-from odradek.broker.coordinator.group.consumer.outcome import Outcome, Timer, all_cancelled
+from odradek.broker.coordinator.group.consumer.outcome import Downgrade, Outcome, Timer, all_cancelled
 from odradek.broker.coordinator.group.consumer.records import (
     assignment_record,
     group_epoch_record,
@@ -21,12 +21,26 @@ from odradek.broker.coordinator.group.consumer.records import (
     regex_tombstone,
     target_epoch_record,
 )
+from odradek.broker.coordinator.group.consumer.settings import ConsumerGroupSettings
 from odradek.broker.coordinator.group.consumer.topics import Topics
 from odradek.broker.coordinator.runtime.record import CoordinatorRecord
 from odradek.protocol.messages.consumer_groups import ConsumerGroupHeartbeatResponse
 
 
-def leave(group: ConsumerGroup, request: Heartbeat, topics: Topics) -> Outcome:
+def is_left_to_classic(
+    group: ConsumerGroup, going: Collection[ConsumerMember], settings: ConsumerGroupSettings, *, coming: int = 0
+) -> bool:
+    """Whether the group becomes a classic one without some members: `coming` classic ones take their places."""
+    left = group.size - len(going) + coming
+    classic = group.classic_members - sum(member.classic is not None for member in going) + coming
+    if not settings.migration_policy.downgrades or not 0 < left == classic <= settings.classic_max_size:
+        return False
+    ids = {member.member_id for member in going}
+    protocols = [each.classic.names for each in group.members if each.classic is not None and each.member_id not in ids]
+    return not protocols or bool(frozenset.intersection(*protocols))
+
+
+def leave(group: ConsumerGroup, request: Heartbeat, topics: Topics, settings: ConsumerGroupSettings) -> Outcome:
     """Returns what a heartbeat with the epoch LEAVING or AWAY leads to.
 
     A static member that is AWAY keeps its partitions until it comes back or its session expires.
@@ -36,18 +50,23 @@ def leave(group: ConsumerGroup, request: Heartbeat, topics: Topics) -> Outcome:
     member = group.checked_member(request.member_id, request.instance_id)
     response = ConsumerGroupHeartbeatResponse(member_id=member.member_id, member_epoch=request.epoch)
     if request.epoch != AWAY:
-        return fence(group, (member,), topics)._replace(response=response)
+        return fence(group, (member,), topics, settings)._replace(response=response)
     record = assignment_record(group.group_id, member.gone_for_a_while())
     return Outcome([record], response, [Timer("rebalance", member.member_id)])
 
 
-def fence(group: ConsumerGroup, members: Collection[ConsumerMember], topics: Topics) -> Outcome:
+def fence(
+    group: ConsumerGroup, members: Collection[ConsumerMember], topics: Topics, settings: ConsumerGroupSettings
+) -> Outcome:
     """Returns what the removal of the members leads to: one new epoch of the group for all of them.
 
-    An empty group has its target for nobody at once, so that nothing delays the one of its next member.
+    An empty group has its target for nobody at once, so that nothing delays the one of its next member. If only classic
+    members are left, the group becomes a classic one.
     """
     if not members:
         return Outcome()
+    if is_left_to_classic(group, members, settings):
+        return Outcome(downgrade=Downgrade(frozenset(member.member_id for member in members)))
     group_id = group.group_id
     records: list[CoordinatorRecord] = []
     timers: list[Timer] = []

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from odradek.broker.coordinator.group.consumer.member_state import MemberState
+from odradek.broker.coordinator.group.member_requests import Protocols
 
 JOINING = 0
 """The epoch of a heartbeat that joins, and of a member that has just been added."""
@@ -34,7 +35,12 @@ class ClassicMemberMetadata(NamedTuple):
     """What only a member has that speaks the classic protocol: `protocols` are (name, metadata) pairs."""
 
     session_timeout_ms: int
-    protocols: tuple[tuple[str, bytes], ...]
+    protocols: Protocols
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of its protocols."""
+        return frozenset(name for name, _ in self.protocols)
 
 
 class ConsumerMember(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
+from odradek.broker.coordinator.group.consumer.member import ConsumerMember
 from odradek.broker.coordinator.runtime.record import CoordinatorRecord
 from odradek.protocol.schema import Message
 
@@ -15,13 +16,25 @@ class Timer(NamedTuple):
     """Starts a timer of a member, or starts it again. `after_ms` None cancels it.
 
     `session`: the member is removed at its end. `rebalance`: the member is removed if it still has `epoch` then.
-    `join` and `sync`: those of a member that speaks the classic protocol.
+    `join` and `sync`: the member is removed at their end if it speaks the classic protocol. `if_absent`: a timer that
+    runs goes on.
     """
 
     kind: TimerKind
     member_id: str
     after_ms: int | None = None
     epoch: int = -1
+    if_absent: bool = False
+
+
+class Downgrade(NamedTuple):
+    """The group becomes a classic one, without the members `leaving`. `joining` takes the place of the static member of
+    its instance. `rebalance`: whether the members must rejoin.
+    """
+
+    leaving: frozenset[str] = frozenset()
+    joining: ConsumerMember | None = None
+    rebalance: bool = True
 
 
 class Outcome(NamedTuple):
@@ -30,7 +43,8 @@ class Outcome(NamedTuple):
     records are replicated.
 
     `resolve`: the regular expressions to resolve now, all at once. `assign`: the target assignment is behind the
-    group's epoch, so that somebody must compute it: see `due_in_ms`.
+    group's epoch, so that somebody must compute it: see `due_in_ms`. `downgrade`: after the records, those follow
+    that make the group a classic one, and nothing else is done.
     """
 
     records: Sequence[CoordinatorRecord] = ()
@@ -39,6 +53,11 @@ class Outcome(NamedTuple):
     resolve: frozenset[str] = frozenset()
     assign: bool = False
     refresh_at_ms: int | None = None
+    downgrade: Downgrade | None = None
+
+    def after(self, before: Outcome) -> Outcome:
+        """Returns the outcome with the records and timers of another one before its own."""
+        return self._replace(records=[*before.records, *self.records], timers=[*before.timers, *self.timers])
 
 
 def all_cancelled(member_id: str, *, is_classic: bool) -> list[Timer]:

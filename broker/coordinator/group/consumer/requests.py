@@ -1,26 +1,29 @@
-"""Carries out what heartbeats and timers of consumer groups lead to, for the groups of one shard.
+"""Carries out what requests and timers of consumer groups lead to, for the groups of one shard.
 
 The rooms around decide; here their records are appended, and the rest of an `Outcome` follows if that succeeded:
 
-(A) Timers are set. A member whose session or revocation is missed is removed.
+(A) Timers are set. A member whose session or next step is missed is removed.
 (B) Regular expressions are resolved beside the requests, one run a group.
 (C) The target assignment is computed. A heartbeat computes that of a small group itself, if it may; what is left is
     computed by a timer when the assignment interval has passed, in steps, one run a group.
+(D) A group whose last members are classic ones becomes a classic group.
 
 Source: Kafka's GroupMetadataManager; (C) KIP-1263.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from random import Random
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import structlog
 
 from odradek.broker.background.stepwise import Steps
-from odradek.broker.coordinator.group.consumer.group import LONGEST_LOGGED, ConsumerGroup
+from odradek.broker.coordinator.group.consumer import classic_members
+from odradek.broker.coordinator.group.consumer.classic_members import Leaving
+from odradek.broker.coordinator.group.consumer.group import LONGEST_LOGGED, ConsumerGroup, GroupTimers
 from odradek.broker.coordinator.group.consumer.heartbeat import Heartbeat, heartbeat
 from odradek.broker.coordinator.group.consumer.leaving import fence, leave
 from odradek.broker.coordinator.group.consumer.member import AWAY, JOINING, LEAVING, ConsumerMember
@@ -31,10 +34,12 @@ from odradek.broker.coordinator.group.consumer.target import Assignment, due_in_
 from odradek.broker.coordinator.group.consumer.timers import ConsumerTimers
 from odradek.broker.coordinator.group.consumer.topics import Topics
 from odradek.broker.coordinator.group.group import Group
+from odradek.broker.coordinator.group.member_requests import Joining, Syncing, join_refused
 from odradek.broker.coordinator.runtime.record import CoordinatorRecord
 from odradek.broker.coordinator.runtime.shard import Act, Decision, OnDone, nobody_waits
 from odradek.broker.metadata.kafka_uuid import random_uuid, uuid_text
 from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.messages.groups import LeaveGroupResponse
 from odradek.protocol.schema import Message
 from odradek.purgatory import DelayedOperationPurgatory
 from odradek.timer import Clock
@@ -62,8 +67,31 @@ class Work(Protocol):
     ) -> object: ...
 
 
+class NotUpgraded(ProtocolError):
+    """GROUP_ID_NOT_FOUND: a group with members does not become a consumer group. The message says why."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(ErrorCode.GROUP_ID_NOT_FOUND, f"The group does not become a consumer group: {reason}.")
+
+
+class Conversions(Protocol):
+    """How groups with members change their kind."""
+
+    def upgraded(
+        self, former: Group, settings: ConsumerGroupSettings, timers: GroupTimers
+    ) -> tuple[ConsumerGroup, Sequence[CoordinatorRecord]]:
+        """Returns the consumer group that another becomes, and the records that make it. Raises NotUpgraded."""
+
+    def downgrade(self, former: ConsumerGroup, outcome: Outcome, done: OnDone) -> bool:
+        """Appends the records of an outcome with a `downgrade`, and those that make the group a classic one, and takes
+        it into the table. Returns False if that failed.
+        """
+
+
 class ConsumerEnvironment(NamedTuple):
-    """What the consumer groups of all shards share. `most_bytes`: of the records in a batch."""
+    """What the consumer groups of all shards share. `most_bytes`: of the records in a batch, where
+    there is a choice; the log takes twice as many.
+    """
 
     topics: Topics
     settings_of: Callable[[str], ConsumerGroupSettings]
@@ -72,7 +100,7 @@ class ConsumerEnvironment(NamedTuple):
 
 
 class ConsumerRequests:
-    """`groups` is the shard's table; replay alone changes it. `revocations` and `sessions`: where timers are parked."""
+    """`groups` is the shard's table; replay and conversions change it. `sessions`, `steps`: where timers are parked."""
 
     def __init__(
         self,
@@ -83,15 +111,17 @@ class ConsumerRequests:
         random: Random,
         *,
         sessions: DelayedOperationPurgatory,
-        revocations: DelayedOperationPurgatory,
+        steps: DelayedOperationPurgatory,
+        conversions: Conversions,
     ) -> None:
         self._groups = groups
         self._act = act
         self._topics, self._settings_of, self._work, self._most_bytes = environment
         self._clock = clock
         self._random = random
+        self._conversions = conversions
         self.timers = ConsumerTimers(
-            sessions, revocations, lambda group_id: self._settings_of(group_id).session_timeout_ms, self._remove
+            sessions, steps, lambda group_id: self._settings_of(group_id).session_timeout_ms, self._remove
         )
         self._assigned: set[ConsumerGroup] = set()
         """The groups whose target is being computed in steps."""
@@ -101,42 +131,91 @@ class ConsumerRequests:
     def heartbeat(self, request: Heartbeat, is_visible: IsVisible, answer: Answer) -> None:
         """Handles a request that has passed `check_request`. Calls `answer`, now or when the records are replicated.
 
-        The first member of a group takes the place of a classic group without members; the offsets stay.
+        The first member of a group takes the place of a classic group without members; the offsets stay. A classic
+        group with members becomes a consumer group with them.
 
         Raises GROUP_ID_NOT_FOUND, and the errors of `heartbeat` and `leave`.
         """
-        group = self._groups.get(request.group_id)
-        before: Sequence[CoordinatorRecord] = ()
-        if not isinstance(group, ConsumerGroup):
-            if request.epoch != JOINING or (group is not None and not group.is_empty):
-                raise ProtocolError(ErrorCode.GROUP_ID_NOT_FOUND, "There is no consumer group of this id.")
-            if group is not None:
-                before = group.tombstones()
-            group = ConsumerGroup(request.group_id, self.timers)
+        settings = self._settings_of(request.group_id)
+        group, before = self._group_for(request, settings)
         if request.epoch in (LEAVING, AWAY):
-            outcome = leave(group, request, self._topics)
+            outcome = leave(group, request, self._topics, settings)
         else:
-            settings = self._settings_of(request.group_id)
             now_ms = self._clock.wall_ms()
             outcome = heartbeat(group, request, now_ms, self._topics, settings, self._new_member_id)
-            outcome = outcome._replace(records=[*before, *outcome.records])
-        response = outcome.response
-        assert response is not None
-
-        def done(error: ProtocolError | None) -> None:
-            answer(response if error is None else error)
-
-        if self._carry_out(group, outcome, f"{request.member_id} sends epoch {request.epoch}", done):
+            outcome = outcome.after(before)
+        if self._carry_out(group, outcome, f"{request.member_id} sends epoch {request.epoch}", _done(outcome, answer)):
             known = self._groups[request.group_id]
             if outcome.resolve and isinstance(known, ConsumerGroup):
                 self._resolve(known, outcome.resolve, is_visible)
+
+    def _group_for(self, request: Heartbeat, settings: ConsumerGroupSettings) -> tuple[ConsumerGroup, Outcome]:
+        """Returns the group, or what a group of another kind becomes by the heartbeat: in no table yet."""
+        group = self._groups.get(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            return group, Outcome()
+        if request.epoch != JOINING:
+            raise ProtocolError(ErrorCode.GROUP_ID_NOT_FOUND, "There is no consumer group of this id.")
+        if group is not None and not group.is_empty:
+            upgraded, records = self._conversions.upgraded(group, settings, self.timers)
+            sessions = [
+                Timer("session", each.member_id, each.classic.session_timeout_ms)
+                for each in upgraded.members
+                if each.classic is not None
+            ]
+            return upgraded, Outcome(records, timers=sessions)
+        return ConsumerGroup(request.group_id, self.timers), Outcome(() if group is None else group.tombstones())
+
+    # --- requests of classic members ----------------------------------------------------------------------------
+
+    def join(self, group: ConsumerGroup, joining: Joining) -> None:
+        """Answers a JoinGroup, when what it changes is replicated, or with an error of `classic_members.join`."""
+        settings = self._settings_of(group.group_id)
+        now_ms = self._clock.wall_ms()
+
+        def answer(response: Any) -> None:
+            joining.answer(join_refused(response.code) if isinstance(response, ProtocolError) else response)
+
+        if sum(len(metadata) for _, metadata in joining.protocols) > 2 * self._most_bytes:
+            answer(ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR, "The metadata are too large to be written."))
+            return
+        try:
+            outcome = classic_members.join(group, joining, now_ms, self._topics, settings, self._new_member_id)
+        except ProtocolError as error:
+            answer(error)
+            return
+        self._carry_out(group, outcome, f"{joining.member_id} joins: {joining.reason}", _done(outcome, answer))
+
+    def sync(self, group: ConsumerGroup, syncing: Syncing) -> None:
+        """Answers a SyncGroup. Raises the errors of `classic_members.sync`."""
+        outcome = classic_members.sync(group, syncing, self._topics)
+        self._carry_out(group, outcome, "", _done(outcome, syncing.answer))
+
+    def stay(self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation_id: int) -> ErrorCode:
+        """Handles a Heartbeat. Raises the errors of `classic_members.heartbeat`."""
+        outcome, code = classic_members.heartbeat(group, member_id, instance_id, generation_id)
+        self._carry_out(group, outcome, "")
+        return code
+
+    def leave(self, group: ConsumerGroup, leaving: Iterable[Leaving], answer: Answer) -> Steps[None]:
+        """Answers a LeaveGroup, of members of any protocol, when it is replicated. They leave together.
+
+        Raises COORDINATOR_NOT_AVAILABLE if the group has changed its kind meanwhile: the client may ask again.
+        """
+        rows, found = yield from classic_members.named_steps(group, leaving)
+        if not self._is_current(group):
+            raise ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        members = [member for member in map(group.member, found) if member is not None]
+        outcome = fence(group, members, self._topics, self._settings_of(group.group_id))
+        outcome = outcome._replace(response=LeaveGroupResponse(members=rows))
+        self._carry_out(group, outcome, "members leave", _done(outcome, answer))
 
     def _new_member_id(self) -> str:
         return uuid_text(random_uuid(self._random))
 
     def _remove(self, group: ConsumerGroup, member: ConsumerMember, reason: str) -> None:
         log.info("group members removed", group=_short(group.group_id), members=[member.member_id], reason=reason)
-        outcome = fence(group, (member,), self._topics)
+        outcome = fence(group, (member,), self._topics, self._settings_of(group.group_id))
         if not self._carry_out(group, outcome, f"{member.member_id}: {reason}") and self._is_current(group):
             timeout_ms = max(self.timers.session_of(group, member).timeout_ms, RETRY_MS)
             self.timers.set(group, (Timer("session", member.member_id, timeout_ms),))
@@ -148,6 +227,8 @@ class ConsumerRequests:
 
         `group` may be new: replay creates the one of the table.
         """
+        if outcome.downgrade is not None:
+            return self._conversions.downgrade(group, outcome, done)
         former = group.state
         decision = Decision(outcome.records, done, base_sequence=BASE_SEQUENCE)
         self._act(decision)
@@ -226,6 +307,13 @@ class ConsumerRequests:
 
     def _is_current(self, group: ConsumerGroup) -> bool:
         return self._groups.get(group.group_id) is group
+
+
+def _done(outcome: Outcome, answer: Callable[[Any], object]) -> OnDone:
+    """Answers with the response of the outcome, or with the error."""
+    response = outcome.response
+    assert response is not None
+    return lambda error: answer(response if error is None else error)
 
 
 def in_batches(records: Sequence[CoordinatorRecord], most_bytes: int) -> Iterator[Sequence[CoordinatorRecord]]:

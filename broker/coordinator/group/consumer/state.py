@@ -39,7 +39,6 @@ _DEAD = ConsumerGroupState.DEAD
 
 TRANSITIONS: dict[tuple[ConsumerGroupState, ConsumerGroupState], str] = {
     (_EMPTY, _ASSIGNING): "the first member joins within the assignment interval, or its group is assigned in steps",
-    (_EMPTY, _RECONCILING): "the first member joins in the place of a classic group",
     (_EMPTY, _STABLE): "the first member joins and has its assignment at once",
     (_ASSIGNING, _RECONCILING): "the target assignment is computed",
     (_ASSIGNING, _STABLE): "the target assignment is computed, and the member that asked was the last to reach it",
@@ -53,7 +52,7 @@ TRANSITIONS: dict[tuple[ConsumerGroupState, ConsumerGroupState], str] = {
     (_ASSIGNING, _EMPTY): "the last member leaves or is fenced",
     (_RECONCILING, _EMPTY): "the last member leaves or is fenced",
     (_STABLE, _EMPTY): "the last member leaves or is fenced",
-    (_EMPTY, _DEAD): "deleted; its last offset was removed; replaced by a classic group; the partition moves away",
+    (_EMPTY, _DEAD): "deleted; its last offset was removed; a classic client joins; the partition moves away",
     (_ASSIGNING, _DEAD): "the last member of this protocol leaves classic members alone; the partition moves away",
     (_RECONCILING, _DEAD): "as from Assigning",
     (_STABLE, _DEAD): "as from Assigning",

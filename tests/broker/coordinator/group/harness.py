@@ -6,14 +6,16 @@ from collections.abc import Iterable, Mapping
 from random import Random
 from typing import Any
 
+from odradek.broker.background.stepwise import finished
 from odradek.broker.coordinator.group.classic.group import ClassicGroup
-from odradek.broker.coordinator.group.classic.join import Joining
-from odradek.broker.coordinator.group.classic.membership import Syncing
-from odradek.broker.coordinator.group.classic.rebalance import GroupWaits, join_refused
+from odradek.broker.coordinator.group.classic.rebalance import GroupWaits
 from odradek.broker.coordinator.group.classic.settings import GroupSettings
 from odradek.broker.coordinator.group.classic.state import GroupState
+from odradek.broker.coordinator.group.consumer.classic_members import Leaving
+from odradek.broker.coordinator.group.consumer.group import ConsumerGroup
 from odradek.broker.coordinator.group.consumer.requests import ConsumerEnvironment
 from odradek.broker.coordinator.group.consumer.settings import ConsumerGroupSettings
+from odradek.broker.coordinator.group.member_requests import Joining, Syncing, join_refused
 from odradek.broker.coordinator.group.shard import GroupEnvironment, GroupShard
 from odradek.broker.coordinator.runtime.record import CoordinatorRecord
 from odradek.broker.coordinator.runtime.shard import AppendFailed, Decision
@@ -34,7 +36,16 @@ Protocols = Mapping[str, bytes] | Iterable[str]
 
 def subscription(*topics: str) -> bytes:
     """Encodes the subscription of a consumer to these topics."""
-    return encode_versioned(ConsumerProtocolSubscription(topics=list(topics)), 1)
+    return owning_subscription(topics, {})
+
+
+def owning_subscription(topics: Iterable[str], owned: Mapping[str, Iterable[int]], rack: str | None = None) -> bytes:
+    """Encodes the subscription of a consumer that owns partitions."""
+    partitions = [
+        ConsumerProtocolSubscription.TopicPartition(topic=topic, partitions=list(each)) for topic, each in owned.items()
+    ]
+    message = ConsumerProtocolSubscription(topics=list(topics), owned_partitions=partitions, rack_id=rack)
+    return encode_versioned(message, 1 if rack is None else 3)
 
 
 class SentRequest:
@@ -207,7 +218,7 @@ class GroupHarness:
             answer=request.answer,
         )
         try:
-            self.shard.joins.join(group_id, joining)
+            self.shard.join(group_id, joining)
         except ProtocolError as error:
             request.answer(join_refused(error.code, member_id))
         self.settled()
@@ -228,7 +239,7 @@ class GroupHarness:
             generation_id, member_id, instance, protocol_type, protocol_name, assignments or {}, request.answer
         )
         try:
-            self.shard.membership.sync(GROUP, syncing)
+            self.shard.sync(GROUP, syncing)
         except ProtocolError as error:
             request.answer(SyncGroupResponse(error_code=error.code))
         self.settled()
@@ -236,7 +247,7 @@ class GroupHarness:
 
     def heartbeat(self, member_id: str, generation_id: int, instance: str | None = None) -> ErrorCode:
         try:
-            return self.shard.membership.heartbeat(GROUP, member_id, instance, generation_id)
+            return self.shard.heartbeat(GROUP, member_id, instance, generation_id)
         except ProtocolError as error:
             return error.code
         finally:
@@ -244,12 +255,31 @@ class GroupHarness:
 
     def leave(self, member_id: str = "", instance: str | None = None) -> ErrorCode:
         try:
-            self.shard.membership.leave(GROUP, member_id, instance, "test")
+            group = self.shard.groups.get(GROUP)
+            if isinstance(group, ConsumerGroup):
+                return self._leave_together(group, [Leaving(member_id, instance)])[0]
+            self.shard.leave(GROUP, member_id, instance, "test")
         except ProtocolError as error:
             return error.code
         finally:
             self.settled()
         return ErrorCode.NONE
+
+    def leave_together(self, *leaving: Leaving) -> list[ErrorCode]:
+        """Members of a consumer group leave. Returns their errors."""
+        group = self.shard.groups[GROUP]
+        assert isinstance(group, ConsumerGroup)
+        errors = self._leave_together(group, leaving)
+        self.settled()
+        return errors
+
+    def _leave_together(self, group: ConsumerGroup, leaving: Iterable[Leaving]) -> list[ErrorCode]:
+        answers: list[Any] = []
+        finished(self.shard.consumers.leave(group, leaving, answers.append))
+        (answer,) = answers
+        if isinstance(answer, ProtocolError):
+            raise answer
+        return [ErrorCode(row.error_code) for row in answer.members]
 
     # --- scenarios ----------------------------------------------------------------------------------------------
 

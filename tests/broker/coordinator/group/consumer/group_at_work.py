@@ -14,7 +14,7 @@ from odradek.broker.coordinator.group.consumer.member import AWAY, JOINING, LEAV
 from odradek.broker.coordinator.group.consumer.outcome import Outcome, Timer
 from odradek.broker.coordinator.group.consumer.regex import resolve_steps, resolved
 from odradek.broker.coordinator.group.consumer.replay import ConsumerReplay
-from odradek.broker.coordinator.group.consumer.settings import ConsumerGroupSettings
+from odradek.broker.coordinator.group.consumer.settings import ConsumerGroupSettings, MigrationPolicy
 from odradek.broker.coordinator.group.consumer.target import Assignment, due_in_ms
 from odradek.broker.coordinator.group.consumer.topic_hash import topic_hash
 from odradek.broker.coordinator.group.group import Session
@@ -31,6 +31,8 @@ SETTINGS = ConsumerGroupSettings(
     assignment_interval_ms=0,
     regex_refresh_interval_ms=600_000,
     max_size=1000,
+    migration_policy=MigrationPolicy.BIDIRECTIONAL,
+    classic_max_size=1000,
 )
 
 
@@ -141,7 +143,7 @@ class GroupAtWork:
         request = Heartbeat(GROUP, member_id, epoch, **{"client_id": "client", "client_host": "/127.0.0.1", **fields})
         check_request(request, self.settings.assignors)
         if epoch in (LEAVING, AWAY):
-            return self.carry_out(leave(self.group, request, self.topics))
+            return self.carry_out(leave(self.group, request, self.topics, self.settings))
         return self.carry_out(heartbeat(self.group, request, self.now_ms, self.topics, self.settings, self._new_id))
 
     def refused(self, send: Callable[..., Any], *args: Any, **fields: Any) -> ErrorCode:
@@ -158,7 +160,7 @@ class GroupAtWork:
         return self.beat(member_id, epoch, instance_id=instance)
 
     def fence(self, *member_ids: str) -> None:
-        self.carry_out(fence(self.group, [self.member(each) for each in member_ids], self.topics))
+        self.carry_out(fence(self.group, [self.member(each) for each in member_ids], self.topics, self.settings))
 
     def resolve(self, is_visible: Callable[[str], bool] = lambda _: True) -> None:
         """Runs what the last request asked to be resolved."""

@@ -392,17 +392,8 @@ def test_a_member_takes_the_place_of_a_group_that_only_stores_offsets(shard: Sha
     assert (shard.consumer_group.size, shard.shard.offsets.count) == (1, 1)
 
 
-def test_a_classic_group_with_members_stays(shard: ShardAtWork) -> None:
-    shard.stable()
-    assert shard.refused_beat("a", 0, rebalance_timeout_ms=1, owned={}, topics=("foo",)) is (
-        ErrorCode.GROUP_ID_NOT_FOUND
-    )
-    assert shard.group.size == 1
-
-
 def test_a_classic_member_takes_the_place_of_a_consumer_group_that_is_empty(shard: ShardAtWork) -> None:
     shard.join_consumer("a", "foo")
-    assert shard.join().error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     shard.leave_consumer("a")
     commit(shard, "foo")
     records = len(shard.log.records)

@@ -1,6 +1,7 @@
-"""DelayedRevocation: a member of a consumer group must give up partitions, or it is removed at its rebalance timeout.
+"""DelayedStep: a member of a consumer group must take its next step, or it is removed at its rebalance timeout.
 
-It completes when the member has given them up, or is no longer one (`satisfy`). Nothing is sent then.
+The step is to give up partitions, or, for a member that speaks the classic protocol, to join again or to sync. The
+operation completes when the member has taken it, or is no longer a member (`satisfy`). Nothing is sent then.
 """
 
 from collections.abc import Callable
@@ -8,7 +9,7 @@ from collections.abc import Callable
 from odradek.purgatory.delayed_operation import DelayedOperation
 
 
-class DelayedRevocation(DelayedOperation):
+class DelayedStep(DelayedOperation):
     """`on_missed()` is called once at the timeout, from an empty call stack."""
 
     __slots__ = ("is_satisfied", "on_missed")
@@ -32,4 +33,4 @@ class DelayedRevocation(DelayedOperation):
         self.on_missed()
 
     def __repr__(self) -> str:
-        return f"DelayedRevocation(timeout_ms={self.delay_ms})"
+        return f"DelayedStep(timeout_ms={self.delay_ms})"
