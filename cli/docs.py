@@ -102,8 +102,9 @@ def supported_apis_page() -> str:
         "# Supported APIs",
         NOTE,
         "",
-        "*Served*: the versions that every listener answers and ApiVersions lists: those of Apache Kafka 3.9. *Codec*: "
-        "the versions that the protocol package reads and writes, for clients, tests and `odradek show --hex`.",
+        "*Served*: the versions that every listener answers and ApiVersions lists: from the oldest of Apache Kafka 3.9 "
+        "to the newest of 4.4. *Codec*: the versions that the protocol package reads and writes, for clients, tests "
+        "and `odradek show --hex`.",
         "",
         *_table(("key", "API", "served", "codec"), map(_api_row, table.client_rows())),
         "",
@@ -122,7 +123,7 @@ def supported_apis_page() -> str:
         "",
         "## What the versions since Kafka 3.0 add",
         "",
-        "The versions of the other APIs are the same in Kafka 3.0 and 3.9.",
+        "The versions of the other APIs are the same in Kafka 3.0 and 4.4.",
         "",
         *_table(("key", "API", "version", "what it adds"), _history(table)),
         "",

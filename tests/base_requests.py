@@ -46,6 +46,7 @@ def _values(known: Known) -> dict[str, Any]:
     """Values by field. The value of an array is that of its elements. A longer path overrides a shorter one."""
     return {
         "Acks": 1,
+        "AllowReplicationFactorChange": True,
         "AllowAutoTopicCreation": False,
         "BrokerIds": known.broker_id,
         "ClusterId": None,
@@ -125,6 +126,7 @@ def _values(known: Known) -> dict[str, Any]:
         "TopicId": ZERO_UUID,
         "TransactionTimeoutMs": 60_000,
         "TransactionalId": known.transactional_id,
+        "TransactionalIdPattern": known.transactional_id,
         "TransactionalIds": known.transactional_id,
         "TxnOffsetCommitRequest.GenerationIdOrMemberEpoch": -1,
         "TxnOffsetCommitRequest.MemberId": "",
