@@ -124,6 +124,7 @@ def _values(known: Known) -> dict[str, Any]:
         "Timestamp": -1,
         "Topic": known.topic,
         "TopicId": ZERO_UUID,
+        "TopicName": known.topic,
         "TransactionTimeoutMs": 60_000,
         "TransactionalId": known.transactional_id,
         "TransactionalIdPattern": known.transactional_id,

@@ -28,6 +28,7 @@ from odradek.broker.handlers import (
     offset_fetch,
     offsets,
     producers,
+    topic_partitions,
     topics,
     transactions,
 )
@@ -99,6 +100,7 @@ from odradek.protocol.messages.scram import (
     AlterUserScramCredentialsResponse,
     DescribeUserScramCredentialsResponse,
 )
+from odradek.protocol.messages.topic_partitions import DescribeTopicPartitionsResponse
 from odradek.protocol.messages.topics import (
     CreatePartitionsResponse,
     CreateTopicsResponse,
@@ -583,6 +585,13 @@ def api_table() -> ApiTable:
                 lambda handlers: handlers.alter_configs.incremental_alter_configs,
                 per_item(IncrementalAlterConfigsResponse, ("resources", "responses"), "resource_type", "resource_name"),
                 authorization=in_handler(*configs.CHECKS.values()),
+            ),
+            api_row(
+                ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+                (0, 0),
+                lambda handlers: handlers.topic_partitions.describe_topic_partitions,
+                per_item(DescribeTopicPartitionsResponse, "topics", "name"),
+                authorization=in_handler(topic_partitions.SEE_TOPIC),
             ),
             api_row(
                 ApiKey.CREATE_PARTITIONS,

@@ -52,6 +52,8 @@ class ServerSettings(SettingValues):
         doc="The maximum size of the records in a fetch response, whatever the client requests.")
     max_incremental_fetch_session_cache_slots = Setting(INT, 1000, MEDIUM, valid=AtLeast(0),
         doc="The maximum number of incremental fetch sessions (KIP-227).")
+    max_request_partition_size_limit = Setting(INT, 2000, MEDIUM, valid=AtLeast(1),
+        doc="The maximum number of partitions in a DescribeTopicPartitions response.")
     message_max_bytes = Setting(INT, 1048588, HIGH, valid=AtLeast(0), update_mode=CLUSTER_WIDE,
         doc="The maximum size of a record batch, as sent and compressed, for topics without their own limit.")
     min_insync_replicas = Setting(INT, 1, HIGH, valid=AtLeast(1), update_mode=CLUSTER_WIDE,

@@ -49,8 +49,6 @@ WITHOUT_EFFECT: dict[str, dict[str, Setting[Value]]] = {
             doc="Whether the controller tracks eligible leader replicas (KIP-966)."),
         "initial.broker.registration.timeout.ms": Setting(INT, 60000, MEDIUM,
             doc="How long a KRaft broker may take to register at the start."),
-        "max.request.partition.size.limit": Setting(INT, 2000, MEDIUM, valid=AtLeast(1),
-            doc="The maximum number of partitions in a DescribeTopicPartitions response."),
         "num.io.threads": Setting(INT, 8, HIGH, valid=AtLeast(1), update_mode=CLUSTER_WIDE,
             doc="The number of request handler threads in Kafka; Odradek handles requests on one event loop."),
         "num.recovery.threads.per.data.dir": Setting(INT, 1, HIGH, valid=AtLeast(1), update_mode=CLUSTER_WIDE,
