@@ -1,7 +1,7 @@
 """A topic's settings, as its logs and their replication use them.
 
 `TOPIC_SETTINGS` lists all settings that they read: Kafka's topic property name, the attribute, the type of its value,
-Kafka's default (3.9, LogConfig). Bounds are not checked here: the settings table that parses user input checks them.
+Kafka's default (4.4, LogConfig). Bounds are not checked here: the settings table that parses user input checks them.
 """
 
 from collections.abc import Mapping
@@ -10,6 +10,7 @@ from typing import NamedTuple
 from odradek.protocol.batch_header import TimestampType
 
 LONG_MAX = 2**63 - 1
+HOUR_MS = 60 * 60 * 1000
 
 TIMESTAMP_TYPES = {"CreateTime": TimestampType.CREATE_TIME, "LogAppendTime": TimestampType.LOG_APPEND_TIME}
 
@@ -47,7 +48,7 @@ TOPIC_SETTINGS = (
     TopicSetting("message.timestamp.type", "message_timestamp_type", str, "CreateTime"),
     TopicSetting("message.timestamp.difference.max.ms", "message_timestamp_difference_max_ms", int, LONG_MAX),
     TopicSetting("message.timestamp.before.max.ms", "message_timestamp_before_max_ms", int, LONG_MAX),
-    TopicSetting("message.timestamp.after.max.ms", "message_timestamp_after_max_ms", int, LONG_MAX),
+    TopicSetting("message.timestamp.after.max.ms", "message_timestamp_after_max_ms", int, HOUR_MS),
     TopicSetting("min.insync.replicas", "min_insync_replicas", int, 1),
     TopicSetting("unclean.leader.election.enable", "unclean_leader_election_enable", bool, False),
     TopicSetting("preallocate", "preallocate", bool, False),
@@ -120,11 +121,13 @@ class LogConfig:
             )
         self.timestamp_type = TIMESTAMP_TYPES[self.message_timestamp_type]
         self.compression_level = self._compression_level()
-        # the older setting bounds both directions if the newer two have their defaults (KIP-937)
-        if self.message_timestamp_before_max_ms == LONG_MAX:
-            self.message_timestamp_before_max_ms = self.message_timestamp_difference_max_ms
-        if self.message_timestamp_after_max_ms == LONG_MAX:
-            self.message_timestamp_after_max_ms = self.message_timestamp_difference_max_ms
+        # the older setting, if it has a value, bounds both directions if the newer two have their defaults (KIP-937),
+        # of which one is another one since Kafka 4
+        if self.message_timestamp_difference_max_ms < LONG_MAX:
+            if self.message_timestamp_before_max_ms == LONG_MAX:
+                self.message_timestamp_before_max_ms = self.message_timestamp_difference_max_ms
+            if self.message_timestamp_after_max_ms in (HOUR_MS, LONG_MAX):
+                self.message_timestamp_after_max_ms = self.message_timestamp_difference_max_ms
 
     def _compression_level(self) -> int | None:
         levels = {

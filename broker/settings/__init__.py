@@ -53,8 +53,8 @@ class BrokerSettings(
     @property
     def log_dirs(self) -> list[str]:
         """The directories of log.dirs, or else of log.dir."""
-        text = self.log_dir if self.log_dirs_text is None else self.log_dirs_text
-        return [part for part in (part.strip() for part in text.split(",")) if part]
+        listed = self.log_dir if self.log_dirs_listed is None else self.log_dirs_listed
+        return [part for part in listed if part]
 
     @property
     def inter_broker_listener(self) -> str:

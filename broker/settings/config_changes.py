@@ -64,7 +64,7 @@ TLS_FILES = {
 """The settings that Kafka reloads per listener, and therefore requires with a listener's prefix."""
 PASSWORDS = tuple(name for name, setting in BROKER.items() if setting.is_sensitive)
 """The endings of names that hold passwords, whatever their prefix, as in Kafka."""
-FIXED_SO_FAR = {"advertised.listeners", "listener.security.protocol.map", "listeners"}
+FIXED_SO_FAR = {"config.providers", "listener.security.protocol.map", "listeners"}
 
 
 _OPERATIONS = frozenset(ConfigOperation)

@@ -94,6 +94,19 @@ class OneOf:
         return f"is not one of {', '.join(self.words)}" if invalid else None
 
 
+class Values:
+    """A list of any values; Kafka documents no form. `may_be_empty`: whether it may have none."""
+
+    __slots__ = ("may_be_empty",)
+    text = ""
+
+    def __init__(self, *, may_be_empty: bool = True) -> None:
+        self.may_be_empty = may_be_empty
+
+    def problem(self, value: Value) -> str | None:
+        return None if value or self.may_be_empty or value is None else "has no values"
+
+
 class Assignors:
     """Names of assignors, or of Kafka's classes. Kafka documents no form."""
 

@@ -39,6 +39,9 @@ TESTS = Path(__file__).parent.parent
 Test = TypeVar("Test", bound=Callable[..., Any])
 
 PLACES = {
+    "broker/settings/test_config_providers.py": {
+        "test_a_variable_becomes_what_its_provider_has": "config.providers",
+    },
     "broker/handlers/test_topic_partitions_api.py": {
         "test_the_brokers_limit_is_the_lower_one": "max.request.partition.size.limit",
     },

@@ -42,6 +42,7 @@ def test_every_setting_has_a_line_that_states_whether_it_takes_effect() -> None:
     for setting in [*TOPIC.values(), *BROKER.values(), *AUTHORIZER.values()]:
         mark = "**yes**" if setting.takes_effect else "*refused*" if setting.protects else "not yet"
         name = f"`{setting.name}`" + (" (internal)" if setting.internal else "")
+        name += " (gone)" if setting.removed_in else ""
         assert any(line.startswith(f"| {name} | {mark} | ") for line in lines), setting
 
 

@@ -23,6 +23,11 @@ class Known(NamedTuple):
 ALL = frozenset({*CLIENTS, *APPLICATIONS})
 KNOWN = [
     Known(ALL, r"ApiVersions \d+\.ApiKeys\.", "APIs that are not served, and APIs between brokers"),
+    Known(
+        frozenset({"kafka-python", "java", "spring", "streams"}),
+        r"CreateTopics 7\.Topics\[.*\]\.Configs: recorded \[",
+        "the settings of a topic are those of Kafka 4.4",
+    ),
     Known(ALL - {"faststream"}, r"ApiVersions \d+\.(Supported|Finalized)Features", "features are those of KRaft"),
     Known(
         frozenset({"kafka-python", "java"}),
