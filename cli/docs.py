@@ -24,7 +24,9 @@ from odradek.broker.settings import (
     AUTHORIZER,
     BROKER,
     BROKER_GROUPS,
+    CLIENT_METRICS,
     DYNAMIC_ONLY,
+    GROUP,
     TOPIC,
     Setting,
     Value,
@@ -74,6 +76,20 @@ def settings_page() -> str:
     for title, group in BROKER_GROUPS.items():
         lines += ["", f"## {title}", "", *_table(header, map(_broker_row, group.values()))]
     lines += [
+        "",
+        "## Groups' own",
+        "",
+        "`kafka-configs --entity-type groups` changes these, for one group. Each must lie between the broker settings "
+        "`group.KIND.min.NAME` and `group.KIND.max.NAME`, and a session timeout above the heartbeat interval. If a "
+        "group has no value of its own, the broker setting in the last column applies.",
+        "",
+        *_table(OWN_HEADER, map(_topic_row, GROUP.values())),
+        "",
+        "## Client metrics",
+        "",
+        "`kafka-client-metrics` changes these, for one subscription (KIP-714).",
+        "",
+        *_table(OWN_HEADER[:-1], (_topic_row(setting)[:-1] for setting in CLIENT_METRICS.values())),
         "",
         "## Only while the broker runs",
         "",

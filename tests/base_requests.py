@@ -117,6 +117,7 @@ def _values(known: Known) -> dict[str, Any]:
         "ReplicationFactor": 1,
         "ResourceName": known.topic,
         "ResourceType": 2,
+        "ResourceTypes": 2,
         "SessionEpoch": 0,
         "SessionId": 0,
         "SessionTimeoutMs": 6000,

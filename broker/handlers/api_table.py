@@ -63,6 +63,7 @@ from odradek.protocol.messages.acls import CreateAclsResponse, DeleteAclsRespons
 from odradek.protocol.messages.api_versions import ApiVersionsResponse
 from odradek.protocol.messages.client_quotas import DescribeClientQuotasResponse
 from odradek.protocol.messages.cluster import DescribeClusterResponse
+from odradek.protocol.messages.config_resources import ListConfigResourcesResponse
 from odradek.protocol.messages.configs import (
     AlterConfigsResponse,
     DescribeConfigsResponse,
@@ -585,6 +586,13 @@ def api_table() -> ApiTable:
                 lambda handlers: handlers.alter_configs.incremental_alter_configs,
                 per_item(IncrementalAlterConfigsResponse, ("resources", "responses"), "resource_type", "resource_name"),
                 authorization=in_handler(*configs.CHECKS.values()),
+            ),
+            api_row(
+                ApiKey.LIST_CONFIG_RESOURCES,
+                (0, 1),
+                lambda handlers: handlers.config_listing.list_config_resources,
+                top_level(ListConfigResourcesResponse),
+                authorization=before(on_cluster(AclOperation.DESCRIBE_CONFIGS)),
             ),
             api_row(
                 ApiKey.DESCRIBE_TOPIC_PARTITIONS,

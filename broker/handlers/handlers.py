@@ -19,6 +19,7 @@ from odradek.broker.handlers.audit_log import AuditLog
 from odradek.broker.handlers.client_quotas import DescribeClientQuotasHandler
 from odradek.broker.handlers.cluster import DescribeClusterHandler
 from odradek.broker.handlers.cluster_changes import ClusterChangeHandlers
+from odradek.broker.handlers.config_listing import ListConfigResourcesHandler
 from odradek.broker.handlers.configs import AlterConfigsHandlers
 from odradek.broker.handlers.consumer_groups import ConsumerGroupHandlers
 from odradek.broker.handlers.coordinators import FindCoordinatorHandler
@@ -136,6 +137,7 @@ class Handlers:
         self.cluster_changes = ClusterChangeHandlers(cluster.changes, administration)
         self.topic_partitions = DescribeTopicPartitionsHandler(metadata, config, access)
         self.describe_configs = DescribeConfigsHandler(config, metadata)
+        self.config_listing = ListConfigResourcesHandler(metadata)
         self.alter_configs = AlterConfigsHandlers(
             cluster.configs, config, certificates, metadata.broker_id, access, turns
         )

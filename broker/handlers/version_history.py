@@ -90,6 +90,10 @@ VERSION_HISTORY: Mapping[ApiKey, Mapping[int, str]] = {
         0: "consumer groups whose assignments the broker makes (KIP-848)",
         1: "which protocol each member speaks (KIP-1099)",
     },
+    ApiKey.LIST_CONFIG_RESOURCES: {
+        0: "the subscriptions to client metrics (KIP-1000)",
+        1: "everything that has settings, by types (KIP-1142)",
+    },
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: {0: "topics and their partitions, page by page (KIP-966)"},
     ApiKey.DELETE_GROUPS: {3: "a text for each error"},
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: {1: "whether the number of replicas may change (KIP-860)"},

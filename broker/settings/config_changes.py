@@ -184,6 +184,17 @@ def _changed_list(item: Item, setting: Setting[Value] | None, current: str | Non
     return changed
 
 
+def followed_by(change: ConfigChange, check: Callable[[Mapping[str, str]], None]) -> ConfigChange:
+    """Returns `change`, followed by a check of its result, which raises ProtocolError."""
+
+    def checked(before: Mapping[str, str]) -> Steps[dict[str, str]]:
+        after = yield from change(before)
+        check(after)
+        return after
+
+    return checked
+
+
 def checked_for_brokers(
     change: ConfigChange, config: BrokerConfig, certificates: ReloadedCertificates, *, per_broker: bool
 ) -> ConfigChange:

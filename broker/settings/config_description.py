@@ -8,6 +8,8 @@
     C   The values of passwords are not shown, nor the values of unknown names, which might be passwords, nor texts that
         came from a config provider (provided.py).
     D   Internal settings are shown only if they were set, and so are those without effect that Kafka no longer has.
+    E   A group's list is as a topic's, and has the default of a setting that no broker setting supplies. The list of a
+        subscription to client metrics has only its own value.
 
 Source: Kafka's `ConfigHelper`.
 """
@@ -21,8 +23,11 @@ from typing import Generic, NamedTuple, TypeVar
 
 from odradek.broker.settings import (
     BROKER,
+    CLIENT_METRICS,
     DYNAMIC_ONLY,
+    GROUP,
     TOPIC,
+    ConfigError,
     Setting,
     UpdateMode,
     Value,
@@ -30,6 +35,7 @@ from odradek.broker.settings import (
     value_text,
 )
 from odradek.broker.settings.config import BrokerConfig, broker_setting
+from odradek.broker.settings.group_values import group_default
 from odradek.broker.settings.listener_values import LISTENER_PREFIX
 
 T = TypeVar("T")
@@ -44,6 +50,8 @@ class ConfigSource(IntEnum):
     STATIC_BROKER_CONFIG = 4
     DEFAULT_CONFIG = 5
     DYNAMIC_BROKER_LOGGER_CONFIG = 6
+    CLIENT_METRICS_CONFIG = 7
+    GROUP_CONFIG = 8
 
 
 class ConfigSynonym(NamedTuple):
@@ -158,10 +166,44 @@ def describe_cluster_setting(config: BrokerConfig, name: str) -> ConfigDescripti
     return description._replace(value=None if description.is_sensitive else config.cluster_wide[name])
 
 
+def describe_group_settings(config: BrokerConfig, own: Mapping[str, str]) -> list[ConfigDescription]:
+    """Describes the settings of a group that has these of its own, sorted (D, E)."""
+    described = []
+    for name, setting in GROUP.items():
+        default = value_text(group_default(setting, config))
+        if name in own:
+            each = _own_description(config, setting, _as_shown(setting, own[name]), ConfigSource.GROUP_CONFIG)
+        else:
+            each = _own_description(config, setting, default, None)
+        if not setting.synonyms and default is not None:
+            each.synonyms.append(ConfigSynonym(name, default, ConfigSource.DEFAULT_CONFIG))
+        if name in own or not setting.internal:
+            described.append(each)
+    return described
+
+
+def describe_client_metrics(config: BrokerConfig, own: Mapping[str, str]) -> list[ConfigDescription]:
+    """Describes a subscription that has these settings, sorted (E)."""
+    return [
+        _own_description(config, setting, _as_shown(setting, own[name]), ConfigSource.CLIENT_METRICS_CONFIG)
+        if name in own
+        else _own_description(config, setting, value_text(setting.default), None)
+        for name, setting in CLIENT_METRICS.items()
+    ]
+
+
+def _as_shown(setting: Setting[Value], text: str) -> str | None:
+    """A stored text that has not the setting's type is shown as it is."""
+    try:
+        return value_text(parse_value(setting, text))
+    except ConfigError:
+        return text
+
+
 def _own_description(
     config: BrokerConfig, setting: Setting[Value], value: str | None, own: ConfigSource | None
 ) -> ConfigDescription:
-    """Describes a setting of a topic (B). `own`: the source if it has the value itself."""
+    """Describes a setting of a topic or group (B). `own`: the source if it has the value itself."""
     synonyms = _broker_synonyms(config, setting.synonyms[0].name) if setting.synonyms else []
     if own is not None:
         synonyms.insert(0, ConfigSynonym(setting.name, value, own))

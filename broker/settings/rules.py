@@ -143,6 +143,19 @@ class OneOfAnyCase:
         return f"is not one of {', '.join(self.words)} (case insensitive)"
 
 
+class OffsetReset:
+    """Where a share group begins in a partition."""
+
+    __slots__ = ()
+    text = "[latest, earliest, by_duration:PnDTnHnMn.nS]"
+    DURATION = re.compile(r"by_duration:(?i:P(?=.)(\d+D)?(T(?=.)(\d+H)?(\d+M)?(\d+(\.\d{1,9})?S)?)?)", re.ASCII)
+
+    def problem(self, value: Value) -> str | None:
+        if isinstance(value, str) and (value in ("latest", "earliest") or self.DURATION.fullmatch(value)):
+            return None
+        return "is not latest, earliest or by_duration:PnDTnHnMn.nS"
+
+
 class Release:
     """A Kafka release: `3.0-IV1`, `3.0`, `3.0.1`; below 1.0 the third number is significant, too."""
 

@@ -94,6 +94,7 @@ def compared(kafkas: dict[str, Line], ours: list[Line]) -> Comparison:
 OF_4_4 = {
     ApiKey.CONSUMER_GROUP_HEARTBEAT,
     ApiKey.CONSUMER_GROUP_DESCRIBE,
+    ApiKey.LIST_CONFIG_RESOURCES,
     ApiKey.DESCRIBE_TOPIC_PARTITIONS,
 }
 """Kafka 3.9 does not serve these on ZooKeeper; tests/broker/handlers has a test of each."""

@@ -33,6 +33,7 @@ from odradek.broker.settings.config_description import (
     ConfigDescription,
     TopicDescriptions,
     describe_broker_setting,
+    describe_group_settings,
     shown_settings,
 )
 from odradek.protocol.errors import ErrorCode
@@ -203,6 +204,8 @@ def test_every_setting_is_described_as_kafka_describes_it() -> None:
     del ours["message.timestamp.difference.max.ms"]
     del ours["min.insync.replicas"], kafkas["min.insync.replicas"]
     assert ours == kafkas
+    group = describe_group_settings(config, {"consumer.session.timeout.ms": "46000"})
+    assert as_in_the_vectors(group) == described(vectors["group"])
 
 
 async def test_a_config_change_reaches_the_open_logs_at_once() -> None:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 from odradek.protocol.api_keys import ApiKey
 from tests.beside_kafka.documents import batch
 from tests.scenarios.same_as_kafka.case import Cases
+from tests.scenarios.same_as_kafka.config_cases import APPEND, REMOVE, SET, change, changed, describe, replace, resource
 from tests.scenarios.same_as_kafka.peer import Peer
 
 CASES = Cases()
+METRICS, GROUP = 16, 32
+SESSION, HEARTBEAT, INTERVAL = (
+    f"consumer.{name}.ms" for name in ("session.timeout", "heartbeat.interval", "assignment.interval")
+)
 
 
 # --- topics ---------------------------------------------------------------------------------------------------------
@@ -145,3 +151,133 @@ def transactions_by_patterns(b: Peer) -> None:
             time.sleep(0.1)
     for pattern in (b.name("1"), b.name("1.*"), b.name(""), "(", "(?=a)", "[a"):
         b.ask(ApiKey.LIST_TRANSACTIONS, {"transactional_id_pattern": pattern}, about=pattern.removeprefix(b.prefix))
+
+
+# --- settings -------------------------------------------------------------------------------------------------------
+
+
+@CASES.of([0, 1])
+def everything_with_settings(b: Peer) -> None:
+    group, metrics, topic = b.name("group"), b.name("metrics"), b.create()
+    for kind, name, setting, value in ((GROUP, group, SESSION, "46000"), (METRICS, metrics, "metrics", "a")):
+        asked = {"resources": [changed(kind, name, (setting, SET, value))]}
+        b.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, asked, 1, is_noted=False)
+    time.sleep(0.5)
+    for types in ([], [2], [16, 32], [32, 32], [4, 8], [2, 3], [0], [1], [-1]):
+        answer = b.ask(ApiKey.LIST_CONFIG_RESOURCES, {"resource_types": types}, is_noted=False)
+        found = answer["ConfigResources"]
+        mine = [each for each in found if each["ResourceName"] in (group, metrics, topic, str(node_of(b)))]
+        b.note(f"LIST_CONFIG_RESOURCES of {types}", [answer["ErrorCode"], *map(shown, mine)])
+
+
+def shown(listed: dict[str, Any]) -> list[Any]:
+    """A node's name is its id, which differs."""
+    kind = listed.get("ResourceType")
+    return [kind, "node" if kind in (4, 8) else listed["ResourceName"]]
+
+
+@CASES.of([4])
+def settings_of_a_group(b: Peer) -> None:
+    group = b.name("g")
+    for synonyms, documentation in ((False, False), (True, True)):
+        describe(b, resource(GROUP, group), include_synonyms=synonyms, include_documentation=documentation)
+    set_now(b, GROUP, group, (SESSION, SET, "46000"), ("share.isolation.level", SET, "read_committed"))
+    describe(b, resource(GROUP, group), include_synonyms=True)
+    describe(b, resource(GROUP, group, SESSION, "none"), include_synonyms=True)
+    describe(b, resource(GROUP, ""))
+
+
+def set_now(b: Peer, kind: int, name: str, *configs: tuple[str, int, str | None]) -> None:
+    answer = b.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, {"resources": [changed(kind, name, *configs)]}, 1, is_noted=False)
+    b.note("set", answer["Responses"][0]["ErrorCode"])
+    time.sleep(0.5)
+
+
+@CASES.of([1])
+def changes_of_a_groups_settings(b: Peer) -> None:
+    group = b.name("g")
+    for name, value in (
+        (SESSION, "45000"),
+        (SESSION, "44999"),
+        (SESSION, "60000"),
+        (SESSION, "60001"),
+        (SESSION, "soon"),
+        (SESSION, None),
+        (HEARTBEAT, "5000"),
+        (HEARTBEAT, "4999"),
+        (HEARTBEAT, "15001"),
+        (INTERVAL, "0"),
+        (INTERVAL, "-1"),
+        (INTERVAL, "15001"),
+        ("consumer.assignor.offload.enable", "false"),
+        ("share.session.timeout.ms", "44999"),
+        ("share.heartbeat.interval.ms", "15001"),
+        ("share.record.lock.duration.ms", "14999"),
+        ("share.delivery.count.limit", "10"),
+        ("share.delivery.count.limit", "11"),
+        ("share.partition.max.record.locks", "4001"),
+        ("share.auto.offset.reset", "by_duration:PT1H"),
+        ("share.auto.offset.reset", "EARLIEST"),
+        ("share.auto.offset.reset", "by_duration:-PT1H"),
+        ("share.auto.offset.reset", "by_duration:1h"),
+        ("share.isolation.level", "READ_COMMITTED"),
+        ("streams.num.standby.replicas", "2"),
+        ("streams.num.standby.replicas", "3"),
+        ("streams.task.offset.interval.ms", "14999"),
+        ("streams.num.warmup.replicas", "21"),
+        ("streams.assignor.name", "sticky"),
+        ("streams.assignor.name", "none"),
+        ("streams.rack.aware.assignment.tags", "a,b"),
+        ("errors.deadletterqueue.topic.name", "dlq"),
+        ("errors.deadletterqueue.topic.name", "__dlq"),
+        ("no.such", "1"),
+        ("retention.ms", "1"),
+    ):
+        change(b, changed(GROUP, group, (name, SET, value)), validate_only=True, about=f"{name}={value}")
+    change(b, changed(GROUP, "", (SESSION, SET, "46000")))
+    change(b, changed(GROUP, group, (SESSION, SET, "46000"), (SESSION, REMOVE, None)))
+    change(b, changed(GROUP, group, (SESSION, APPEND, "1")))
+    change(b, changed(GROUP, group, (SESSION, REMOVE, None)))
+
+
+@CASES.of([2])
+def replaced_settings_of_groups_and_client_metrics(b: Peer) -> None:
+    group = b.name("g")
+    replace(b, GROUP, group, (SESSION, "46000"), (HEARTBEAT, "6000"))
+    replace(b, GROUP, group, (SESSION, "1"))
+    replace(b, GROUP, group)
+    replace(b, METRICS, group, ("metrics", "a"))
+    replace(b, METRICS, group, ("none", "a"))
+    replace(b, METRICS, group)
+
+
+@CASES.of([1])
+def changes_of_client_metrics(b: Peer) -> None:
+    name = b.name("m")
+    for setting, value in (
+        ("interval.ms", "100"),
+        ("interval.ms", "99"),
+        ("interval.ms", "3600001"),
+        ("interval.ms", "x"),
+        ("metrics", ""),
+        ("metrics", "*"),
+        ("match", "client_id=a.*"),
+        ("match", "client_id"),
+        ("match", "client_id="),
+        ("match", "client_id=a=b"),
+        ("match", "client=a"),
+        ("match", "client_id=["),
+        ("none", "1"),
+    ):
+        change(b, changed(METRICS, name, (setting, SET, value)), validate_only=True, about=f"{setting}={value}")
+    change(b, changed(METRICS, "", ("metrics", SET, "a")))
+
+
+@CASES.of([4])
+def client_metrics_are_described(b: Peer) -> None:
+    name = b.name("m")
+    describe(b, resource(METRICS, name))
+    describe(b, resource(METRICS, ""))
+    set_now(b, METRICS, name, ("metrics", SET, "a,b"), ("interval.ms", SET, "1000"))
+    describe(b, resource(METRICS, name), include_synonyms=True, include_documentation=True)
+    describe(b, resource(METRICS, name, "metrics"), include_synonyms=True)
