@@ -37,7 +37,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory, kafka_control: list[str]) ->
 @pytest.fixture(scope="module")
 def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """An Odradek broker with the same settings; yields its address."""
-    with spawned_broker(tmp_path_factory.mktemp("ours"), settings=SETTINGS) as broker:
+    with spawned_broker(tmp_path_factory.mktemp("ours"), settings={**SETTINGS, "broker.id": "1"}) as broker:
         yield broker.bootstrap
 
 
