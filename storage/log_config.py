@@ -35,6 +35,7 @@ TOPIC_SETTINGS = (
     TopicSetting("retention.bytes", "retention_bytes", int, -1),
     TopicSetting("retention.ms", "retention_ms", int, 604800000),
     TopicSetting("max.message.bytes", "max_message_bytes", int, 1048588),
+    TopicSetting("max.decompressed.message.bytes", "max_decompressed_message_bytes", int, 2147483639),
     TopicSetting("file.delete.delay.ms", "file_delete_delay_ms", int, 60000),
     TopicSetting("delete.retention.ms", "delete_retention_ms", int, 86400000),
     TopicSetting("min.compaction.lag.ms", "min_compaction_lag_ms", int, 0),
@@ -80,6 +81,7 @@ class LogConfig:
     retention_bytes: int
     retention_ms: int
     max_message_bytes: int
+    max_decompressed_message_bytes: int
     file_delete_delay_ms: int
     delete_retention_ms: int
     min_compaction_lag_ms: int

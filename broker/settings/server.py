@@ -53,6 +53,9 @@ class ServerSettings(SettingValues):
         doc="Whether DeleteTopics is allowed.")
     fetch_max_bytes = Setting(INT, 57671680, MEDIUM, valid=AtLeast(1024),
         doc="The maximum size of the records in a fetch response, whatever the client requests.")
+    max_decompressed_message_bytes = Setting(INT, 2147483639, MEDIUM, valid=Between(1, 2147483639),
+        update_mode=CLUSTER_WIDE,
+        doc="The default of the topic setting max.decompressed.message.bytes.")
     max_incremental_fetch_session_cache_slots = Setting(INT, 1000, MEDIUM, valid=AtLeast(0),
         doc="The maximum number of incremental fetch sessions (KIP-227).")
     max_request_partition_size_limit = Setting(INT, 2000, MEDIUM, valid=AtLeast(1),
