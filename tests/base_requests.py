@@ -46,6 +46,7 @@ def _values(known: Known) -> dict[str, Any]:
     """Values by field. The value of an array is that of its elements. A longer path overrides a shorter one."""
     return {
         "Acks": 1,
+        "AllowReplicationFactorChange": True,
         "AllowAutoTopicCreation": False,
         "BrokerIds": known.broker_id,
         "ClusterId": None,
@@ -116,6 +117,7 @@ def _values(known: Known) -> dict[str, Any]:
         "ReplicationFactor": 1,
         "ResourceName": known.topic,
         "ResourceType": 2,
+        "ResourceTypes": 2,
         "SessionEpoch": 0,
         "SessionId": 0,
         "SessionTimeoutMs": 6000,
@@ -123,8 +125,10 @@ def _values(known: Known) -> dict[str, Any]:
         "Timestamp": -1,
         "Topic": known.topic,
         "TopicId": ZERO_UUID,
+        "TopicName": known.topic,
         "TransactionTimeoutMs": 60_000,
         "TransactionalId": known.transactional_id,
+        "TransactionalIdPattern": known.transactional_id,
         "TransactionalIds": known.transactional_id,
         "TxnOffsetCommitRequest.GenerationIdOrMemberEpoch": -1,
         "TxnOffsetCommitRequest.MemberId": "",

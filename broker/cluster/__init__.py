@@ -8,7 +8,8 @@
     changes.py           the queue of what the controller sends, a source of deltas
     store_follower.py    follows what brokers change in the metadata store, the other source: settings and ACLs
     settings_in_effect.py   the settings of topics and brokers, as they are applied
-    dynamic_configs.py   the settings of topics, brokers and users in the store
+    dynamic_configs.py   the settings of topics, brokers, users, groups and client metrics in the store
+    named_settings.py    of those the settings of groups and client metrics
     user_credentials.py  users' credentials for SCRAM, among their settings
     stored_quotas.py     quotas of clients, among the same settings; nothing applies them
     stored_acls.py       the ACLs in the store, for the authorizer

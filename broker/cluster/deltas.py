@@ -25,6 +25,7 @@ from odradek.broker.cluster.user_credentials import UserCredentials
 from odradek.broker.features.finalized import FinalizedFeatures
 from odradek.broker.metadata.metadata_cache import BrokerInfo, MetadataCache, PartitionState
 from odradek.broker.replica.role_changes import Errors, Role, RoleChanges, Stop
+from odradek.protocol.wire_codes import ConfigResourceType
 
 if TYPE_CHECKING:
     from odradek.broker.security.authorizer.acl import AccessControlEntry, ResourcePattern
@@ -91,6 +92,14 @@ class UserSettings(NamedTuple):
     settings: Mapping[str, str]
 
 
+class NamedSettingsChanged(NamedTuple):
+    """The settings of a group, or of a subscription to client metrics."""
+
+    resource_type: ConfigResourceType
+    name: str
+    settings: Mapping[str, str]
+
+
 class AclsChanged(NamedTuple):
     """The ACLs of one resource pattern."""
 
@@ -105,7 +114,7 @@ class FeaturesChanged(NamedTuple):
     epoch: int
 
 
-SingleDelta = TopicSettings | BrokerSettings | UserSettings | AclsChanged | FeaturesChanged
+SingleDelta = TopicSettings | BrokerSettings | UserSettings | NamedSettingsChanged | AclsChanged | FeaturesChanged
 ApplyDelta = Callable[[SingleDelta], Awaitable[None]]
 Delta = BrokersChanged | TopicChanged | TopicsListed | RolesChanged | RolesEnded
 
@@ -167,6 +176,8 @@ class Deltas:
                 await self._settings.broker_changed(delta.broker_id, delta.settings)
             case UserSettings():
                 self._users.put(delta.user, delta.settings)
+            case NamedSettingsChanged():
+                self._metadata.put_named_config(delta.resource_type, delta.name, delta.settings)
             case AclsChanged():
                 assert self._authorizer is not None, "only an authorizer has ACLs followed"
                 self._authorizer.put(delta.pattern, delta.acls)

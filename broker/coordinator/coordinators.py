@@ -15,7 +15,7 @@ from odradek.broker.background.tasks import ThreadsAndTurns
 from odradek.broker.cluster.active_controller import ActiveController
 from odradek.broker.coordinator.group.classic.settings import GroupSettings
 from odradek.broker.coordinator.group.cluster_topics import ClusterTopics
-from odradek.broker.coordinator.group.consumer.settings import ConsumerGroupSettings
+from odradek.broker.coordinator.group.consumer.settings import GroupSettingsInEffect
 from odradek.broker.coordinator.group.coordinator import ConsumerGroups, GroupCoordinator
 from odradek.broker.coordinator.internal_topics import InternalTopics, group_log_settings, transaction_log_settings
 from odradek.broker.coordinator.runtime.runtime import CoordinatorRuntime, RuntimeSettings
@@ -37,6 +37,7 @@ from odradek.broker.replica.partition.hosted_partitions import HostedPartitions
 from odradek.broker.settings.config import BrokerConfig
 from odradek.protocol.errors import ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.protocol.wire_codes import ConfigResourceType
 from odradek.purgatory import CompletionQueue
 from odradek.timer import Clock, SystemTimer
 
@@ -132,19 +133,11 @@ class Coordinators:
         return self._config.transaction_max_timeout_ms
 
     def _consumer_groups(self, group_version: Callable[[], int]) -> ConsumerGroups:
-        config = self._config
-        settings = ConsumerGroupSettings.from_config(config)
-
-        def settings_of(_group_id: str) -> ConsumerGroupSettings:
-            """The assignment interval may change while the broker runs."""
-            interval_ms = config.group_consumer_assignment_interval_ms
-            if interval_ms == settings.assignment_interval_ms:
-                return settings
-            return settings._replace(assignment_interval_ms=interval_ms)
-
+        config, metadata = self._config, self._metadata
+        settings = GroupSettingsInEffect(config, partial(metadata.named_config, ConfigResourceType.GROUP))
         return ConsumerGroups(
-            ClusterTopics(self._metadata),
-            settings_of,
+            ClusterTopics(metadata),
+            settings.of,
             self._work,
             group_version,
             config.group_coordinator_rebalance_protocols,

@@ -16,9 +16,9 @@ The APIs, one file for a group:
 
     records       produce.py, fetch.py, authorized_produce.py, authorized_fetch.py, current_leaders.py,
                   list_offsets.py, delete_records.py
-    cluster       api_versions.py, metadata.py, cluster.py, topics.py, create_topics.py, elections.py,
-                  reassignments.py, log_dirs.py, features.py
-    settings      describe_configs.py, configs.py, config_resources.py, client_quotas.py
+    cluster       api_versions.py, metadata.py, topic_partitions.py, cluster.py, topics.py, create_topics.py,
+                  elections.py, reassignments.py, log_dirs.py, features.py
+    settings      describe_configs.py, configs.py, config_listing.py, config_resources.py, client_quotas.py
     groups        coordinators.py, groups.py, consumer_groups.py, group_admin.py, offsets.py, offset_fetch.py,
                   zookeeper_commits.py
     transactions  transactions.py, transaction_outcomes.py, add_partitions.py, producers.py

@@ -1,9 +1,10 @@
 """The table of the APIs that are served. Dispatching, ApiVersions and the generated documentation use it.
 
-The versions that every listener serves are those of one release, Apache Kafka 3.9, since clients infer the release from
-them; `version_history.py` says what its versions add to those of 3.0. Between brokers they are those of the protocol
-of Kafka 3.0 (broker/peers/inter_broker_protocol.py). Produce and Fetch are served from 0 although message formats 0 and
-1 are refused for each partition: librdkafka before 2.12 disables features unless the ranges contain the old versions.
+The versions that every listener serves begin with those of Apache Kafka 3.9 and end with those of 4.4, so that clients
+from 0.11 on are served; `version_history.py` says what they add to those of 3.0. Between brokers they are those of the
+protocol of Kafka 3.0 (broker/peers/inter_broker_protocol.py). Produce and Fetch are served from 0 although message
+formats 0 and 1 are refused for each partition: librdkafka before 2.12 disables features unless the ranges contain the
+old versions.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from odradek.broker.handlers import (
     offset_fetch,
     offsets,
     producers,
+    topic_partitions,
     topics,
     transactions,
 )
@@ -61,6 +63,7 @@ from odradek.protocol.messages.acls import CreateAclsResponse, DeleteAclsRespons
 from odradek.protocol.messages.api_versions import ApiVersionsResponse
 from odradek.protocol.messages.client_quotas import DescribeClientQuotasResponse
 from odradek.protocol.messages.cluster import DescribeClusterResponse
+from odradek.protocol.messages.config_resources import ListConfigResourcesResponse
 from odradek.protocol.messages.configs import (
     AlterConfigsResponse,
     DescribeConfigsResponse,
@@ -98,6 +101,7 @@ from odradek.protocol.messages.scram import (
     AlterUserScramCredentialsResponse,
     DescribeUserScramCredentialsResponse,
 )
+from odradek.protocol.messages.topic_partitions import DescribeTopicPartitionsResponse
 from odradek.protocol.messages.topics import (
     CreatePartitionsResponse,
     CreateTopicsResponse,
@@ -171,7 +175,7 @@ def api_table() -> ApiTable:
             ),
             api_row(
                 ApiKey.FETCH,
-                (0, 17),
+                (0, 18),
                 lambda handlers: handlers.fetch.fetch,
                 fetch.fetch_error,
                 partitions_asked=_count("topics", "partitions"),
@@ -180,7 +184,7 @@ def api_table() -> ApiTable:
             ),
             api_row(
                 ApiKey.LIST_OFFSETS,
-                (0, 9),
+                (0, 11),
                 lambda handlers: handlers.list_offsets.list_offsets,
                 per_partition(ListOffsetsResponse, "topics", "name", "partitions", "partition_index"),
                 partitions_asked=_count("topics", "partitions"),
@@ -188,7 +192,7 @@ def api_table() -> ApiTable:
             ),
             api_row(
                 ApiKey.METADATA,
-                (0, 12),
+                (0, 13),
                 lambda handlers: handlers.metadata.metadata,
                 metadata_error,
                 authorization=in_handler(
@@ -254,7 +258,7 @@ def api_table() -> ApiTable:
             ),
             api_row(
                 ApiKey.DESCRIBE_GROUPS,
-                (0, 5),
+                (0, 6),
                 lambda handlers: handlers.group_admin.describe_groups,
                 per_item(DescribeGroupsResponse, "groups", "group_id"),
                 authorization=before(items=on_each(AclOperation.DESCRIBE, AclResourceType.GROUP, "groups")),
@@ -268,7 +272,7 @@ def api_table() -> ApiTable:
             ),
             api_row(
                 ApiKey.DELETE_GROUPS,
-                (0, 2),
+                (0, 3),
                 lambda handlers: handlers.group_admin.delete_groups,
                 per_item(DeleteGroupsResponse, ("groups_names", "results"), "group_id"),
                 authorization=before(items=on_each(AclOperation.DELETE, AclResourceType.GROUP, "groups_names")),
@@ -442,7 +446,7 @@ def api_table() -> ApiTable:
             ),
             api_row(
                 ApiKey.LIST_TRANSACTIONS,
-                (0, 1),
+                (0, 2),
                 lambda handlers: handlers.transactions.list_transactions,
                 top_level(ListTransactionsResponse),
                 authorization=in_handler(transactions.LISTED_TRANSACTION),
@@ -457,7 +461,7 @@ def api_table() -> ApiTable:
             ),
             api_row(
                 ApiKey.DESCRIBE_LOG_DIRS,
-                (0, 4),
+                (0, 5),
                 lambda handlers: handlers.log_dirs.describe_log_dirs,
                 top_level(DescribeLogDirsResponse),
                 partitions_asked=_count("topics", "partitions"),
@@ -536,7 +540,7 @@ def api_table() -> ApiTable:
             ),
             api_row(
                 ApiKey.ALTER_PARTITION_REASSIGNMENTS,
-                (0, 0),
+                (0, 1),
                 lambda handlers: handlers.reassignments.alter_partition_reassignments,
                 per_partition(
                     AlterPartitionReassignmentsResponse,
@@ -584,6 +588,20 @@ def api_table() -> ApiTable:
                 authorization=in_handler(*configs.CHECKS.values()),
             ),
             api_row(
+                ApiKey.LIST_CONFIG_RESOURCES,
+                (0, 1),
+                lambda handlers: handlers.config_listing.list_config_resources,
+                top_level(ListConfigResourcesResponse),
+                authorization=before(on_cluster(AclOperation.DESCRIBE_CONFIGS)),
+            ),
+            api_row(
+                ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+                (0, 0),
+                lambda handlers: handlers.topic_partitions.describe_topic_partitions,
+                per_item(DescribeTopicPartitionsResponse, "topics", "name"),
+                authorization=in_handler(topic_partitions.SEE_TOPIC),
+            ),
+            api_row(
                 ApiKey.CREATE_PARTITIONS,
                 (0, 3),
                 lambda handlers: handlers.topics.create_partitions,
@@ -595,7 +613,7 @@ def api_table() -> ApiTable:
             ),
             api_row(
                 ApiKey.DESCRIBE_CLUSTER,
-                (0, 1),
+                (0, 2),
                 lambda handlers: handlers.cluster.describe_cluster,
                 top_level(DescribeClusterResponse),
                 authorization=in_handler(CLUSTER_OPERATIONS),

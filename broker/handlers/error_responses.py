@@ -167,7 +167,7 @@ def metadata_error(request: MetadataRequest, code: ErrorCode, message: str | Non
             error_code=code, name=topic.name or "", topic_id=topic.topic_id
         ),
     )
-    return MetadataResponse(topics=topics)
+    return MetadataResponse(topics=topics, error_code=code)
 
 
 def _pair(name: Name) -> tuple[str, str]:

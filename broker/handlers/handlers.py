@@ -19,6 +19,7 @@ from odradek.broker.handlers.audit_log import AuditLog
 from odradek.broker.handlers.client_quotas import DescribeClientQuotasHandler
 from odradek.broker.handlers.cluster import DescribeClusterHandler
 from odradek.broker.handlers.cluster_changes import ClusterChangeHandlers
+from odradek.broker.handlers.config_listing import ListConfigResourcesHandler
 from odradek.broker.handlers.configs import AlterConfigsHandlers
 from odradek.broker.handlers.consumer_groups import ConsumerGroupHandlers
 from odradek.broker.handlers.coordinators import FindCoordinatorHandler
@@ -40,6 +41,7 @@ from odradek.broker.handlers.produce import ProduceHandler, older_produce_codes
 from odradek.broker.handlers.producers import DescribeProducersHandler
 from odradek.broker.handlers.reassignments import ReassignmentHandlers
 from odradek.broker.handlers.scram import ScramHandlers
+from odradek.broker.handlers.topic_partitions import DescribeTopicPartitionsHandler
 from odradek.broker.handlers.topics import TopicHandlers
 from odradek.broker.handlers.transactions import TransactionHandlers
 from odradek.broker.handlers.unprotected import NoAclHandlers, NoSaslHandlers
@@ -133,7 +135,9 @@ class Handlers:
         self.reassignments = ReassignmentHandlers(administration.replicas)
         self.features = UpdateFeaturesHandler(administration.features)
         self.cluster_changes = ClusterChangeHandlers(cluster.changes, administration)
+        self.topic_partitions = DescribeTopicPartitionsHandler(metadata, config, access)
         self.describe_configs = DescribeConfigsHandler(config, metadata)
+        self.config_listing = ListConfigResourcesHandler(metadata)
         self.alter_configs = AlterConfigsHandlers(
             cluster.configs, config, certificates, metadata.broker_id, access, turns
         )

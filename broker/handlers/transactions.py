@@ -18,11 +18,13 @@ from odradek.broker.coordinator.transaction.transaction import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     ProducerIdAndEpoch,
+    Transaction,
 )
 from odradek.broker.handlers.access import ASKS_ON, LEFT_OUT, Access, AuthorizationDenied, Check
 from odradek.broker.handlers.answer_size import AnswerSize
 from odradek.broker.handlers.transaction_outcomes import answered, code_for
 from odradek.broker.metadata.metadata_cache import GROUP_TOPIC
+from odradek.broker.regular_expressions import compiled
 from odradek.broker.requests.request_context import PendingResponse, RequestContext
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.producers import InitProducerIdRequest, InitProducerIdResponse
@@ -223,13 +225,16 @@ class TransactionHandlers:
         self, request: ListTransactionsRequest, context: RequestContext
     ) -> Steps[ListTransactionsResponse]:
         """Lists the transactions that this broker coordinates and the client may describe, filtered by state, producer
-        id and duration.
+        id, duration and a pattern of the whole transactional id (KIP-1152). Raises INVALID_REGULAR_EXPRESSION.
         """
         found = self._coordinator.listing(request.state_filters, request.producer_id_filters, request.duration_filter)
-        names = [transaction.transactional_id for transaction in found.transactions]
+        transactions = found.transactions
+        if request.transactional_id_pattern:
+            transactions = yield from _matching(request.transactional_id_pattern, transactions)
+        names = [transaction.transactional_id for transaction in transactions]
         known = yield from self._access.allowed(context, LISTED_TRANSACTION, names)
         rows = yield from each_in_steps(
-            [transaction for transaction in found.transactions if transaction.transactional_id in known],
+            [transaction for transaction in transactions if transaction.transactional_id in known],
             lambda transaction: ListTransactionsResponse.TransactionState(
                 transactional_id=transaction.transactional_id,
                 producer_id=transaction.producer_id,
@@ -237,6 +242,18 @@ class TransactionHandlers:
             ),
         )
         return ListTransactionsResponse(unknown_state_filters=found.unknown_states, transaction_states=rows)
+
+
+def _matching(pattern: str, transactions: list[Transaction]) -> Steps[list[Transaction]]:
+    matches = compiled(pattern).fullmatch
+    pace = Pace()
+    found = []
+    for transaction in transactions:
+        if matches(transaction.transactional_id) is not None:
+            found.append(transaction)
+        if pace.step_ends(2):
+            yield
+    return found
 
 
 # --- WriteTxnMarkers ------------------------------------------------------------------------------------------------

@@ -41,8 +41,12 @@ class ReplicaAdministration(Protocol):
     ) -> Outcomes:
         """Elects leaders. Returns, per partition, None if it has a new leader, otherwise the error."""
 
-    async def reassign(self, targets: Mapping[TopicPartition, Sequence[int] | None]) -> Outcomes:
-        """Starts, replaces or cancels (None) reassignments. Raises ProtocolError if it is refused as a whole."""
+    async def reassign(
+        self, targets: Mapping[TopicPartition, Sequence[int] | None], *, may_resize: bool = True
+    ) -> Outcomes:
+        """Starts, replaces or cancels (None) reassignments. `may_resize`: the number of replicas may change. Raises
+        ProtocolError if it is refused as a whole.
+        """
 
     def reassignments(self, wanted: Collection[TopicPartition] | None) -> dict[TopicPartition, PartitionState]:
         """The partitions being reassigned, restricted to `wanted` unless it is None. Raises NOT_CONTROLLER."""

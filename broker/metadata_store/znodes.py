@@ -74,11 +74,15 @@ BROKER_CONFIGS = "/config/brokers"
 USER_CONFIGS = "/config/users"
 CLIENT_CONFIGS = "/config/clients"
 IP_CONFIGS = "/config/ips"
+GROUP_CONFIGS = "/config/groups"
+CLIENT_METRICS_CONFIGS = "/config/client-metrics"
 CONFIG_CHANGES = "/config/changes"
 CONFIG_CHANGE_PREFIX = "/config/changes/config_change_"
 TOPIC_ENTITY = "topics"
 BROKER_ENTITY = "brokers"
 USER_ENTITY = "users"
+GROUP_ENTITY = "groups"
+CLIENT_METRICS_ENTITY = "client-metrics"
 ENTITIES_WITHOUT_EFFECT = ("clients", "ips")
 """Quotas, which nothing here applies."""
 LOG_DIR_EVENTS = "/log_dir_event_notification"
@@ -369,12 +373,12 @@ def parse_state(
 
 
 def encode_config(config: Mapping[str, str]) -> bytes:
-    """Encodes the settings of a topic, broker or user."""
+    """Encodes the settings of a topic, broker, user or another resource."""
     return encoded({"version": 1, "config": dict(config)})
 
 
 def parse_config(path: str, data: bytes | None) -> dict[str, str]:
-    """Parses the settings of a topic, broker or user."""
+    """Parses the settings of a topic, broker, user or another resource."""
 
     def read(value: Any) -> dict[str, str]:
         config = {name: str(setting) for name, setting in value["config"].items()}

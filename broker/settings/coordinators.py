@@ -28,11 +28,23 @@ class GroupsSettings(SettingValues):
         doc="The assignors of the newer group protocol (KIP-848); the first one is the default.")
     group_consumer_heartbeat_interval_ms = Setting(INT, 5000, MEDIUM, valid=AtLeast(1),
         doc="The heartbeat interval for members of the newer group protocol.")
+    group_consumer_max_assignment_interval_ms = Setting(INT, 15000, MEDIUM, valid=AtLeast(0),
+        doc="The maximum of the setting consumer.assignment.interval.ms of groups.")
+    group_consumer_max_heartbeat_interval_ms = Setting(INT, 15000, MEDIUM, valid=AtLeast(1),
+        doc="The maximum heartbeat interval of a group of the newer protocol.")
+    group_consumer_max_session_timeout_ms = Setting(INT, 60000, MEDIUM, valid=AtLeast(1),
+        doc="The maximum session timeout of a group of the newer protocol.")
     group_consumer_max_size = Setting(INT, INT_MAX, MEDIUM, valid=AtLeast(1),
         doc="The maximum number of members of a group of the newer protocol.")
     group_consumer_migration_policy = Setting(STRING, "bidirectional", MEDIUM,
         valid=OneOfAnyCase("DISABLED", "DOWNGRADE", "UPGRADE", "BIDIRECTIONAL"),
         doc="Whether groups with members may be converted between the classic and the newer protocol.")
+    group_consumer_min_assignment_interval_ms = Setting(INT, 0, MEDIUM, valid=AtLeast(0),
+        doc="The minimum of the setting consumer.assignment.interval.ms of groups.")
+    group_consumer_min_heartbeat_interval_ms = Setting(INT, 5000, MEDIUM, valid=AtLeast(1),
+        doc="The minimum heartbeat interval of a group of the newer protocol.")
+    group_consumer_min_session_timeout_ms = Setting(INT, 45000, MEDIUM, valid=AtLeast(1),
+        doc="The minimum session timeout of a group of the newer protocol.")
     group_consumer_regex_refresh_interval_ms = Setting(INT, 600000, MEDIUM, valid=AtLeast(10000), internal=True,
         doc="How often the regular expressions of a group of the newer protocol are resolved again.")
     group_consumer_session_timeout_ms = Setting(INT, 45000, MEDIUM, valid=AtLeast(1),
@@ -50,7 +62,7 @@ class GroupsSettings(SettingValues):
         doc="The minimum session timeout that a member may request.")
     offset_metadata_max_bytes = Setting(INT, 4096, HIGH,
         doc="The maximum size of the metadata of a committed offset.")
-    offsets_commit_required_acks = Setting(SHORT, -1, HIGH,
+    offsets_commit_required_acks = Setting(SHORT, -1, HIGH, removed_in="4.0",
         doc="The number of acknowledgments that an offset commit waits for.")
     offsets_commit_timeout_ms = Setting(INT, 5000, HIGH, valid=AtLeast(1),
         doc="How long an offset commit waits for its acknowledgments.")

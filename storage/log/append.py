@@ -116,6 +116,7 @@ class LogAppender:
             compacted=config.compact,
             max_batch_bytes=config.max_message_bytes,
             max_decompressed_bytes=self._max_decompressed_bytes,
+            max_record_bytes=config.max_decompressed_message_bytes,
             target_compression=config.compression_type,
             compression_level=config.compression_level,
             api_version=api_version,

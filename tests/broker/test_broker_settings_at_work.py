@@ -39,6 +39,12 @@ TESTS = Path(__file__).parent.parent
 Test = TypeVar("Test", bound=Callable[..., Any])
 
 PLACES = {
+    "broker/settings/test_config_providers.py": {
+        "test_a_variable_becomes_what_its_provider_has": "config.providers",
+    },
+    "broker/handlers/test_topic_partitions_api.py": {
+        "test_the_brokers_limit_is_the_lower_one": "max.request.partition.size.limit",
+    },
     "broker/metadata_store/test_factory.py": {
         "test_a_broker_with_zookeeper_connect_shares_its_metadata": "zookeeper.connect",
         "test_a_start_waits_for_zookeeper_as_long_as_the_settings_say": "zookeeper.connection.timeout.ms",

@@ -12,7 +12,7 @@ from odradek.broker.coordinator.group.consumer.member_state import MemberState
 from odradek.broker.coordinator.group.consumer.state import ConsumerGroupState
 from odradek.broker.coordinator.transaction.transaction_state import MOVES, TransactionState
 from odradek.broker.handlers.api_table import api_table
-from odradek.broker.settings import AUTHORIZER, BROKER, TOPIC, value_text
+from odradek.broker.settings import AUTHORIZER, BROKER, CLIENT_METRICS, GROUP, TOPIC, value_text
 from odradek.cli.docs import PAGES, PARTS, coordinators_page, main, settings_page, supported_apis_page
 from odradek.protocol.schema import NEVER
 from odradek.testing.faults.arguments import FaultArguments, arguments_of
@@ -39,9 +39,10 @@ def test_the_page_on_faults_has_every_argument_once() -> None:
 
 def test_every_setting_has_a_line_that_states_whether_it_takes_effect() -> None:
     lines = settings_page().splitlines()
-    for setting in [*TOPIC.values(), *BROKER.values(), *AUTHORIZER.values()]:
+    for setting in [*TOPIC.values(), *BROKER.values(), *GROUP.values(), *CLIENT_METRICS.values(), *AUTHORIZER.values()]:
         mark = "**yes**" if setting.takes_effect else "*refused*" if setting.protects else "not yet"
         name = f"`{setting.name}`" + (" (internal)" if setting.internal else "")
+        name += " (gone)" if setting.removed_in else ""
         assert any(line.startswith(f"| {name} | {mark} | ") for line in lines), setting
 
 

@@ -18,6 +18,11 @@ KNOWN: list[Known] = [
         "the features are those of Kafka 4.4; Kafka 3.9 had none on ZooKeeper",
     ),
     Known(
+        "DESCRIBE_GROUPS 5, (authorized operations|operations of the super user).*",
+        r".*\.AuthorizedOperations",
+        "the operations on a group are those of Kafka 4.4: the group's settings are among them",
+    ),
+    Known(
         "METADATA .*, a topic that is created.*",
         r".*\.Topics\[new\]\.(ErrorCode|Partitions|TopicId)",
         "the first answer waits for the topic, Kafka's is LEADER_NOT_AVAILABLE",

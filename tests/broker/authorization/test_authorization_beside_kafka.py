@@ -91,8 +91,13 @@ def compared(kafkas: dict[str, Line], ours: list[Line]) -> Comparison:
     return comparison
 
 
-OF_4_4 = {ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE}
-"""Kafka 3.9 does not serve these on ZooKeeper; see tests/broker/handlers/test_consumer_groups_api.py."""
+OF_4_4 = {
+    ApiKey.CONSUMER_GROUP_HEARTBEAT,
+    ApiKey.CONSUMER_GROUP_DESCRIBE,
+    ApiKey.LIST_CONFIG_RESOURCES,
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+}
+"""Kafka 3.9 does not serve these on ZooKeeper; tests/broker/handlers has a test of each."""
 
 
 def test_everything_that_is_recorded_is_asked() -> None:

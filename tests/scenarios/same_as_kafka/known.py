@@ -55,14 +55,14 @@ KNOWN = [
         "Kafka 3.9 says in version 0 of no setting that it has its default",
     ),
     Known(
-        "all_settings_of_the_broker",
-        r"DESCRIBE_CONFIGS\.Results\[0\]\.Configs\[(advertised\.listeners|listeners|log\.dirs?|zookeeper\.connect)\].*",
-        "the addresses and directories of the two brokers",
+        "groups_are_described",
+        r"DESCRIBE_GROUPS\.Groups\[.*\]\.AuthorizedOperations",
+        "the operations on a group are those of Kafka 4.4: the group's settings are among them",
     ),
     Known(
-        "all_settings_of_the_broker",
-        r"DESCRIBE_CONFIGS\.Results\[0\]\.Configs\[inter\.broker\.protocol\.version\].*",
-        "Kafka's default is its own release; Odradek has the protocol of 3.0",
+        "commits_to_a_group_without_members",
+        r"OFFSET_COMMIT\.Topics\[.*\]\.Partitions\[0\]\.ErrorCode",
+        "GROUP_ID_NOT_FOUND in version 9 if the group does not exist, as in Kafka 4.4",
     ),
     Known(
         "metadata_of_a_topic_with_neither_name_nor_id",

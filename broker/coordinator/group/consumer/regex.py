@@ -1,8 +1,7 @@
 """Regular expressions of consumer groups: RE2's syntax, matched against whole names of topics.
 
 They are resolved beside the requests, all of a group's at once, so that a change leads to one rebalance. An expression
-that is not resolved yet matches no topic. RE2 needs time linear in its input for any expression, and refuses one that
-would need too much memory.
+that is not resolved yet matches no topic.
 
 A heartbeat asks for it if no run is under way, the last was more than 10 s ago, and one of these holds: an expression
 is not resolved; there are new topics; the last run was longer ago than the refresh interval.
@@ -13,7 +12,6 @@ Source: Kafka's GroupMetadataManager (maybeUpdateRegularExpressions), TopicRegex
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any
 
 from odradek.broker.background.stepwise import Pace, Steps
 from odradek.broker.coordinator.group.consumer.group import ConsumerGroup
@@ -22,7 +20,9 @@ from odradek.broker.coordinator.group.consumer.outcome import Outcome
 from odradek.broker.coordinator.group.consumer.records import group_epoch_record, regex_record
 from odradek.broker.coordinator.group.consumer.subscriptions import ResolvedRegex
 from odradek.broker.coordinator.group.consumer.topics import Topics
-from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.broker.regular_expressions import compiled as compile_regex
+from odradek.broker.regular_expressions import items_of
+from odradek.protocol.errors import ProtocolError
 
 LEAST_INTERVAL_MS = 10_000
 """Between two runs of a group."""
@@ -30,7 +30,7 @@ LEAST_INTERVAL_MS = 10_000
 
 def check_regex(regex: str) -> None:
     """Raises INVALID_REGULAR_EXPRESSION if the expression does not compile."""
-    _compiled(regex)
+    compile_regex(regex)
 
 
 def must_resolve(
@@ -63,10 +63,10 @@ def resolve_steps(
     compiled = {}
     for regex in regexes:
         try:
-            compiled[regex] = _compiled(regex)
+            compiled[regex] = compile_regex(regex)
         except ProtocolError:
             compiled[regex] = None
-        if pace.step_ends(_items_of(regex)):
+        if pace.step_ends(items_of(regex)):
             yield
     matched: dict[str, list[str]] = {regex: [] for regex in compiled}
     for name in names:
@@ -105,24 +105,3 @@ def resolved(
         return Outcome(records)
     records.append(group_epoch_record(group.group_id, group.next_epoch, hashed))
     return Outcome(records, assign=True, refresh_at_ms=now_ms + REFRESH_INTERVAL_MS)
-
-
-def _compiled(regex: str) -> Any:
-    import re2
-
-    options = re2.Options()
-    options.never_capture = True
-    options.log_errors = False
-    try:
-        return re2.compile(regex, options)
-    except re2.error as error:
-        reason = error.args[0] if error.args else ""
-        text = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
-        raise ProtocolError(
-            ErrorCode.INVALID_REGULAR_EXPRESSION, f"The regular expression does not compile: {text}."
-        ) from None
-
-
-def _items_of(regex: str) -> int:
-    """Returns how many items of a step it takes to compile: some microseconds for every few characters."""
-    return 10 + len(regex) // 16

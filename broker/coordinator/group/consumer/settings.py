@@ -1,14 +1,29 @@
-"""The settings of one consumer group in effect. Times in ms."""
+"""The settings of one consumer group in effect: its own, kept within the broker's bounds, or else the broker's.
+
+Times in ms.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+import structlog
+
+from odradek.broker.settings import OwnGroupSettings
+from odradek.broker.settings.config import BrokerConfig
+from odradek.broker.settings.group_values import own_value
 from odradek.broker.settings.rules import Assignors
 
-if TYPE_CHECKING:
-    from odradek.broker.settings.config import BrokerConfig
+OWN = (
+    OwnGroupSettings.consumer_session_timeout_ms,
+    OwnGroupSettings.consumer_heartbeat_interval_ms,
+    OwnGroupSettings.consumer_assignment_interval_ms,
+)
+"""The settings that a group may have of its own."""
+
+log = structlog.get_logger("coordinator.group")
 
 
 class MigrationPolicy(Enum):
@@ -53,3 +68,39 @@ class ConsumerGroupSettings(NamedTuple):
             MigrationPolicy[config.group_consumer_migration_policy.upper()],
             config.group_max_size,
         )
+
+
+class GroupSettingsInEffect:
+    """`own(group_id)` returns the settings of the group itself; a change replaces the mapping."""
+
+    def __init__(self, config: BrokerConfig, own: Callable[[str], Mapping[str, str]]) -> None:
+        self._config = config
+        self._own = own
+        self._of_broker = ConsumerGroupSettings.from_config(config)
+        self._of_groups: dict[str, tuple[Mapping[str, str], ConsumerGroupSettings]] = {}
+        """Of those with settings of their own, which they are made from."""
+        config.on_change(self._broker_changed)
+
+    def of(self, group_id: str) -> ConsumerGroupSettings:
+        """Returns the present settings of a group."""
+        own = self._own(group_id)
+        if not own:
+            self._of_groups.pop(group_id, None)
+            return self._of_broker
+        known = self._of_groups.get(group_id)
+        if known is None or known[0] is not own:
+            known = self._of_groups[group_id] = own, self._with(group_id, own)
+        return known[1]
+
+    def _with(self, group_id: str, own: Mapping[str, str]) -> ConsumerGroupSettings:
+        values = {setting.name: own_value(setting, own, self._config) for setting in OWN}
+        if adjusted := [name for name, (_, is_adjusted) in values.items() if is_adjusted]:
+            log.warning("settings of a group are outside the broker's bounds", group=group_id, names=adjusted)
+        session, heartbeat, assignment = (value for value, _ in values.values())
+        return self._of_broker._replace(
+            session_timeout_ms=session, heartbeat_interval_ms=heartbeat, assignment_interval_ms=assignment
+        )
+
+    def _broker_changed(self, _names: frozenset[str]) -> None:
+        self._of_broker = ConsumerGroupSettings.from_config(self._config)
+        self._of_groups.clear()
