@@ -425,7 +425,7 @@ def api_table() -> ApiTable:
             ),
             api_row(
                 ApiKey.WRITE_TXN_MARKERS,
-                (0, 1),
+                (0, 2),
                 lambda handlers: handlers.transactions.write_txn_markers,
                 transactions.write_txn_markers_error,
                 partitions_asked=transactions.partitions_of_markers,

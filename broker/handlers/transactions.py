@@ -169,6 +169,7 @@ class TransactionHandlers:
                 marker.coordinator_epoch,
                 marker.transaction_result,
                 tuple(_partitions(marker)),
+                marker.transaction_version,
             )
             write(wanted, partial(written, marker.producer_id))
         return pending.result() if pending.settled else pending

@@ -62,6 +62,7 @@ VERSION_HISTORY: Mapping[ApiKey, Mapping[int, str]] = {
     },
     ApiKey.ADD_OFFSETS_TO_TXN: {4: _ABORTABLE_IS_KNOWN},
     ApiKey.END_TXN: {4: _ABORTABLE_IS_KNOWN},
+    ApiKey.WRITE_TXN_MARKERS: {2: "the version of transactions of each marker (KIP-1228)"},
     ApiKey.TXN_OFFSET_COMMIT: {4: "TRANSACTION_ABORTABLE instead of INVALID_TXN_STATE (KIP-890)"},
     ApiKey.DESCRIBE_ACLS: {3: _USER_RESOURCES},
     ApiKey.CREATE_ACLS: {3: _USER_RESOURCES},

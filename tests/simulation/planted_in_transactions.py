@@ -24,7 +24,7 @@ from tests.simulation.planted_in_sessions import Replace
 
 def _any_coordinator(replace: Replace) -> None:
     check = ProducerState.check_marker
-    replace(ProducerState, "check_marker", lambda self, header, coordinator_epoch: check(self, header, 1 << 30))
+    replace(ProducerState, "check_marker", lambda self, header, epoch, *version: check(self, header, 1 << 30, *version))
 
 
 def _unverified_records(replace: Replace) -> None:

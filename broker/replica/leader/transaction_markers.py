@@ -53,6 +53,7 @@ class TransactionMarkers:
         coordinator_epoch: int,
         committed: bool,
         on_done: OnMarked,
+        transaction_version: int = 0,
         timeout_ms: int = MARKER_TIMEOUT_MS,
     ) -> None:
         """Appends a COMMIT or ABORT marker, and calls `on_done` once, possibly before returning: with NONE when the
@@ -62,9 +63,9 @@ class TransactionMarkers:
         (nothing was written), NOT_ENOUGH_REPLICAS_AFTER_APPEND or REQUEST_TIMED_OUT (retriable); INVALID_PRODUCER_EPOCH
         and TRANSACTION_COORDINATOR_FENCED if a newer producer or coordinator has written to the partition;
         UNKNOWN_SERVER_ERROR for a bug of the broker. Markers may be appended again: a marker that finds no open
-        transaction ends none.
+        transaction ends none. `transaction_version`: see `ProducerState.check_marker`.
         """
-        marker = Marker(not committed, coordinator_epoch, self._clock.wall_ms())
+        marker = Marker(not committed, coordinator_epoch, self._clock.wall_ms(), transaction_version)
         try:
             batch = build_plain_marker(marker, producer_id, producer_epoch)
             result = self._appends.append_as_coordinator(topic_partition, batch)
