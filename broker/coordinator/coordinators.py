@@ -66,6 +66,7 @@ class Coordinators:
         verification: TransactionVerification,
         peers: Peers,
         group_version: Callable[[], int],
+        transaction_version: Callable[[], int],
     ) -> None:
         self._config = config
         self._clock = clock
@@ -100,6 +101,7 @@ class Coordinators:
             own_logs=self._own_logs,
             later=timer.call_later,
             soon=soon,
+            transaction_version=transaction_version,
             start_runtime=partial(self._start_runtime, transaction_log_settings(config)),
         )
         remote_verification = RemoteVerification(

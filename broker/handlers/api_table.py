@@ -418,7 +418,7 @@ def api_table() -> ApiTable:
             ),
             api_row(
                 ApiKey.END_TXN,
-                (0, 4),
+                (0, 5),
                 lambda handlers: handlers.transactions.end_txn,
                 top_level(EndTxnResponse),
                 authorization=before(on_transactional_id(AclOperation.WRITE)),

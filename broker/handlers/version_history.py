@@ -61,7 +61,10 @@ VERSION_HISTORY: Mapping[ApiKey, Mapping[int, str]] = {
         5: "nothing: TRANSACTION_ABORTABLE, which version 4 returns too (KIP-890)",
     },
     ApiKey.ADD_OFFSETS_TO_TXN: {4: _ABORTABLE_IS_KNOWN},
-    ApiKey.END_TXN: {4: _ABORTABLE_IS_KNOWN},
+    ApiKey.END_TXN: {
+        4: _ABORTABLE_IS_KNOWN,
+        5: "the producer id and the epoch of the next transaction in the response (KIP-890)",
+    },
     ApiKey.WRITE_TXN_MARKERS: {2: "the version of transactions of each marker (KIP-1228)"},
     ApiKey.TXN_OFFSET_COMMIT: {4: "TRANSACTION_ABORTABLE instead of INVALID_TXN_STATE (KIP-890)"},
     ApiKey.DESCRIBE_ACLS: {3: _USER_RESOURCES},

@@ -201,6 +201,7 @@ class MarkerWriting:
             completion.shard.coordinator_epoch,
             transaction.state == PREPARE_COMMIT,
             partitions,
+            transaction.client_version,
         )
         writer.write(marker, partial(self._answered, completion))
 
