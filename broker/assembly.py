@@ -243,6 +243,7 @@ class Assembly:
             self.api_table.rows(),
             config=self.config,
             clock=self.clock,
+            timer=self.timer,
             background=self.background,
             metadata=self.metadata,
             links=self.links,

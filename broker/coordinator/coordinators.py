@@ -111,7 +111,10 @@ class Coordinators:
             spawn=background.spawn,
         )
         verification.ask_coordinators(
-            self.transactions.is_open_transaction, remote_verification.is_elsewhere, remote_verification.ask
+            self.transactions.is_open_transaction,
+            remote_verification.is_elsewhere,
+            remote_verification.ask,
+            self.transactions.add_for_client,
         )
 
     def begin_loading(self) -> None:

@@ -155,12 +155,12 @@ def api_table() -> ApiTable:
         [
             api_row(
                 ApiKey.PRODUCE,
-                (0, 11),
+                (0, 13),
                 lambda handlers: handlers.produce.produce,
                 per_partition(
                     ProduceResponse,
                     ("topic_data", "responses"),
-                    "name",
+                    ("name", "topic_id"),
                     ("partition_data", "partition_responses"),
                     "index",
                     base_offset=-1,
@@ -312,10 +312,11 @@ def api_table() -> ApiTable:
             ),
             api_row(
                 ApiKey.TXN_OFFSET_COMMIT,
-                (0, 4),
+                (0, 6),
                 lambda handlers: handlers.offsets.txn_offset_commit,
-                per_partition(TxnOffsetCommitResponse, "topics", "name", "partitions", "partition_index"),
+                per_partition(TxnOffsetCommitResponse, "topics", ("name", "topic_id"), "partitions", "partition_index"),
                 partitions_asked=_count("topics", "partitions"),
+                topic_ids_since=offsets.FIRST_TRANSACTIONAL_VERSION_WITH_IDS,
                 authorization=before(
                     on_transactional_id(AclOperation.WRITE),
                     on_group(AclOperation.READ),

@@ -63,6 +63,13 @@ class ProducerState:
         entry = self.producers.get(producer_id)
         return entry is not None and entry.current_transaction_first_offset >= 0
 
+    def would_begin_transaction(self, producer_id: int, producer_epoch: int) -> bool:
+        """Whether a batch of the producer begins a transaction here, unless it is refused because of its old epoch."""
+        entry = self.producers.get(producer_id)
+        if entry is None or producer_epoch > entry.producer_epoch:
+            return True
+        return producer_epoch == entry.producer_epoch and entry.current_transaction_first_offset < 0
+
     def check_data_batch(self, header: BatchHeader, *, sequences: bool = True) -> None:
         """Raises INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER or INVALID_TXN_STATE.
 

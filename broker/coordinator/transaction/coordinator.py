@@ -5,9 +5,9 @@
     EndTxn              the decision (PrepareCommit, PrepareAbort) is in the transaction log before the client is
                         answered; then a marker is written to every partition, then CompleteCommit or CompleteAbort
 
-In version 2 of transactions EndTxn returns the producer of the next transaction. What clients of a version ask is
-served in that version. The finalized level of transaction.version is only what clients are offered, and how the
-coordinator itself aborts.
+In version 2 of transactions partitions are added by the first batch that is written to them, and EndTxn returns the
+producer of the next transaction. What clients of a version ask is served in that version. The finalized level of
+transaction.version is only what clients are offered, and how the coordinator itself aborts.
 
 `rules.py` decides what is allowed. This class carries it out: it appends the transit, and applies it once it is
 replicated. Each `answer` callable is called exactly once, possibly before the method returns, with None or a
@@ -206,6 +206,24 @@ class TransactionCoordinator:
             return
         assert transaction is not None
         self._change(shard, transaction, transit, "AddPartitionsToTxn", answer)
+
+    def add_for_client(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Set[TopicPartition],
+        answer: Callable[[ErrorCode], object],
+    ) -> None:
+        """Adds the partitions to which a client of version 2 writes its first batches of a transaction. Answers with
+        NONE or an error code for Produce.
+        """
+        producer = ProducerIdAndEpoch(producer_id, producer_epoch)
+
+        def added(error: ProtocolError | None) -> None:
+            answer(ErrorCode.NONE if error is None else PRODUCE_CODES.get(error.code, error.code))
+
+        self.add_partitions(transactional_id, producer, partitions, added, EPOCH_PER_TRANSACTION)
 
     def verify(
         self, transactional_id: str, producer_id: int, producer_epoch: int, topic_partition: TopicPartition

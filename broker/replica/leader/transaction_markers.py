@@ -29,8 +29,8 @@ OnMarked = Callable[[ErrorCode], object]
 
 
 class TransactionMarkers:
-    """`leaderships` are notified of the markers. `on_written(partition, producer id)` is called when a marker is in the
-    log.
+    """`leaderships` are notified of the markers. `on_written(partition, producer id, its epoch, transaction version)`
+    is called when a marker is in the log.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class TransactionMarkers:
         appends: Appends,
         clock: Clock,
         leaderships: Leaderships,
-        on_written: Callable[[TopicPartition, int], object],
+        on_written: Callable[[TopicPartition, int, int, int], object],
     ) -> None:
         self._appends = appends
         self._clock = clock
@@ -76,7 +76,7 @@ class TransactionMarkers:
         if result.error is not ErrorCode.NONE:
             on_done(result.error)
             return
-        self._on_written(topic_partition, producer_id)
+        self._on_written(topic_partition, producer_id, producer_epoch, transaction_version)
 
         def settled(error: ErrorCode) -> None:
             if error is ErrorCode.NONE:

@@ -29,6 +29,8 @@ VECTORS: dict[str, list[dict[str, Any]]] = json.loads(
     (Path(__file__).parents[2] / "vectors" / "configs.json").read_text()
 )
 OF_4_4 = {
+    "add.partitions.to.txn.retry.backoff.max.ms",
+    "add.partitions.to.txn.retry.backoff.ms",
     "group.consumer.assignment.interval.ms",
     "group.consumer.assignors",
     "group.consumer.regex.refresh.interval.ms",
