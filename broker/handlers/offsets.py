@@ -158,18 +158,22 @@ class OffsetHandlers:
         verification, support = self._verification, support_in(context.api_version)
         if context.api_version >= FIRST_TRANSACTIONAL_VERSION_WITH_IDS:
             name_topics(request.topics, self._metadata.topic_name)
-        to_verify = self._needed(request, support)
+        now_ms = self._clock.wall_ms()
+        builder = self._check_commits(request.topics, TXN_COMMIT_ANSWERS, now_ms, NO_TIMESTAMP, brings_times=False)
+        to_verify = self._needed(request, support) if builder.answers else None
         if to_verify is None:
-            return self._commit_in_transaction(request, context, support, None)
+            return self._commit_in_transaction(request, context, builder, None)
         if verification.is_answered_here(to_verify):
-            response = self._commit_in_transaction(request, context, support, to_verify)
+            response = self._commit_in_transaction(request, context, builder, to_verify)
             verification.settle(to_verify)
             return response
-        commit = partial(self._commit_in_transaction, request, context, support, to_verify)
+        commit = partial(self._commit_in_transaction, request, context, builder, to_verify)
         committing = once_verified(verification, to_verify, commit)
         return answered_later(committing, context, self._spawn, Holds.SAME_API)
 
     def _needed(self, request: TxnOffsetCommitRequest, support: ClientSupport) -> VerificationRequest | None:
+        if not request.group_id:
+            return None
         try:
             partition = self._coordinator.shard_of(request.group_id).partition
         except ProtocolError:
@@ -186,11 +190,9 @@ class OffsetHandlers:
         self,
         request: TxnOffsetCommitRequest,
         context: RequestContext,
-        support: ClientSupport,
+        builder: OffsetCommitResponseBuilder,
         to_verify: VerificationRequest | None,
     ) -> TxnOffsetCommitResponse | PendingResponse:
-        now_ms = self._clock.wall_ms()
-        builder = self._check_commits(request.topics, TXN_COMMIT_ANSWERS, now_ms, NO_TIMESTAMP, brings_times=False)
         who = Committer(
             request.group_id,
             request.generation_id_or_member_epoch,
@@ -204,7 +206,7 @@ class OffsetHandlers:
             if not request.group_id:
                 raise ProtocolError(ErrorCode.INVALID_GROUP_ID)
             shard = self._coordinator.shard_of(request.group_id)
-            self._verify_transaction(request, support, shard.partition, to_verify)
+            self._verify_transaction(request, support_in(context.api_version), shard.partition, to_verify)
             commit_offsets_in_transaction(shard, who, producer, builder.commits, done)
 
         def respond() -> TxnOffsetCommitResponse:

@@ -23,6 +23,7 @@ from odradek.protocol.wire_codes import AclOperation as Op
 from odradek.protocol.wire_codes import AclResourceType as On
 from odradek.protocol.wire_codes import UpgradeType
 from tests.broker.handlers.scripted_authorizer import Question, ScriptedAuthorizer, api_with, but, everything
+from tests.broker.handlers.test_consumer_groups_api import join
 from tests.broker.handlers.test_transactions_api import (
     SMALL,
     Producer,
@@ -311,6 +312,33 @@ async def test_the_group_is_added_with_its_offsets(api: Api, version: int) -> No
 async def test_offsets_of_unknown_topic_ids_are_not_committed(api: Api, unknown: UUID) -> None:
     await grouped(api)
     assert await commit(api, await new_producer(api), 6, topic_id=unknown) == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+@pytest.mark.parametrize("version", [5, 6])
+async def test_a_group_without_offsets_to_commit_is_not_added(api: Api, version: int) -> None:
+    await grouped(api)
+    producer = await new_producer(api)
+    unknown: dict[str, Any] = {"topic_id": NOBODY} if version >= 6 else {"name": "none"}
+    assert await commit(api, producer, version, **unknown) != ErrorCode.NONE
+    without_group, without_topics = committing(api, producer, version), committing(api, producer, version)
+    without_group.group_id, without_topics.topics = "", []
+    await api(without_group, version)
+    await api(without_topics, version)
+    assert await state(api) == "Empty"
+
+
+@pytest.mark.parametrize(("version", "stale"), [(5, ErrorCode.ILLEGAL_GENERATION), (6, ErrorCode.STALE_MEMBER_EPOCH)])
+async def test_the_epoch_of_a_member_is_checked_as_the_version_knows_it(
+    api: Api, version: int, stale: ErrorCode
+) -> None:
+    await grouped(api)
+    producer = await new_producer(api)
+    joined = await join(api, "m", "orders")
+    request = committing(api, producer, version)
+    request.member_id = "m"
+    for epoch, code in ((joined.member_epoch, ErrorCode.NONE), (joined.member_epoch + 1, stale)):
+        request.generation_id_or_member_epoch = epoch
+        assert (await api(request, version)).topics[0].partitions[0].error_code == code
 
 
 async def test_offsets_are_refused_while_the_coordinator_is_busy(api: Api) -> None:
