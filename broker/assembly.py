@@ -18,7 +18,7 @@ from odradek.broker.cluster.links import ClusterLinks
 from odradek.broker.cluster.member import ClusterMember
 from odradek.broker.controller.controller import Controller
 from odradek.broker.coordinator.coordinators import Coordinators
-from odradek.broker.features.features import GROUP_VERSION, first_levels, of_release
+from odradek.broker.features.features import GROUP_VERSION, TRANSACTION_VERSION, first_levels, of_release
 from odradek.broker.features.finalized import FinalizedFeatures
 from odradek.broker.handlers.access import brokers_by
 from odradek.broker.handlers.api_row import ApiTable
@@ -204,6 +204,7 @@ class Assembly:
             verification=replicas.verification,
             peers=self.links.peers,
             group_version=partial(self.features.level, GROUP_VERSION),
+            transaction_version=partial(self.features.level, TRANSACTION_VERSION),
         )
 
     def _new_socket_server(self, wrapped: Callable[[Dispatch], Dispatch]) -> SocketServer:
@@ -242,6 +243,7 @@ class Assembly:
             self.api_table.rows(),
             config=self.config,
             clock=self.clock,
+            timer=self.timer,
             background=self.background,
             metadata=self.metadata,
             links=self.links,

@@ -67,6 +67,7 @@ class Coordinators:
         verification: TransactionVerification,
         peers: Peers,
         group_version: Callable[[], int],
+        transaction_version: Callable[[], int],
     ) -> None:
         self._config = config
         self._clock = clock
@@ -101,6 +102,7 @@ class Coordinators:
             own_logs=self._own_logs,
             later=timer.call_later,
             soon=soon,
+            transaction_version=transaction_version,
             start_runtime=partial(self._start_runtime, transaction_log_settings(config)),
         )
         remote_verification = RemoteVerification(
@@ -110,7 +112,10 @@ class Coordinators:
             spawn=background.spawn,
         )
         verification.ask_coordinators(
-            self.transactions.is_open_transaction, remote_verification.elsewhere, remote_verification.ask
+            self.transactions.is_open_transaction,
+            remote_verification.elsewhere,
+            remote_verification.ask,
+            self.transactions.add_for_client,
         )
 
     def begin_loading(self) -> None:

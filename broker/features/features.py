@@ -45,7 +45,7 @@ SUPPORTED: dict[str, Feature] = {
     METADATA_VERSION: Feature(7, 33, 33),
     KRAFT_VERSION: Feature(0, 1, 1),
     GROUP_VERSION: Feature(0, 1, 1),
-    TRANSACTION_VERSION: Feature(0, 0, 0),
+    TRANSACTION_VERSION: Feature(0, 2, 2),
     SHARE_VERSION: Feature(0, 0, 0),
     STREAMS_VERSION: Feature(0, 0, 0),
     ELIGIBLE_LEADER_REPLICAS_VERSION: Feature(0, 0, 0),

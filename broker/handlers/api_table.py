@@ -159,12 +159,12 @@ def api_table() -> ApiTable:
         [
             api_row(
                 ApiKey.PRODUCE,
-                (0, 11),
+                (0, 13),
                 lambda handlers: handlers.produce.produce,
                 per_partition(
                     ProduceResponse,
                     ("topic_data", "responses"),
-                    "name",
+                    ("name", "topic_id"),
                     ("partition_data", "partition_responses"),
                     "index",
                     base_offset=-1,
@@ -316,10 +316,11 @@ def api_table() -> ApiTable:
             ),
             api_row(
                 ApiKey.TXN_OFFSET_COMMIT,
-                (0, 4),
+                (0, 6),
                 lambda handlers: handlers.offsets.txn_offset_commit,
-                per_partition(TxnOffsetCommitResponse, "topics", "name", "partitions", "partition_index"),
+                per_partition(TxnOffsetCommitResponse, "topics", ("name", "topic_id"), "partitions", "partition_index"),
                 partitions_asked=_count("topics", "partitions"),
+                topic_ids_since=offsets.FIRST_TRANSACTIONAL_VERSION_WITH_IDS,
                 authorization=before(
                     on_transactional_id(AclOperation.WRITE),
                     on_group(AclOperation.READ),
@@ -422,14 +423,14 @@ def api_table() -> ApiTable:
             ),
             api_row(
                 ApiKey.END_TXN,
-                (0, 4),
+                (0, 5),
                 lambda handlers: handlers.transactions.end_txn,
                 top_level(EndTxnResponse),
                 authorization=before(on_transactional_id(AclOperation.WRITE)),
             ),
             api_row(
                 ApiKey.WRITE_TXN_MARKERS,
-                (0, 1),
+                (0, 2),
                 lambda handlers: handlers.transactions.write_txn_markers,
                 transactions.write_txn_markers_error,
                 partitions_asked=transactions.partitions_of_markers,

@@ -43,6 +43,7 @@ from odradek.broker.handlers.reassignments import ReassignmentHandlers
 from odradek.broker.handlers.scram import ScramHandlers
 from odradek.broker.handlers.topic_partitions import DescribeTopicPartitionsHandler
 from odradek.broker.handlers.topics import TopicHandlers
+from odradek.broker.handlers.transaction_outcomes import Retries
 from odradek.broker.handlers.transactions import TransactionHandlers
 from odradek.broker.handlers.unprotected import NoAclHandlers, NoSaslHandlers
 from odradek.broker.metadata.administration import Administration
@@ -54,7 +55,7 @@ from odradek.broker.security.authorizer.authorizer import Authorizer
 from odradek.broker.settings.config import BrokerConfig
 from odradek.broker.settings.config_changes import ReloadedCertificates
 from odradek.broker.settings.odradek import is_before
-from odradek.timer import Clock
+from odradek.timer import Clock, SystemTimer
 
 if TYPE_CHECKING:
     from odradek.broker.cluster.stored_acls import StoredAcls
@@ -74,6 +75,7 @@ class Handlers:
         *,
         config: BrokerConfig,
         clock: Clock,
+        timer: SystemTimer,
         background: Background,
         metadata: MetadataCache,
         links: ClusterLinks,
@@ -100,8 +102,14 @@ class Handlers:
 
         leaders = CurrentLeaders(partitions, metadata)
         appends, large_appends = replica_manager.appends, replica_manager.large_appends
+        retries = Retries(
+            clock,
+            timer.call_later,
+            config.add_partitions_to_txn_retry_backoff_ms,
+            min(config.add_partitions_to_txn_retry_backoff_max_ms, config.request_timeout_ms),
+        )
         produce = ProduceHandler(
-            appends, large_appends, verification, metadata, leaders, spawn, older_produce_codes(release)
+            appends, large_appends, verification, metadata, leaders, spawn, retries, older_produce_codes(release)
         )
         fetch = FetchHandler(replica_manager.fetches, fetch_sessions, leaders, bound, config.fetch_max_bytes)
         self.produce: ProduceHandler | AuthorizedProduceHandler = produce

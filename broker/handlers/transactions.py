@@ -15,6 +15,7 @@ from odradek.broker.coordinator.transaction.coordinator import NewProducerId, Tr
 from odradek.broker.coordinator.transaction.marker_writing import Marker
 from odradek.broker.coordinator.transaction.records import partitions_by_topic
 from odradek.broker.coordinator.transaction.transaction import (
+    EPOCH_PER_TRANSACTION,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     ProducerIdAndEpoch,
@@ -48,6 +49,7 @@ PARTITION_BYTES = 4
 NO_TOPICS: list[Any] = []
 """The topics of every transaction that cannot be described, shared by all responses."""
 FIRST_INIT_WITH_FENCED = 4
+FIRST_END_WITH_EPOCHS = 5
 TRANSACTIONAL_PRODUCER = Check(AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, "transactional_id")
 IDEMPOTENT_PRODUCER = Check(
     AclOperation.IDEMPOTENT_WRITE, AclResourceType.CLUSTER, "without one", ASKS_ON, is_audited=False
@@ -135,12 +137,21 @@ class TransactionHandlers:
         )
 
     def end_txn(self, request: EndTxnRequest, context: RequestContext) -> Any:
-        """Responds when the commit or abort is decided; the markers follow."""
+        """Responds when the commit or abort is decided; the markers follow. From version 5 on with the producer of the
+        next transaction.
+        """
         producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
         coordinator = self._coordinator
+        version = EPOCH_PER_TRANSACTION if context.api_version >= FIRST_END_WITH_EPOCHS else 0
+
+        def respond(outcome: ProducerIdAndEpoch | ProtocolError) -> EndTxnResponse:
+            if isinstance(outcome, ProtocolError):
+                return EndTxnResponse(error_code=code_for(outcome, context.api_version))
+            return EndTxnResponse(producer_id=outcome.producer_id, producer_epoch=outcome.producer_epoch)
+
         return answered(
-            lambda settle: coordinator.end(request.transactional_id, producer, request.committed, settle),
-            lambda error: EndTxnResponse(error_code=code_for(error, context.api_version)),
+            lambda settle: coordinator.end(request.transactional_id, producer, request.committed, settle, version),
+            respond,
         )
 
     def write_txn_markers(self, request: WriteTxnMarkersRequest, context: RequestContext) -> Any:
@@ -171,6 +182,7 @@ class TransactionHandlers:
                 marker.coordinator_epoch,
                 marker.transaction_result,
                 tuple(_partitions(marker)),
+                marker.transaction_version,
             )
             write(wanted, partial(written, marker.producer_id))
         return pending.result() if pending.settled else pending

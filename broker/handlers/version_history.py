@@ -16,6 +16,8 @@ VERSION_HISTORY: Mapping[ApiKey, Mapping[int, str]] = {
     ApiKey.PRODUCE: {
         10: "the current leader in the response, if it is another broker (KIP-951)",
         11: "TRANSACTION_ABORTABLE instead of INVALID_TXN_STATE (KIP-890)",
+        12: "the first batch adds its partition to the transaction (KIP-890)",
+        13: "topics are named by their ids (KIP-516)",
     },
     ApiKey.FETCH: {
         13: "topics are named by their ids (KIP-516)",
@@ -68,8 +70,16 @@ VERSION_HISTORY: Mapping[ApiKey, Mapping[int, str]] = {
         5: "nothing: TRANSACTION_ABORTABLE, which version 4 returns too (KIP-890)",
     },
     ApiKey.ADD_OFFSETS_TO_TXN: {4: _ABORTABLE_IS_KNOWN},
-    ApiKey.END_TXN: {4: _ABORTABLE_IS_KNOWN},
-    ApiKey.TXN_OFFSET_COMMIT: {4: "TRANSACTION_ABORTABLE instead of INVALID_TXN_STATE (KIP-890)"},
+    ApiKey.END_TXN: {
+        4: _ABORTABLE_IS_KNOWN,
+        5: "the producer id and the epoch of the next transaction in the response (KIP-890)",
+    },
+    ApiKey.WRITE_TXN_MARKERS: {2: "the version of transactions of each marker (KIP-1228)"},
+    ApiKey.TXN_OFFSET_COMMIT: {
+        4: "TRANSACTION_ABORTABLE instead of INVALID_TXN_STATE (KIP-890)",
+        5: "the group is added to the transaction (KIP-890)",
+        6: "topics are named by their ids; member epochs of the newer protocol (KIP-1319)",
+    },
     ApiKey.DESCRIBE_ACLS: {3: _USER_RESOURCES},
     ApiKey.CREATE_ACLS: {3: _USER_RESOURCES},
     ApiKey.DELETE_ACLS: {3: _USER_RESOURCES},

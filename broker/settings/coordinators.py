@@ -83,6 +83,10 @@ class GroupsSettings(SettingValues):
 
 
 class TransactionsSettings(SettingValues):
+    add_partitions_to_txn_retry_backoff_max_ms = Setting(INT, 100, HIGH, valid=AtLeast(0),
+        doc="How long a busy transaction coordinator is asked again to add the partitions of a Produce request.")
+    add_partitions_to_txn_retry_backoff_ms = Setting(INT, 20, HIGH, valid=AtLeast(1),
+        doc="The delay before a busy transaction coordinator is asked again to add partitions.")
     producer_id_expiration_check_interval_ms = Setting(INT, 600000, LOW, valid=AtLeast(1), internal=True,
         doc="How often idle producers are expired.")
     producer_id_expiration_ms = Setting(INT, 86400000, LOW, valid=AtLeast(1), update_mode=CLUSTER_WIDE,

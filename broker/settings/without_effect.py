@@ -270,10 +270,6 @@ WITHOUT_EFFECT: dict[str, dict[str, Setting[Value]]] = {
             doc="The number of completed fetches of share groups in their purgatory that triggers a purge."),
     },
     "Transactions": {
-        "add.partitions.to.txn.retry.backoff.max.ms": Setting(INT, 100, HIGH, valid=AtLeast(0),
-            doc="How long a broker tries to add a partition to a transaction while the previous one ends."),
-        "add.partitions.to.txn.retry.backoff.ms": Setting(INT, 20, HIGH, valid=AtLeast(1),
-            doc="How often a broker tries to add a partition to a transaction while the previous one ends."),
         "transaction.two.phase.commit.enable": Setting(BOOLEAN, False, LOW,
             doc="Whether producers may take part in two-phase commits (KIP-939)."),
     },

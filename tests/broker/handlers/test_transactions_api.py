@@ -266,7 +266,12 @@ async def test_an_exhausted_epoch_leads_to_a_new_producer_id(api: Api) -> None:
 # WriteTxnMarkers
 
 
-async def write_markers(api: Api, *markers: tuple[Producer, bool, int, dict[str, list[int]]]) -> dict[Any, int]:
+async def write_markers(
+    api: Api,
+    *markers: tuple[Producer, bool, int, dict[str, list[int]]],
+    transaction_version: int = 0,
+    version: int = 1,
+) -> dict[Any, int]:
     request = WriteTxnMarkersRequest(
         markers=[
             WriteTxnMarkersRequest.WritableTxnMarker(
@@ -274,6 +279,7 @@ async def write_markers(api: Api, *markers: tuple[Producer, bool, int, dict[str,
                 producer_epoch=producer[1],
                 transaction_result=committed,
                 coordinator_epoch=epoch,
+                transaction_version=transaction_version,
                 topics=[
                     WriteTxnMarkersRequest.WritableTxnMarkerTopic(name=name, partition_indexes=numbers)
                     for name, numbers in topics.items()
@@ -284,7 +290,7 @@ async def write_markers(api: Api, *markers: tuple[Producer, bool, int, dict[str,
     )
     return {
         (marker.producer_id, topic.name, partition.partition_index): partition.error_code
-        for marker in (await api(request, 1)).markers
+        for marker in (await api(request, version)).markers
         for topic in marker.topics
         for partition in topic.partitions
     }

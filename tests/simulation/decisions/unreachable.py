@@ -120,7 +120,7 @@ REASONS: dict[str, Reason] = {
             "*topic_id.int",
             "*NO_BROKER_EPOCH*",
             "*: current_leader_epoch *= NO_LEADER_EPOCH",
-            "*knows_abortable*",
+            "*: support is ClientSupport.OLD",
             "*expire_timestamp*",
             "broker/coordinator/group/classic/records.py *",
             "broker/coordinator/group/classic/group.py ClassicGroup.restore: *",

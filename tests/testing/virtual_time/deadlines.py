@@ -336,6 +336,42 @@ def abort(timeout_ms: int) -> Callable[[TimedApi], Awaitable[Happened]]:
     return begin
 
 
+def first_batch(*, coordinator_is_busy: bool) -> Callable[[TimedApi], Awaitable[Happened]]:
+    """Of a transaction after another one, which was asked about while the markers of that one were held back. They are
+    written then, unless the coordinator stays busy.
+    """
+
+    async def begin(api: TimedApi) -> Happened:
+        producer, held = await _init(api, 60_000), list[Any]()
+        assert await _produced(api, producer) == ErrorCode.NONE
+        writer = api.broker.coordinators._own_logs
+        append, writer._append = writer._append, lambda *arguments: held.append(arguments)
+        ended = await api(requests.end("x", producer, True), 5)
+        batch = asyncio.ensure_future(_produced(api, (ended.producer_id, ended.producer_epoch)))
+        await until(lambda: api.broker.replica_manager.verification._unsettled and held)
+        if coordinator_is_busy:
+            return lambda: batch.done() and batch.result() == ErrorCode.CONCURRENT_TRANSACTIONS
+        writer._append = append
+        for arguments in held:
+            append(*arguments)
+        return lambda: batch.done() and batch.result() == ErrorCode.NONE
+
+    return begin
+
+
+async def _produced(api: TimedApi, producer: tuple[int, int]) -> int:
+    batch = build_batch(
+        [Record(0, 0, None, b"v")],
+        producer_id=producer[0],
+        producer_epoch=producer[1],
+        base_sequence=0,
+        is_transactional=True,
+    )
+    request = requests.produce("t", batch, transactional_id="x")
+    response = await api.client.send(request, version=12, timeout_ms=60_000)
+    return int(response.responses[0].partition_responses[0].error_code)
+
+
 async def expiry_of_a_transactional_id(api: TimedApi) -> Happened:
     await _init(api, 60_000)
     return lambda: not has_transactional_ids(api)
@@ -481,6 +517,18 @@ ONE_BROKER = [
         HOUR_MS,
         expiry_of_a_producer,
         beside={"producer.id.expiration.ms": "1000"},
+    ),
+    Deadline(
+        "add.partitions.to.txn.retry.backoff.ms",
+        HOUR_MS,
+        first_batch(coordinator_is_busy=False),
+        beside={"add.partitions.to.txn.retry.backoff.max.ms": str(2 * HOUR_MS), "request.timeout.ms": str(2 * HOUR_MS)},
+    ),
+    Deadline(
+        "add.partitions.to.txn.retry.backoff.max.ms",
+        HOUR_MS,
+        first_batch(coordinator_is_busy=True),
+        beside={"add.partitions.to.txn.retry.backoff.ms": "2000", "request.timeout.ms": str(2 * HOUR_MS)},
     ),
     Deadline("transaction.max.timeout.ms", WHILE_MS, abort(WHILE_MS), WHILE_S, beside=TRANSACTIONS_SOON),
     Deadline("transaction.abort.timed.out.transaction.cleanup.interval.ms", HOUR_MS, abort(1000)),
