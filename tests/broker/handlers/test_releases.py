@@ -11,12 +11,14 @@ from aiokafka import AIOKafkaProducer
 
 from odradek.broker.handlers.api_table import api_table
 from odradek.broker.handlers.releases import table_of, versions_in
+from odradek.broker.metadata.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC
 from odradek.broker.metadata.new_topic import NewTopic
 from odradek.broker.settings.config import ConfigError
 from odradek.broker.settings.odradek import RELEASES
 from odradek.cli.__main__ import main
 from odradek.clients.network_errors import NetworkError
 from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.compiler import versioned_version
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.protocol.messages.cluster import DescribeClusterRequest
@@ -31,7 +33,7 @@ from tests.clients.recording.test_recorded_clients import coordinators_serve
 from tests.wire import requests
 from tests.wire.frames import request_bytes, response_of
 from tests.wire.raw_client import raw_client
-from tests.wire.records import connect
+from tests.wire.records import connect, values
 
 VECTOR = Path(__file__).parent.parent.parent / "vectors" / "api_versions_of_releases.json"
 """By release and API key: the lowest and the highest version that a broker listed, from `ApiKeys` of the released
@@ -156,6 +158,22 @@ async def test_only_releases_since_2_7_have_an_epoch_of_features(release: str, e
         answer = await ask(broker.bootstrap, request, 3)
     assert answer.finalized_features_epoch == epoch
     assert bool(answer.finalized_features) == bool(answer.supported_features) == (release == OWN)
+
+
+@pytest.mark.parametrize(("release", "versions"), [("3.9", (3, 0)), ("4.4", (4, 1)), (OWN, (4, 1))])
+async def test_releases_before_4_0_store_coordinators_records_as_3_9_does(
+    release: str, versions: tuple[int, int]
+) -> None:
+    few = {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1"}
+    async with in_process_broker(settings_of(release) | few) as broker:
+        await broker.controller.topics.create([NewTopic("t", 1, 1)], timeout_ms=10_000)
+        await coordinators_serve(broker.bootstrap)
+        answer = await ask(broker.bootstrap, requests.commit("g", "t", 0, 5), 7)
+        assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
+        answer = await ask(broker.bootstrap, requests.init("id"), 3)
+        assert answer.error_code == ErrorCode.NONE
+        stored = [await values(broker.bootstrap, topic) for topic in (GROUP_TOPIC, TRANSACTION_TOPIC)]
+    assert tuple(versioned_version(records[-1]) for records in stored) == versions
 
 
 @pytest.mark.parametrize(
