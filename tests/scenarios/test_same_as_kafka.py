@@ -97,7 +97,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory, kafka_control: list[str]) ->
 
 @pytest.fixture(scope="module")
 def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """An Odradek broker with the same settings, and with the levels of features that Kafka 3.9 has; yields its address."""
+    """An Odradek broker with the same settings, and the levels of features of Kafka 3.9; yields its address."""
     directory = tmp_path_factory.mktemp("ours")
     port = free_port()
     address = f"PLAINTEXT://127.0.0.1:{port}"
