@@ -11,6 +11,7 @@ The process, from the outside in:
     start_error.py      why a broker cannot start
     build_info.py       which modules run compiled
     quick_imports.py    what is not imported, so that the start is fast
+    regular_expressions.py   those that clients choose
 
 The rooms, in the order in which a request passes them: network, requests, handlers, replica and coordinator; then
 cluster, controller and metadata_store, which agree on who leads what. pyproject.toml has their order as a contract.

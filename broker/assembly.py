@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,8 @@ from odradek.broker.cluster.links import ClusterLinks
 from odradek.broker.cluster.member import ClusterMember
 from odradek.broker.controller.controller import Controller
 from odradek.broker.coordinator.coordinators import Coordinators
+from odradek.broker.features.features import GROUP_VERSION, TRANSACTION_VERSION, first_levels, of_release
+from odradek.broker.features.finalized import FinalizedFeatures
 from odradek.broker.handlers.access import brokers_by
 from odradek.broker.handlers.api_row import ApiTable
 from odradek.broker.handlers.api_table import api_table
@@ -59,6 +61,7 @@ class Assembly:
     broker_security: BrokerSecurity
     links: ClusterLinks
     cluster: ClusterMember
+    features: FinalizedFeatures
     replica_manager: ReplicaManager
     controller: Controller
     coordinators: Coordinators
@@ -76,10 +79,11 @@ class Assembly:
         self.open_files = open_files
 
     def begin_with(self, config: BrokerConfig) -> None:
-        """Makes the parts of one start that need nothing but its settings."""
+        """Makes the parts of one start that need nothing but its settings. Raises ConfigError."""
         self.config = config
         self.broker_id = config.broker_id
         self.api_table = _apis_of(config.odradek_as_version)
+        self.first_features = first_levels(config.odradek_as_version, config.odradek_initial_features)
         self.background = Background()
         self.timer: SystemTimer = SystemTimer(self.clock, config.odradek_timer_tick_ms, config.odradek_timer_wheel_size)
         self.client_warnings = ClientWarnings(self.clock)
@@ -128,6 +132,7 @@ class Assembly:
         """
         self.completions = CompletionQueue(asyncio.get_running_loop().call_soon)
         self.metadata = MetadataCache(cluster_id, self.broker_id)
+        self.features = FinalizedFeatures(of_release(self.config.odradek_as_version))
         self.links = self._new_links()
         self.controller = self.links.controller
         self.replica_manager = self._new_replica_manager()
@@ -140,6 +145,7 @@ class Assembly:
             clock=self.clock,
             background=self.background,
             listener=self.coordinators.groups,
+            features=self.features,
             authorizer=self.broker_security.authorizer,
         )
         self.fetch_sessions = FetchSessionCache(
@@ -153,6 +159,8 @@ class Assembly:
             self.config,
             self.metadata_store,
             metadata=self.metadata,
+            features=self.features,
+            first_features=self.first_features,
             clock=self.clock,
             timer=self.timer,
             random=self.random,
@@ -195,6 +203,8 @@ class Assembly:
             leaderships=replicas.leaderships,
             verification=replicas.verification,
             peers=self.links.peers,
+            group_version=partial(self.features.level, GROUP_VERSION),
+            transaction_version=partial(self.features.level, TRANSACTION_VERSION),
         )
 
     def _new_socket_server(self, wrapped: Callable[[Dispatch], Dispatch]) -> SocketServer:
@@ -233,10 +243,12 @@ class Assembly:
             self.api_table.rows(),
             config=self.config,
             clock=self.clock,
+            timer=self.timer,
             background=self.background,
             metadata=self.metadata,
             links=self.links,
             cluster=self.cluster,
+            features=self.features,
             replica_manager=self.replica_manager,
             fetch_sessions=self.fetch_sessions,
             coordinators=self.coordinators,

@@ -82,7 +82,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--as-version",
         choices=RELEASES,
         metavar="RELEASE",
-        help=f"serve clients the APIs of an older release of Kafka, {RELEASES[0]} to {RELEASES[-1]}",
+        help=f"serve clients the APIs of another release of Kafka, {RELEASES[0]} to {RELEASES[-1]}",
     )
     parser.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", dest="settings", help="one setting; may be repeated"

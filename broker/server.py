@@ -28,6 +28,7 @@ import structlog
 
 from odradek.broker.assembly import Assembly
 from odradek.broker.background.background import run_all_in_threads, run_groups_in_threads
+from odradek.broker.features.features import registered
 from odradek.broker.metadata.metadata_cache import BrokerEndpoint, BrokerInfo
 from odradek.broker.metadata_store.factory import NewMetadataStore, metadata_store_of
 from odradek.broker.metadata_store.interface import MetadataStoreError
@@ -338,7 +339,7 @@ class Broker(Assembly):
             for endpoint in self.endpoints
             if endpoint.advertised_host is not None
         }
-        return BrokerInfo(self.broker_id, endpoints, self.config.broker_rack)
+        return BrokerInfo(self.broker_id, endpoints, self.config.broker_rack, features=registered())
 
     def _apply_settings(self) -> None:
         """Applies dynamic settings to components that keep a copy of them."""

@@ -42,7 +42,7 @@ OPERATIONS: Mapping[AclResourceType, tuple[AclOperation, ...]] = {
         _O.DESCRIBE_CONFIGS,
         _O.ALTER_CONFIGS,
     ),
-    AclResourceType.GROUP: (_O.READ, _O.DELETE, _O.DESCRIBE),
+    AclResourceType.GROUP: (_O.READ, _O.DELETE, _O.DESCRIBE, _O.DESCRIBE_CONFIGS, _O.ALTER_CONFIGS),
     AclResourceType.CLUSTER: (
         _O.CREATE,
         _O.ALTER,

@@ -11,6 +11,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from odradek.broker.features.features import first_levels
+from odradek.broker.settings.config import ConfigError
 from odradek.cli.errors import CommandError
 from odradek.cli.options import command
 
@@ -18,6 +20,7 @@ DESCRIPTION = """Write the configuration of a cluster: a folder for each machine
 broker, which both run on each of the machines. docs/cluster.md says how to go on."""
 
 EXAMPLES = """  odradek cluster init --nodes node1,node2,node3
+  odradek cluster init --nodes node1,node2,node3 --feature transaction.version=0
   odradek cluster init --nodes 10.0.0.1,10.0.0.2,10.0.0.3 --racks a,b,c --to /tmp/cluster
 """
 MOST_REPLICAS = 3
@@ -37,7 +40,7 @@ autopurge.purgeInterval=24
 
 SERVER_PROPERTIES = """# /etc/odradek/server.properties on {host}
 broker.id={number}
-{rack}listeners=PLAINTEXT://{host}:9092
+{rack}{features}listeners=PLAINTEXT://{host}:9092
 log.dirs=/var/lib/odradek
 zookeeper.connect={connect}/odradek
 zookeeper.session.timeout.ms=18000
@@ -98,6 +101,14 @@ def add_parser(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     parser.add_argument("--racks", metavar="RACK,RACK,...", help="the rack of each machine, in the same order")
     parser.add_argument("--to", type=Path, default=Path("cluster"), metavar="DIR", help="default ./cluster")
     parser.add_argument(
+        "--feature",
+        action="append",
+        default=[],
+        metavar="NAME=LEVEL",
+        dest="features",
+        help="the level of a feature in the new cluster, instead of the highest; may be repeated",
+    )
+    parser.add_argument(
         "--program",
         default="/opt/odradek/bin/odradek",
         metavar="PATH",
@@ -111,11 +122,15 @@ def init(arguments: argparse.Namespace) -> None:
     racks = arguments.racks.split(",") if arguments.racks else [""] * len(hosts)
     if len(racks) != len(hosts):
         raise CommandError(f"--racks has {len(racks)} names, but there are {len(hosts)} nodes")
+    try:
+        first_levels(None, arguments.features)
+    except ConfigError as error:
+        raise CommandError(f"--feature: {error}") from None
     target: Path = arguments.to
     if target.exists() and any(target.iterdir()):
         raise CommandError(f"{target} is not empty: give another folder with --to")
     for number, (host, rack) in enumerate(zip(hosts, racks, strict=True), 1):
-        for name, text in _files(hosts, number, host, rack, arguments.program).items():
+        for name, text in _files(hosts, number, host, rack, arguments).items():
             path = target / host / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
@@ -136,7 +151,8 @@ def _hosts(text: str) -> list[str]:
     return hosts
 
 
-def _files(hosts: Sequence[str], number: int, host: str, rack: str, program: str) -> dict[str, str]:
+def _files(hosts: Sequence[str], number: int, host: str, rack: str, arguments: argparse.Namespace) -> dict[str, str]:
+    features = ",".join(arguments.features)
     replicas = min(MOST_REPLICAS, len(hosts))
     servers = "\n".join(f"server.{each}={name}:2888:3888" for each, name in enumerate(hosts, 1))
     return {
@@ -147,9 +163,10 @@ def _files(hosts: Sequence[str], number: int, host: str, rack: str, program: str
             host=host,
             number=number,
             rack=f"broker.rack={rack}\n" if rack else "",
+            features=f"odradek.initial.features={features}\n" if features else "",
             connect=",".join(f"{name}:2181" for name in hosts),
             replicas=replicas,
             in_sync=replicas - 1,
         ),
-        "odradek.service": ODRADEK_SERVICE.format(program=program),
+        "odradek.service": ODRADEK_SERVICE.format(program=arguments.program),
     }

@@ -1,4 +1,4 @@
-"""`odradek configs`: describe and alter settings of topics and brokers."""
+"""`odradek configs`: describe and alter settings of topics, brokers, groups and client metrics."""
 
 from __future__ import annotations
 
@@ -17,14 +17,24 @@ if TYPE_CHECKING:
 EXAMPLES = """  odradek configs describe --topic orders
   odradek configs describe --broker 0 --all
   odradek configs alter --topic orders --set retention.ms=3600000 --delete cleanup.policy
+  odradek configs alter --group payments --set consumer.session.timeout.ms=50000
 """
-SOURCES = {1: "topic", 2: "dynamic broker", 3: "dynamic cluster", 4: "static broker", 5: "default", 6: "dynamic logger"}
+SOURCES = {
+    1: "topic",
+    2: "dynamic broker",
+    3: "dynamic cluster",
+    4: "static broker",
+    5: "default",
+    6: "dynamic logger",
+    7: "client metrics",
+    8: "group",
+}
 DEFAULT_SOURCES = (4, 5)
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds `configs` and its actions."""
-    summary = "describe and alter settings of topics and brokers"
+    summary = "describe and alter settings of topics, brokers and groups"
     parser = command(subparsers, "configs", summary, _help, examples=EXAMPLES)
     actions = parser.add_subparsers(dest="action", metavar="ACTION", title="actions", required=True)
     _add_describe(actions)
@@ -41,6 +51,8 @@ def _add_resource(parser: argparse.ArgumentParser) -> None:
     resource.add_argument("--broker", type=not_negative, metavar="ID", help="settings of one broker")
     resource.add_argument("--cluster", action="store_true", help="cluster-wide default settings of brokers")
     resource.add_argument("--broker-logger", type=not_negative, metavar="ID", help="log levels of one broker")
+    resource.add_argument("--group", metavar="GROUP", help="settings of a group")
+    resource.add_argument("--client-metrics", metavar="NAME", help="settings of a subscription to client metrics")
 
 
 def _resource(arguments: argparse.Namespace) -> tuple[ConfigResourceType, str]:
@@ -48,6 +60,10 @@ def _resource(arguments: argparse.Namespace) -> tuple[ConfigResourceType, str]:
 
     if arguments.topic is not None:
         return ConfigResourceType.TOPIC, arguments.topic
+    if arguments.group is not None:
+        return ConfigResourceType.GROUP, arguments.group
+    if arguments.client_metrics is not None:
+        return ConfigResourceType.CLIENT_METRICS, arguments.client_metrics
     if arguments.broker_logger is not None:
         return ConfigResourceType.BROKER_LOGGER, str(arguments.broker_logger)
     return ConfigResourceType.BROKER, "" if arguments.cluster else str(arguments.broker)

@@ -5,7 +5,7 @@ async with await NetworkClient.connect("127.0.0.1", 9092, client_id="admin") as 
 
 (A) The first exchange is ApiVersions: v3, and if the broker refuses that, the highest version it names (KIP-511), with
     the name of the software as client id: it has no other field for it. Every later request uses the highest version
-    that both sides know, or the version that the caller passes.
+    that both sides know and that names topics, or the version that the caller passes.
 (B) Requests are written in the order of the calls and may all be in flight. Responses arrive in the same order, and
     each must carry the next expected correlation id. A wrong id, a frame above `max_response_bytes` or a response that
     cannot be decoded ends the connection, since nothing after it can be trusted. Long messages are encoded and decoded
@@ -52,6 +52,13 @@ from odradek.protocol.schema import Message, Versions
 
 DEFAULT_TIMEOUT_MS = 30_000
 FIRST_API_VERSIONS_VERSION = 3
+LAST_WITH_NAMES = {
+    ApiKey.PRODUCE: 12,
+    ApiKey.OFFSET_COMMIT: 9,
+    ApiKey.OFFSET_FETCH: 9,
+    ApiKey.TXN_OFFSET_COMMIT: 5,
+}
+"""Later versions have topic ids only: a caller that knows ids passes the version."""
 CLOSE_GRACE_S = 2
 """How long `close` waits for a broker that does not read."""
 SOFTWARE_NAME = "odradek"
@@ -149,11 +156,11 @@ class NetworkClient(asyncio.BufferedProtocol):
         return self._transport is not None and self._failure is None and not self._transport.is_closing()
 
     def version_for(self, api_key: int) -> int:
-        """The highest version of the API that both sides know. Raises UnsupportedVersion."""
+        """The highest version of the API that both sides know and that names topics. Raises UnsupportedVersion."""
         ours, theirs = codec_versions(api_key), self.versions.get(api_key)
         if theirs is None:
             raise UnsupportedVersion(f"{self.name} does not serve {ApiKey(api_key).name}")
-        highest = min(ours.highest, theirs.highest)
+        highest = min(LAST_WITH_NAMES.get(ApiKey(api_key), ours.highest), ours.highest, theirs.highest)
         if highest < max(ours.lowest, theirs.lowest):
             raise UnsupportedVersion(f"{self.name} serves {ApiKey(api_key).name} in versions {theirs} only")
         return highest

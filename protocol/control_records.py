@@ -28,14 +28,17 @@ class ControlType(IntEnum):
 
 
 class Marker:
-    """A transaction marker, ABORT or COMMIT. `timestamp`: time of the write, ms since 1970."""
+    """A transaction marker, ABORT or COMMIT. `timestamp`: time of the write, ms since 1970. `transaction_version`: that
+    of the transaction, 0 if it is unknown, since no record has it.
+    """
 
-    __slots__ = ("aborted", "coordinator_epoch", "timestamp")
+    __slots__ = ("aborted", "coordinator_epoch", "timestamp", "transaction_version")
 
-    def __init__(self, aborted: bool, coordinator_epoch: int, timestamp: int) -> None:
+    def __init__(self, aborted: bool, coordinator_epoch: int, timestamp: int, transaction_version: int = 0) -> None:
         self.aborted = aborted
         self.coordinator_epoch = coordinator_epoch
         self.timestamp = timestamp
+        self.transaction_version = transaction_version
 
 
 _BY_NUMBER = {int(control_type): control_type for control_type in ControlType}

@@ -176,6 +176,19 @@ class ErrorCode(IntEnum):
     INVALID_VOTER_KEY = 125, FINAL, "The voter's key does not match the addressed replica."
     DUPLICATE_VOTER = 126, FINAL, "The voter is already in the set of voters."
     VOTER_NOT_FOUND = 127, FINAL, "The voter is not among the voters."
+    INVALID_REGULAR_EXPRESSION = 128, FINAL, "The regular expression does not compile."
+    REBOOTSTRAP_REQUIRED = 129, FINAL, "The client is connected to another cluster or broker than it expects."
+    STREAMS_INVALID_TOPOLOGY = 130, FINAL, "The topology of the streams application is not valid."
+    STREAMS_INVALID_TOPOLOGY_EPOCH = 131, FINAL, "The epoch of the streams application's topology is not valid."
+    STREAMS_TOPOLOGY_FENCED = 132, FINAL, "The streams group has a newer topology."
+    SHARE_SESSION_LIMIT_REACHED = 133, RETRIABLE, "The broker holds as many share sessions as it may."
+    GROUP_DELETION_FAILED = 134, FINAL, "The group could not be deleted."
+    STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED = (
+        135,
+        FINAL,
+        "The description of the streams group's topology could not be stored.",
+    )
+    CONTROLLER_ID_NOT_REGISTERED = 136, FINAL, "No controller with this id is registered."
 
 
 _BY_CODE = {code.value: code for code in ErrorCode}

@@ -176,12 +176,14 @@ def uuid_hash(value: UUID) -> int:
 
 
 def count_of_tags(data: bytes, position: int, first: int) -> tuple[int, int]:
-    """Reads the number of tagged fields in a section, after its first byte; at most MOST_TAGS."""
+    """Reads the number of tagged fields in a section, after its first byte; at most MOST_TAGS, and not negative, which
+    releases before 4.4 read as none.
+    """
     if first < 128:
         return first, position
     count, position = continue_unsigned_varint(data, position, first)
-    if count > MOST_TAGS:
-        raise MalformedMessage(f"{count} tagged fields before byte {position} exceed the limit of {MOST_TAGS}")
+    if not 0 <= count <= MOST_TAGS:
+        raise MalformedMessage(f"{count} tagged fields before byte {position}, not 0 to {MOST_TAGS}")
     return count, position
 
 
@@ -216,13 +218,16 @@ def _tag_size(data: bytes, position: int) -> tuple[int, int]:
 
 
 def tag_section(known: list[tuple[int, bytes]], unknown: list[tuple[int, bytes]] | None) -> bytes:
-    """Encodes the count, then each tag, size and value, ascending; ValueError if unknown tags are not ascending."""
+    """Encodes the count, then each tag, size and value, ascending.
+
+    ValueError if unknown tags do not ascend, or are above 2^31 - 1: for Kafka a tag is an int.
+    """
     fields = known
     if unknown:
         tags = [tag for tag, _ in unknown]
         fields = sorted(known + unknown, key=lambda field: field[0])
-        if tags != sorted(tags) or len({tag for tag, _ in fields}) < len(fields):
-            raise ValueError(f"unknown tagged fields must ascend and not repeat: {tags}")
+        if tags != sorted(tags) or tags[-1] >= 1 << 31 or len({tag for tag, _ in fields}) < len(fields):
+            raise ValueError(f"unknown tagged fields must ascend, not repeat, and be below 2^31: {tags}")
     parts = [unsigned_varint(len(fields))]
     for tag, value in fields:
         parts += (unsigned_varint(tag), unsigned_varint(len(value)), value)

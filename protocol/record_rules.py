@@ -11,6 +11,7 @@ from odradek.protocol.batch_header import NO_TIMESTAMP, TIMESTAMP_TYPE_MASK, Bat
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.record_walk import RefusedRecords
 
+MAX_INT32: Final = (1 << 31) - 1
 MAX_INT64: Final = (1 << 63) - 1
 # How many records a response names; a batch may hold millions.
 MOST_RECORD_ERRORS = 1000

@@ -6,7 +6,8 @@ This module combines ProduceRequest.validateRecords, the checks of UnifiedLog.ap
 (A) the request: one whole batch, of format 2; zstd only from version 7 on
 (B) the batch: base offset 0, size, checksum
 (C) the header: offsets and count agree, not a control batch, a sequence with every producer id
-(D) every record: its structure (record_walk), a key on a compacted topic, a timestamp within the bounds (record_rules)
+(D) every record: its structure and, if the batch is compressed, its size (record_walk), a key on a compacted topic, a
+    timestamp within the bounds (record_rules)
 (E) the leader's changes (leader_assignment): base offset, leader epoch, LogAppendTime or the true maximum timestamp,
     and the topic's own codec
 
@@ -48,7 +49,7 @@ from odradek.protocol.batch_header import (
 from odradek.protocol.compression import NO_LIMIT, compress, compress_pieces
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.leader_assignment import Renumbering, ValidatedBatch, keep_records, replace_records
-from odradek.protocol.record_rules import MAX_INT64, InvalidRecord, RecordRules, UnfitRecords
+from odradek.protocol.record_rules import MAX_INT32, MAX_INT64, InvalidRecord, RecordRules, UnfitRecords
 from odradek.protocol.record_walk import (
     BAD_HEADER_COUNT,
     BAD_HEADER_KEY,
@@ -143,6 +144,7 @@ class BatchValidation:
         compacted: bool = False,
         max_batch_bytes: int = 1_048_588,
         max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
+        max_record_bytes: int = MAX_INT32,
         target_compression: str | int = "producer",
         compression_level: int | None = None,
         api_version: int = FIRST_VERSION_WITH_ZSTD,
@@ -153,6 +155,7 @@ class BatchValidation:
         self._partition_leader_epoch = partition_leader_epoch
         self._max_batch_bytes = max_batch_bytes
         self._max_decompressed_bytes = max_decompressed_bytes
+        self._max_record_bytes = max_record_bytes
         self._compression_level = compression_level
         self._origin = origin
         header = self._header = _only_batch(records, api_version)
@@ -284,6 +287,8 @@ class BatchValidation:
             raise _malformed(walk.outcome, walk.index)
         if self._codec and walk.out_of_sequence:
             raise InvalidRecord("the offset deltas of a compressed batch must count up from 0")
+        if self._codec and walk.largest > self._max_record_bytes:
+            raise InvalidRecord(f"a record of {walk.largest} bytes exceeds the limit of {self._max_record_bytes}")
         earliest, latest = header.base_timestamp + int(walk.least), header.base_timestamp + int(walk.most)
         if self._rules.may_be_broken(header, earliest, latest, walk.without_key):
             latest = self._rules.latest(header, latest)

@@ -104,7 +104,8 @@ class RecordWalk(RecordPassage):
 
     `outcome` is WHOLE, or one of the numbers above for the record `index`, at which the walk ended. `least` and `most`
     are the extreme timestamp deltas (0 without records), `without_key` counts the records without a key,
-    `out_of_sequence` those whose offset delta is not their index. Positions beyond the data count as its end.
+    `out_of_sequence` those whose offset delta is not their index, and `largest` is the length of the longest one, as
+    its first field has it. Positions beyond the data count as its end.
     """
 
     def __init__(self, data: bytes, start: int, end: int, count: int, is_open: bool = False) -> None:
@@ -114,6 +115,7 @@ class RecordWalk(RecordPassage):
         self.most: i64 = 0
         self.without_key: i64 = 0
         self.out_of_sequence: i64 = 0
+        self.largest: i64 = 0
         self._needs_piece = False
         self._field: i64 = _LENGTH
         self._record_end: i64 = start
@@ -157,6 +159,7 @@ class RecordWalk(RecordPassage):
         most: i64 = self.most
         without_key: i64 = self.without_key
         out_of_sequence: i64 = self.out_of_sequence
+        largest: i64 = self.largest << 1
         raw: i64
         long: i64
         delta: i64
@@ -183,6 +186,8 @@ class RecordWalk(RecordPassage):
                 raw = long >> 3
                 position += long & 7
             record_end = position + (raw >> 1)
+            if raw > largest:
+                largest = raw
             if raw < _SMALLEST_RECORD << 1 or raw & 1 != 0 or record_end > end:
                 if self._is_open and raw >= _SMALLEST_RECORD << 1 and raw & 1 == 0:
                     self._field = _TIMESTAMP
@@ -319,6 +324,7 @@ class RecordWalk(RecordPassage):
         self.most = most
         self.without_key = without_key
         self.out_of_sequence = out_of_sequence
+        self.largest = largest >> 1
         self.outcome = outcome
         return items
 

@@ -11,6 +11,8 @@ class ConfigResourceType(IntEnum):
     TOPIC = 2
     BROKER = 4
     BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
 
 
 class ConfigOperation(IntEnum):
@@ -27,6 +29,14 @@ class ElectionType(IntEnum):
 
     PREFERRED = 0
     UNCLEAN = 1
+
+
+class UpgradeType(IntEnum):
+    """What UpdateFeatures may do with a level (KIP-584, KIP-778); Kafka's `FeatureUpdate.UpgradeType`."""
+
+    UPGRADE = 1
+    SAFE_DOWNGRADE = 2
+    UNSAFE_DOWNGRADE = 3
 
 
 class CoordinatorType(IntEnum):

@@ -6,7 +6,7 @@
     expirations.py         counts timeouts
 
 The operations: delayed_acknowledgement.py (of Produce and DeleteRecords), delayed_fetch.py, delayed_topic_change.py,
-delayed_elect_leader.py; of groups: delayed_join.py, delayed_sync.py, delayed_heartbeat.py.
+delayed_elect_leader.py; of groups: delayed_join.py, delayed_sync.py, delayed_heartbeat.py, delayed_step.py.
 
 Callers: `broker`. It does not know what a partition is: what it must call is passed in.
 """

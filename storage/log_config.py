@@ -1,7 +1,7 @@
 """A topic's settings, as its logs and their replication use them.
 
 `TOPIC_SETTINGS` lists all settings that they read: Kafka's topic property name, the attribute, the type of its value,
-Kafka's default (3.9, LogConfig). Bounds are not checked here: the settings table that parses user input checks them.
+Kafka's default (4.4, LogConfig). Bounds are not checked here: the settings table that parses user input checks them.
 """
 
 from collections.abc import Mapping
@@ -10,6 +10,7 @@ from typing import NamedTuple
 from odradek.protocol.batch_header import TimestampType
 
 LONG_MAX = 2**63 - 1
+HOUR_MS = 60 * 60 * 1000
 
 TIMESTAMP_TYPES = {"CreateTime": TimestampType.CREATE_TIME, "LogAppendTime": TimestampType.LOG_APPEND_TIME}
 
@@ -34,6 +35,7 @@ TOPIC_SETTINGS = (
     TopicSetting("retention.bytes", "retention_bytes", int, -1),
     TopicSetting("retention.ms", "retention_ms", int, 604800000),
     TopicSetting("max.message.bytes", "max_message_bytes", int, 1048588),
+    TopicSetting("max.decompressed.message.bytes", "max_decompressed_message_bytes", int, 2147483639),
     TopicSetting("file.delete.delay.ms", "file_delete_delay_ms", int, 60000),
     TopicSetting("delete.retention.ms", "delete_retention_ms", int, 86400000),
     TopicSetting("min.compaction.lag.ms", "min_compaction_lag_ms", int, 0),
@@ -47,7 +49,7 @@ TOPIC_SETTINGS = (
     TopicSetting("message.timestamp.type", "message_timestamp_type", str, "CreateTime"),
     TopicSetting("message.timestamp.difference.max.ms", "message_timestamp_difference_max_ms", int, LONG_MAX),
     TopicSetting("message.timestamp.before.max.ms", "message_timestamp_before_max_ms", int, LONG_MAX),
-    TopicSetting("message.timestamp.after.max.ms", "message_timestamp_after_max_ms", int, LONG_MAX),
+    TopicSetting("message.timestamp.after.max.ms", "message_timestamp_after_max_ms", int, HOUR_MS),
     TopicSetting("min.insync.replicas", "min_insync_replicas", int, 1),
     TopicSetting("unclean.leader.election.enable", "unclean_leader_election_enable", bool, False),
     TopicSetting("preallocate", "preallocate", bool, False),
@@ -79,6 +81,7 @@ class LogConfig:
     retention_bytes: int
     retention_ms: int
     max_message_bytes: int
+    max_decompressed_message_bytes: int
     file_delete_delay_ms: int
     delete_retention_ms: int
     min_compaction_lag_ms: int
@@ -120,11 +123,13 @@ class LogConfig:
             )
         self.timestamp_type = TIMESTAMP_TYPES[self.message_timestamp_type]
         self.compression_level = self._compression_level()
-        # the older setting bounds both directions if the newer two have their defaults (KIP-937)
-        if self.message_timestamp_before_max_ms == LONG_MAX:
-            self.message_timestamp_before_max_ms = self.message_timestamp_difference_max_ms
-        if self.message_timestamp_after_max_ms == LONG_MAX:
-            self.message_timestamp_after_max_ms = self.message_timestamp_difference_max_ms
+        # the older setting, if it has a value, bounds both directions if the newer two have their defaults (KIP-937),
+        # of which one is another one since Kafka 4
+        if self.message_timestamp_difference_max_ms < LONG_MAX:
+            if self.message_timestamp_before_max_ms == LONG_MAX:
+                self.message_timestamp_before_max_ms = self.message_timestamp_difference_max_ms
+            if self.message_timestamp_after_max_ms in (HOUR_MS, LONG_MAX):
+                self.message_timestamp_after_max_ms = self.message_timestamp_difference_max_ms
 
     def _compression_level(self) -> int | None:
         levels = {

@@ -6,17 +6,14 @@ The document is as in `protocol.documents`, but with UUIDs and bytes as objects.
 from __future__ import annotations
 
 import base64
-import json
 from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from odradek.protocol.messages.registry import request_class
 from odradek.protocol.records import Record, build_batch
 from odradek.protocol.schema import ZERO_UUID, Field, Message
-
-VECTORS = Path(__file__).parent / "vectors" / "messages"
+from tests.protocol.vector_files import MESSAGE_FILES, message_vectors
 
 Document = dict[str, Any]
 
@@ -49,6 +46,7 @@ def _values(known: Known) -> dict[str, Any]:
     """Values by field. The value of an array is that of its elements. A longer path overrides a shorter one."""
     return {
         "Acks": 1,
+        "AllowReplicationFactorChange": True,
         "AllowAutoTopicCreation": False,
         "BrokerIds": known.broker_id,
         "ClusterId": None,
@@ -119,6 +117,7 @@ def _values(known: Known) -> dict[str, Any]:
         "ReplicationFactor": 1,
         "ResourceName": known.topic,
         "ResourceType": 2,
+        "ResourceTypes": 2,
         "SessionEpoch": 0,
         "SessionId": 0,
         "SessionTimeoutMs": 6000,
@@ -126,10 +125,12 @@ def _values(known: Known) -> dict[str, Any]:
         "Timestamp": -1,
         "Topic": known.topic,
         "TopicId": ZERO_UUID,
+        "TopicName": known.topic,
         "TransactionTimeoutMs": 60_000,
         "TransactionalId": known.transactional_id,
+        "TransactionalIdPattern": known.transactional_id,
         "TransactionalIds": known.transactional_id,
-        "TxnOffsetCommitRequest.GenerationId": -1,
+        "TxnOffsetCommitRequest.GenerationIdOrMemberEpoch": -1,
         "TxnOffsetCommitRequest.MemberId": "",
         "TypesFilter": "classic",
         "V3AndBelowProducerEpoch": known.producer_epoch,
@@ -152,9 +153,8 @@ def small_batch() -> bytes:
 def _typical() -> dict[tuple[int, int], Document]:
     """Kafka's "typical" document of every request and version, or its "defaults" if the request has no fields."""
     found: dict[tuple[int, int], Document] = {}
-    for file in sorted(VECTORS.glob("*Request.jsonl")):
-        for line in file.read_text().splitlines():
-            vector = json.loads(line)
+    for name in MESSAGE_FILES:
+        for vector in message_vectors(name) if name.endswith("Request") else ():
             if vector["style"] in ("defaults", "typical"):
                 found[(vector["apiKey"], vector["version"])] = vector["fields"]
     return found

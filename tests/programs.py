@@ -3,7 +3,8 @@
 If a program is not on the machine, its tests are skipped; ODRADEK_NO_SKIP=1 makes them fail. Programs that must be
 built are built once for all workers of a run.
 
-$KAFKA_TOOLS          a command before the name of a class of Kafka's tools, and its arguments
+$KAFKA_TOOLS          a command before the name of a class of Kafka's tools, and its arguments; of the release that
+                      $KAFKA_VERSION names, 3.9.1 or 4.4.0
 $KAFKA_CONTROL        a command that starts and stops Kafka and ZooKeeper: `start PORT DIR`, `zk-start PORT DIR`,
                       `zk-broker ID PORT ZOOKEEPER DIR NAME=VALUE...`, `stop DIR`
 $KAFKA_PYTHON_SUITE   a command that runs kafka-python's own tests: `COMMAND HOST:PORT [pytest arguments]`
@@ -18,6 +19,7 @@ import os
 import shlex
 import shutil
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +119,14 @@ def java_programs(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     _on_path("java", "mvn")
     directory = _built_once(tmp_path_factory, "java", program_clients.build_java_programs)
     return program_clients.java_command(directory)
+
+
+@program
+def newest_java_programs(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """As `java_programs`, on the newest release of Kafka's client."""
+    _on_path("java", "mvn")
+    build = partial(program_clients.build_java_programs, properties=("kafka.version=4.4.0",))
+    return program_clients.java_command(_built_once(tmp_path_factory, "newest_java", build))
 
 
 @program

@@ -1,14 +1,15 @@
 """What changes in a cluster, as a list of deltas, and what this broker makes of them.
 
 A delta says what is so from now on, and not who has said it: its source is a request of a controller (`changes.py`) or
-an entry of the metadata store (`dynamic_configs.py`, `stored_acls.py`). The list of a request is an asynchronous
-generator: the source reads what it needs between two deltas. Settings and ACLs come one by one.
+an entry of the metadata store (`dynamic_configs.py`, `stored_acls.py`, `feature_follower.py`). The list of a request is
+an asynchronous generator: the source reads what it needs between two deltas. Settings, ACLs and features come one by
+one.
 
 (A) Deltas are applied in their order. A list that has roles has nothing else; its outcome is the error of each
     partition.
 (B) A topic is deleted with the last of its partitions, or if a `TopicsListed` does not have it.
 (C) When a list is applied, its topics are what clients see, and the listeners hear which of them are new, have more
-    partitions, or are gone, one after the other.
+    partitions or other replicas, or are gone, one after the other.
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ from uuid import UUID
 
 from odradek.broker.cluster.settings_in_effect import SettingsInEffect
 from odradek.broker.cluster.user_credentials import UserCredentials
+from odradek.broker.features.finalized import FinalizedFeatures
 from odradek.broker.metadata.metadata_cache import BrokerInfo, MetadataCache, PartitionState
 from odradek.broker.replica.role_changes import Errors, Role, RoleChanges, Stop
+from odradek.protocol.wire_codes import ConfigResourceType
 
 if TYPE_CHECKING:
     from odradek.broker.security.authorizer.acl import AccessControlEntry, ResourcePattern
@@ -89,6 +92,14 @@ class UserSettings(NamedTuple):
     settings: Mapping[str, str]
 
 
+class NamedSettingsChanged(NamedTuple):
+    """The settings of a group, or of a subscription to client metrics."""
+
+    resource_type: ConfigResourceType
+    name: str
+    settings: Mapping[str, str]
+
+
 class AclsChanged(NamedTuple):
     """The ACLs of one resource pattern."""
 
@@ -96,7 +107,14 @@ class AclsChanged(NamedTuple):
     acls: frozenset[AccessControlEntry]
 
 
-SingleDelta = TopicSettings | BrokerSettings | UserSettings | AclsChanged
+class FeaturesChanged(NamedTuple):
+    """The finalized levels of the cluster's features; `epoch` is the version of their entry."""
+
+    levels: Mapping[str, int]
+    epoch: int
+
+
+SingleDelta = TopicSettings | BrokerSettings | UserSettings | NamedSettingsChanged | AclsChanged | FeaturesChanged
 ApplyDelta = Callable[[SingleDelta], Awaitable[None]]
 Delta = BrokersChanged | TopicChanged | TopicsListed | RolesChanged | RolesEnded
 
@@ -106,6 +124,7 @@ class TopicNews(Enum):
 
     CREATED = "it is new, or replaces another one of its name"
     EXTENDED = "it has more partitions"
+    MOVED = "partitions have other replicas"
     DELETED = "it was deleted"
     VANISHED = "it was deleted while this broker was away"
 
@@ -115,6 +134,13 @@ class TopicListener(Protocol):
 
     def topic_changed(self, topic: str, news: TopicNews) -> Iterator[None]:
         """Does what follows from it, in steps. The next change of the cluster waits for the end."""
+
+
+class ClusterListener(TopicListener, Protocol):
+    """Hears of brokers, too."""
+
+    def brokers_changed(self) -> object:
+        """The live brokers may be others, or other than they were."""
 
 
 class Deltas:
@@ -129,6 +155,7 @@ class Deltas:
         settings: SettingsInEffect,
         users: UserCredentials,
         authorizer: AclAuthorizer | None,
+        features: FinalizedFeatures,
         brokers_changed: Callable[[], object],
     ) -> None:
         self._metadata = metadata
@@ -136,11 +163,12 @@ class Deltas:
         self._settings = settings
         self._users = users
         self._authorizer = authorizer
+        self._features = features
         self.listeners: list[TopicListener] = []
         self._brokers_changed = brokers_changed
 
     async def apply_one(self, delta: SingleDelta) -> None:
-        """Applies a change of settings or ACLs."""
+        """Applies a change of settings, ACLs or features."""
         match delta:
             case TopicSettings():
                 self._settings.topic_changed(delta.topic, delta.settings)
@@ -148,9 +176,13 @@ class Deltas:
                 await self._settings.broker_changed(delta.broker_id, delta.settings)
             case UserSettings():
                 self._users.put(delta.user, delta.settings)
+            case NamedSettingsChanged():
+                self._metadata.put_named_config(delta.resource_type, delta.name, delta.settings)
             case AclsChanged():
                 assert self._authorizer is not None, "only an authorizer has ACLs followed"
                 self._authorizer.put(delta.pattern, delta.acls)
+            case FeaturesChanged():
+                self._features.put(delta.levels, delta.epoch)
 
     async def apply(self, deltas: AsyncIterable[Delta]) -> Errors:
         """Returns the outcomes of roles."""
@@ -200,6 +232,8 @@ class Deltas:
                 news[delta.name] = TopicNews.CREATED
             elif not states.keys() <= known.partitions.keys():
                 news[delta.name] = TopicNews.EXTENDED
+            elif any(state.replicas != known.partitions[number].replicas for number, state in states.items()):
+                news.setdefault(delta.name, TopicNews.MOVED)
         if delta.deleted and metadata.remove_partitions(delta.name, delta.deleted):
             news[delta.name] = TopicNews.DELETED
 

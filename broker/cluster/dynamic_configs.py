@@ -1,12 +1,13 @@
-"""The settings of topics, brokers and users in the metadata store: any broker changes them, every broker applies them.
+"""The settings of topics, brokers, users, groups and client metrics in the metadata store: any broker changes them,
+every broker applies them.
 
 (A) A change reads the current settings from the store, passes them through the caller's function, and writes the result
     if nothing else has changed the entry meanwhile; otherwise it starts over. While the connection is lost, a change
     waits. If the answer to the write is lost, the entries tell whether it was applied.
 (B) Every broker follows the notices below `/config/changes` (store_follower.py). It reads the settings that a new one
     names; what it reads, or has changed itself, is a delta (deltas.py). Of users only their credentials have an effect,
-    if a listener has SCRAM (user_credentials.py). Settings of clients and ips, which have none, are not read. A notice
-    that cannot be read or applied is logged.
+    if a listener has SCRAM (user_credentials.py). Of groups and client metrics see named_settings.py. Settings of
+    clients and ips, which have no effect, are not read. A notice that cannot be read or applied is logged.
 (C) Settings of a topic are read before the topic is served (`load`, `ensure`). `load` waits while the connection is
     lost; if the store is unavailable to `ensure`, they are read when it is back. After a lost session, everything known
     is read again. Damaged settings are logged, and the defaults apply. Those of a topic that is gone are forgotten, so
@@ -24,7 +25,15 @@ import structlog
 from odradek.broker.background.stepwise import Steps
 from odradek.broker.background.tasks import Spawn
 from odradek.broker.background.turns import Turns
-from odradek.broker.cluster.deltas import ApplyDelta, BrokerSettings, TopicNews, TopicSettings, UserSettings
+from odradek.broker.cluster.deltas import (
+    ApplyDelta,
+    BrokerSettings,
+    NamedSettingsChanged,
+    TopicNews,
+    TopicSettings,
+    UserSettings,
+)
+from odradek.broker.cluster.named_settings import FOLDERS, TYPES, NamedSettings, named_path
 from odradek.broker.cluster.settings_in_effect import SettingsInEffect
 from odradek.broker.cluster.store_follower import StoreFollower
 from odradek.broker.cluster.user_credentials import UserCredentials, user_of, user_path
@@ -33,11 +42,13 @@ from odradek.broker.controller.topic_planner import check_config
 from odradek.broker.metadata.metadata_cache import MetadataCache
 from odradek.broker.metadata.topic_names import topic_name_fault
 from odradek.broker.metadata_store import znodes
+from odradek.broker.metadata_store.entity_names import name_of
 from odradek.broker.metadata_store.interface import (
     BadVersion,
     Check,
     ConnectionLost,
     Create,
+    Delete,
     Entry,
     EntryExists,
     MetadataStore,
@@ -49,8 +60,10 @@ from odradek.broker.metadata_store.interface import (
     StoreUnavailable,
 )
 from odradek.broker.metadata_store.read_back import multi_or_read_back, retry_until_connected
+from odradek.broker.metadata_store.start_up import make_entries
 from odradek.broker.settings.config import BrokerConfig
 from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.wire_codes import ConfigResourceType
 from odradek.timer import Clock
 
 ConfigChange = Callable[[Mapping[str, str]], Steps[dict[str, str]]]
@@ -84,6 +97,7 @@ class DynamicConfigs:
         self._turns = turns
         self.store = store
         self.users = users
+        self._named = NamedSettings(store, cache)
         self._unread_topics: dict[str, None] = {}
         """Those that are served with the defaults, because the store was unavailable."""
         self._follower = StoreFollower(
@@ -133,6 +147,7 @@ class DynamicConfigs:
             self._cache.put_broker_config(broker_id, await self._broker_settings(broker_id))
         if self._config.has_scram:
             await self.users.read_all()
+        await self._named.read_all()
         await self._read_topics(topics)
         if is_again:
             await self._in_effect.apply_everywhere()
@@ -193,6 +208,25 @@ class DynamicConfigs:
                 await self._apply(UserSettings(user, after))
                 log.info("credentials changed", user=user, mechanisms=sorted(after))
 
+    async def alter_named_config(
+        self, resource_type: ConfigResourceType, name: str, change: ConfigChange, *, validate_only: bool = False
+    ) -> None:
+        """Changes the settings of a group or of a subscription to client metrics; `change` validates them."""
+        async with self._follower.applying:
+            path = named_path(resource_type, name)
+            if not validate_only:
+                await self._make_folder(FOLDERS[resource_type])
+            after = await self._alter(path, change, validate_only, is_removed_if_empty=True)
+            if after is not None:
+                await self._apply(NamedSettingsChanged(resource_type, name, after))
+                log.info("settings changed", type=resource_type.name, name=name, config=after)
+
+    async def _make_folder(self, path: str) -> None:
+        try:
+            await retry_until_connected(self.store, lambda: make_entries(self.store, [path]))
+        except StoreUnavailable as error:
+            raise ProtocolError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+
     async def _alter(
         self,
         path: str,
@@ -200,6 +234,7 @@ class DynamicConfigs:
         validate_only: bool,
         check: Callable[[Mapping[str, str]], None] = lambda _: None,
         *conditions: Operation,
+        is_removed_if_empty: bool = False,
     ) -> dict[str, str] | None:
         """Returns the new settings, or None if nothing was written."""
         may_be_written = False
@@ -212,11 +247,17 @@ class DynamicConfigs:
                 data = encoded_config(after)
                 if validate_only or after == before:
                     return after if may_be_written else None
-                write = Create(path, data) if entry is None else Set(path, data, entry.version)
+                write: Operation = Create(path, data) if entry is None else Set(path, data, entry.version)
+                if is_removed_if_empty and entry is not None and not after:
+                    write = Delete(path, entry.version)
                 notices = self._follower.notice(_notice(path))
                 try:
                     results = await multi_or_read_back(self.store, [*conditions, write, *notices])
                 except (BadVersion, EntryExists):
+                    continue
+                except NoEntry:
+                    if entry is None or not is_removed_if_empty:
+                        raise
                     continue
                 except ConnectionLost:  # the session has ended
                     may_be_written = True
@@ -270,6 +311,10 @@ class DynamicConfigs:
             if self._config.has_scram and user is not None:
                 settings = await self.users.stored([user])
                 await self._apply(UserSettings(user, settings.get(user, {})))
+        elif changed.kind in TYPES and (name := name_of(changed.name)) is not None:
+            resource_type = TYPES[changed.kind]
+            stored = await self._named.stored(resource_type, name)
+            await self._apply(NamedSettingsChanged(resource_type, name, stored))
         elif changed.kind not in znodes.ENTITIES_WITHOUT_EFFECT:
             raise ValueError(f"{changed.kind!r} is not a kind of settings")
 

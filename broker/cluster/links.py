@@ -8,6 +8,7 @@ coordinators ask the controller through them. This broker's controller gets the 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from odradek.broker.cluster.offline_replicas import DiskFailures
 from odradek.broker.cluster.registration import BrokerRegistration
 from odradek.broker.controller.controller import Controller
 from odradek.broker.controller.request_waits import RequestWaits
+from odradek.broker.features.finalized import FinalizedFeatures
 from odradek.broker.metadata.metadata_cache import MetadataCache
 from odradek.broker.metadata_store.interface import MetadataStore
 from odradek.broker.peers.peers import Peers
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class ClusterLinks:
-    """`connect`: see `Peers`."""
+    """`connect`: see `Peers`. `first_features`: the levels of the features in a new cluster."""
 
     def __init__(
         self,
@@ -38,6 +40,8 @@ class ClusterLinks:
         store: MetadataStore,
         *,
         metadata: MetadataCache,
+        features: FinalizedFeatures,
+        first_features: Mapping[str, int],
         clock: Clock,
         timer: SystemTimer,
         random: Random,
@@ -73,6 +77,8 @@ class ClusterLinks:
             waits=self.waits,
             channel_to=self.peers.channel_to,
             on_active_controller=self._controller_changed,
+            first_features=first_features,
+            on_features_written=features.put,
         )
         self.active_controller = ActiveController(
             metadata,

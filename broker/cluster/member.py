@@ -21,13 +21,15 @@ import structlog
 from odradek.broker.background.background import Background
 from odradek.broker.cluster.active_controller import NoController
 from odradek.broker.cluster.changes import ClusterChanges
-from odradek.broker.cluster.deltas import Deltas, TopicListener
+from odradek.broker.cluster.deltas import ClusterListener, Deltas
 from odradek.broker.cluster.dynamic_configs import DynamicConfigs
+from odradek.broker.cluster.feature_follower import FeatureFollower
 from odradek.broker.cluster.known_topics import KnownTopics
 from odradek.broker.cluster.links import ClusterLinks
 from odradek.broker.cluster.offline_replicas import OfflineReplicas
 from odradek.broker.cluster.settings_in_effect import SettingsInEffect
 from odradek.broker.cluster.user_credentials import UserCredentials
+from odradek.broker.features.finalized import FinalizedFeatures
 from odradek.broker.metadata.metadata_cache import BrokerInfo, MetadataCache
 from odradek.broker.metadata_store import znodes
 from odradek.broker.metadata_store.interface import Entry, MetadataStoreError, SessionState
@@ -56,8 +58,8 @@ log = structlog.get_logger("broker.cluster")
 
 
 class ClusterMember:
-    """`listener` hears which topics have changed. `authorizer` gets the ACLs of the cluster; None for no access
-    control.
+    """`listener` hears which topics have changed. `features` gets the finalized levels, `authorizer` the ACLs of the
+    cluster; None for no access control.
     """
 
     def __init__(
@@ -69,7 +71,8 @@ class ClusterMember:
         replica_manager: ReplicaManager,
         clock: Clock,
         background: Background,
-        listener: TopicListener,
+        listener: ClusterListener,
+        features: FinalizedFeatures,
         authorizer: AclAuthorizer | None = None,
     ) -> None:
         self._config = config
@@ -77,6 +80,7 @@ class ClusterMember:
         self._metadata = metadata
         self._replica_manager = replica_manager
         self._spawn = background.spawn
+        self._listener = listener
         self._num_replica_fetchers: int = config.num_replica_fetchers
         self._has_left = False
         self._is_store_silent = False
@@ -85,7 +89,7 @@ class ClusterMember:
         roles = RoleChanges(replica_manager, self.fetchers)
         self.settings = SettingsInEffect(metadata, config, self._apply_topic)
         users = UserCredentials(links.store)
-        deltas = Deltas(metadata, roles, self.settings, users, authorizer, self._brokers_changed)
+        deltas = Deltas(metadata, roles, self.settings, users, authorizer, features, self._brokers_changed)
         self.configs = DynamicConfigs(
             links.store,
             metadata,
@@ -97,6 +101,7 @@ class ClusterMember:
             spawn=background.spawn,
             turns=background.turns,
         )
+        self.features = FeatureFollower(links.store, deltas.apply_one, clock=clock, spawn=background.spawn)
         self.acls: StoredAcls | None = None
         if authorizer is not None:
             from odradek.broker.cluster.stored_acls import StoredAcls
@@ -136,10 +141,13 @@ class ClusterMember:
     # Life
 
     async def load(self) -> None:
-        """Reads the ACLs, the settings, and which topics there are. Raises StoreDamaged, StoreUnavailable."""
+        """Reads the ACLs, the settings, the features, and which topics there are. Raises StoreDamaged,
+        StoreUnavailable.
+        """
         if self.acls is not None:
             await self.acls.load()
         await self.configs.load()
+        await self.features.load()
         await self.known_topics.load(self._links.store)
 
     async def register(self, broker: BrokerInfo) -> None:
@@ -226,6 +234,7 @@ class ClusterMember:
     def _brokers_changed(self) -> None:
         self._links.peers.refresh()
         self._replica_manager.live_brokers_changed()
+        self._listener.brokers_changed()
 
     def _apply_topic(self, name: str, config: LogConfig) -> None:
         self._replica_manager.update_log_config(name, config)

@@ -91,7 +91,7 @@ class StoreFollower:
         MetadataStoreError.
         """
         for notices in self._notices.values():
-            await notices.skip(self._changed)
+            await notices.skip(self.changed)
 
     def notice(self, creation: Create) -> list[Operation]:
         """Returns what a change writes besides, last of all: its notice, if other brokers share the store (A)."""
@@ -108,7 +108,8 @@ class StoreFollower:
         await self._read_everything()
         self._read_in_session = session_epoch
 
-    def _changed(self, _event: WatchEvent) -> None:
+    def changed(self, _event: WatchEvent) -> None:
+        """Reads what has changed: a watch."""
         self._spawn(self._follow(), f"changes of {self._what}")
 
     def _session_changed(self, state: SessionState) -> None:
@@ -130,7 +131,7 @@ class StoreFollower:
 
     async def _apply_new(self, root: str, notices: _Notices) -> None:
         """Applies the changes that this broker has not applied yet (A), and removes old notices (B)."""
-        names = await notices.new(self._changed)
+        names = await notices.new(self.changed)
         for start in range(0, len(names), self._at_once):
             some = names[start : start + self._at_once]
             await self._roots[root]([f"{root}/{name}" for name in some])

@@ -107,7 +107,8 @@ def members(sources: MetricSources, query: Query) -> Steps[Row]:
 
 
 def _member(group: Group, member: GroupMember, now_ms: int) -> Row:
-    heartbeat = member.heartbeat
+    session = group.session_of(member.member_id)
+    heartbeat = None if session is None else session.heartbeat
     return {
         "member_id": shown(member.member_id),
         "instance_id": None if member.group_instance_id is None else shown(member.group_instance_id),
@@ -115,7 +116,7 @@ def _member(group: Group, member: GroupMember, now_ms: int) -> Row:
         "client_host": shown(member.client_host),
         "is_leader": group.is_leader(member.member_id),
         "waits_for": member.waits_for,
-        "session_timeout_ms": member.session_timeout_ms,
+        "session_timeout_ms": None if session is None else session.timeout_ms,
         "session_left_ms": None if heartbeat is None else heartbeat.deadline_ms - now_ms,
     }
 

@@ -12,6 +12,9 @@ from typing import Any, cast
 
 from odradek.broker.console.selection import shown
 from odradek.broker.coordinator.group.classic.group import ClassicGroup
+from odradek.broker.coordinator.group.consumer.group import ConsumerGroup
+from odradek.broker.coordinator.group.consumer.timers import AWAITED
+from odradek.broker.coordinator.group.group import Group
 from odradek.broker.metrics.sources import MetricSources
 from odradek.broker.replica.fetch.fetch_session import FetchSession, FetchTarget
 from odradek.broker.replica.partition.partition import Partition
@@ -27,16 +30,20 @@ from odradek.purgatory import (
 )
 from odradek.purgatory.delayed_heartbeat import DelayedHeartbeat
 from odradek.purgatory.delayed_join import DelayedJoin, InitialDelayedJoin
+from odradek.purgatory.delayed_step import DelayedStep
 from odradek.purgatory.delayed_sync import DelayedSync
 
 MOST_NAMED = 3
 
 
-def why(operation: DelayedOperation, sources: MetricSources, group: ClassicGroup | None) -> str:
+def why(operation: DelayedOperation, sources: MetricSources, group: Group | None) -> str:
     """`group`: the one that the operation waits for, if it waits for one."""
+    if isinstance(operation, DelayedStep):
+        return _step(operation, sources, group)
+    classic = group if isinstance(group, ClassicGroup) else None
     for kind, reason in _REASONS:
         if isinstance(operation, kind):
-            return reason(operation, sources, group)
+            return reason(operation, sources, classic)
     return "waits for an event of its keys"
 
 
@@ -162,6 +169,23 @@ def _sync(operation: DelayedOperation, _sources: MetricSources, group: ClassicGr
     members = (group.member(member_id) for member_id in list(group.pending_sync))
     absent = [shown(member.client_id) for member in members if member is not None]
     return f"SyncGroup of {len(absent)} of {group.size} members of {_name_of(operation)}{_named(absent)}"
+
+
+def _step(operation: DelayedStep, sources: MetricSources, group: Group | None) -> str:
+    _, member_id, awaited = cast("tuple[str, str, str]", operation.watch_keys[0])
+    member = group.member(member_id) if isinstance(group, ConsumerGroup) else None
+    if awaited != AWAITED["rebalance"]:
+        client = "a member" if member is None else shown(member.client_id)
+        return f"{awaited} of {client} of {_name_of(operation)}, which speaks the classic protocol"
+    if member is None:
+        return f"a member of {_name_of(operation)} gives up partitions"
+    name_of = sources.metadata.topic_name
+    partitions = [
+        f"{shown(name_of(topic_id) or str(topic_id))}-{partition}"
+        for topic_id, given in member.revoking.items()
+        for partition in given
+    ]
+    return f"{shown(member.client_id)} of {_name_of(operation)} gives up {some(partitions, len(partitions))}"
 
 
 def _named(clients: list[str]) -> str:

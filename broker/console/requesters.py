@@ -7,7 +7,6 @@ from itertools import islice
 from odradek.broker.background.stepwise import Pace, Steps
 from odradek.broker.console.groups import find_group
 from odradek.broker.console.selection import Row, shown
-from odradek.broker.coordinator.group.classic.group import ClassicGroup
 from odradek.broker.coordinator.group.group import Group, GroupMember
 from odradek.broker.metrics.sources import MetricSources
 from odradek.broker.requests.request_context import RequestContext
@@ -15,12 +14,13 @@ from odradek.protocol.api_keys import ApiKey
 from odradek.purgatory import DelayedOperation, DelayedOperationPurgatory
 from odradek.purgatory.delayed_heartbeat import DelayedHeartbeat
 from odradek.purgatory.delayed_join import DelayedJoin
+from odradek.purgatory.delayed_step import DelayedStep
 from odradek.purgatory.delayed_sync import DelayedSync
 
 MOST_CLIENTS = 5
 MOST_LOOKED_AT = 20_000
 """Operations of a purgatory that one request looks at; the others are only counted."""
-OF_GROUPS = (DelayedHeartbeat, DelayedJoin, DelayedSync)
+OF_GROUPS = (DelayedHeartbeat, DelayedJoin, DelayedSync, DelayedStep)
 
 
 def purgatories(sources: MetricSources) -> list[DelayedOperationPurgatory]:
@@ -68,15 +68,14 @@ def client_ids(sources: MetricSources) -> Steps[dict[int, str | None]]:
     return found
 
 
-def group_of(sources: MetricSources, operation: DelayedOperation) -> ClassicGroup | None:
+def group_of(sources: MetricSources, operation: DelayedOperation) -> Group | None:
     """The group that the operation waits for; None for those of requests, and if the group is gone."""
     if not isinstance(operation, OF_GROUPS):
         return None
     key = operation.watch_keys[0]
     assert isinstance(key, tuple)
     found = find_group(sources, key[0])
-    group = None if found is None else found[1]
-    return group if isinstance(group, ClassicGroup) else None
+    return None if found is None else found[1]
 
 
 def clients_of(operation: DelayedOperation, group: Group | None) -> list[Row]:
@@ -88,7 +87,7 @@ def clients_of(operation: DelayedOperation, group: Group | None) -> list[Row]:
         return [_of_request(requester)]
     if group is None:
         return []
-    if isinstance(operation, DelayedHeartbeat):
+    if isinstance(operation, (DelayedHeartbeat, DelayedStep)):
         key = operation.watch_keys[0]
         assert isinstance(key, tuple)
         member = group.member(key[1])

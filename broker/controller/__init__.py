@@ -24,6 +24,7 @@ What clients ask:
     topic_requests.py           to create, delete and extend topics, with their timeouts
     creation_requests.py        CreateTopics, which brokers send, too
     replica_requests.py         elections and reassignments
+    feature_requests.py         levels of features
 
 What changes the cluster:
 
@@ -33,6 +34,7 @@ What changes the cluster:
     elections.py, reassignments.py         on request, or to balance the leaders
     stored_requests.py                     requests that tools put into the store
     stored_topics.py                       topics and partitions that tools put into the store
+    feature_updates.py                     the finalized levels of features
     producer_id_blocks.py                  blocks of producer ids
     partition_changes.py                   writes the new states
 

@@ -13,6 +13,8 @@
         replicas again, and reports those that it has lost: KAFKA_STORAGE_ERROR in the response to LeaderAndIsr. It
         does the same when they can be used again.
     (E) A broker that shuts down asks for it: its leaderships move to others, and its replicas leave the in-sync ones.
+    (F) A broker that does not support a finalized feature is treated as one that is not there, until it does or the
+        feature is lowered.
 
 Source: Kafka's `KafkaController` (`processBrokerChange`, `onBrokerStartup`, `onBrokerFailure`,
 `processLogDirEventNotification`, `processLeaderAndIsrResponseReceived`, `doControlledShutdown`).
@@ -28,6 +30,7 @@ from odradek.broker.background.stepwise import others_between
 from odradek.broker.controller.control_channels import ControlChannels
 from odradek.broker.controller.control_requests import ControlRequests
 from odradek.broker.controller.controller_context import ControllerContext
+from odradek.broker.controller.feature_updates import FeatureUpdates
 from odradek.broker.controller.fenced_store import FencedStore
 from odradek.broker.controller.partition_changes import Outcome, PartitionChanges
 from odradek.broker.controller.partition_states import (
@@ -68,6 +71,7 @@ class BrokerChanges:
         store: FencedStore,
         context: ControllerContext,
         config: BrokerConfig,
+        features: FeatureUpdates,
         changes: PartitionChanges,
         requests: ControlRequests,
         channels: ControlChannels,
@@ -80,6 +84,9 @@ class BrokerChanges:
         self._store = store
         self._context = context
         self._config = config
+        self._features = features
+        self._left_out: dict[int, int] = {}
+        """The epochs of brokers that are not usable."""
         self._changes = changes
         self._requests = requests
         self._channels = channels
@@ -90,7 +97,7 @@ class BrokerChanges:
 
     # Registrations
 
-    async def read(self) -> dict[int, BrokerInfo]:
+    async def registered(self) -> dict[int, BrokerInfo]:
         """Reads the registrations, and watches them (A). One that is damaged is left out."""
         found = {}
         for name in await self._store.children(znodes.BROKER_IDS, self._watches.of(znodes.BROKER_IDS)):
@@ -105,10 +112,22 @@ class BrokerChanges:
                 log.error("registration of a broker ignored", broker=name, reason=str(error))
         return dict(sorted(found.items()))
 
+    def usable(self, registered: Mapping[int, BrokerInfo]) -> dict[int, BrokerInfo]:
+        """Returns those that support the finalized features (F). The others are logged once."""
+        found = {}
+        for broker_id, broker in registered.items():
+            lacking = self._features.lacking(broker)
+            if not lacking:
+                found[broker_id] = broker
+            elif self._left_out.get(broker_id) != broker.epoch:
+                self._left_out[broker_id] = broker.epoch
+                log.error("broker not used, it does not support finalized features", broker=broker_id, features=lacking)
+        return found
+
     async def changed(self) -> None:
         """Reacts to a change of the registrations."""
         context = self._context
-        found, known = await self.read(), dict(context.brokers)
+        found, known = self.usable(await self.registered()), dict(context.brokers)
         gone = [broker for broker, info in known.items() if broker not in found or found[broker].epoch != info.epoch]
         started = [broker for broker, info in found.items() if broker not in known or broker in gone]
         moved = [broker for broker, info in found.items() if broker not in started and info != known[broker]]

@@ -9,7 +9,8 @@ controller: the next one completes it.
     (B) NOT_CONTROLLER is the answer to every request while this broker is not active (`terms.py`).
 
 Brokers ask it by their requests (`Controller.answer`), whether they come from another broker or from this one. What
-clients ask for (`metadata/administration.py`) is in `topic_requests.py` and `replica_requests.py`.
+clients ask for (`metadata/administration.py`) is in `topic_requests.py`, `replica_requests.py` and
+`feature_requests.py`.
 
 Source: Kafka's `KafkaController`.
 """
@@ -24,6 +25,7 @@ from odradek.broker.background.tasks import Spawn
 from odradek.broker.background.turns import Turns
 from odradek.broker.controller.control_channels import ControlTarget
 from odradek.broker.controller.creation_requests import TopicCreations
+from odradek.broker.controller.feature_requests import FeatureRequests
 from odradek.broker.controller.replica_requests import ReplicaRequests
 from odradek.broker.controller.request_waits import RequestWaits
 from odradek.broker.controller.term import Dependencies, Term
@@ -64,15 +66,21 @@ class Controller:
         waits: RequestWaits,
         channel_to: Callable[[BrokerInfo], ControlTarget],
         on_active_controller: Callable[[int], object],
+        first_features: Mapping[str, int],
+        on_features_written: Callable[[Mapping[str, int], int], object],
     ) -> None:
         """`listener`: the name of the listener between brokers. `waits` parks the requests. `channel_to` opens the way
         to another broker. `on_active_controller` is called with the id of the active controller whenever it changes;
-        -1: none is known.
+        -1: none is known. `first_features` are the levels of a new cluster; `on_features_written` is called with the
+        levels and their epoch when this controller has begun, and when it has changed them.
         """
-        dependencies = Dependencies(broker_id, listener, store, config, source, spawn, channel_to)
+        dependencies = Dependencies(
+            broker_id, listener, store, config, source, spawn, channel_to, first_features, on_features_written
+        )
         self.terms = Terms(dependencies, clock, on_active_controller)
         self.topics = TopicRequests(self.terms, waits, spawn)
         self.replicas = ReplicaRequests(self.terms, waits, config)
+        self.features = FeatureRequests(self.terms)
         self._answers: Mapping[type[Message], Callable[[Any], Awaitable[Message]]] = {
             AlterPartitionRequest: self._alter_partition,
             ControlledShutdownRequest: self._controlled_shutdown,

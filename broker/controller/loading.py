@@ -8,11 +8,8 @@ tools create there (`stored_topics.py`).
         the state knows, and no controller has seen it go.
     (D) A mark of deletion without a topic is removed. If delete.topic.enable is false, all marks are.
     (E) A topic without an id, as Kafka before 2.8 and its tools write it, gets one.
-    (F) Each controller brings the finalized features of the cluster (`/feature`, KIP-584) into the form of its
-        inter.broker.protocol.version. There are none that we know; those that others have finalized are kept.
 
-Source: Kafka's `KafkaController.initializeControllerContext`, `processTopicIds`, `fetchTopicDeletionsInProgress`,
-`enableFeatureVersioning`.
+Source: Kafka's `KafkaController.initializeControllerContext`, `processTopicIds`, `fetchTopicDeletionsInProgress`.
 """
 
 from __future__ import annotations
@@ -35,10 +32,8 @@ from odradek.broker.metadata.topic_names import topic_name_fault
 from odradek.broker.metadata_store import znodes
 from odradek.broker.metadata_store.interface import (
     BadVersion,
-    Create,
     Delete,
     Entry,
-    EntryExists,
     MetadataStoreError,
     NoEntry,
     Operation,
@@ -213,26 +208,3 @@ async def _ids(
 def _registered_since(entry: Entry, state: PartitionState, context: ControllerContext) -> tuple[int, ...]:
     brokers = context.brokers
     return tuple(broker for broker in state.replicas if broker in brokers and brokers[broker].epoch > entry.modified)
-
-
-async def enable_features(store: FencedStore) -> None:
-    """Creates the entry of the finalized features (F), or writes it anew if it is not as we write it. Raises
-    ControllerMoved, MetadataStoreError.
-    """
-    while True:
-        entry = await store.exists(znodes.FEATURE)
-        operation: Operation = Create(znodes.FEATURE, znodes.encode_features({}))
-        if entry is not None:
-            try:
-                data = znodes.encode_features(znodes.parse_features(entry.data))
-            except StoreDamaged as error:
-                log.error("finalized features left alone", reason=str(error))
-                return
-            if data == entry.data:
-                return
-            operation = Set(znodes.FEATURE, data, entry.version)
-        try:
-            await store.multi([operation])
-        except (BadVersion, EntryExists, NoEntry):
-            continue
-        return

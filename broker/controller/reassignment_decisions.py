@@ -71,6 +71,15 @@ def check_target(target: Sequence[int], origin: Collection[int], live: Collectio
         raise ProtocolError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, fault)
 
 
+def check_size(target: Sequence[int], state: PartitionState) -> None:
+    """Raises INVALID_REPLICATION_FACTOR unless the target has as many replicas as the partition is to have now."""
+    size = len(target_of(state))
+    if len(target) != size:
+        raise ProtocolError(
+            ErrorCode.INVALID_REPLICATION_FACTOR, f"The number of replicas must not change from {size} to {len(target)}"
+        )
+
+
 def begun(
     state: PartitionState, target: Sequence[int], electable: Collection[int], controller_epoch: int
 ) -> PartitionState:

@@ -76,9 +76,13 @@ class Reassignments:
         self._try_later = try_later
         self._requested: dict[TopicPartition, tuple[int, ...]] = {}
 
-    async def reassign(self, targets: Mapping[TopicPartition, Sequence[int] | None]) -> Outcomes:
-        """Starts or cancels reassignments. Returns, per partition, None if the reassignment has started (or is
-        complete), otherwise INVALID_REPLICA_ASSIGNMENT, NO_REASSIGNMENT_IN_PROGRESS (a target of None cancels),
+    async def reassign(
+        self, targets: Mapping[TopicPartition, Sequence[int] | None], *, may_resize: bool = True
+    ) -> Outcomes:
+        """Starts or cancels reassignments. `may_resize`: the number of replicas may change (KIP-860).
+
+        Returns, per partition, None if the reassignment has started (or is complete), otherwise
+        INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR, NO_REASSIGNMENT_IN_PROGRESS (a target of None cancels),
         UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR.
         """
         finishing = self._context.finishing
@@ -86,7 +90,7 @@ class Reassignments:
         valid: dict[TopicPartition, Sequence[int] | None] = {}
         live = [broker for broker in self._context.brokers if broker not in self._context.shutting_down]
         async for key, target in others_between(targets.items(), COST):
-            fault = self._fault(key, target, live)
+            fault = self._fault(key, target, live, may_resize=may_resize)
             if fault is None:
                 valid[key] = target
             outcomes[key] = fault
@@ -163,7 +167,9 @@ class Reassignments:
 
     # Steps
 
-    def _fault(self, key: TopicPartition, target: Sequence[int] | None, live: Collection[int]) -> ProtocolError | None:
+    def _fault(
+        self, key: TopicPartition, target: Sequence[int] | None, live: Collection[int], *, may_resize: bool
+    ) -> ProtocolError | None:
         """An invalid target, or a cancellation of nothing, is reported before a partition that does not exist, or whose
         topic is being deleted: as in Kafka.
         """
@@ -174,6 +180,8 @@ class Reassignments:
         else:
             try:
                 reassignment.check_target(target, () if state is None else reassignment.origin_of(state), live)
+                if state is not None and not may_resize:
+                    reassignment.check_size(target, state)
             except ProtocolError as refusal:
                 return refusal
         if state is None or key.topic in self._context.deletions:

@@ -62,11 +62,13 @@ class ReplicaRequests:
             percentage = self._config.leader_imbalance_per_broker_percentage
             await self._terms.ask("balance of leaders", lambda term: term.elections.balance(percentage))
 
-    async def reassign(self, targets: Mapping[TopicPartition, Sequence[int] | None]) -> Outcomes:
+    async def reassign(
+        self, targets: Mapping[TopicPartition, Sequence[int] | None], *, may_resize: bool = True
+    ) -> Outcomes:
         """Starts or cancels reassignments; see `Reassignments.reassign`. Raises NOT_CONTROLLER."""
 
         async def reassign(term: Term) -> Outcomes:
-            outcomes = await term.reassignments.reassign(targets)
+            outcomes = await term.reassignments.reassign(targets, may_resize=may_resize)
             await term.brokers.lead_new([key for key, error in outcomes.items() if error is None])
             return outcomes
 

@@ -13,7 +13,7 @@ Source: Kafka's `KafkaController.onControllerFailover`, `onControllerResignation
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 import structlog
@@ -32,9 +32,9 @@ from odradek.broker.controller.control_requests import (
 from odradek.broker.controller.controller_context import ControllerContext
 from odradek.broker.controller.controller_election import Won
 from odradek.broker.controller.elections import Elections
+from odradek.broker.controller.feature_updates import FeatureUpdates
 from odradek.broker.controller.fenced_store import FencedStore
 from odradek.broker.controller.isr_changes import IsrChanges
-from odradek.broker.controller.loading import enable_features
 from odradek.broker.controller.partition_changes import PartitionChanges
 from odradek.broker.controller.producer_id_blocks import ProducerIdBlocks
 from odradek.broker.controller.reassignments import Reassignments
@@ -77,6 +77,8 @@ class Dependencies(NamedTuple):
     source: random.Random
     spawn: Spawn
     channel_to: Callable[[BrokerInfo], ControlTarget]
+    first_features: Mapping[str, int]
+    on_features_written: Callable[[Mapping[str, int], int], object]
 
 
 class Term:
@@ -116,10 +118,19 @@ class Term:
         self.producer_ids = ProducerIdBlocks(self.store, context)
         self.deletions = TopicDeletions(self.store, context, requests, self._resume_deletions_later)
         self.reassignments = Reassignments(self.store, context, changes, requests, self._finish_reassignments_later)
+        self.features = FeatureUpdates(
+            self.store,
+            context,
+            dependencies.first_features,
+            is_shared=dependencies.store.is_shared,
+            written=dependencies.on_features_written,
+            on_change=self._stored_events,
+        )
         self.brokers = BrokerChanges(
             self.store,
             context,
             config,
+            self.features,
             changes,
             requests,
             self.channels,
@@ -150,8 +161,9 @@ class Term:
     async def begin(self) -> None:
         """Takes over (A). Raises ControllerMoved and MetadataStoreError."""
         context = self.context
-        await enable_features(self.store)
-        for broker in (await self.brokers.read()).values():
+        registered = await self.brokers.registered()
+        await self.features.begin(registered.values())
+        for broker in self.brokers.usable(registered).values():
             context.put_broker(broker)
         for parent in (znodes.LOG_DIR_EVENTS, znodes.ISR_CHANGES):
             names = await self.store.children(parent)

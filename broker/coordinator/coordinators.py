@@ -8,11 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from random import Random
+from typing import TypeVar
 
-from odradek.broker.background.tasks import Threads
+from odradek.broker.background.stepwise import Steps
+from odradek.broker.background.tasks import ThreadsAndTurns
 from odradek.broker.cluster.active_controller import ActiveController
 from odradek.broker.coordinator.group.classic.settings import GroupSettings
-from odradek.broker.coordinator.group.coordinator import GroupCoordinator
+from odradek.broker.coordinator.group.cluster_topics import ClusterTopics
+from odradek.broker.coordinator.group.consumer.settings import GroupSettingsInEffect
+from odradek.broker.coordinator.group.coordinator import ConsumerGroups, GroupCoordinator
 from odradek.broker.coordinator.internal_topics import InternalTopics, group_log_settings, transaction_log_settings
 from odradek.broker.coordinator.runtime.runtime import CoordinatorRuntime, RuntimeSettings
 from odradek.broker.coordinator.runtime.shard import NewShard
@@ -33,10 +37,12 @@ from odradek.broker.replica.partition.hosted_partitions import HostedPartitions
 from odradek.broker.settings.config import BrokerConfig
 from odradek.protocol.errors import ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.protocol.wire_codes import ConfigResourceType
 from odradek.purgatory import CompletionQueue
 from odradek.timer import Clock, SystemTimer
 
 PRODUCER_IDS_TIMEOUT_MS = 5000
+T = TypeVar("T")
 
 
 class Coordinators:
@@ -50,7 +56,7 @@ class Coordinators:
         timer: SystemTimer,
         random: Random,
         completions: CompletionQueue,
-        background: Threads,
+        background: ThreadsAndTurns,
         soon: Soon,
         metadata: MetadataCache,
         active_controller: ActiveController,
@@ -60,6 +66,8 @@ class Coordinators:
         leaderships: Leaderships,
         verification: TransactionVerification,
         peers: Peers,
+        group_version: Callable[[], int],
+        transaction_version: Callable[[], int],
     ) -> None:
         self._config = config
         self._clock = clock
@@ -77,6 +85,7 @@ class Coordinators:
         self.internal_topics = InternalTopics(active_controller, metadata, config, background.spawn)
         self.groups = GroupCoordinator(
             GroupSettings.from_config(config),
+            self._consumer_groups(group_version),
             clock=clock,
             timer=timer,
             completions=completions,
@@ -93,6 +102,7 @@ class Coordinators:
             own_logs=self._own_logs,
             later=timer.call_later,
             soon=soon,
+            transaction_version=transaction_version,
             start_runtime=partial(self._start_runtime, transaction_log_settings(config)),
         )
         remote_verification = RemoteVerification(
@@ -102,7 +112,10 @@ class Coordinators:
             spawn=background.spawn,
         )
         verification.ask_coordinators(
-            self.transactions.is_open_transaction, remote_verification.elsewhere, remote_verification.ask
+            self.transactions.is_open_transaction,
+            remote_verification.elsewhere,
+            remote_verification.ask,
+            self.transactions.add_for_client,
         )
 
     def begin_loading(self) -> None:
@@ -123,6 +136,24 @@ class Coordinators:
     def longest_transaction_ms(self) -> int:
         """Returns the current value of transaction.max.timeout.ms."""
         return self._config.transaction_max_timeout_ms
+
+    def _consumer_groups(self, group_version: Callable[[], int]) -> ConsumerGroups:
+        config, metadata = self._config, self._metadata
+        settings = GroupSettingsInEffect(config, partial(metadata.named_config, ConfigResourceType.GROUP))
+        return ConsumerGroups(
+            ClusterTopics(metadata),
+            settings.of,
+            self._work,
+            group_version,
+            config.group_coordinator_rebalance_protocols,
+            config.message_max_bytes // 2,
+        )
+
+    def _work(
+        self, steps: Steps[T], then: Callable[[T], object], failed: Callable[[Exception], object], name: str
+    ) -> None:
+        """Runs the steps beside the requests."""
+        self._background.spawn(self._background.turns.take_then(steps, then, failed), name)
 
     def _leader_of(self, topic_partition: TopicPartition) -> int | None:
         """Returns None only for a partition that does not exist: until the metadata is complete, any may exist."""

@@ -4,8 +4,9 @@
         OPERATION_NOT_ATTEMPTED.
     (B) Up to version 3 a request names one transaction; clients use these versions. From version 4 on it names any
         number, each of which may only be verified: before a broker appends the first batch of a transaction, it asks
-        another one whether the transaction is open (KIP-890). A partition that is not in it returns
-        TRANSACTION_ABORTABLE, in version 4 too. Each transaction has its own result, even if it is named twice.
+        another one whether the transaction is open; for a client of version 2 of transactions, to add the partitions
+        (KIP-890). A partition to verify that is not in the transaction returns TRANSACTION_ABORTABLE, in version 4 too.
+        Each transaction has its own result, even if it is named twice.
     (C) Up to version 3 a client may not name internal topics, and needs WRITE on the others. What version 4 names was
         authorized by the broker that asks.
 
@@ -20,7 +21,7 @@ from typing import Any
 
 from odradek.broker.background.stepwise import Pace, Steps, each_when_written, items_of
 from odradek.broker.coordinator.transaction.coordinator import TransactionCoordinator
-from odradek.broker.coordinator.transaction.transaction import ProducerIdAndEpoch
+from odradek.broker.coordinator.transaction.transaction import EPOCH_PER_TRANSACTION, ProducerIdAndEpoch
 from odradek.broker.handlers.access import Access, Check
 from odradek.broker.handlers.transaction_outcomes import answered, code_for
 from odradek.broker.metadata.metadata_cache import INTERNAL_TOPICS, MetadataCache
@@ -124,7 +125,8 @@ class AddPartitionsHandler:
         elif transaction.verify_only:
             settle(lambda key: coordinator.verify(name, producer.producer_id, producer.producer_epoch, key))
         else:
-            coordinator.add_partitions(name, producer, asked, added)
+            client_version = EPOCH_PER_TRANSACTION if context.api_version >= FIRST_VERSION_OF_SEVERAL else 0
+            coordinator.add_partitions(name, producer, asked, added, client_version)
 
 
 class _Results:

@@ -18,6 +18,7 @@ from odradek.broker.handlers.authorization import Authorization
 from odradek.broker.handlers.error_responses import ErrorResponse
 from odradek.broker.handlers.handler_kinds import Handler
 from odradek.broker.handlers.handlers import Handlers
+from odradek.broker.handlers.topic_ids import naming
 from odradek.broker.metadata.administration import Administration
 from odradek.broker.requests.request_bound import MAX_PARTITIONS_PER_REQUEST, check_partitions_asked
 from odradek.broker.requests.request_context import RequestContext
@@ -53,6 +54,8 @@ class ApiRow(NamedTuple):
     """Keep a parked request in memory, for its error response should it fail as a whole."""
     bounds_its_answer: bool
     """The handler limits the response by a setting of its own."""
+    topic_ids_since: int | None
+    """The first version whose topics are named by ids, if the authorizer is asked about topics before the handler."""
     not_controller: Callable[[], ProtocolError] | None
     """The refusal of a broker that is not the active controller, if the API is the controller's. It comes after (A) and
     (B) of `authorization.py`, and before what the handler asks the authorizer (C).
@@ -65,18 +68,18 @@ class ApiRow(NamedTuple):
             handler = _on_controller(handler, handlers.administration, self.not_controller)
         if not handlers.access.decides:
             return handler
-        return self.authorization.guard(handler, self.error_response, handlers.access, background)
+        guarded = self.authorization.guard(handler, self.error_response, handlers.access, background)
+        since = self.topic_ids_since
+        return guarded if since is None else naming(guarded, since, handlers.topic_name)
 
     def check_bound(self, request: Any, most: int = MAX_PARTITIONS_PER_REQUEST) -> None:
         """Raises POLICY_VIOLATION if the request names more partitions than `most`."""
         if self.partitions_asked is not None:
             check_partitions_asked(self.partitions_asked(request), most)
 
-    def up_to(self, highest: int, of_brokers: int | None) -> ApiRow:
-        """Returns the row of a broker that serves clients no version above `highest`, but other brokers theirs,
-        `of_brokers`.
-        """
-        served = Versions(self.served.lowest, min(self.served.highest, highest))
+    def within(self, versions: Versions, of_brokers: int | None) -> ApiRow:
+        """Returns the row of a broker that serves clients these versions, and other brokers theirs, `of_brokers`."""
+        served = Versions(max(self.served.lowest, versions.lowest), min(self.served.highest, versions.highest))
         between_brokers = self.between_brokers
         if of_brokers is not None and of_brokers not in served:
             between_brokers = Versions(of_brokers, of_brokers)
@@ -110,6 +113,7 @@ def api_row(
     bytes_per_partition: int = 4,
     keeps_parked_requests: bool = True,
     bounds_its_answer: bool = False,
+    topic_ids_since: int | None = None,
     not_controller: Callable[[], ProtocolError] | None = None,
 ) -> ApiRow:
     """Returns a row; see its fields. `bytes_per_partition`: the least that a partition takes in a request."""
@@ -127,6 +131,7 @@ def api_row(
         bound_from_bytes=NO_LIMIT if partitions_asked is None else counted_from,
         keeps_parked_requests=keeps_parked_requests,
         bounds_its_answer=bounds_its_answer,
+        topic_ids_since=topic_ids_since,
         not_controller=not_controller,
     )
 

@@ -1,9 +1,10 @@
 """The table of the APIs that are served. Dispatching, ApiVersions and the generated documentation use it.
 
-The versions that every listener serves are those of one release, Apache Kafka 3.9, since clients infer the release from
-them; `version_history.py` says what its versions add to those of 3.0. Between brokers they are those of the protocol
-of Kafka 3.0 (broker/peers/inter_broker_protocol.py). Produce and Fetch are served from 0 although message formats 0 and
-1 are refused for each partition: librdkafka before 2.12 disables features unless the ranges contain the old versions.
+The versions that every listener serves begin with those of Apache Kafka 3.9 and end with those of 4.4, so that clients
+from 0.11 on are served; `version_history.py` says what they add to those of 3.0. Between brokers they are those of the
+protocol of Kafka 3.0 (broker/peers/inter_broker_protocol.py). Produce and Fetch are served from 0 although message
+formats 0 and 1 are refused for each partition: librdkafka before 2.12 disables features unless the ranges contain the
+old versions.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from odradek.broker.background.stepwise import Steps
 from odradek.broker.handlers import (
     add_partitions,
     configs,
+    consumer_groups,
     coordinators,
     create_topics,
     fetch,
@@ -24,7 +26,9 @@ from odradek.broker.handlers import (
     log_dirs,
     metadata,
     offset_fetch,
+    offsets,
     producers,
+    topic_partitions,
     topics,
     transactions,
 )
@@ -59,12 +63,15 @@ from odradek.protocol.messages.acls import CreateAclsResponse, DeleteAclsRespons
 from odradek.protocol.messages.api_versions import ApiVersionsResponse
 from odradek.protocol.messages.client_quotas import DescribeClientQuotasResponse
 from odradek.protocol.messages.cluster import DescribeClusterResponse
+from odradek.protocol.messages.config_resources import ListConfigResourcesResponse
 from odradek.protocol.messages.configs import (
     AlterConfigsResponse,
     DescribeConfigsResponse,
     IncrementalAlterConfigsResponse,
 )
+from odradek.protocol.messages.consumer_groups import ConsumerGroupDescribeResponse, ConsumerGroupHeartbeatResponse
 from odradek.protocol.messages.delete_records import DeleteRecordsResponse
+from odradek.protocol.messages.features import UpdateFeaturesResponse
 from odradek.protocol.messages.group_admin import DeleteGroupsResponse, DescribeGroupsResponse, ListGroupsResponse
 from odradek.protocol.messages.groups import HeartbeatResponse, JoinGroupResponse, LeaveGroupResponse, SyncGroupResponse
 from odradek.protocol.messages.list_offsets import ListOffsetsResponse, OffsetForLeaderEpochResponse
@@ -94,6 +101,7 @@ from odradek.protocol.messages.scram import (
     AlterUserScramCredentialsResponse,
     DescribeUserScramCredentialsResponse,
 )
+from odradek.protocol.messages.topic_partitions import DescribeTopicPartitionsResponse
 from odradek.protocol.messages.topics import (
     CreatePartitionsResponse,
     CreateTopicsResponse,
@@ -151,12 +159,12 @@ def api_table() -> ApiTable:
         [
             api_row(
                 ApiKey.PRODUCE,
-                (0, 11),
+                (0, 13),
                 lambda handlers: handlers.produce.produce,
                 per_partition(
                     ProduceResponse,
                     ("topic_data", "responses"),
-                    "name",
+                    ("name", "topic_id"),
                     ("partition_data", "partition_responses"),
                     "index",
                     base_offset=-1,
@@ -167,7 +175,7 @@ def api_table() -> ApiTable:
             ),
             api_row(
                 ApiKey.FETCH,
-                (0, 17),
+                (0, 18),
                 lambda handlers: handlers.fetch.fetch,
                 fetch.fetch_error,
                 partitions_asked=_count("topics", "partitions"),
@@ -176,7 +184,7 @@ def api_table() -> ApiTable:
             ),
             api_row(
                 ApiKey.LIST_OFFSETS,
-                (0, 9),
+                (0, 11),
                 lambda handlers: handlers.list_offsets.list_offsets,
                 per_partition(ListOffsetsResponse, "topics", "name", "partitions", "partition_index"),
                 partitions_asked=_count("topics", "partitions"),
@@ -184,7 +192,7 @@ def api_table() -> ApiTable:
             ),
             api_row(
                 ApiKey.METADATA,
-                (0, 12),
+                (0, 13),
                 lambda handlers: handlers.metadata.metadata,
                 metadata_error,
                 authorization=in_handler(
@@ -193,10 +201,11 @@ def api_table() -> ApiTable:
             ),
             api_row(
                 ApiKey.OFFSET_COMMIT,
-                (0, 9),
+                (0, 10),
                 lambda handlers: handlers.offsets.offset_commit,
-                per_partition(OffsetCommitResponse, "topics", "name", "partitions", "partition_index"),
+                per_partition(OffsetCommitResponse, "topics", ("name", "topic_id"), "partitions", "partition_index"),
                 partitions_asked=_count("topics", "partitions"),
+                topic_ids_since=offsets.FIRST_VERSION_WITH_IDS,
                 authorization=before(
                     on_group(AclOperation.READ),
                     items=on_each(AclOperation.READ, AclResourceType.TOPIC, "topics", "name"),
@@ -204,7 +213,7 @@ def api_table() -> ApiTable:
             ),
             api_row(
                 ApiKey.OFFSET_FETCH,
-                (0, 9),
+                (0, 10),
                 lambda handlers: handlers.offset_fetch.offset_fetch,
                 offset_fetch.offset_fetch_error,
                 partitions_asked=offset_fetch.partitions_asked,
@@ -249,7 +258,7 @@ def api_table() -> ApiTable:
             ),
             api_row(
                 ApiKey.DESCRIBE_GROUPS,
-                (0, 5),
+                (0, 6),
                 lambda handlers: handlers.group_admin.describe_groups,
                 per_item(DescribeGroupsResponse, "groups", "group_id"),
                 authorization=before(items=on_each(AclOperation.DESCRIBE, AclResourceType.GROUP, "groups")),
@@ -263,10 +272,30 @@ def api_table() -> ApiTable:
             ),
             api_row(
                 ApiKey.DELETE_GROUPS,
-                (0, 2),
+                (0, 3),
                 lambda handlers: handlers.group_admin.delete_groups,
                 per_item(DeleteGroupsResponse, ("groups_names", "results"), "group_id"),
                 authorization=before(items=on_each(AclOperation.DELETE, AclResourceType.GROUP, "groups_names")),
+            ),
+            api_row(
+                ApiKey.CONSUMER_GROUP_HEARTBEAT,
+                (0, 1),
+                lambda handlers: handlers.consumer_groups.heartbeat,
+                top_level(ConsumerGroupHeartbeatResponse),
+                partitions_asked=consumer_groups.items_named,
+                bytes_per_partition=2,
+                authorization=in_handler(
+                    consumer_groups.READ_GROUP, consumer_groups.SEE_TOPICS, consumer_groups.SEE_MATCHED
+                ),
+            ),
+            api_row(
+                ApiKey.CONSUMER_GROUP_DESCRIBE,
+                (0, 1),
+                lambda handlers: handlers.consumer_groups.describe,
+                per_item(ConsumerGroupDescribeResponse, ("group_ids", "groups"), "group_id"),
+                authorization=before(
+                    items=on_each(AclOperation.DESCRIBE, AclResourceType.GROUP, "group_ids")
+                ).and_in_handler(consumer_groups.SEE_ASSIGNED),
             ),
             api_row(
                 ApiKey.OFFSET_DELETE,
@@ -287,10 +316,11 @@ def api_table() -> ApiTable:
             ),
             api_row(
                 ApiKey.TXN_OFFSET_COMMIT,
-                (0, 4),
+                (0, 6),
                 lambda handlers: handlers.offsets.txn_offset_commit,
-                per_partition(TxnOffsetCommitResponse, "topics", "name", "partitions", "partition_index"),
+                per_partition(TxnOffsetCommitResponse, "topics", ("name", "topic_id"), "partitions", "partition_index"),
                 partitions_asked=_count("topics", "partitions"),
+                topic_ids_since=offsets.FIRST_TRANSACTIONAL_VERSION_WITH_IDS,
                 authorization=before(
                     on_transactional_id(AclOperation.WRITE),
                     on_group(AclOperation.READ),
@@ -306,10 +336,18 @@ def api_table() -> ApiTable:
             ),
             api_row(
                 ApiKey.API_VERSIONS,
-                (0, 4),
+                (0, 5),
                 lambda handlers: handlers.api_versions.api_versions,
                 top_level(ApiVersionsResponse),
                 authorization=NOTHING_ASKED,
+            ),
+            api_row(
+                ApiKey.UPDATE_FEATURES,
+                (0, 2),
+                lambda handlers: handlers.features.update_features,
+                top_level(UpdateFeaturesResponse),
+                authorization=before(on_cluster(AclOperation.ALTER)),
+                not_controller=_NOT_CONTROLLER,
             ),
             api_row(
                 ApiKey.CREATE_TOPICS,
@@ -385,14 +423,14 @@ def api_table() -> ApiTable:
             ),
             api_row(
                 ApiKey.END_TXN,
-                (0, 4),
+                (0, 5),
                 lambda handlers: handlers.transactions.end_txn,
                 top_level(EndTxnResponse),
                 authorization=before(on_transactional_id(AclOperation.WRITE)),
             ),
             api_row(
                 ApiKey.WRITE_TXN_MARKERS,
-                (0, 1),
+                (0, 2),
                 lambda handlers: handlers.transactions.write_txn_markers,
                 transactions.write_txn_markers_error,
                 partitions_asked=transactions.partitions_of_markers,
@@ -409,7 +447,7 @@ def api_table() -> ApiTable:
             ),
             api_row(
                 ApiKey.LIST_TRANSACTIONS,
-                (0, 1),
+                (0, 2),
                 lambda handlers: handlers.transactions.list_transactions,
                 top_level(ListTransactionsResponse),
                 authorization=in_handler(transactions.LISTED_TRANSACTION),
@@ -424,7 +462,7 @@ def api_table() -> ApiTable:
             ),
             api_row(
                 ApiKey.DESCRIBE_LOG_DIRS,
-                (0, 4),
+                (0, 5),
                 lambda handlers: handlers.log_dirs.describe_log_dirs,
                 top_level(DescribeLogDirsResponse),
                 partitions_asked=_count("topics", "partitions"),
@@ -503,7 +541,7 @@ def api_table() -> ApiTable:
             ),
             api_row(
                 ApiKey.ALTER_PARTITION_REASSIGNMENTS,
-                (0, 0),
+                (0, 1),
                 lambda handlers: handlers.reassignments.alter_partition_reassignments,
                 per_partition(
                     AlterPartitionReassignmentsResponse,
@@ -551,6 +589,20 @@ def api_table() -> ApiTable:
                 authorization=in_handler(*configs.CHECKS.values()),
             ),
             api_row(
+                ApiKey.LIST_CONFIG_RESOURCES,
+                (0, 1),
+                lambda handlers: handlers.config_listing.list_config_resources,
+                top_level(ListConfigResourcesResponse),
+                authorization=before(on_cluster(AclOperation.DESCRIBE_CONFIGS)),
+            ),
+            api_row(
+                ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+                (0, 0),
+                lambda handlers: handlers.topic_partitions.describe_topic_partitions,
+                per_item(DescribeTopicPartitionsResponse, "topics", "name"),
+                authorization=in_handler(topic_partitions.SEE_TOPIC),
+            ),
+            api_row(
                 ApiKey.CREATE_PARTITIONS,
                 (0, 3),
                 lambda handlers: handlers.topics.create_partitions,
@@ -562,7 +614,7 @@ def api_table() -> ApiTable:
             ),
             api_row(
                 ApiKey.DESCRIBE_CLUSTER,
-                (0, 1),
+                (0, 2),
                 lambda handlers: handlers.cluster.describe_cluster,
                 top_level(DescribeClusterResponse),
                 authorization=in_handler(CLUSTER_OPERATIONS),

@@ -299,8 +299,10 @@ def on_each(
     `unless`: an operation on the cluster that is enough.
     """
 
-    def resource_of(item: Any) -> Resource:
-        return (resource_type, item if field is None else getattr(item, field))
+    def resource_of(item: Any) -> Resource | None:
+        """A topic whose id is unknown has no name."""
+        name = item if field is None else getattr(item, field)
+        return None if name is None else (resource_type, name)
 
     names = array if field is None else f"{array}.{field}"
     enough = None
@@ -310,12 +312,14 @@ def on_each(
 
 
 def on_each_with_settings(operation: AclOperation, array: str) -> Items:
-    """As `on_each`, for resources with settings: those that are not topics belong to the cluster."""
+    """As `on_each`, for resources with settings: those that are neither topics nor groups belong to the cluster."""
 
     def resource_of(item: Any) -> Resource | None:
         return resource_with_settings(item.resource_type, item.resource_name)
 
-    names = {AclResourceType.TOPIC: f"{array}.resource_name", AclResourceType.CLUSTER: "any other resource"}
+    of_topic, of_group = AclResourceType.TOPIC, AclResourceType.GROUP
+    names = dict.fromkeys((of_topic, of_group), f"{array}.resource_name")
+    names[AclResourceType.CLUSTER] = "any other resource"
     return Items(operation, array, resource_of, _by_type(operation, names))
 
 

@@ -8,7 +8,7 @@ from odradek.broker.background.background import Background
 from odradek.broker.background.stepwise import Steps
 from odradek.broker.handlers.access import Access, AuthorizationDenied
 from odradek.broker.handlers.authorization import PRODUCE_IN_TRANSACTION, PRODUCE_TO_TOPIC
-from odradek.broker.handlers.produce import ProduceHandler
+from odradek.broker.handlers.produce import FIRST_VERSION_WITH_IDS, ProduceHandler
 from odradek.broker.requests.answered_later import answered_in_steps
 from odradek.broker.requests.request_context import CloseConnection, Holds, RequestContext
 from odradek.protocol.errors import ErrorCode
@@ -33,12 +33,13 @@ class AuthorizedProduceHandler:
 
     def _produce(self, request: ProduceRequest, context: RequestContext) -> Steps[Any]:
         self._check_transactional_id(request, context)
-        names = [topic.name for topic in request.topic_data]
+        topics = request.topic_data
+        if context.api_version >= FIRST_VERSION_WITH_IDS:
+            topics = self._handler.named_topics(request)
+        names = [topic.name for topic in topics]
         writable = yield from self._access.allowed(context, PRODUCE_TO_TOPIC, names)
-        permitted = [topic for topic in request.topic_data if topic.name in writable]
-        if len(permitted) == len(names):
-            return self._handler.produce(request, context)
-        denied = [topic for topic in request.topic_data if topic.name not in writable]
+        permitted = [topic for topic in topics if topic.name in writable]
+        denied = [topic for topic in topics if topic.name not in writable]
         return self._handler.produce_permitted(request, context, permitted, denied)
 
     def _check_transactional_id(self, request: ProduceRequest, context: RequestContext) -> None:

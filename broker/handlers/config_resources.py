@@ -30,9 +30,17 @@ def resource_with_settings(config_type: int, name: str) -> tuple[AclResourceType
     """Returns the resource that ACLs protect; None for a type that has no settings here."""
     if config_type == ConfigResourceType.TOPIC:
         return AclResourceType.TOPIC, name
-    if config_type in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER):
+    if config_type == ConfigResourceType.GROUP:
+        return AclResourceType.GROUP, name
+    if config_type in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER, ConfigResourceType.CLIENT_METRICS):
         return AclResourceType.CLUSTER, CLUSTER_NAME
     return None
+
+
+def check_has_name(resource_type: ConfigResourceType, name: str) -> None:
+    """Raises INVALID_REQUEST for a group, or a subscription to client metrics, without a name."""
+    if not name:
+        raise ProtocolError(ErrorCode.INVALID_REQUEST, f"A resource of the type {resource_type.name} needs a name")
 
 
 def no_such_type(resource_type: int) -> ProtocolError:

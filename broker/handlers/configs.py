@@ -1,7 +1,8 @@
 """AlterConfigs and IncrementalAlterConfigs, resource by resource.
 
     (A) A resource is a topic, this broker (no other), the empty broker name for the dynamic settings of the whole
-        cluster, or the loggers of this broker (KIP-412).
+        cluster, the loggers of this broker (KIP-412), a group, or a subscription to client metrics (KIP-714). The last
+        two need not exist, and are gone with their last setting.
     (B) A resource that a request names twice fails both times with INVALID_REQUEST; the others are processed. The items
         of a resource take effect all together or not at all.
     (C) AlterConfigs replaces all settings of a resource and does not support loggers.
@@ -17,7 +18,7 @@ Results are in the order of the request. Source: Kafka's `ConfigAdminManager`, `
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import structlog
@@ -27,6 +28,7 @@ from odradek.broker.background.turns import Turns
 from odradek.broker.cluster.dynamic_configs import DynamicConfigs
 from odradek.broker.handlers.access import DENIALS, Access, Check
 from odradek.broker.handlers.config_resources import (
+    check_has_name,
     check_is_this_broker,
     loggers,
     no_such_type,
@@ -34,7 +36,8 @@ from odradek.broker.handlers.config_resources import (
 )
 from odradek.broker.logging.structured_logging import LEVELS, ROOT, Loggers
 from odradek.broker.requests.request_context import RequestContext
-from odradek.broker.settings import TOPIC, Setting, Value
+from odradek.broker.settings import CLIENT_METRICS, GROUP, TOPIC, ConfigError, Setting, Value
+from odradek.broker.settings.client_metrics import check_client_metrics
 from odradek.broker.settings.config import BrokerConfig, broker_setting, is_without_effect
 from odradek.broker.settings.config_changes import (
     MOST_NAMES,
@@ -42,9 +45,11 @@ from odradek.broker.settings.config_changes import (
     ReloadedCertificates,
     check_items,
     checked_for_brokers,
+    followed_by,
     modification,
     replacement,
 )
+from odradek.broker.settings.group_values import check_group_settings
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.configs import (
     AlterConfigsRequest,
@@ -55,15 +60,18 @@ from odradek.protocol.messages.configs import (
 from odradek.protocol.wire_codes import AclOperation, AclResourceType, ConfigOperation, ConfigResourceType
 
 COST_OF_CHANGE = 30
+"""How many items of a step a change of a resource's settings counts as."""
+NAMED = {ConfigResourceType.GROUP: GROUP, ConfigResourceType.CLIENT_METRICS: CLIENT_METRICS}
+"""The settings of resources that need not exist."""
 CHECKS = {
     resource_type: Check(AclOperation.ALTER_CONFIGS, resource_type, names, "each resource")
     for resource_type, names in (
         (AclResourceType.TOPIC, "resources.resource_name"),
+        (AclResourceType.GROUP, "resources.resource_name"),
         (AclResourceType.CLUSTER, "any other resource"),
     )
 }
 """What a client must be allowed, by the resource that ACLs protect."""
-"""How many items of a step a change of a resource's settings counts as."""
 
 log = structlog.get_logger("broker.handlers")
 
@@ -124,6 +132,9 @@ class AlterConfigsHandlers:
         elif resource_type == ConfigResourceType.TOPIC:
             self._check_access(resource_type, name, context)
             await self._store_for_topic(name, replacement(items), items, validate_only)
+        elif resource_type in NAMED:
+            self._check_access(resource_type, name, context)
+            await self._store_named(ConfigResourceType(resource_type), name, replacement(items), items, validate_only)
         else:
             raise no_such_type(resource_type)
 
@@ -137,6 +148,10 @@ class AlterConfigsHandlers:
         elif resource_type == ConfigResourceType.TOPIC:
             self._check_access(resource_type, name, context)
             await self._store_for_topic(name, modification(items, TOPIC.get), items, validate_only)
+        elif resource_type in NAMED:
+            self._check_access(resource_type, name, context)
+            change = modification(items, NAMED[ConfigResourceType(resource_type)].get)
+            await self._store_named(ConfigResourceType(resource_type), name, change, items, validate_only)
         elif resource_type == ConfigResourceType.BROKER_LOGGER:
             self._check_access(resource_type, name, context)
             check_is_this_broker(name, self._broker_id)
@@ -145,7 +160,7 @@ class AlterConfigsHandlers:
             raise no_such_type(resource_type)
 
     def _check_access(self, resource_type: int, name: str, context: RequestContext) -> None:
-        """Raises TOPIC_AUTHORIZATION_FAILED or CLUSTER_AUTHORIZATION_FAILED (D)."""
+        """Raises TOPIC_AUTHORIZATION_FAILED, GROUP_AUTHORIZATION_FAILED or CLUSTER_AUTHORIZATION_FAILED (D)."""
         protected = resource_with_settings(resource_type, name)
         if protected is not None and not self._access.allows(context, CHECKS[protected[0]], protected[1]):
             raise ProtocolError(DENIALS[protected[0]])
@@ -158,6 +173,22 @@ class AlterConfigsHandlers:
         await self._configs.alter_topic_config(topic, change, validate_only=validate_only)
         if not validate_only:
             await _warn(items, TOPIC.get, topic=topic)
+
+    async def _store_named(
+        self, resource_type: ConfigResourceType, name: str, change: Any, items: Iterable[Item], validate_only: bool
+    ) -> None:
+        check_has_name(resource_type, name)
+        check = self._check_group if resource_type is ConfigResourceType.GROUP else check_client_metrics
+        checked = followed_by(change, check)
+        await self._configs.alter_named_config(resource_type, name, checked, validate_only=validate_only)
+        if not validate_only:
+            await _warn(items, NAMED[resource_type].get, type=resource_type.name, name=name)
+
+    def _check_group(self, settings: Mapping[str, str]) -> None:
+        try:
+            check_group_settings(settings, self._config)
+        except ConfigError as error:
+            raise ProtocolError(ErrorCode.INVALID_CONFIG, str(error)) from error
 
     async def _store_for_brokers(
         self, per_broker: bool, change: Any, items: Iterable[Item], validate_only: bool

@@ -1,4 +1,5 @@
-"""DescribeConfigs: the settings of topics, of this broker, of the whole cluster and of this broker's loggers.
+"""DescribeConfigs: the settings of topics, of this broker, of the whole cluster, of this broker's loggers, of groups
+and of subscriptions to client metrics. The last two need not exist.
 
     (A) The response has each resource once, in the order of first occurrence. If a request names a resource again, the
         keys are merged; without keys, all settings are returned. Kafka describes each occurrence separately.
@@ -15,7 +16,7 @@ from copy import copy
 from functools import cached_property
 
 from odradek.broker.background.stepwise import Pace, Steps, each_in_steps
-from odradek.broker.handlers.config_resources import check_is_this_broker, loggers, no_such_type
+from odradek.broker.handlers.config_resources import check_has_name, check_is_this_broker, loggers, no_such_type
 from odradek.broker.metadata.metadata_cache import MetadataCache
 from odradek.broker.metadata.topic_names import topic_name_fault
 from odradek.broker.requests.request_context import RequestContext
@@ -26,7 +27,9 @@ from odradek.broker.settings.config_description import (
     ConfigSource,
     TopicDescriptions,
     describe_broker_setting,
+    describe_client_metrics,
     describe_cluster_setting,
+    describe_group_settings,
     shown_settings,
 )
 from odradek.protocol.errors import ErrorCode, ProtocolError
@@ -158,6 +161,13 @@ class _Describer:
             levels = loggers().levels()
             names = yield from self._existing(keys, levels)
             return [self._logger(each, level) for each, level in levels.items() if names is None or each in names]
+        if resource_type in (ConfigResourceType.GROUP, ConfigResourceType.CLIENT_METRICS):
+            check_has_name(ConfigResourceType(resource_type), name)
+            own = self._metadata.named_config(ConfigResourceType(resource_type), name)
+            is_group = resource_type == ConfigResourceType.GROUP
+            described = (describe_group_settings if is_group else describe_client_metrics)(self._config, own)
+            wanted = yield from self._existing(keys, {each.name for each in described})
+            return [self._shown(each) for each in described if wanted is None or each.name in wanted]
         raise no_such_type(resource_type)
 
     def _check_topic(self, name: str) -> None:

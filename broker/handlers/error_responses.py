@@ -63,9 +63,15 @@ def per_item(response_class: type[Message], items: Name, *identity: str, **value
 
 
 def per_partition(
-    response_class: type[Message], topics: Name, topic: str, partitions: Name, partition: Name, **values: Any
+    response_class: type[Message],
+    topics: Name,
+    topic: str | tuple[str, ...],
+    partitions: Name,
+    partition: Name,
+    **values: Any,
 ) -> RefusedItems:
-    """`topics` and `partitions`: the arrays; `topic` and `partition`: the fields with the name and number.
+    """`topics` and `partitions`: the arrays; `topic` and `partition`: the fields with the name and number. `topic` has
+    several fields if topics are named by their ids in some versions.
 
     In the request, partitions may be structures or bare numbers. Null topics become an empty array."""
     topic_class = _structure(response_class, _pair(topics)[1])
@@ -73,7 +79,7 @@ def per_partition(
         response_class,
         *_pair(topics),
         topic_class,
-        topic,
+        (topic,) if isinstance(topic, str) else topic,
         *_pair(partitions),
         _structure(topic_class, _pair(partitions)[1]),
         *_pair(partition),
@@ -106,7 +112,7 @@ class _PerPartition(NamedTuple):
     request_items: str
     response_items: str
     topic_class: type[Message]
-    topic: str
+    topic: tuple[str, ...]
     request_partitions: str
     response_partitions: str
     partition_class: type[Message]
@@ -120,7 +126,8 @@ class _PerPartition(NamedTuple):
     def refused(self, item: Any, code: ErrorCode, message: str | None) -> Message:
         partitions = getattr(item, self.request_partitions)
         refused = each_when_written(partitions, lambda one: self._refused_partition(one, code, message))
-        return self.topic_class(**{self.topic: getattr(item, self.topic), self.response_partitions: refused})
+        identity = {name: getattr(item, name) for name in self.topic}
+        return self.topic_class(**identity, **{self.response_partitions: refused})
 
     def _refused_partition(self, asked: Any, code: ErrorCode, message: str | None) -> Message:
         index = asked if isinstance(asked, int) else getattr(asked, self.request_index)
@@ -160,7 +167,7 @@ def metadata_error(request: MetadataRequest, code: ErrorCode, message: str | Non
             error_code=code, name=topic.name or "", topic_id=topic.topic_id
         ),
     )
-    return MetadataResponse(topics=topics)
+    return MetadataResponse(topics=topics, error_code=code)
 
 
 def _pair(name: Name) -> tuple[str, str]:

@@ -34,6 +34,7 @@ MEMBER_BYTES = 50
 """The size of a member in a response, mainly its id, without its metadata and assignment."""
 LIST_ALL = Check(AclOperation.DESCRIBE, AclResourceType.CLUSTER, "all groups", ASKS_ON, is_audited=False)
 LIST_EACH = Check(AclOperation.DESCRIBE, AclResourceType.GROUP, "or else, each group", LEFT_OUT, is_audited=False)
+FIRST_VERSION_WITH_NOT_FOUND = 6
 NOBODY: list[DescribeGroupsResponse.DescribedGroupMember] = []
 """The members of every group without members, shared by all responses: an empty list is as large as a short name."""
 
@@ -47,12 +48,14 @@ class GroupAdminHandlers:
         self._max_response_bytes = max_response_bytes
 
     def describe_groups(self, request: DescribeGroupsRequest, context: RequestContext) -> Steps[DescribeGroupsResponse]:
-        """Describes each classic group once, even if named twice. A group that does not exist is Dead."""
+        """Describes each classic group once, even if named twice. A group that does not exist, or of another kind, is
+        Dead, and from version 6 on also GROUP_ID_NOT_FOUND (KIP-1043).
+        """
         coordinator = self._coordinator
         groups = []
         pace, size = Pace(), AnswerSize(self._max_response_bytes)
         for group_id in (yield from once(request.groups)):
-            described = _describe(coordinator, group_id)
+            described = _describe(coordinator, group_id, context.api_version)
             if request.include_authorized_operations and described.error_code == ErrorCode.NONE:
                 described.authorized_operations = self._access.operations(context, AclResourceType.GROUP, group_id)
             for member in described.members:
@@ -98,12 +101,20 @@ class GroupAdminHandlers:
         return deletion.answer()
 
 
-def _describe(coordinator: GroupCoordinator, group_id: str) -> DescribeGroupsResponse.DescribedGroup:
+def _describe(coordinator: GroupCoordinator, group_id: str, api_version: int) -> DescribeGroupsResponse.DescribedGroup:
     try:
         group = coordinator.group(group_id)
     except ProtocolError as error:
-        return _not_described(group_id, error.code)
-    return _described(group) if isinstance(group, ClassicGroup) else _not_described(group_id)
+        return DescribeGroupsResponse.DescribedGroup(
+            group_id=group_id, error_code=error.code, error_message=error.error_message, members=NOBODY
+        )
+    if isinstance(group, ClassicGroup):
+        return _described(group)
+    dead = DescribeGroupsResponse.DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.label, members=NOBODY)
+    if api_version >= FIRST_VERSION_WITH_NOT_FOUND:
+        dead.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+        dead.error_message = "The group does not exist." if group is None else "The group is not a classic group."
+    return dead
 
 
 def _described(group: ClassicGroup) -> DescribeGroupsResponse.DescribedGroup:
@@ -131,12 +142,6 @@ def _described_member(member: Member, protocol: str | None) -> DescribeGroupsRes
     )
 
 
-def _not_described(group_id: str, code: ErrorCode = ErrorCode.NONE) -> DescribeGroupsResponse.DescribedGroup:
-    """Returns an error without a group. Without an error there is no such group: it is Dead."""
-    state = GroupState.DEAD.label if code is ErrorCode.NONE else ""
-    return DescribeGroupsResponse.DescribedGroup(group_id=group_id, error_code=code, group_state=state, members=NOBODY)
-
-
 class _Deletion:
     """A request to delete groups, and the results so far."""
 
@@ -153,6 +158,7 @@ class _Deletion:
 
         def done(code: ErrorCode) -> None:
             result.error_code = code
+            result.error_message = None if code is ErrorCode.NONE else code.message
             self._waiting -= 1
             if self._all_started and not self._waiting:
                 self._pending.complete(self._response)

@@ -9,13 +9,19 @@ Source: Kafka's KafkaApis and GroupCoordinatorAdapter.
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 from odradek.broker.background.stepwise import Pace, Steps, each_in_steps
-from odradek.broker.coordinator.group.classic.join import Joining
-from odradek.broker.coordinator.group.classic.member import JoinAnswer
-from odradek.broker.coordinator.group.classic.membership import Syncing
-from odradek.broker.coordinator.group.classic.rebalance import join_refused, sync_refused
+from odradek.broker.coordinator.group.consumer.classic_members import Leaving
+from odradek.broker.coordinator.group.consumer.group import ConsumerGroup
 from odradek.broker.coordinator.group.coordinator import GroupCoordinator
+from odradek.broker.coordinator.group.member_requests import (
+    JoinAnswer,
+    Joining,
+    Syncing,
+    join_refused,
+    sync_refused,
+)
 from odradek.broker.handlers.access import Access, Check
 from odradek.broker.requests.request_context import PendingResponse, RequestContext
 from odradek.protocol.errors import ErrorCode, ProtocolError
@@ -93,8 +99,12 @@ class GroupHandlers:
             code = error.code
         return HeartbeatResponse(error_code=code)
 
-    def leave_group(self, request: LeaveGroupRequest, context: RequestContext) -> Steps[LeaveGroupResponse]:
-        """Members leave one after the other. Before version 3 the error of the only member is the response's error."""
+    def leave_group(
+        self, request: LeaveGroupRequest, context: RequestContext
+    ) -> Steps[LeaveGroupResponse | PendingResponse]:
+        """Members leave one after the other; those of a consumer group together, which is answered when it is
+        replicated. Before version 3 the error of the only member is the response's error.
+        """
         coordinator = self._coordinator
 
         def left(member: LeaveGroupRequest.MemberIdentity) -> LeaveGroupResponse.MemberResponse:
@@ -106,7 +116,9 @@ class GroupHandlers:
             )
 
         try:
-            coordinator.check_reached(request.group_id)
+            group = coordinator.consumer_group(request.group_id)
+            if group is not None:
+                return (yield from self._leave_together(group, request, context))
             if context.api_version < LEAVE_OF_SEVERAL:
                 code = coordinator.leave(request.group_id, request.member_id, None, NO_REASON)
                 return LeaveGroupResponse(error_code=code)
@@ -114,6 +126,27 @@ class GroupHandlers:
         except ProtocolError as error:
             return LeaveGroupResponse(error_code=error.code)
         return LeaveGroupResponse(members=members)
+
+    def _leave_together(
+        self, group: ConsumerGroup, request: LeaveGroupRequest, context: RequestContext
+    ) -> Steps[PendingResponse]:
+        pending = PendingResponse()
+        is_of_several = context.api_version >= LEAVE_OF_SEVERAL
+
+        def answer(response: Any) -> None:
+            if isinstance(response, ProtocolError):
+                response = LeaveGroupResponse(error_code=response.code)
+            elif not is_of_several:
+                response = LeaveGroupResponse(error_code=response.members[0].error_code)
+            pending.complete(response)
+
+        leaving = (
+            (Leaving(member.member_id, member.group_instance_id) for member in request.members)
+            if is_of_several
+            else (Leaving(request.member_id, None),)
+        )
+        yield from self._coordinator.leave_together(group, leaving, answer)
+        return pending
 
 
 def _joining(request: JoinGroupRequest, context: RequestContext, answer: JoinAnswer) -> Joining:

@@ -11,20 +11,24 @@ from odradek.broker.cluster.member import ClusterMember
 from odradek.broker.cluster.stored_quotas import StoredQuotas
 from odradek.broker.coordinator.coordinators import Coordinators
 from odradek.broker.coordinator.group.offsets.zookeeper import ZooKeeperOffsets
+from odradek.broker.features.finalized import FinalizedFeatures
 from odradek.broker.handlers.access import DecidedAccess, access_by
 from odradek.broker.handlers.add_partitions import AddPartitionsHandler
-from odradek.broker.handlers.api_versions import NO_FEATURES, NO_FEATURES_YET, ApiVersionsHandler, ServedApi
+from odradek.broker.handlers.api_versions import ApiVersionsHandler, ServedApi
 from odradek.broker.handlers.audit_log import AuditLog
 from odradek.broker.handlers.client_quotas import DescribeClientQuotasHandler
 from odradek.broker.handlers.cluster import DescribeClusterHandler
 from odradek.broker.handlers.cluster_changes import ClusterChangeHandlers
+from odradek.broker.handlers.config_listing import ListConfigResourcesHandler
 from odradek.broker.handlers.configs import AlterConfigsHandlers
+from odradek.broker.handlers.consumer_groups import ConsumerGroupHandlers
 from odradek.broker.handlers.coordinators import FindCoordinatorHandler
 from odradek.broker.handlers.create_topics import CreateTopicsHandler
 from odradek.broker.handlers.current_leaders import CurrentLeaders
 from odradek.broker.handlers.delete_records import DeleteRecordsHandler
 from odradek.broker.handlers.describe_configs import DescribeConfigsHandler
 from odradek.broker.handlers.elections import ElectLeadersHandler
+from odradek.broker.handlers.features import UpdateFeaturesHandler
 from odradek.broker.handlers.fetch import FetchHandler
 from odradek.broker.handlers.group_admin import GroupAdminHandlers
 from odradek.broker.handlers.groups import GroupHandlers
@@ -37,7 +41,9 @@ from odradek.broker.handlers.produce import ProduceHandler, older_produce_codes
 from odradek.broker.handlers.producers import DescribeProducersHandler
 from odradek.broker.handlers.reassignments import ReassignmentHandlers
 from odradek.broker.handlers.scram import ScramHandlers
+from odradek.broker.handlers.topic_partitions import DescribeTopicPartitionsHandler
 from odradek.broker.handlers.topics import TopicHandlers
+from odradek.broker.handlers.transaction_outcomes import Retries
 from odradek.broker.handlers.transactions import TransactionHandlers
 from odradek.broker.handlers.unprotected import NoAclHandlers, NoSaslHandlers
 from odradek.broker.metadata.administration import Administration
@@ -49,7 +55,7 @@ from odradek.broker.security.authorizer.authorizer import Authorizer
 from odradek.broker.settings.config import BrokerConfig
 from odradek.broker.settings.config_changes import ReloadedCertificates
 from odradek.broker.settings.odradek import is_before
-from odradek.timer import Clock
+from odradek.timer import Clock, SystemTimer
 
 if TYPE_CHECKING:
     from odradek.broker.cluster.stored_acls import StoredAcls
@@ -69,10 +75,12 @@ class Handlers:
         *,
         config: BrokerConfig,
         clock: Clock,
+        timer: SystemTimer,
         background: Background,
         metadata: MetadataCache,
         links: ClusterLinks,
         cluster: ClusterMember,
+        features: FinalizedFeatures,
         replica_manager: ReplicaManager,
         fetch_sessions: FetchSessionCache,
         coordinators: Coordinators,
@@ -87,14 +95,21 @@ class Handlers:
         zookeeper_offsets = ZooKeeperOffsets(links.store)
         verification, partitions = replica_manager.verification, replica_manager.partitions
 
+        self.topic_name = metadata.topic_name
         release = config.odradek_as_version
 
         access = self.access = access_by(authorizer, AuditLog(clock))
 
         leaders = CurrentLeaders(partitions, metadata)
         appends, large_appends = replica_manager.appends, replica_manager.large_appends
+        retries = Retries(
+            clock,
+            timer.call_later,
+            config.add_partitions_to_txn_retry_backoff_ms,
+            min(config.add_partitions_to_txn_retry_backoff_max_ms, config.request_timeout_ms),
+        )
         produce = ProduceHandler(
-            appends, large_appends, verification, metadata, leaders, spawn, older_produce_codes(release)
+            appends, large_appends, verification, metadata, leaders, spawn, retries, older_produce_codes(release)
         )
         fetch = FetchHandler(replica_manager.fetches, fetch_sessions, leaders, bound, config.fetch_max_bytes)
         self.produce: ProduceHandler | AuthorizedProduceHandler = produce
@@ -111,8 +126,9 @@ class Handlers:
         self.producers = DescribeProducersHandler(partitions, access, max_response_bytes)
         self.log_dirs = LogDirHandlers(replica_manager.log_dirs, replica_manager.log_dir_moves)
 
-        epoch = NO_FEATURES if is_before(release, "2.7") else NO_FEATURES_YET
-        self.api_versions = ApiVersionsHandler(apis, broker_listeners, finalized_features_epoch=epoch)
+        self.api_versions = ApiVersionsHandler(
+            apis, broker_listeners, metadata, features, has_features=not is_before(release, "2.7")
+        )
         self.metadata = MetadataHandler(
             metadata, config, links.active_controller, internal_topics, access, spawn, turns
         )
@@ -125,8 +141,11 @@ class Handlers:
         )
         self.elections = ElectLeadersHandler(administration.replicas, metadata)
         self.reassignments = ReassignmentHandlers(administration.replicas)
+        self.features = UpdateFeaturesHandler(administration.features)
         self.cluster_changes = ClusterChangeHandlers(cluster.changes, administration)
+        self.topic_partitions = DescribeTopicPartitionsHandler(metadata, config, access)
         self.describe_configs = DescribeConfigsHandler(config, metadata)
+        self.config_listing = ListConfigResourcesHandler(metadata)
         self.alter_configs = AlterConfigsHandlers(
             cluster.configs, config, certificates, metadata.broker_id, access, turns
         )
@@ -144,6 +163,7 @@ class Handlers:
             has_texts=not is_before(release, "2.3"),
         )
         self.groups = GroupHandlers(groups, access)
+        self.consumer_groups = ConsumerGroupHandlers(groups, access, config, max_response_bytes)
         self.group_admin = GroupAdminHandlers(groups, access, max_response_bytes)
         self.offsets = OffsetHandlers(groups, metadata, config, clock, verification, zookeeper_offsets, spawn)
         self.offset_fetch = OffsetFetchHandler(groups, metadata, zookeeper_offsets, spawn, access, max_response_bytes)

@@ -3,6 +3,10 @@
 Groups and partitions without a committed offset are answered with offset -1 and no error. With require_stable (KIP-447)
 a partition with a pending transactional commit is answered with UNSTABLE_OFFSET_COMMIT.
 
+From version 9 on a member of a consumer group names itself and its epoch (KIP-848). From version 10 on topics are named
+by their ids: a topic that does not exist has UNKNOWN_TOPIC_ID, and an offset of another topic of the same name does not
+count.
+
 Version 0 reads offsets of its own, see offsets/zookeeper.py. A partition without one returns
 UNKNOWN_TOPIC_OR_PARTITION.
 
@@ -13,11 +17,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from odradek.broker.background.stepwise import Pace, Steps, each_in_steps, each_when_written, in_steps, items_of
 from odradek.broker.background.tasks import Spawn
 from odradek.broker.coordinator.group.coordinator import GroupCoordinator
 from odradek.broker.coordinator.group.offsets.offsets import OffsetsOfGroup
+from odradek.broker.coordinator.group.offsets.records import NO_TOPIC_ID
 from odradek.broker.coordinator.group.offsets.zookeeper import ZooKeeperOffsets
 from odradek.broker.handlers.access import Access, Check
 from odradek.broker.handlers.answer_size import AnswerSize, AnswerTooLarge
@@ -33,6 +39,7 @@ from odradek.protocol.wire_codes import AclOperation, AclResourceType
 VERSION_OF_ZOOKEEPER = 0
 FIRST_VERSION_WITH_ERROR = 2
 FIRST_VERSION_WITH_GROUPS = 8
+FIRST_VERSION_WITH_IDS = 10
 NO_OFFSET = -1
 PARTITION_BYTES = 15
 SEE_GROUP = Check(AclOperation.DESCRIBE, AclResourceType.GROUP, "group_id, groups.group_id", "each group")
@@ -92,6 +99,7 @@ class OffsetFetchHandler:
                 whole.add(group.group_id)
             answer = OffsetFetchResponse.OffsetFetchResponseGroup(group_id=group.group_id)
             try:
+                fetching.check_member(group)
                 answer.topics = yield from fetching.topics(group.group_id, group.topics)
             except AnswerTooLarge:
                 raise
@@ -113,7 +121,9 @@ class OffsetFetchHandler:
         return OffsetFetchResponse(topics=topics)
 
     def _fetching(self, request: OffsetFetchRequest, shape: Shape, context: RequestContext) -> _Fetching:
-        return _Fetching(request, shape, self._coordinator, self._access, context, self._max_response_bytes)
+        return _Fetching(
+            request, shape, self._coordinator, self._metadata, self._access, context, self._max_response_bytes
+        )
 
     async def _from_zookeeper(self, request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
         access = self._access
@@ -169,17 +179,27 @@ class _Fetching:
         request: OffsetFetchRequest,
         shape: Shape,
         coordinator: GroupCoordinator,
+        metadata: MetadataCache,
         access: Access,
         context: RequestContext,
         max_response_bytes: int,
     ) -> None:
         self.pace = Pace()
+        self._metadata = metadata
+        self._with_ids = context.api_version >= FIRST_VERSION_WITH_IDS
         self._require_stable = request.require_stable
         self._shape = shape
         self._coordinator = coordinator
         self._access = access
         self._context = context
         self._size = AnswerSize(max_response_bytes)
+
+    def check_member(self, group: OffsetFetchRequest.OffsetFetchRequestGroup) -> None:
+        """Raises AuthorizationDenied, the errors of `shard_of`, and those of `Group.accept_fetch`."""
+        self._access.demand(self._context, SEE_GROUP, group.group_id)
+        known = self._coordinator.shard_of(group.group_id).groups.get(group.group_id)
+        if known is not None:
+            known.accept_fetch(group.member_id, group.member_epoch)
 
     def topics(self, group_id: str, topics: Sequence[Any] | None) -> Steps[list[Any]]:
         """Returns a group's topics; all that have offsets if `topics` is None, but for those that the client may not
@@ -189,36 +209,63 @@ class _Fetching:
         access.demand(context, SEE_GROUP, group_id)
         offsets = self._coordinator.shard_of(group_id).offsets.of_group(group_id)
         found = OffsetsOfGroup() if offsets is None else offsets
-        asked: Mapping[str, Iterable[int]] = found.committed if topics is None else _asked(topics)
+        answered: list[Any] = []
+        unknown: list[Any] = []
+        if topics is None:
+            asked: Mapping[str, Iterable[int]] = found.committed
+        else:
+            asked = _asked((yield from self._named(topics, unknown)) if self._with_ids else topics)
         names = list(asked)
         known = yield from access.allowed(context, SEE_TOPIC.as_filter if topics is None else SEE_TOPIC, names)
-        answered = []
         denied = []
         for topic, indexes in list(asked.items()):
+            topic_id = self._metadata.topic_id(topic) if self._with_ids else NO_TOPIC_ID
+            if self._with_ids and topic_id == NO_TOPIC_ID:
+                continue
             if topic not in known:
-                denied.append((topic, indexes))
+                denied.append((topic, topic_id, indexes))
                 continue
             partitions = []
             for index in list(indexes):
-                partition = self._answer(found, topic, index)
+                partition = self._answer(found, topic, topic_id, index)
                 self._size.add(PARTITION_BYTES + len(partition.metadata or ""))
                 partitions.append(partition)
                 if self.pace.step_ends():
                     yield
-            answered.append(self._shape.topic(name=topic, partitions=partitions))
-        for topic, indexes in denied if topics is not None else ():
-            answered.append(self._shape.topic(name=topic, partitions=(yield from self._denied(indexes))))
-        return answered
+            answered.append(self._topic(topic, topic_id, partitions))
+        for topic, topic_id, indexes in denied if topics is not None else ():
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            answered.append(self._topic(topic, topic_id, (yield from self._refused(indexes, code))))
+        return answered + unknown
 
-    def _denied(self, indexes: Iterable[int]) -> Steps[list[Any]]:
-        code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    def _named(self, topics: Sequence[Any], unknown: list[Any]) -> Steps[list[Any]]:
+        """Returns the topics that exist, with their names; adds the answers for the others to `unknown`."""
+        named = []
+        for topic in topics:
+            topic.name = self._metadata.topic_name(topic.topic_id)
+            if topic.name is not None:
+                named.append(topic)
+            elif topic.partition_indexes:
+                partitions = yield from self._refused(topic.partition_indexes, ErrorCode.UNKNOWN_TOPIC_ID)
+                unknown.append(self._topic("", topic.topic_id, partitions))
+            if self.pace.step_ends():
+                yield
+        return named
+
+    def _topic(self, name: str, topic_id: UUID, partitions: list[Any]) -> Any:
+        topic = self._shape.topic(name=name, partitions=partitions)
+        if self._with_ids:
+            topic.topic_id = topic_id
+        return topic
+
+    def _refused(self, indexes: Iterable[int], code: ErrorCode) -> Steps[list[Any]]:
         return (yield from each_in_steps(indexes, lambda index: _answer(self._shape, index, code), self.pace))
 
-    def _answer(self, found: OffsetsOfGroup, topic: str, index: int) -> Any:
+    def _answer(self, found: OffsetsOfGroup, topic: str, topic_id: UUID, index: int) -> Any:
         if self._require_stable and found.is_unstable(topic, index):
             return _answer(self._shape, index, ErrorCode.UNSTABLE_OFFSET_COMMIT)
         committed = found.committed.get(topic, {}).get(index)
-        if committed is None:
+        if committed is None or (topic_id != NO_TOPIC_ID and committed.topic_id not in (NO_TOPIC_ID, topic_id)):
             return _answer(self._shape, index)
         return self._shape.partition(
             partition_index=index,

@@ -1,5 +1,8 @@
 """OffsetCommit (key 8), OffsetDelete (key 47) and TxnOffsetCommit (key 28). OffsetFetch: see offset_fetch.py.
 
+From version 10 of OffsetCommit and version 6 of TxnOffsetCommit on topics are named by their ids. From version 5 on
+TxnOffsetCommit adds the group's partition of `__consumer_offsets` to the transaction (KIP-890).
+
 A partition that does not exist, or whose metadata is too long, has an error of its own; the others are committed. If
 the group's membership or its coordinator refuses the request, all partitions that exist have that error.
 
@@ -23,13 +26,14 @@ from odradek.broker.coordinator.group.offsets.commits import (
     commit_offsets_in_transaction,
 )
 from odradek.broker.coordinator.group.offsets.offsets import Commits
-from odradek.broker.coordinator.group.offsets.records import CommittedOffset
+from odradek.broker.coordinator.group.offsets.records import NO_TOPIC_ID, CommittedOffset
 from odradek.broker.coordinator.group.offsets.removal import check_may_delete, remove_offsets
 from odradek.broker.coordinator.group.offsets.zookeeper import ZooKeeperOffsets
+from odradek.broker.handlers.topic_ids import name_topics
 from odradek.broker.handlers.transaction_outcomes import once_verified
 from odradek.broker.handlers.zookeeper_commits import commit_to_zookeeper
 from odradek.broker.metadata.metadata_cache import GROUP_TOPIC, MetadataCache
-from odradek.broker.replica.leader.verification import TransactionVerification, VerificationRequest
+from odradek.broker.replica.leader.verification import ClientSupport, TransactionVerification, VerificationRequest
 from odradek.broker.requests.answered_later import answered_later
 from odradek.broker.requests.request_context import Holds, PendingResponse, RequestContext
 from odradek.broker.settings.config import BrokerConfig
@@ -51,12 +55,18 @@ if TYPE_CHECKING:
     from odradek.broker.coordinator.runtime.shard import OnDone
 
 VERSION_OF_ZOOKEEPER = 0
+FIRST_VERSION_WITH_IDS = 10
+"""The first version of OffsetCommit and OffsetFetch that names topics by their ids."""
+FIRST_TRANSACTIONAL_VERSION_WITH_IDS = 6
+"""That of TxnOffsetCommit. (KIP-1319)"""
 NO_RETENTION = -1
 END_OF_TIME_MS = 2**63 - 1
 FIRST_TRANSACTIONAL_VERSION_WITH_LOADING = 2
 """Older producers fail on COORDINATOR_LOAD_IN_PROGRESS. (KAFKA-7296)"""
 FIRST_TRANSACTIONAL_VERSION_WITH_ABORTABLE = 4
 """Older producers do not know TRANSACTION_ABORTABLE. (KIP-890)"""
+FIRST_TRANSACTIONAL_VERSION_THAT_ADDS = 5
+"""Older producers send AddOffsetsToTxn. (KIP-890)"""
 
 R = TypeVar("R")
 
@@ -115,6 +125,8 @@ class OffsetHandlers:
         retention_ms = request.retention_time_ms
         expire_ms = NO_TIMESTAMP if retention_ms == NO_RETENTION else min(now_ms + retention_ms, END_OF_TIME_MS)
 
+        if context.api_version >= FIRST_VERSION_WITH_IDS:
+            name_topics(request.topics, self._metadata.topic_name)
         builder = self._check_commits(request.topics, COMMIT_ANSWERS, now_ms, expire_ms, brings_times=True)
         if context.api_version == VERSION_OF_ZOOKEEPER:
             return answered_later(
@@ -123,7 +135,11 @@ class OffsetHandlers:
                 self._spawn,
             )
         who = Committer(
-            request.group_id, request.generation_id_or_member_epoch, request.member_id, request.group_instance_id
+            request.group_id,
+            request.generation_id_or_member_epoch,
+            request.member_id,
+            request.group_instance_id,
+            context.api_version,
         )
 
         def act(done: OnDone) -> None:
@@ -137,16 +153,27 @@ class OffsetHandlers:
     ) -> TxnOffsetCommitResponse | PendingResponse:
         """Responds when the offsets are replicated; they take effect when the transaction commits. (KIP-98, KIP-447)
 
-        While another broker is asked about the transaction, later commits of the connection wait, as the last one wins.
+        While a coordinator is asked about the transaction, later commits of the connection wait, as the last one wins.
         """
-        to_verify = self._needed(request)
-        if to_verify is not None:
-            commit = partial(self._commit_in_transaction, request, context, to_verify)
-            committing = once_verified(self._verification, to_verify, commit)
-            return answered_later(committing, context, self._spawn, Holds.SAME_API)
-        return self._commit_in_transaction(request, context, None)
+        verification, support = self._verification, support_in(context.api_version)
+        if context.api_version >= FIRST_TRANSACTIONAL_VERSION_WITH_IDS:
+            name_topics(request.topics, self._metadata.topic_name)
+        now_ms = self._clock.wall_ms()
+        builder = self._check_commits(request.topics, TXN_COMMIT_ANSWERS, now_ms, NO_TIMESTAMP, brings_times=False)
+        to_verify = self._needed(request, support) if builder.answers else None
+        if to_verify is None:
+            return self._commit_in_transaction(request, context, builder, None)
+        if verification.is_answered_here(to_verify):
+            response = self._commit_in_transaction(request, context, builder, to_verify)
+            verification.settle(to_verify)
+            return response
+        commit = partial(self._commit_in_transaction, request, context, builder, to_verify)
+        committing = once_verified(verification, to_verify, commit)
+        return answered_later(committing, context, self._spawn, Holds.SAME_API)
 
-    def _needed(self, request: TxnOffsetCommitRequest) -> VerificationRequest | None:
+    def _needed(self, request: TxnOffsetCommitRequest, support: ClientSupport) -> VerificationRequest | None:
+        if not request.group_id:
+            return None
         try:
             partition = self._coordinator.shard_of(request.group_id).partition
         except ProtocolError:
@@ -156,21 +183,30 @@ class OffsetHandlers:
             request.producer_id,
             request.producer_epoch,
             TopicPartition(GROUP_TOPIC, partition),
+            support,
         )
 
     def _commit_in_transaction(
-        self, request: TxnOffsetCommitRequest, context: RequestContext, to_verify: VerificationRequest | None
+        self,
+        request: TxnOffsetCommitRequest,
+        context: RequestContext,
+        builder: OffsetCommitResponseBuilder,
+        to_verify: VerificationRequest | None,
     ) -> TxnOffsetCommitResponse | PendingResponse:
-        now_ms = self._clock.wall_ms()
-        builder = self._check_commits(request.topics, TXN_COMMIT_ANSWERS, now_ms, NO_TIMESTAMP, brings_times=False)
-        who = Committer(request.group_id, request.generation_id, request.member_id, request.group_instance_id)
+        who = Committer(
+            request.group_id,
+            request.generation_id_or_member_epoch,
+            request.member_id,
+            request.group_instance_id,
+            context.api_version,
+        )
         producer = CommittingProducer(request.producer_id, request.producer_epoch)
 
         def act(done: OnDone) -> None:
             if not request.group_id:
                 raise ProtocolError(ErrorCode.INVALID_GROUP_ID)
             shard = self._coordinator.shard_of(request.group_id)
-            self._verify_transaction(request, context, shard.partition, to_verify)
+            self._verify_transaction(request, support_in(context.api_version), shard.partition, to_verify)
             commit_offsets_in_transaction(shard, who, producer, builder.commits, done)
 
         def respond() -> TxnOffsetCommitResponse:
@@ -185,7 +221,7 @@ class OffsetHandlers:
     def _verify_transaction(
         self,
         request: TxnOffsetCommitRequest,
-        context: RequestContext,
+        support: ClientSupport,
         partition: int,
         to_verify: VerificationRequest | None,
     ) -> None:
@@ -200,7 +236,7 @@ class OffsetHandlers:
             request.producer_epoch,
             TopicPartition(GROUP_TOPIC, partition),
             to_verify,
-            knows_abortable=context.api_version >= FIRST_TRANSACTIONAL_VERSION_WITH_ABORTABLE,
+            support,
         )
         if error is ErrorCode.NETWORK_EXCEPTION:
             error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -220,10 +256,13 @@ class OffsetHandlers:
         builder, find = OffsetCommitResponseBuilder(), self._metadata.topic
         limit = self._config.offset_metadata_max_bytes
         topic_class, partition_class = answer_classes
+        stores_ids = self._coordinator.stores_topic_ids
         for topic in topics:
-            name: str = topic.name
-            metadata = find(name)
+            name: str | None = topic.name
+            metadata = None if name is None else find(name)
             existing: Any = () if metadata is None else metadata.partitions
+            missing = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            topic_id = NO_TOPIC_ID if metadata is None or not stores_ids else metadata.topic_id
             answers = []
             commits: dict[int, CommittedOffset] = {}
             for partition in topic.partitions:
@@ -231,7 +270,7 @@ class OffsetHandlers:
                 answer = partition_class(partition_index=index)
                 answers.append(answer)
                 if index not in existing:
-                    answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                    answer.error_code = missing
                     continue
                 builder.answers.append(answer)
                 text: str = partition.committed_metadata or ""
@@ -245,13 +284,14 @@ class OffsetHandlers:
                     text,
                     now_ms if time_ms == NO_TIMESTAMP else time_ms,
                     expire_ms,
+                    topic_id=topic_id,
                 )
-            if commits:
+            if commits and name is not None:
                 known = builder.commits.setdefault(name, commits)
                 if known is not commits:
                     known.update(commits)
             if answers:
-                builder.topics.append(topic_class(name=name, partitions=answers))
+                builder.topics.append(topic_class(name=name or "", topic_id=topic.topic_id, partitions=answers))
         return builder
 
     def _carry_out(
@@ -315,6 +355,14 @@ TXN_COMMIT_ANSWERS = (
     TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic,
     TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition,
 )
+
+
+def support_in(version: int) -> ClientSupport:
+    """Returns what a version of TxnOffsetCommit says of the client."""
+    if version >= FIRST_TRANSACTIONAL_VERSION_THAT_ADDS:
+        return ClientSupport.ADDS
+    knows_abortable = version >= FIRST_TRANSACTIONAL_VERSION_WITH_ABORTABLE
+    return ClientSupport.KNOWS_ABORTABLE if knows_abortable else ClientSupport.OLD
 
 
 def _length(text: str) -> int:

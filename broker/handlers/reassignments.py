@@ -25,6 +25,7 @@ AlteredPartition = AlterPartitionReassignmentsResponse.ReassignablePartitionResp
 Ongoing = ListPartitionReassignmentsResponse.OngoingTopicReassignment
 OngoingPartition = ListPartitionReassignmentsResponse.OngoingPartitionReassignment
 
+FIRST_VERSION_WITHOUT_TEXT = 1
 COST = 3
 """The cost of a partition in a response, in items of a step."""
 
@@ -44,13 +45,17 @@ class ReassignmentHandlers:
             for topic in request.topics
             for partition in topic.partitions
         }
-        outcomes = await self._administration.reassign(targets)
+        outcomes = await self._administration.reassign(targets, may_resize=request.allow_replication_factor_change)
         responses: list[Altered] = []
         async for key in others_between(sorted(outcomes), COST):
             if not responses or responses[-1].name != key.topic:
                 responses.append(Altered(name=key.topic, partitions=[]))
             responses[-1].partitions.append(_altered(key.partition, outcomes[key]))
-        return AlterPartitionReassignmentsResponse(responses=responses)
+        return AlterPartitionReassignmentsResponse(
+            allow_replication_factor_change=request.allow_replication_factor_change,
+            error_message=None if context.api_version >= FIRST_VERSION_WITHOUT_TEXT else "",
+            responses=responses,
+        )
 
     async def list_partition_reassignments(
         self, request: ListPartitionReassignmentsRequest, context: RequestContext

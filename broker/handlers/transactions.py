@@ -15,14 +15,17 @@ from odradek.broker.coordinator.transaction.coordinator import NewProducerId, Tr
 from odradek.broker.coordinator.transaction.marker_writing import Marker
 from odradek.broker.coordinator.transaction.records import partitions_by_topic
 from odradek.broker.coordinator.transaction.transaction import (
+    EPOCH_PER_TRANSACTION,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     ProducerIdAndEpoch,
+    Transaction,
 )
 from odradek.broker.handlers.access import ASKS_ON, LEFT_OUT, Access, AuthorizationDenied, Check
 from odradek.broker.handlers.answer_size import AnswerSize
 from odradek.broker.handlers.transaction_outcomes import answered, code_for
 from odradek.broker.metadata.metadata_cache import GROUP_TOPIC
+from odradek.broker.regular_expressions import compiled
 from odradek.broker.requests.request_context import PendingResponse, RequestContext
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.producers import InitProducerIdRequest, InitProducerIdResponse
@@ -46,6 +49,7 @@ PARTITION_BYTES = 4
 NO_TOPICS: list[Any] = []
 """The topics of every transaction that cannot be described, shared by all responses."""
 FIRST_INIT_WITH_FENCED = 4
+FIRST_END_WITH_EPOCHS = 5
 TRANSACTIONAL_PRODUCER = Check(AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, "transactional_id")
 IDEMPOTENT_PRODUCER = Check(
     AclOperation.IDEMPOTENT_WRITE, AclResourceType.CLUSTER, "without one", ASKS_ON, is_audited=False
@@ -133,12 +137,21 @@ class TransactionHandlers:
         )
 
     def end_txn(self, request: EndTxnRequest, context: RequestContext) -> Any:
-        """Responds when the commit or abort is decided; the markers follow."""
+        """Responds when the commit or abort is decided; the markers follow. From version 5 on with the producer of the
+        next transaction.
+        """
         producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
         coordinator = self._coordinator
+        version = EPOCH_PER_TRANSACTION if context.api_version >= FIRST_END_WITH_EPOCHS else 0
+
+        def respond(outcome: ProducerIdAndEpoch | ProtocolError) -> EndTxnResponse:
+            if isinstance(outcome, ProtocolError):
+                return EndTxnResponse(error_code=code_for(outcome, context.api_version))
+            return EndTxnResponse(producer_id=outcome.producer_id, producer_epoch=outcome.producer_epoch)
+
         return answered(
-            lambda settle: coordinator.end(request.transactional_id, producer, request.committed, settle),
-            lambda error: EndTxnResponse(error_code=code_for(error, context.api_version)),
+            lambda settle: coordinator.end(request.transactional_id, producer, request.committed, settle, version),
+            respond,
         )
 
     def write_txn_markers(self, request: WriteTxnMarkersRequest, context: RequestContext) -> Any:
@@ -169,6 +182,7 @@ class TransactionHandlers:
                 marker.coordinator_epoch,
                 marker.transaction_result,
                 tuple(_partitions(marker)),
+                marker.transaction_version,
             )
             write(wanted, partial(written, marker.producer_id))
         return pending.result() if pending.settled else pending
@@ -223,13 +237,16 @@ class TransactionHandlers:
         self, request: ListTransactionsRequest, context: RequestContext
     ) -> Steps[ListTransactionsResponse]:
         """Lists the transactions that this broker coordinates and the client may describe, filtered by state, producer
-        id and duration.
+        id, duration and a pattern of the whole transactional id (KIP-1152). Raises INVALID_REGULAR_EXPRESSION.
         """
         found = self._coordinator.listing(request.state_filters, request.producer_id_filters, request.duration_filter)
-        names = [transaction.transactional_id for transaction in found.transactions]
+        transactions = found.transactions
+        if request.transactional_id_pattern:
+            transactions = yield from _matching(request.transactional_id_pattern, transactions)
+        names = [transaction.transactional_id for transaction in transactions]
         known = yield from self._access.allowed(context, LISTED_TRANSACTION, names)
         rows = yield from each_in_steps(
-            [transaction for transaction in found.transactions if transaction.transactional_id in known],
+            [transaction for transaction in transactions if transaction.transactional_id in known],
             lambda transaction: ListTransactionsResponse.TransactionState(
                 transactional_id=transaction.transactional_id,
                 producer_id=transaction.producer_id,
@@ -237,6 +254,18 @@ class TransactionHandlers:
             ),
         )
         return ListTransactionsResponse(unknown_state_filters=found.unknown_states, transaction_states=rows)
+
+
+def _matching(pattern: str, transactions: list[Transaction]) -> Steps[list[Transaction]]:
+    matches = compiled(pattern).fullmatch
+    pace = Pace()
+    found = []
+    for transaction in transactions:
+        if matches(transaction.transactional_id) is not None:
+            found.append(transaction)
+        if pace.step_ends(2):
+            yield
+    return found
 
 
 # --- WriteTxnMarkers ------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
+from odradek.broker.features.updates import FeatureUpdate
 from odradek.broker.metadata.metadata_cache import PartitionState
 from odradek.broker.metadata.new_topic import NewPartitions
 from odradek.protocol.errors import ProtocolError
@@ -40,11 +41,24 @@ class ReplicaAdministration(Protocol):
     ) -> Outcomes:
         """Elects leaders. Returns, per partition, None if it has a new leader, otherwise the error."""
 
-    async def reassign(self, targets: Mapping[TopicPartition, Sequence[int] | None]) -> Outcomes:
-        """Starts, replaces or cancels (None) reassignments. Raises ProtocolError if it is refused as a whole."""
+    async def reassign(
+        self, targets: Mapping[TopicPartition, Sequence[int] | None], *, may_resize: bool = True
+    ) -> Outcomes:
+        """Starts, replaces or cancels (None) reassignments. `may_resize`: the number of replicas may change. Raises
+        ProtocolError if it is refused as a whole.
+        """
 
     def reassignments(self, wanted: Collection[TopicPartition] | None) -> dict[TopicPartition, PartitionState]:
         """The partitions being reassigned, restricted to `wanted` unless it is None. Raises NOT_CONTROLLER."""
+
+
+class FeatureAdministration(Protocol):
+    """Changes the levels of features."""
+
+    async def update(self, updates: Collection[FeatureUpdate], *, validate_only: bool) -> None:
+        """Carries out all updates, or none; then this broker has the new levels. Raises INVALID_UPDATE_VERSION,
+        KAFKA_STORAGE_ERROR, NOT_CONTROLLER.
+        """
 
 
 class Administration(Protocol):
@@ -59,6 +73,9 @@ class Administration(Protocol):
 
     @property
     def replicas(self) -> ReplicaAdministration: ...
+
+    @property
+    def features(self) -> FeatureAdministration: ...
 
     async def answer(self, request: Message) -> Any:
         """Answers CreateTopics, and what brokers ask of the controller. Raises ProtocolError if the request is refused

@@ -15,7 +15,9 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from odradek.broker.metadata.topic_names import unified_name
+from odradek.protocol.schema import Versions
 from odradek.protocol.topic_partition import TopicPartition
+from odradek.protocol.wire_codes import ConfigResourceType
 
 ZERO_UUID = uuid.UUID(int=0)
 NO_LEADER = -1
@@ -35,12 +37,15 @@ class BrokerEndpoint(NamedTuple):
 
 
 class BrokerInfo(NamedTuple):
-    """One live broker. `endpoints` by listener name; `epoch` grows with every registration (Kafka's broker epoch)."""
+    """One live broker. `endpoints` by listener name; `epoch` grows with every registration (Kafka's broker epoch).
+    `features`: the levels of each that it supports; only the controller knows those of the others.
+    """
 
     broker_id: int
     endpoints: Mapping[str, BrokerEndpoint]
     rack: str | None = None
     epoch: int = -1
+    features: Mapping[str, Versions] = MappingProxyType({})
 
     def endpoint(self, listener: str) -> BrokerEndpoint | None:
         """The broker's address on `listener`, or None if it has none there."""
@@ -102,6 +107,7 @@ class MetadataCache:
         self._names_by_unified_name: dict[str, tuple[str, ...]] = {}
         self._topic_configs: dict[str, Mapping[str, str]] = {}
         self._broker_configs: dict[int | None, Mapping[str, str]] = {}
+        self._named_configs: dict[ConfigResourceType, dict[str, Mapping[str, str]]] = {}
 
     # Topics and partitions
 
@@ -172,6 +178,14 @@ class MetadataCache:
         """Returns the dynamic settings of one broker, or with None the cluster-wide defaults."""
         return self._broker_configs.get(broker_id, _NO_CONFIG)
 
+    def named_config(self, resource_type: ConfigResourceType, name: str) -> Mapping[str, str]:
+        """Returns the settings of a group or of a subscription to client metrics."""
+        return self._named_configs.get(resource_type, {}).get(name, _NO_CONFIG)
+
+    def named_configs(self, resource_type: ConfigResourceType) -> Mapping[str, Mapping[str, str]]:
+        """Returns the settings by name of all groups, or subscriptions to client metrics, that have any."""
+        return self._named_configs.get(resource_type, {})
+
     # Changes (the controller's)
 
     def put_topic(self, topic: TopicMetadata, config: Mapping[str, str]) -> None:
@@ -231,6 +245,14 @@ class MetadataCache:
     def put_broker_config(self, broker_id: int | None, config: Mapping[str, str]) -> None:
         """Replaces a broker's dynamic settings (None: the cluster-wide defaults)."""
         self._broker_configs[broker_id] = MappingProxyType(dict(config))
+
+    def put_named_config(self, resource_type: ConfigResourceType, name: str, config: Mapping[str, str]) -> None:
+        """Replaces the settings of a group or of a subscription to client metrics."""
+        of_type = self._named_configs.setdefault(resource_type, {})
+        if config:
+            of_type[name] = MappingProxyType(dict(config))
+        else:
+            of_type.pop(name, None)
 
     def broker(self, broker_id: int) -> BrokerInfo | None:
         """Returns a live broker, or None."""

@@ -3,7 +3,7 @@
     /controller                 {"version":2,"brokerid":N,"timestamp":"ms","kraftControllerEpoch":-1}       ephemeral
     /controller_epoch           N as decimal text
     /cluster/id                 {"version":"1","id":TEXT}
-    /brokers/ids/N              host, port, endpoints, rack ...; version 5                                 ephemeral
+    /brokers/ids/N              host, port, endpoints, rack, features ...; version 5                       ephemeral
     /brokers/seqid              no data; its version numbers the brokers that have no id
     /brokers/topics/T           {"partitions":{"0":[N]},"topic_id":TEXT,"adding_replicas":{},
                                 "removing_replicas":{},"version":3}
@@ -24,7 +24,8 @@
     /log_dir_event_notification/log_dir_event_SEQUENCE
                                 {"version":1,"broker":N,"event":1}: a disk of broker N has failed
     /latest_producer_id_block   {"version":1,"broker":N,"block_start":"N","block_end":"N"}
-    /feature                    {"features":{},"version":1,"status":1}: the finalized features of the cluster
+    /feature                    {"features":{NAME:{"min_version_level":1,"max_version_level":N}},"version":1,
+                                "status":1}: the finalized features of the cluster
 
 Parsing raises StoreDamaged, naming the path, for any other value. What it returns can be sent in requests: ids, epochs,
 ports and texts are within their limits. Source: Kafka's `ZkData.scala`.
@@ -52,6 +53,7 @@ from odradek.broker.metadata_store.znode_values import (
     valid_port,
     valid_text,
 )
+from odradek.protocol.schema import Versions
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.protocol.wire_codes import SecurityProtocol
 
@@ -72,11 +74,15 @@ BROKER_CONFIGS = "/config/brokers"
 USER_CONFIGS = "/config/users"
 CLIENT_CONFIGS = "/config/clients"
 IP_CONFIGS = "/config/ips"
+GROUP_CONFIGS = "/config/groups"
+CLIENT_METRICS_CONFIGS = "/config/client-metrics"
 CONFIG_CHANGES = "/config/changes"
 CONFIG_CHANGE_PREFIX = "/config/changes/config_change_"
 TOPIC_ENTITY = "topics"
 BROKER_ENTITY = "brokers"
 USER_ENTITY = "users"
+GROUP_ENTITY = "groups"
+CLIENT_METRICS_ENTITY = "client-metrics"
 ENTITIES_WITHOUT_EFFECT = ("clients", "ips")
 """Quotas, which nothing here applies."""
 LOG_DIR_EVENTS = "/log_dir_event_notification"
@@ -178,7 +184,10 @@ def encode_broker(broker: BrokerInfo, timestamp_ms: int) -> bytes:
     endpoints = list(broker.endpoints.values())
     plain = next((endpoint for endpoint in endpoints if endpoint.security_protocol == "PLAINTEXT"), None)
     value: dict[str, Any] = {
-        "features": {},
+        "features": {
+            name: {"min_version": levels.lowest, "max_version": levels.highest}
+            for name, levels in broker.features.items()
+        },
         "listener_security_protocol_map": {endpoint.listener: endpoint.security_protocol for endpoint in endpoints},
         "endpoints": [f"{endpoint.listener}://{_bracketed(endpoint.host)}:{endpoint.port}" for endpoint in endpoints],
     }
@@ -203,7 +212,11 @@ def parse_broker(broker_id: int, data: bytes | None, epoch: int) -> BrokerInfo:
                 valid_text(listener), valid_text(host.strip("[]")), valid_port(port), protocol
             )
         rack = value.get("rack")
-        return BrokerInfo(broker_id, endpoints, None if rack is None else valid_text(rack), epoch)
+        features = {
+            valid_text(name): Versions(int(levels["min_version"]), int(levels["max_version"]))
+            for name, levels in (value.get("features") or {}).items()
+        }
+        return BrokerInfo(broker_id, endpoints, None if rack is None else valid_text(rack), epoch, features)
 
     return parsed(broker_path(broker_id), data, read)
 
@@ -360,12 +373,12 @@ def parse_state(
 
 
 def encode_config(config: Mapping[str, str]) -> bytes:
-    """Encodes the settings of a topic, broker or user."""
+    """Encodes the settings of a topic, broker, user or another resource."""
     return encoded({"version": 1, "config": dict(config)})
 
 
 def parse_config(path: str, data: bytes | None) -> dict[str, str]:
-    """Parses the settings of a topic, broker or user."""
+    """Parses the settings of a topic, broker, user or another resource."""
 
     def read(value: Any) -> dict[str, str]:
         config = {name: str(setting) for name, setting in value["config"].items()}
@@ -410,8 +423,10 @@ def parse_producer_id_block(data: bytes) -> tuple[int, int]:
 
 
 def encode_features(features: Mapping[str, int]) -> bytes:
-    """Encodes the finalized features and their levels, as enabled ones of version 1: that of Kafka 2.7 to 3.2."""
-    ranges = {name: {"min_version_level": 0, "max_version_level": level} for name, level in features.items()}
+    """Encodes the finalized features and their levels, as enabled ones of version 1: that of Kafka 2.7 to 3.2, in which
+    a range begins with 1.
+    """
+    ranges = {name: {"min_version_level": 1, "max_version_level": level} for name, level in features.items()}
     return encoded({"features": ranges, "version": 1, "status": FEATURES_ENABLED})
 
 

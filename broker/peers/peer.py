@@ -25,7 +25,7 @@ import structlog
 
 from odradek.broker.background.tasks import Spawn
 from odradek.broker.metadata.metadata_cache import BrokerInfo
-from odradek.broker.peers.inter_broker_protocol import BROKER_SOFTWARE, INTER_BROKER_VERSIONS, not_served
+from odradek.broker.peers.inter_broker_protocol import BROKER_SOFTWARE, not_served, version_to_send
 from odradek.clients.network_client import DEFAULT_TIMEOUT_MS, Connect, NetworkClient, api_key_of
 from odradek.clients.network_errors import Disconnected, NetworkError, NodeUnreachable, UnsupportedVersion
 from odradek.protocol.api_keys import ApiKey
@@ -91,7 +91,7 @@ class Peer:
         client = await self._connected_client()
         api_key = ApiKey(api_key_of(request))
         if version is None:
-            version = INTER_BROKER_VERSIONS.get(api_key)
+            version = version_to_send(api_key, client.versions)
         if version is None:
             version = client.version_for(api_key)
         else:

@@ -76,7 +76,7 @@ class RequestMetrics:
         """Like `answered`, but in steps, for long responses."""
         self._count(elapsed_ms)
         if self._find_errors_in_steps is None:
-            self._find_errors_in_steps = error_finder(self._response_class, in_steps=True)
+            self._find_errors_in_steps = error_finder(self._response_class, self.version, in_steps=True)
         found: bool = yield from self._find_errors_in_steps(response, self.errors)
         if not found:
             self.errors[0] += 1
@@ -102,7 +102,7 @@ class BrokerMetrics:
         if found is None:
             name = request_class(ApiKey(api_key)).__schema__.name.removesuffix("Request")
             response = response_class(ApiKey(api_key))
-            found = RequestMetrics(name, api_version, response, error_finder(response))
+            found = RequestMetrics(name, api_version, response, error_finder(response, api_version))
             self.requests[(api_key, api_version)] = found
         return found
 
@@ -123,28 +123,31 @@ def bucket_time_ms(bucket: int) -> int:
     return ((bucket - FINE_TIMES * shift + 1) << shift) - 1
 
 
-def error_finder(response: type[Message], *, in_steps: bool = False) -> Any:
-    """Returns an ErrorFinder: a function that visits every error code of a response, also in its arrays, and counts
-    those that are not 0. With `in_steps` it is a generator that yields every ELEMENTS_PER_STEP items.
+def error_finder(response: type[Message], version: int, *, in_steps: bool = False) -> Any:
+    """Returns an ErrorFinder: a function that visits every error code that a response has in this version, also in
+    its arrays, and counts those that are not 0. With `in_steps` it is a generator that yields every ELEMENTS_PER_STEP
+    items.
 
     The function is generated as straight loops, since it runs for every response.
     """
     lines = ["def find_errors(response, errors):", "    found = False"]
     if in_steps:
         lines += [f"    c = {ELEMENTS_PER_STEP}", "    if not c: yield"]
-    _look_into(response, "response", 1, lines, in_steps)
+    _look_into(response, version, "response", 1, lines, in_steps)
     lines.append("    return found")
     names: dict[str, Any] = {}
     exec("\n".join(lines), names)  # nosec B102 # of constants of this file
     return names["find_errors"]
 
 
-def _look_into(structure: type[Message], name: str, depth: int, lines: list[str], in_steps: bool) -> bool:
+def _look_into(structure: type[Message], version: int, name: str, depth: int, lines: list[str], in_steps: bool) -> bool:
     """Adds the lines that visit the structure called `name`. Returns False and adds none if it has no error code."""
     indentation = "    " * depth
     before = len(lines)
     for field in structure.__schema__.fields:
         value = f"{name}.{field.attribute}"
+        if version not in field.versions:
+            continue
         if field.name in ERROR_FIELDS:
             lines += [
                 f"{indentation}if {value}:",
@@ -157,7 +160,7 @@ def _look_into(structure: type[Message], name: str, depth: int, lines: list[str]
             lines.append(f"{indentation}for {each} in {value if many else f'({value},)'} or ():")
             if not many:
                 lines.append(f"{indentation}    if {each} is None: continue")
-            if not _look_into(field.struct_class, each, depth + 1, lines, in_steps):
+            if not _look_into(field.struct_class, version, each, depth + 1, lines, in_steps):
                 del lines[-1 if many else -2 :]
             elif in_steps:
                 lines += [

@@ -3,15 +3,17 @@ DescribeConfigs, AlterConfigs and the page docs/settings.md.
 
 1.  setting.py: a row of the table. rules.py: the rules for values. values.py: from text to values and back.
 2.  The rows that take effect, in a class per subject: server.py, network.py, log.py, replication.py,
-    coordinators.py, security.py, tls.py, zookeeper.py and odradek.py for brokers, topic.py for topics. Code reads each
-    as an attribute with its type: `config.num_partitions`. The rows that no file has are in replication.py.
+    coordinators.py, security.py, tls.py, zookeeper.py and odradek.py for brokers, topic.py for topics, group.py for
+    groups. Code reads each as an attribute with its type: `config.num_partitions`. The rows that no file has are in
+    replication.py.
 3.  without_effect.py: all other rows.
 4.  checks.py, tls_checks.py, zookeeper_checks.py, sasl_listeners.py, authorizers.py, listeners.py, connect_string.py:
     what rows must fulfil together, and texts with a form of their own.
 5.  properties.py, config.py: from a file and flags to `BrokerConfig`, which the whole broker reads. listener_values.py:
     the values of single listeners. tls_stores.py, naming_files.py: the keys and certificates that settings name.
     config_providers.py, provided.py: variables in settings, and what hides their values.
-6.  config_changes.py, config_description.py: the settings as clients change and see them.
+6.  group_values.py, client_metrics.py: the settings of groups and of subscriptions to client metrics.
+7.  config_changes.py, config_description.py: the settings as clients change and see them.
 
 A setting that gains an effect moves from without_effect.py to the class of its subject. Callers: every room above it.
 """
@@ -19,6 +21,7 @@ A setting that gains an effect moves from without_effect.py to the class of its 
 from __future__ import annotations
 
 from odradek.broker.settings.coordinators import GroupsSettings, TransactionsSettings
+from odradek.broker.settings.group import OwnGroupSettings
 from odradek.broker.settings.log import CleanerSettings, LogSettings
 from odradek.broker.settings.network import NetworkSettings
 from odradek.broker.settings.odradek import OdradekSettings
@@ -53,8 +56,8 @@ class BrokerSettings(
     @property
     def log_dirs(self) -> list[str]:
         """The directories of log.dirs, or else of log.dir."""
-        text = self.log_dir if self.log_dirs_text is None else self.log_dirs_text
-        return [part for part in (part.strip() for part in text.split(",")) if part]
+        listed = self.log_dir if self.log_dirs_listed is None else self.log_dirs_listed
+        return [part for part in listed if part]
 
     @property
     def inter_broker_listener(self) -> str:
@@ -110,6 +113,12 @@ DYNAMIC_ONLY: dict[str, Setting[Value]] = {row.name: row for row in rows(Dynamic
 TOPIC = _by_name("Topics", TopicSettings)
 """Topic settings by name."""
 
+GROUP = _by_name("Settings of groups", OwnGroupSettings)
+"""Settings of groups by name."""
+
+CLIENT_METRICS = _by_name("Settings of client metrics")
+"""Settings of subscriptions to client metrics by name."""
+
 AUTHORIZER = _by_name("Authorizers", AuthorizerSettings)
 """Settings of Kafka's authorizers by name. They are not broker settings: Kafka shows and stores them like any unknown
 name (`StandardAuthorizer`).
@@ -119,12 +128,15 @@ __all__ = [
     "AUTHORIZER",
     "BROKER",
     "BROKER_GROUPS",
+    "CLIENT_METRICS",
     "DYNAMIC_ONLY",
+    "GROUP",
     "TOPIC",
     "AuthorizerSettings",
     "BrokerSettings",
     "ConfigError",
     "DynamicOnlySettings",
+    "OwnGroupSettings",
     "Setting",
     "SettingType",
     "Synonym",

@@ -41,6 +41,7 @@ from odradek.broker.settings import (
     TopicSettings,
     Value,
     parse_value,
+    value_text,
 )
 from odradek.broker.settings.authorizers import CLASSES, AuthorizerValues, authorizer_values, unused_names
 from odradek.broker.settings.checks import check_broker_values, check_topic_values
@@ -112,7 +113,7 @@ def load_config(
     places = {**dict.fromkeys(file, str(file_path)), **dict.fromkeys(overrides, "--set")}
     texts, provided = resolve(_overridden(file, overrides), files or OsFiles(), environment)
     if port is not None:
-        texts["listeners"] = with_port(texts.get("listeners") or str(_DEFAULTS["listeners"]), port)
+        texts["listeners"] = with_port(texts.get("listeners") or value_text(_DEFAULTS["listeners"]) or "", port)
     chosen = {*overrides, *(["listeners"] if port is not None else [])} if path is None else None
     with provided.hiding():
         return BrokerConfig(texts, chosen=chosen, places=places, provided=provided)
@@ -394,12 +395,19 @@ class BrokerConfig(BrokerSettings):
             return not with_tls
         return name.removeprefix(LISTENER_PREFIX).partition(".")[0] not in with_tls
 
+    def removed_names(self) -> list[str]:
+        """The settings that the user set and that Kafka no longer has, sorted."""
+        known = {name: broker_setting(name) for name in self._chosen}
+        return sorted(name for name, setting in known.items() if setting is not None and setting.removed_in is not None)
+
     def warn(self) -> None:
-        """Logs one warning each for unknown names, settings without effect, and those with a variable that has no
-        value, if there are any.
+        """Logs one warning each for unknown names, settings that Kafka no longer has, settings without effect, and
+        those with a variable that has no value, if there are any.
         """
         if unknown := self.unknown_names():
             log.warning("unknown settings ignored", names=unknown)
+        if removed := self.removed_names():
+            log.warning("settings are gone from Kafka 4", names=removed)
         if idle := self.names_without_effect():
             log.warning("settings have no effect yet", names=idle)
         if unresolved := self.provided.unresolved:

@@ -64,7 +64,7 @@ TLS_FILES = {
 """The settings that Kafka reloads per listener, and therefore requires with a listener's prefix."""
 PASSWORDS = tuple(name for name, setting in BROKER.items() if setting.is_sensitive)
 """The endings of names that hold passwords, whatever their prefix, as in Kafka."""
-FIXED_SO_FAR = {"advertised.listeners", "listener.security.protocol.map", "listeners"}
+FIXED_SO_FAR = {"config.providers", "listener.security.protocol.map", "listeners"}
 
 
 _OPERATIONS = frozenset(ConfigOperation)
@@ -182,6 +182,17 @@ def _changed_list(item: Item, setting: Setting[Value] | None, current: str | Non
             ErrorCode.INVALID_CONFIG, f"{item.name} would exceed the maximum of {LONGEST_VALUE_BYTES} bytes"
         )
     return changed
+
+
+def followed_by(change: ConfigChange, check: Callable[[Mapping[str, str]], None]) -> ConfigChange:
+    """Returns `change`, followed by a check of its result, which raises ProtocolError."""
+
+    def checked(before: Mapping[str, str]) -> Steps[dict[str, str]]:
+        after = yield from change(before)
+        check(after)
+        return after
+
+    return checked
 
 
 def checked_for_brokers(

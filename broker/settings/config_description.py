@@ -7,7 +7,9 @@
         that supplies its default.
     C   The values of passwords are not shown, nor the values of unknown names, which might be passwords, nor texts that
         came from a config provider (provided.py).
-    D   Internal settings are shown only if they were set.
+    D   Internal settings are shown only if they were set, and so are those without effect that Kafka no longer has.
+    E   A group's list is as a topic's, and has the default of a setting that no broker setting supplies. The list of a
+        subscription to client metrics has only its own value.
 
 Source: Kafka's `ConfigHelper`.
 """
@@ -19,8 +21,21 @@ from enum import IntEnum
 from functools import cached_property
 from typing import Generic, NamedTuple, TypeVar
 
-from odradek.broker.settings import BROKER, DYNAMIC_ONLY, TOPIC, Setting, UpdateMode, Value, parse_value, value_text
+from odradek.broker.settings import (
+    BROKER,
+    CLIENT_METRICS,
+    DYNAMIC_ONLY,
+    GROUP,
+    TOPIC,
+    ConfigError,
+    Setting,
+    UpdateMode,
+    Value,
+    parse_value,
+    value_text,
+)
 from odradek.broker.settings.config import BrokerConfig, broker_setting
+from odradek.broker.settings.group_values import group_default
 from odradek.broker.settings.listener_values import LISTENER_PREFIX
 
 T = TypeVar("T")
@@ -35,6 +50,8 @@ class ConfigSource(IntEnum):
     STATIC_BROKER_CONFIG = 4
     DEFAULT_CONFIG = 5
     DYNAMIC_BROKER_LOGGER_CONFIG = 6
+    CLIENT_METRICS_CONFIG = 7
+    GROUP_CONFIG = 8
 
 
 class ConfigSynonym(NamedTuple):
@@ -78,8 +95,8 @@ class TopicDescriptions(Generic[T]):
         self._own: dict[tuple[str, str], T] = {}
 
     def of(self, overrides: Mapping[str, str], names: Collection[str] | None = None) -> list[T]:
-        """Returns a topic's settings (all, or those of `names`), sorted. `overrides`: the topic's own settings. Topics
-        may share a list.
+        """Returns a topic's settings (all, or those of `names`), sorted (D). `overrides`: the topic's own settings.
+        Topics may share a list.
 
         Raises ConfigError for a stored value that does not have its setting's type.
         """
@@ -88,24 +105,26 @@ class TopicDescriptions(Generic[T]):
         return [
             self._own_one(name, overrides[name]) if name in overrides else self._inherited_one(name)
             for name in sorted(TOPIC if names is None else TOPIC.keys() & names)
+            if name in overrides or not TOPIC[name].is_hidden
         ]
 
     @cached_property
     def _all_inherited(self) -> list[T]:
-        return [self._inherited_one(name) for name in sorted(TOPIC)]
+        return [self._inherited_one(name) for name in sorted(TOPIC) if not TOPIC[name].is_hidden]
 
     def _inherited_one(self, name: str) -> T:
         known = self._inherited.get(name)
         if known is None:
             value = value_text(self._defaults[name])
-            known = self._inherited[name] = self._shown(_topic_description(self._config, TOPIC[name], value, False))
+            known = self._inherited[name] = self._shown(_own_description(self._config, TOPIC[name], value, None))
         return known
 
     def _own_one(self, name: str, text: str) -> T:
         known = self._own.get((name, text))
         if known is None:
             value = value_text(parse_value(TOPIC[name], text))
-            known = self._own[name, text] = self._shown(_topic_description(self._config, TOPIC[name], value, True))
+            described = _own_description(self._config, TOPIC[name], value, ConfigSource.TOPIC_CONFIG)
+            known = self._own[name, text] = self._shown(described)
         return known
 
 
@@ -128,7 +147,7 @@ class InheritedDescriptions(Generic[T]):
 
 def shown_settings(config: BrokerConfig) -> set[str]:
     """The names in a description of the broker: settings (D), and unknown names that were set."""
-    return {name for name, setting in BROKER.items() if not setting.internal} | config.given.keys()
+    return {name for name, setting in BROKER.items() if not setting.is_hidden} | config.given.keys()
 
 
 def describe_broker_setting(config: BrokerConfig, name: str) -> ConfigDescription:
@@ -147,13 +166,47 @@ def describe_cluster_setting(config: BrokerConfig, name: str) -> ConfigDescripti
     return description._replace(value=None if description.is_sensitive else config.cluster_wide[name])
 
 
-def _topic_description(
-    config: BrokerConfig, setting: Setting[Value], value: str | None, is_overridden: bool
+def describe_group_settings(config: BrokerConfig, own: Mapping[str, str]) -> list[ConfigDescription]:
+    """Describes the settings of a group that has these of its own, sorted (D, E)."""
+    described = []
+    for name, setting in GROUP.items():
+        default = value_text(group_default(setting, config))
+        if name in own:
+            each = _own_description(config, setting, _as_shown(setting, own[name]), ConfigSource.GROUP_CONFIG)
+        else:
+            each = _own_description(config, setting, default, None)
+        if not setting.synonyms and default is not None:
+            each.synonyms.append(ConfigSynonym(name, default, ConfigSource.DEFAULT_CONFIG))
+        if name in own or not setting.internal:
+            described.append(each)
+    return described
+
+
+def describe_client_metrics(config: BrokerConfig, own: Mapping[str, str]) -> list[ConfigDescription]:
+    """Describes a subscription that has these settings, sorted (E)."""
+    return [
+        _own_description(config, setting, _as_shown(setting, own[name]), ConfigSource.CLIENT_METRICS_CONFIG)
+        if name in own
+        else _own_description(config, setting, value_text(setting.default), None)
+        for name, setting in CLIENT_METRICS.items()
+    ]
+
+
+def _as_shown(setting: Setting[Value], text: str) -> str | None:
+    """A stored text that has not the setting's type is shown as it is."""
+    try:
+        return value_text(parse_value(setting, text))
+    except ConfigError:
+        return text
+
+
+def _own_description(
+    config: BrokerConfig, setting: Setting[Value], value: str | None, own: ConfigSource | None
 ) -> ConfigDescription:
-    """Describes a topic setting (B)."""
+    """Describes a setting of a topic or group (B). `own`: the source if it has the value itself."""
     synonyms = _broker_synonyms(config, setting.synonyms[0].name) if setting.synonyms else []
-    if is_overridden:
-        synonyms.insert(0, ConfigSynonym(setting.name, value, ConfigSource.TOPIC_CONFIG))
+    if own is not None:
+        synonyms.insert(0, ConfigSynonym(setting.name, value, own))
     return ConfigDescription(
         setting.name,
         value,

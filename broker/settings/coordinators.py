@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from odradek.broker.settings.rules import AtLeast
+from odradek.broker.settings.rules import Assignors, AtLeast, OneOf, OneOfAnyCase
 from odradek.broker.settings.setting import (
     BOOLEAN,
     CLUSTER_WIDE,
     HIGH,
     INT,
     INT_MAX,
+    LIST,
     LONG,
     LOW,
     MEDIUM,
     SHORT,
+    STRING,
     Setting,
     SettingValues,
 )
@@ -20,6 +22,36 @@ from odradek.broker.settings.setting import (
 
 # fmt: off
 class GroupsSettings(SettingValues):
+    group_consumer_assignment_interval_ms = Setting(INT, 1000, MEDIUM, valid=AtLeast(0), update_mode=CLUSTER_WIDE,
+        doc="The least time between two target assignments of a group of the newer protocol.")
+    group_consumer_assignors = Setting(LIST, ["uniform", "range"], MEDIUM, valid=Assignors(),
+        doc="The assignors of the newer group protocol (KIP-848); the first one is the default.")
+    group_consumer_heartbeat_interval_ms = Setting(INT, 5000, MEDIUM, valid=AtLeast(1),
+        doc="The heartbeat interval for members of the newer group protocol.")
+    group_consumer_max_assignment_interval_ms = Setting(INT, 15000, MEDIUM, valid=AtLeast(0),
+        doc="The maximum of the setting consumer.assignment.interval.ms of groups.")
+    group_consumer_max_heartbeat_interval_ms = Setting(INT, 15000, MEDIUM, valid=AtLeast(1),
+        doc="The maximum heartbeat interval of a group of the newer protocol.")
+    group_consumer_max_session_timeout_ms = Setting(INT, 60000, MEDIUM, valid=AtLeast(1),
+        doc="The maximum session timeout of a group of the newer protocol.")
+    group_consumer_max_size = Setting(INT, INT_MAX, MEDIUM, valid=AtLeast(1),
+        doc="The maximum number of members of a group of the newer protocol.")
+    group_consumer_migration_policy = Setting(STRING, "bidirectional", MEDIUM,
+        valid=OneOfAnyCase("DISABLED", "DOWNGRADE", "UPGRADE", "BIDIRECTIONAL"),
+        doc="Whether groups with members may be converted between the classic and the newer protocol.")
+    group_consumer_min_assignment_interval_ms = Setting(INT, 0, MEDIUM, valid=AtLeast(0),
+        doc="The minimum of the setting consumer.assignment.interval.ms of groups.")
+    group_consumer_min_heartbeat_interval_ms = Setting(INT, 5000, MEDIUM, valid=AtLeast(1),
+        doc="The minimum heartbeat interval of a group of the newer protocol.")
+    group_consumer_min_session_timeout_ms = Setting(INT, 45000, MEDIUM, valid=AtLeast(1),
+        doc="The minimum session timeout of a group of the newer protocol.")
+    group_consumer_regex_refresh_interval_ms = Setting(INT, 600000, MEDIUM, valid=AtLeast(10000), internal=True,
+        doc="How often the regular expressions of a group of the newer protocol are resolved again.")
+    group_consumer_session_timeout_ms = Setting(INT, 45000, MEDIUM, valid=AtLeast(1),
+        doc="The session timeout for members of the newer group protocol.")
+    group_coordinator_rebalance_protocols = Setting(LIST, ["classic", "consumer", "streams"], MEDIUM,
+        valid=OneOf("consumer", "classic", "share", "streams"),
+        doc="The enabled group protocols.")
     group_initial_rebalance_delay_ms = Setting(INT, 3000, MEDIUM,
         doc="How long the first rebalance of an empty group waits for further members.")
     group_max_session_timeout_ms = Setting(INT, 1800000, MEDIUM,
@@ -30,7 +62,7 @@ class GroupsSettings(SettingValues):
         doc="The minimum session timeout that a member may request.")
     offset_metadata_max_bytes = Setting(INT, 4096, HIGH,
         doc="The maximum size of the metadata of a committed offset.")
-    offsets_commit_required_acks = Setting(SHORT, -1, HIGH,
+    offsets_commit_required_acks = Setting(SHORT, -1, HIGH, removed_in="4.0",
         doc="The number of acknowledgments that an offset commit waits for.")
     offsets_commit_timeout_ms = Setting(INT, 5000, HIGH, valid=AtLeast(1),
         doc="How long an offset commit waits for its acknowledgments.")
@@ -51,6 +83,10 @@ class GroupsSettings(SettingValues):
 
 
 class TransactionsSettings(SettingValues):
+    add_partitions_to_txn_retry_backoff_max_ms = Setting(INT, 100, HIGH, valid=AtLeast(0),
+        doc="How long a busy transaction coordinator is asked again to add the partitions of a Produce request.")
+    add_partitions_to_txn_retry_backoff_ms = Setting(INT, 20, HIGH, valid=AtLeast(1),
+        doc="The delay before a busy transaction coordinator is asked again to add partitions.")
     producer_id_expiration_check_interval_ms = Setting(INT, 600000, LOW, valid=AtLeast(1), internal=True,
         doc="How often idle producers are expired.")
     producer_id_expiration_ms = Setting(INT, 86400000, LOW, valid=AtLeast(1), update_mode=CLUSTER_WIDE,

@@ -64,7 +64,7 @@ class _Address(NamedTuple):
 def read_listeners(values: BrokerSettings, given: Collection[str]) -> list[Listener]:
     """Returns the listeners to open, in the order of `listeners`. `given`: names that were set."""
     protocols = _protocols(values, given)
-    addresses = _addresses("listeners", values.listeners_text, protocols)
+    addresses = _addresses("listeners", values.listeners_listed, protocols)
     _check_ports(addresses)
     controllers = _names(values.controller_listener_names)
     advertised = _advertised(values, addresses, protocols, controllers)
@@ -89,8 +89,8 @@ def with_port(listeners: str, port: int) -> str:
     return f"{first.rpartition(':')[0]}:{port}{comma}{rest}"
 
 
-def _names(text: str | None) -> list[str]:
-    return [name.strip().upper() for name in (text or "").split(",") if name.strip()]
+def _names(listed: list[str] | None) -> list[str]:
+    return [name.upper() for name in listed or () if name]
 
 
 def _protocols(values: BrokerSettings, given: Collection[str]) -> dict[str, str]:
@@ -109,9 +109,9 @@ def _protocols(values: BrokerSettings, given: Collection[str]) -> dict[str, str]
     return protocols
 
 
-def _addresses(setting: str, text: str, protocols: Mapping[str, str]) -> list[_Address]:
+def _addresses(setting: str, listed: list[str], protocols: Mapping[str, str]) -> list[_Address]:
     addresses: list[_Address] = []
-    for entry in filter(None, (part.strip() for part in text.split(","))):
+    for entry in filter(None, listed):
         match = re.fullmatch(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)", entry)
         if match is None:
             raise ConfigError(setting, f"{setting}: {entry} is not NAME://host:port")
@@ -149,8 +149,8 @@ def _advertised(
     values: BrokerSettings, addresses: list[_Address], protocols: Mapping[str, str], controllers: list[str]
 ) -> dict[str, _Address]:
     setting = "advertised.listeners"
-    text = values.advertised_listeners
-    named = addresses if text is None else _addresses(setting, text, protocols)
+    listed = values.advertised_listeners
+    named = addresses if listed is None else _addresses(setting, listed, protocols)
     advertised = {address.name: address for address in named if address.name not in controllers}
     if not advertised:
         raise ConfigError(setting, f"{setting}: at least one listener must be available to clients")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek.broker.settings.rules import AtLeast, Between, OneOf
+from odradek.broker.settings.rules import AtLeast, Between, OneOf, Values
 from odradek.broker.settings.setting import (
     BOOLEAN,
     CLUSTER_WIDE,
@@ -34,9 +34,10 @@ JITTER = (Synonym("log.roll.jitter.ms"), Synonym("log.roll.jitter.hours", 360000
 class LogSettings(SettingValues):
     log_cleanup_policy = Setting(LIST, ["delete"], MEDIUM, valid=OneOf("compact", "delete"), update_mode=CLUSTER_WIDE,
         doc="The default of the topic setting cleanup.policy.")
-    log_dir = Setting(STRING, "/tmp/kafka-logs", HIGH,  # nosec B108 # the default of Kafka
-        doc="The directory for logs, used if log.dirs is not set.")
-    log_dirs_text = Setting(STRING, None, HIGH, name="log.dirs",
+    log_dir = Setting(LIST, ["/tmp/kafka-logs"], HIGH,  # nosec B108 # the default of Kafka
+        valid=Values(may_be_empty=False),
+        doc="The directories for logs, used if log.dirs is not set.")
+    log_dirs_listed = Setting(LIST, None, HIGH, name="log.dirs", valid=Values(may_be_empty=False),
         doc="The directories for logs, separated by commas; the metadata is stored in the first one.")
     log_flush_interval_messages = Setting(LONG, LONG_MAX, HIGH, valid=AtLeast(1), update_mode=CLUSTER_WIDE,
         doc="The default of the topic setting flush.messages.")
@@ -52,12 +53,12 @@ class LogSettings(SettingValues):
         doc="The default of the topic setting index.interval.bytes.")
     log_index_size_max_bytes = Setting(INT, 10485760, MEDIUM, valid=AtLeast(4), update_mode=CLUSTER_WIDE,
         doc="The default of the topic setting segment.index.bytes.")
-    log_message_timestamp_after_max_ms = Setting(LONG, LONG_MAX, MEDIUM, valid=AtLeast(0), update_mode=CLUSTER_WIDE,
+    log_message_timestamp_after_max_ms = Setting(LONG, 3600000, MEDIUM, valid=AtLeast(0), update_mode=CLUSTER_WIDE,
         doc="The default of the topic setting message.timestamp.after.max.ms.")
     log_message_timestamp_before_max_ms = Setting(LONG, LONG_MAX, MEDIUM, valid=AtLeast(0), update_mode=CLUSTER_WIDE,
         doc="The default of the topic setting message.timestamp.before.max.ms.")
     log_message_timestamp_difference_max_ms = Setting(LONG, LONG_MAX, MEDIUM, valid=AtLeast(0),
-        update_mode=CLUSTER_WIDE,
+        update_mode=CLUSTER_WIDE, removed_in="4.0",
         doc="The default of the topic setting message.timestamp.difference.max.ms.")
     log_message_timestamp_type = Setting(STRING, "CreateTime", MEDIUM, valid=OneOf("CreateTime", "LogAppendTime"),
         update_mode=CLUSTER_WIDE,

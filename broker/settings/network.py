@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from odradek.broker.settings.rules import AtLeast, OneOf
+from odradek.broker.settings.rules import AtLeast, OneOf, Values
 from odradek.broker.settings.setting import (
     CLUSTER_WIDE,
     HIGH,
     INT,
     INT_MAX,
+    LIST,
     LONG,
     LOW,
     MEDIUM,
@@ -20,7 +21,7 @@ from odradek.broker.settings.setting import (
 
 # fmt: off
 class NetworkSettings(SettingValues):
-    advertised_listeners = Setting(STRING, None, HIGH, update_mode=PER_BROKER,
+    advertised_listeners = Setting(LIST, None, HIGH, valid=Values(may_be_empty=False),
         doc="The addresses advertised to clients, by listener; if not set, the addresses of `listeners`.")
     connection_failed_authentication_delay_ms = Setting(INT, 100, LOW, valid=AtLeast(0),
         doc="The delay of the response to a failed authentication.")
@@ -33,7 +34,8 @@ class NetworkSettings(SettingValues):
     listener_security_protocol_map = Setting(STRING,
         "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT", LOW, update_mode=PER_BROKER,
         doc="The security protocol of each listener, as NAME:PROTOCOL pairs.")
-    listeners_text = Setting(STRING, "PLAINTEXT://:9092", HIGH, name="listeners", update_mode=PER_BROKER,
+    listeners_listed = Setting(LIST, ["PLAINTEXT://:9092"], HIGH, name="listeners", update_mode=PER_BROKER,
+        valid=Values(may_be_empty=False),
         doc="The addresses to listen on, as NAME://host:port; an empty host means all interfaces.")
     max_connections = Setting(INT, INT_MAX, MEDIUM, valid=AtLeast(0), update_mode=CLUSTER_WIDE,
         doc="The maximum number of open connections.")

@@ -5,7 +5,12 @@ from __future__ import annotations
 from odradek.broker.settings.rules import AtLeast, Between, OneOf
 from odradek.broker.settings.setting import BOOLEAN, HIGH, INT, LIST, LONG, LOW, MEDIUM, STRING, Setting, SettingValues
 
-RELEASES = ("0.11", "1.0", "1.1", "2.0", "2.1", "2.2", "2.3", "2.4", "2.5", "2.6", "2.7", "2.8", "3.0")
+# fmt: off
+RELEASES = (
+    "0.11", "1.0", "1.1", "2.0", "2.1", "2.2", "2.3", "2.4", "2.5", "2.6", "2.7", "2.8", "3.0", "3.1", "3.2", "3.3",
+    "3.4", "3.5", "3.6", "3.7", "3.8", "3.9", "4.0", "4.1", "4.2", "4.3", "4.4",
+)
+# fmt: on
 """The releases of Kafka whose APIs a broker can serve instead of its own."""
 
 
@@ -17,11 +22,14 @@ def is_before(release: str | None, first: str) -> bool:
 # fmt: off
 class OdradekSettings(SettingValues):
     odradek_as_version = Setting(STRING, None, LOW, valid=OneOf(*RELEASES),
-        doc="The release of Kafka whose APIs and versions clients find, for tests with an older broker; by default "
-            "3.9.")
+        doc="The release of Kafka whose APIs and versions clients find, for tests with another broker; by default "
+            "all that are served.")
     odradek_console_enable = Setting(BOOLEAN, True, LOW,
         doc="Whether the port of the metrics also serves the console: a page that shows topics, groups, connections "
             "and what waits.")
+    odradek_initial_features = Setting(LIST, [], LOW,
+        doc="Levels of features, as NAME=LEVEL, that the first controller of a new cluster finalizes instead of the "
+            "highest: for clusters with brokers of other releases.")
     odradek_log_tail_bytes = Setting(LONG, 4 * 1024 * 1024, LOW, valid=AtLeast(0),
         doc="The memory of all logs for recently appended batches, in bytes, which saves reading them from files; 0 "
             "disables it.")

@@ -27,15 +27,16 @@ class ReplicationSettings(SettingValues):
     fetch_purgatory_purge_interval_requests = Setting(INT, 1000, MEDIUM,
         doc="The number of completed fetches in their purgatory that triggers a purge.")
     inter_broker_protocol_version = Setting(STRING, "3.0-IV1", MEDIUM, valid=ProtocolBetweenBrokers(),
+        removed_in="4.0",
         doc="The release whose protocol is used between nodes; only 3.0 is supported.")
     leader_imbalance_check_interval_seconds = Setting(LONG, 300, HIGH, valid=AtLeast(1),
         doc="How often the controller checks for leaders that are not the preferred replica.")
-    leader_imbalance_per_broker_percentage = Setting(INT, 10, HIGH,
+    leader_imbalance_per_broker_percentage = Setting(INT, 10, HIGH, removed_in="4.0",
         doc="The percentage of leaders on other than preferred replicas, per node, above which leadership is returned "
             "to preferred replicas.")
     num_replica_alter_log_dirs_threads = Setting(INT, None, HIGH,
         doc="The number of replicas moved between log directories concurrently; by default one per directory.")
-    num_replica_fetchers = Setting(INT, 1, HIGH, update_mode=CLUSTER_WIDE,
+    num_replica_fetchers = Setting(INT, 1, HIGH, valid=AtLeast(1), update_mode=CLUSTER_WIDE,
         doc="The number of connections per source node over which followers fetch.")
     producer_purgatory_purge_interval_requests = Setting(INT, 1000, MEDIUM,
         doc="The number of completed acks=all produce requests in their purgatory that triggers a purge.")

@@ -6,6 +6,8 @@ Source: the validators of Kafka's `ConfigDef` and of the classes that define its
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import ClassVar
 
 from odradek.broker.settings.setting import Value
 
@@ -92,6 +94,37 @@ class OneOf:
         return f"is not one of {', '.join(self.words)}" if invalid else None
 
 
+class Values:
+    """A list of any values; Kafka documents no form. `may_be_empty`: whether it may have none."""
+
+    __slots__ = ("may_be_empty",)
+    text = ""
+
+    def __init__(self, *, may_be_empty: bool = True) -> None:
+        self.may_be_empty = may_be_empty
+
+    def problem(self, value: Value) -> str | None:
+        return None if value or self.may_be_empty or value is None else "has no values"
+
+
+class Assignors:
+    """Names of assignors, or of Kafka's classes. Kafka documents no form."""
+
+    __slots__ = ()
+    text = ""
+    CLASSES: ClassVar[Mapping[str, str]] = {
+        f"org.apache.kafka.coordinator.group.assignor.{name.capitalize()}Assignor": name
+        for name in ("uniform", "range")
+    }
+    """The names by class."""
+
+    def problem(self, value: Value) -> str | None:
+        names = [self.CLASSES.get(str(part), part) for part in value] if isinstance(value, list) else []
+        if names and all(name in self.CLASSES.values() for name in names):
+            return None
+        return f"is not a list of {', '.join(self.CLASSES.values())}"
+
+
 class OneOfAnyCase:
     """One of several words, in upper or lower case."""
 
@@ -108,6 +141,19 @@ class OneOfAnyCase:
         if isinstance(value, str) and value.upper() in self.words:
             return None
         return f"is not one of {', '.join(self.words)} (case insensitive)"
+
+
+class OffsetReset:
+    """Where a share group begins in a partition."""
+
+    __slots__ = ()
+    text = "[latest, earliest, by_duration:PnDTnHnMn.nS]"
+    DURATION = re.compile(r"by_duration:(?i:P(?=.)(\d+D)?(T(?=.)(\d+H)?(\d+M)?(\d+(\.\d{1,9})?S)?)?)", re.ASCII)
+
+    def problem(self, value: Value) -> str | None:
+        if isinstance(value, str) and (value in ("latest", "earliest") or self.DURATION.fullmatch(value)):
+            return None
+        return "is not latest, earliest or by_duration:PnDTnHnMn.nS"
 
 
 class Release:

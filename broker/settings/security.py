@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek.broker.settings.rules import NotNull
+from odradek.broker.settings.rules import NotNull, Values
 from odradek.broker.settings.setting import (
     BOOLEAN,
     INT,
@@ -19,7 +19,7 @@ from odradek.broker.settings.setting import (
 
 # fmt: off
 class SaslSettings(SettingValues):
-    sasl_enabled_mechanisms = Setting(LIST, ["GSSAPI"], MEDIUM, update_mode=PER_BROKER, protects=True,
+    sasl_enabled_mechanisms = Setting(LIST, ["GSSAPI"], MEDIUM, valid=Values(), update_mode=PER_BROKER, protects=True,
         doc="The SASL mechanisms that clients may use: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512.")
     sasl_jaas_config = Setting(PASSWORD, None, MEDIUM, update_mode=PER_BROKER, protects=True,
         doc="The login module and its options, in JAAS format, of one mechanism of one listener: "

@@ -4,7 +4,7 @@ A row is data. It is created once at import, all rows share these few classes, a
 it is needed: the table adds less than two milliseconds to the start. Values are typed (`None` if Kafka's default is
 null); `values.py` converts between text and values.
 
-Source: Kafka 3.9's `KafkaConfig`, `LogConfig`, `ConfigDef`, `DynamicBrokerConfig.dynamicConfigUpdateModes`.
+Source: Kafka 4.4's `KafkaConfig`, `LogConfig`, `ConfigDef`, `DynamicBrokerConfig.dynamicConfigUpdateModes`.
 """
 
 from __future__ import annotations
@@ -114,6 +114,8 @@ class Setting(Generic[T_co]):
     `synonyms`       topic setting: the broker settings that supply its default, in order of precedence;
                      broker setting: names, including its own, of which the first that is set wins
     `internal`       omitted from descriptions and from the documentation, as in Kafka
+    `removed_in`     the release of Kafka that no longer has it. It is still accepted, with a warning, and described
+                     only if it takes effect
     """
 
     __slots__ = (
@@ -123,6 +125,7 @@ class Setting(Generic[T_co]):
         "internal",
         "name",
         "protects",
+        "removed_in",
         "synonyms",
         "takes_effect",
         "type",
@@ -143,6 +146,7 @@ class Setting(Generic[T_co]):
         update_mode: UpdateMode = UpdateMode.READ_ONLY,
         synonyms: tuple[Synonym, ...] = (),
         internal: bool = False,
+        removed_in: str | None = None,
     ) -> None:
         self.name = name
         self.type = type
@@ -155,6 +159,7 @@ class Setting(Generic[T_co]):
         self.update_mode = update_mode
         self.synonyms = synonyms
         self.internal = internal
+        self.removed_in = removed_in
 
     def __set_name__(self, owner: type[SettingValues], attribute: str) -> None:
         self.name = self.name or attribute.replace("_", ".")
@@ -180,6 +185,11 @@ class Setting(Generic[T_co]):
     def is_sensitive(self) -> bool:
         """Whether its value is never shown."""
         return self.type is PASSWORD
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether it is described only if it is set."""
+        return self.internal or (self.removed_in is not None and not self.takes_effect)
 
     @property
     def is_missing_protection(self) -> bool:

@@ -4,7 +4,7 @@ of each (listener_values.py).
 
 from __future__ import annotations
 
-from odradek.broker.settings.rules import OneOf
+from odradek.broker.settings.rules import OneOf, Values
 from odradek.broker.settings.setting import (
     BOOLEAN,
     LIST,
@@ -24,12 +24,13 @@ class TlsSettings(SettingValues):
         doc="Whether a certificate that is replaced at run time may be of another distinguished name.")
     ssl_allow_san_changes = Setting(BOOLEAN, False, LOW,
         doc="Whether a certificate that is replaced at run time may lack alternative names of the earlier one.")
-    ssl_cipher_suites = Setting(LIST, [], MEDIUM, update_mode=PER_BROKER, protects=True,
+    ssl_cipher_suites = Setting(LIST, [], MEDIUM, valid=Values(), update_mode=PER_BROKER, protects=True,
         doc="The allowed cipher suites, by Java's names; an empty list means all that OpenSSL enables.")
     ssl_client_auth = Setting(STRING, "none", MEDIUM, valid=OneOf("required", "requested", "none"),
         update_mode=PER_BROKER, protects=True,
         doc="Whether a client certificate is required, requested or not used.")
-    ssl_enabled_protocols = Setting(LIST, ["TLSv1.2", "TLSv1.3"], MEDIUM, update_mode=PER_BROKER, protects=True,
+    ssl_enabled_protocols = Setting(LIST, ["TLSv1.2", "TLSv1.3"], MEDIUM, valid=Values(), update_mode=PER_BROKER,
+        protects=True,
         doc="The allowed TLS versions.")
     ssl_endpoint_identification_algorithm = Setting(STRING, "https", LOW, update_mode=PER_BROKER, protects=True,
         doc="Whether this node verifies the host names of other nodes against their certificates: https, or empty for "

@@ -62,15 +62,18 @@ class TopicSettings(SettingValues):
         synonyms=(Synonym("log.cleaner.max.compaction.lag.ms"),),
         doc="The maximum time that a record may remain uncompacted; segments of compacted topics also roll after this "
             "time.")
+    max_decompressed_message_bytes = Setting(INT, 2147483639, MEDIUM, valid=Between(1, 2147483639),
+        synonyms=(Synonym("max.decompressed.message.bytes"),),
+        doc="The maximum size of a record of a compressed batch, when it is decompressed.")
     max_message_bytes = Setting(INT, 1048588, MEDIUM, valid=AtLeast(0), synonyms=(Synonym("message.max.bytes"),),
         doc="The maximum size of a record batch, as sent and compressed, that the topic accepts.")
-    message_timestamp_after_max_ms = Setting(LONG, LONG_MAX, MEDIUM, valid=AtLeast(0),
+    message_timestamp_after_max_ms = Setting(LONG, 3600000, MEDIUM, valid=AtLeast(0),
         synonyms=(Synonym("log.message.timestamp.after.max.ms"),),
         doc="The maximum time that a record's CreateTime may be ahead of the broker's clock.")
     message_timestamp_before_max_ms = Setting(LONG, LONG_MAX, MEDIUM, valid=AtLeast(0),
         synonyms=(Synonym("log.message.timestamp.before.max.ms"),),
         doc="The maximum time that a record's CreateTime may be behind the broker's clock.")
-    message_timestamp_difference_max_ms = Setting(LONG, LONG_MAX, MEDIUM, valid=AtLeast(0),
+    message_timestamp_difference_max_ms = Setting(LONG, LONG_MAX, MEDIUM, valid=AtLeast(0), removed_in="4.0",
         synonyms=(Synonym("log.message.timestamp.difference.max.ms"),),
         doc="The older, symmetric bound, which applies to each direction whose newer setting has its default value.")
     message_timestamp_type = Setting(STRING, "CreateTime", MEDIUM, valid=OneOf("CreateTime", "LogAppendTime"),

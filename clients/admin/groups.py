@@ -85,7 +85,8 @@ class GroupAdmin:
         """Returns a group's description. A group that does not exist is described as Dead."""
         coordinator, response = await self._ask(group_id, DescribeGroupsRequest(groups=[group_id]))
         (group,) = response.groups
-        check(group.error_code)
+        if group.error_code != ErrorCode.GROUP_ID_NOT_FOUND:  # from v6 on; its state is Dead in every version
+            check(group.error_code)
         members = [_member(member, group.protocol_type) for member in group.members]
         return DescribedGroup(
             group_id, coordinator, group.group_state, group.protocol_type, group.protocol_data, sorted(members)

@@ -1,8 +1,8 @@
 """Addresses of brokers in responses: clients get those of the proxy, so that they do not connect past it.
 
-Metadata, FindCoordinator and DescribeCluster have them, and errors of Produce 10 and Fetch 16 (KIP-951). A response
-with addresses must be decoded. So ApiVersions lists these APIs only in versions that the codec has, and not the APIs
-with addresses that it lacks. All other APIs and versions go on as they are, whether the codec has them or not.
+Metadata, FindCoordinator and DescribeCluster have them, and errors of Produce 10, Fetch 16 (KIP-951), ShareFetch and
+ShareAcknowledge. A response with addresses must be decoded. So ApiVersions lists these APIs only in versions that the
+codec has. All other APIs and versions go on as they are, whether the codec has them or not.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ FIRST_WITH_ADDRESSES = {
     ApiKey.METADATA: 0,
     ApiKey.FIND_COORDINATOR: 0,
     ApiKey.DESCRIBE_CLUSTER: 0,
+    ApiKey.SHARE_FETCH: 0,
+    ApiKey.SHARE_ACKNOWLEDGE: 0,
 }
 """The first version of each API whose responses may have addresses."""
-NOT_DECODED = frozenset({ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE})
-"""APIs whose responses may have addresses, and which the codec does not have."""
 
 
 def text_of(address: Address) -> str:
@@ -37,8 +37,6 @@ def text_of(address: Address) -> str:
 
 
 def may_have_addresses(asked: Asked) -> bool:
-    if asked.api_key in NOT_DECODED:
-        return True
     first = FIRST_WITH_ADDRESSES.get(ApiKey(asked.api_key)) if asked.api_key in FIRST_WITH_ADDRESSES else None
     return first is not None and asked.version >= first
 
@@ -69,9 +67,10 @@ def limit_versions(response: Any) -> None:
     """Leaves the versions out of an ApiVersions response whose addresses could not be replaced."""
     kept = []
     for entry in response.api_keys:
-        if entry.api_key in NOT_DECODED:
-            continue
         if entry.api_key in FIRST_WITH_ADDRESSES or entry.api_key == ApiKey.API_VERSIONS:
-            entry.max_version = min(entry.max_version, codec_versions(entry.api_key).highest)
-        kept.append(entry)
+            known = codec_versions(entry.api_key)
+            entry.min_version = max(entry.min_version, known.lowest)
+            entry.max_version = min(entry.max_version, known.highest)
+        if entry.min_version <= entry.max_version:
+            kept.append(entry)
     response.api_keys = kept

@@ -5,15 +5,19 @@ from __future__ import annotations
 from odradek.protocol.schema import Message, array, bool_, int16, int32, int64, message, since, string
 
 
-@message(api_key=18, kind="request", versions=(0, 4), flexible=3)
+@message(api_key=18, kind="request", versions=(0, 5), flexible=3)
 class ApiVersionsRequest(Message):
-    """The first request of a connection; from v3 with the name and version of the client."""
+    """The first request of a connection; from v3 with the name and version of the client, from v5 with the broker
+    that it expects: the cluster id, and the node id, -1 for any.
+    """
 
     client_software_name: str = string(versions=since(3))
     client_software_version: str = string(versions=since(3))
+    cluster_id: str | None = string(default=None, versions=since(5), nullable=since(5))  # KIP-1242
+    node_id: int = int32(default=-1, versions=since(5))  # KIP-1242
 
 
-@message(api_key=18, kind="response", versions=(0, 4), flexible=3)
+@message(api_key=18, kind="response", versions=(0, 5), flexible=3)
 class ApiVersionsResponse(Message):
     """The range of versions of each API, and the features."""
 

@@ -4,18 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from odradek.protocol.schema import (
-    ALWAYS,
-    Message,
-    array,
-    bytes_,
-    int8,
-    int32,
-    message,
-    string,
-    structure,
-    uuid,
-)
+from odradek.protocol.schema import ALWAYS, Message, array, bytes_, int8, int32, int64, message, string, structure, uuid
 
 
 @message(kind="data", versions=(3, 3))
@@ -27,9 +16,10 @@ class ConsumerGroupMetadataKey(Message):
 
 @message(kind="data", versions=(0, 0), flexible=0)
 class ConsumerGroupMetadataValue(Message):
-    """The epoch of the group."""
+    """The epoch of the group, and a hash of the topics that its assignment depends on."""
 
     epoch: int = int32()
+    metadata_hash: int = int64(tag=0)  # KIP-1101
 
 
 @message(kind="data", versions=(4, 4))
@@ -96,9 +86,10 @@ class ConsumerGroupTargetAssignmentMetadataKey(Message):
 
 @message(kind="data", versions=(0, 0), flexible=0)
 class ConsumerGroupTargetAssignmentMetadataValue(Message):
-    """The epoch of the target assignment."""
+    """The epoch of the target assignment, and when it was computed in ms since 1970."""
 
     assignment_epoch: int = int32()
+    assignment_timestamp: int = int64(tag=0)  # KIP-1263
 
 
 @message(kind="data", versions=(7, 7))
@@ -130,14 +121,35 @@ class ConsumerGroupCurrentMemberAssignmentKey(Message):
 
 @message(kind="data", versions=(0, 0), flexible=0)
 class ConsumerGroupCurrentMemberAssignmentValue(Message):
-    """The partitions that the member owns, must revoke, or waits for."""
+    """The partitions that the member owns, must revoke, or waits for.
+
+    An assignment epoch is the group's epoch in which the member got the partition; releases before 4.4 write none.
+    """
 
     class TopicPartitions(Message):
         topic_id: UUID = uuid()
         partitions: list[int] = array(int32)
+        assignment_epochs: list[int] | None = array(int32, nullable=ALWAYS, tag=0)  # KIP-1251
 
     member_epoch: int = int32()
     previous_member_epoch: int = int32()
     state: int = int8()
     assigned_partitions: list[TopicPartitions] = array()
     partitions_pending_revocation: list[TopicPartitions] = array()
+
+
+@message(kind="data", versions=(16, 16))
+class ConsumerGroupRegularExpressionKey(Message):
+    """A regular expression of members (version 16)."""
+
+    group_id: str = string()
+    regular_expression: str = string()
+
+
+@message(kind="data", versions=(0, 0), flexible=0)
+class ConsumerGroupRegularExpressionValue(Message):
+    """The topics that match, the version of the metadata that was searched, and the time in ms since 1970."""
+
+    topics: list[str] = array(string)
+    version: int = int64()
+    timestamp: int = int64()

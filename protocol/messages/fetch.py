@@ -24,7 +24,7 @@ from odradek.protocol.schema import (
 )
 
 
-@message(api_key=1, kind="request", versions=(0, 17), flexible=12)
+@message(api_key=1, kind="request", versions=(0, 18), flexible=12)
 class FetchRequest(Message):
     """The partitions to read, the maximum bytes, and how long to wait for `min_bytes`; sessions as in KIP-227."""
 
@@ -40,6 +40,7 @@ class FetchRequest(Message):
         log_start_offset: int = int64(default=-1, versions=since(5))
         partition_max_bytes: int = int32()
         replica_directory_id: UUID = uuid(versions=since(17), tag=0)  # KIP-853
+        high_watermark: int = int64(default=0x7FFFFFFFFFFFFFFF, versions=since(18), tag=1)  # KIP-1166
 
     class FetchTopic(Message):
         topic: str = string(versions=until(12))
@@ -65,7 +66,7 @@ class FetchRequest(Message):
     rack_id: str = string(versions=since(11))
 
 
-@message(api_key=1, kind="response", versions=(0, 17), flexible=12)
+@message(api_key=1, kind="response", versions=(0, 18), flexible=12)
 class FetchResponse(Message):
     """Record batches of each partition, with high watermark, last stable offset and aborted transactions."""
 

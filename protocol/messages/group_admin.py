@@ -5,7 +5,7 @@ from __future__ import annotations
 from odradek.protocol.schema import Message, array, bool_, bytes_, int16, int32, message, since, string
 
 
-@message(api_key=15, kind="request", versions=(0, 5), flexible=5)
+@message(api_key=15, kind="request", versions=(0, 6), flexible=5)
 class DescribeGroupsRequest(Message):
     """The groups to describe."""
 
@@ -13,7 +13,7 @@ class DescribeGroupsRequest(Message):
     include_authorized_operations: bool = bool_(versions=since(3))
 
 
-@message(api_key=15, kind="response", versions=(0, 5), flexible=5)
+@message(api_key=15, kind="response", versions=(0, 6), flexible=5)
 class DescribeGroupsResponse(Message):
     """The state, protocol and members of each group."""
 
@@ -27,6 +27,7 @@ class DescribeGroupsResponse(Message):
 
     class DescribedGroup(Message):
         error_code: int = int16()
+        error_message: str | None = string(default=None, versions=since(6), nullable=since(6))  # KIP-1043
         group_id: str = string()
         group_state: str = string()
         protocol_type: str = string()
@@ -61,20 +62,21 @@ class ListGroupsResponse(Message):
     groups: list[ListedGroup] = array()
 
 
-@message(api_key=42, kind="request", versions=(0, 2), flexible=2)
+@message(api_key=42, kind="request", versions=(0, 3), flexible=2)
 class DeleteGroupsRequest(Message):
     """The empty groups to delete."""
 
     groups_names: list[str] = array(string)
 
 
-@message(api_key=42, kind="response", versions=(0, 2), flexible=2)
+@message(api_key=42, kind="response", versions=(0, 3), flexible=2)
 class DeleteGroupsResponse(Message):
     """Whether each group was deleted."""
 
     class DeletableGroupResult(Message):
         group_id: str = string()
         error_code: int = int16()
+        error_message: str | None = string(default=None, versions=since(3), nullable=since(3))  # KIP-1043
 
     throttle_time_ms: int = int32()
     results: list[DeletableGroupResult] = array()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from odradek.protocol.schema import ALWAYS, Message, array, bytes_, int32, int64, message, only, since, string
+from uuid import UUID
+
+from odradek.protocol.schema import ALWAYS, Message, array, bytes_, int32, int64, message, only, since, string, uuid
 
 
 @message(kind="data", versions=(0, 1), lower_camel=True)
@@ -23,6 +25,7 @@ class OffsetCommitValue(Message):
     metadata: str = string()
     commit_timestamp: int = int64()
     expire_timestamp: int = int64(default=-1, versions=only(1))
+    topic_id: UUID = uuid(versions=since(4), tag=0)  # KIP-848
 
 
 @message(kind="data", versions=(2, 2), lower_camel=True)

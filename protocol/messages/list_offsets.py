@@ -5,7 +5,7 @@ from __future__ import annotations
 from odradek.protocol.schema import Message, array, int8, int16, int32, int64, message, since, string, until
 
 
-@message(api_key=2, kind="request", versions=(0, 9), flexible=6)
+@message(api_key=2, kind="request", versions=(0, 11), flexible=6)
 class ListOffsetsRequest(Message):
     """Offsets by timestamp in ms; -1 is the latest, -2 the earliest, -3 the offset of the newest timestamp."""
 
@@ -22,9 +22,10 @@ class ListOffsetsRequest(Message):
     replica_id: int = int32()
     isolation_level: int = int8(versions=since(2))
     topics: list[ListOffsetsTopic] = array()
+    timeout_ms: int = int32(versions=since(10))  # KIP-1075
 
 
-@message(api_key=2, kind="response", versions=(0, 9), flexible=6)
+@message(api_key=2, kind="response", versions=(0, 11), flexible=6)
 class ListOffsetsResponse(Message):
     """The offset found in each partition and its timestamp, -1 if there is none."""
 

@@ -36,7 +36,7 @@ class AlterReplicaLogDirsResponse(Message):
     results: list[AlterReplicaLogDirTopicResult] = array()
 
 
-@message(api_key=35, kind="request", versions=(0, 4), flexible=2)
+@message(api_key=35, kind="request", versions=(0, 5), flexible=2)
 class DescribeLogDirsRequest(Message):
     """Partitions to find in the log directories; null means all."""
 
@@ -47,7 +47,7 @@ class DescribeLogDirsRequest(Message):
     topics: list[DescribableLogDirTopic] | None = array(nullable=ALWAYS)
 
 
-@message(api_key=35, kind="response", versions=(0, 4), flexible=2)
+@message(api_key=35, kind="response", versions=(0, 5), flexible=2)
 class DescribeLogDirsResponse(Message):
     """The partitions of each directory with sizes in bytes, and from v4 the space on its disk."""
 
@@ -67,6 +67,7 @@ class DescribeLogDirsResponse(Message):
         topics: list[DescribeLogDirsResponse.DescribeLogDirsTopic] = array()
         total_bytes: int = int64(default=-1, versions=since(4))
         usable_bytes: int = int64(default=-1, versions=since(4))
+        is_cordoned: bool = bool_(versions=since(5))  # KIP-1066
 
     throttle_time_ms: int = int32()
     error_code: int = int16(versions=since(3))

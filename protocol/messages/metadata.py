@@ -7,7 +7,7 @@ from uuid import UUID
 from odradek.protocol.schema import Message, array, between, bool_, int16, int32, message, since, string, uuid
 
 
-@message(api_key=3, kind="request", versions=(0, 12), flexible=9)
+@message(api_key=3, kind="request", versions=(0, 13), flexible=9)
 class MetadataRequest(Message):
     """The topics to describe, by name or id; null (v0: none) means all."""
 
@@ -21,7 +21,7 @@ class MetadataRequest(Message):
     include_topic_authorized_operations: bool = bool_(versions=since(8))
 
 
-@message(api_key=3, kind="response", versions=(0, 12), flexible=9)
+@message(api_key=3, kind="response", versions=(0, 13), flexible=9)
 class MetadataResponse(Message):
     """The live brokers, the controller, and the leader, replicas and in-sync replicas of each partition."""
 
@@ -54,3 +54,4 @@ class MetadataResponse(Message):
     controller_id: int = int32(default=-1, versions=since(1))
     topics: list[MetadataResponseTopic] = array()
     cluster_authorized_operations: int = int32(default=-2147483648, versions=between(8, 10))
+    error_code: int = int16(versions=since(13))  # KIP-1102

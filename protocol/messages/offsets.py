@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from odradek.protocol.schema import (
     ALWAYS,
     Message,
@@ -16,10 +18,11 @@ from odradek.protocol.schema import (
     since,
     string,
     until,
+    uuid,
 )
 
 
-@message(api_key=8, kind="request", versions=(0, 9), flexible=8)
+@message(api_key=8, kind="request", versions=(0, 10), flexible=8)
 class OffsetCommitRequest(Message):
     """Offsets that a group has consumed, each with a metadata text."""
 
@@ -31,7 +34,8 @@ class OffsetCommitRequest(Message):
         committed_metadata: str | None = string(nullable=ALWAYS)
 
     class OffsetCommitRequestTopic(Message):
-        name: str = string()
+        name: str = string(versions=until(9))
+        topic_id: UUID = uuid(versions=since(10))  # KIP-848
         partitions: list[OffsetCommitRequest.OffsetCommitRequestPartition] = array()
 
     group_id: str = string()
@@ -42,7 +46,7 @@ class OffsetCommitRequest(Message):
     topics: list[OffsetCommitRequestTopic] = array()
 
 
-@message(api_key=8, kind="response", versions=(0, 9), flexible=8)
+@message(api_key=8, kind="response", versions=(0, 10), flexible=8)
 class OffsetCommitResponse(Message):
     """Whether each partition's offset was stored."""
 
@@ -51,14 +55,15 @@ class OffsetCommitResponse(Message):
         error_code: int = int16()
 
     class OffsetCommitResponseTopic(Message):
-        name: str = string()
+        name: str = string(versions=until(9))
+        topic_id: UUID = uuid(versions=since(10))  # KIP-848
         partitions: list[OffsetCommitResponse.OffsetCommitResponsePartition] = array()
 
     throttle_time_ms: int = int32(versions=since(3))
     topics: list[OffsetCommitResponseTopic] = array()
 
 
-@message(api_key=9, kind="request", versions=(0, 9), flexible=6)
+@message(api_key=9, kind="request", versions=(0, 10), flexible=6)
 class OffsetFetchRequest(Message):
     """The committed offsets of one group, or from v8 of several; null topics mean all."""
 
@@ -67,7 +72,8 @@ class OffsetFetchRequest(Message):
         partition_indexes: list[int] = array(int32, versions=until(7))
 
     class OffsetFetchRequestTopics(Message):
-        name: str = string(versions=since(8))
+        name: str = string(versions=between(8, 9))
+        topic_id: UUID = uuid(versions=since(10))  # KIP-848
         partition_indexes: list[int] = array(int32, versions=since(8))
 
     class OffsetFetchRequestGroup(Message):
@@ -82,7 +88,7 @@ class OffsetFetchRequest(Message):
     require_stable: bool = bool_(versions=since(7))
 
 
-@message(api_key=9, kind="response", versions=(0, 9), flexible=6)
+@message(api_key=9, kind="response", versions=(0, 10), flexible=6)
 class OffsetFetchResponse(Message):
     """The committed offset of each partition, -1 if there is none."""
 
@@ -105,7 +111,8 @@ class OffsetFetchResponse(Message):
         error_code: int = int16(versions=since(8))
 
     class OffsetFetchResponseTopics(Message):
-        name: str = string(versions=since(8))
+        name: str = string(versions=between(8, 9))
+        topic_id: UUID = uuid(versions=since(10))  # KIP-848
         partitions: list[OffsetFetchResponse.OffsetFetchResponsePartitions] = array(versions=since(8))
 
     class OffsetFetchResponseGroup(Message):

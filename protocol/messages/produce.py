@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from odradek.protocol.schema import (
     ALWAYS,
     Message,
@@ -14,10 +16,12 @@ from odradek.protocol.schema import (
     since,
     string,
     structure,
+    until,
+    uuid,
 )
 
 
-@message(api_key=0, kind="request", versions=(0, 11), flexible=9)
+@message(api_key=0, kind="request", versions=(0, 13), flexible=9)
 class ProduceRequest(Message):
     """Record batches for partitions; `acks` 0, 1 or -1 (all in-sync replicas), `timeout_ms` for the replicas."""
 
@@ -26,7 +30,8 @@ class ProduceRequest(Message):
         records: bytes | None = records(nullable=ALWAYS)
 
     class TopicProduceData(Message):
-        name: str = string()
+        name: str = string(versions=until(12))
+        topic_id: UUID = uuid(versions=since(13))  # KIP-516
         partition_data: list[ProduceRequest.PartitionProduceData] = array()
 
     transactional_id: str | None = string(default=None, versions=since(3), nullable=since(3))
@@ -35,7 +40,7 @@ class ProduceRequest(Message):
     topic_data: list[TopicProduceData] = array()
 
 
-@message(api_key=0, kind="response", versions=(0, 11), flexible=9)
+@message(api_key=0, kind="response", versions=(0, 13), flexible=9)
 class ProduceResponse(Message):
     """The offset of each partition's first record, or the error of its append."""
 
@@ -58,7 +63,8 @@ class ProduceResponse(Message):
         current_leader: ProduceResponse.LeaderIdAndEpoch | None = structure(versions=since(10), tag=0)  # KIP-951
 
     class TopicProduceResponse(Message):
-        name: str = string()
+        name: str = string(versions=until(12))
+        topic_id: UUID = uuid(versions=since(13))  # KIP-516
         partition_responses: list[ProduceResponse.PartitionProduceResponse] = array()
 
     class NodeEndpoint(Message):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from odradek.protocol.schema import ALWAYS, Message, array, int16, int32, int64, message, since, string
+from odradek.protocol.schema import ALWAYS, Message, array, bool_, int16, int32, int64, message, since, string
 
 
-@message(api_key=22, kind="request", versions=(0, 5), flexible=2)
+@message(api_key=22, kind="request", versions=(0, 6), flexible=2)
 class InitProducerIdRequest(Message):
     """A producer id and epoch, for an idempotent producer or a transactional id; timeout in ms."""
 
@@ -13,9 +13,11 @@ class InitProducerIdRequest(Message):
     transaction_timeout_ms: int = int32()
     producer_id: int = int64(default=-1, versions=since(3))
     producer_epoch: int = int16(default=-1, versions=since(3))
+    enable_2pc: bool = bool_(versions=since(6), name="Enable2Pc")  # KIP-939
+    keep_prepared_txn: bool = bool_(versions=since(6))  # KIP-939
 
 
-@message(api_key=22, kind="response", versions=(0, 5), flexible=2)
+@message(api_key=22, kind="response", versions=(0, 6), flexible=2)
 class InitProducerIdResponse(Message):
     """The producer id and epoch, -1 on errors."""
 
@@ -23,6 +25,8 @@ class InitProducerIdResponse(Message):
     error_code: int = int16()
     producer_id: int = int64(default=-1)
     producer_epoch: int = int16()
+    ongoing_txn_producer_id: int = int64(default=-1, versions=since(6))  # KIP-939
+    ongoing_txn_producer_epoch: int = int16(default=-1, versions=since(6))  # KIP-939
 
 
 @message(api_key=61, kind="request", versions=(0, 0), flexible=0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek.protocol.schema import ALWAYS, Message, array, int8, int16, int32, message, since, string
+from odradek.protocol.schema import ALWAYS, Message, array, bool_, int8, int16, int32, message, since, string
 
 
 @message(api_key=43, kind="request", versions=(0, 2), flexible=2)
@@ -36,7 +36,7 @@ class ElectLeadersResponse(Message):
     replica_election_results: list[ReplicaElectionResult] = array()
 
 
-@message(api_key=45, kind="request", versions=(0, 0), flexible=0)
+@message(api_key=45, kind="request", versions=(0, 1), flexible=0)
 class AlterPartitionReassignmentsRequest(Message):
     """New replicas for partitions; null cancels a reassignment in progress."""
 
@@ -49,10 +49,11 @@ class AlterPartitionReassignmentsRequest(Message):
         partitions: list[AlterPartitionReassignmentsRequest.ReassignablePartition] = array()
 
     timeout_ms: int = int32(default=60000)
+    allow_replication_factor_change: bool = bool_(default=True, versions=since(1))  # KIP-860
     topics: list[ReassignableTopic] = array()
 
 
-@message(api_key=45, kind="response", versions=(0, 0), flexible=0)
+@message(api_key=45, kind="response", versions=(0, 1), flexible=0)
 class AlterPartitionReassignmentsResponse(Message):
     """Whether each partition's reassignment began."""
 
@@ -66,6 +67,7 @@ class AlterPartitionReassignmentsResponse(Message):
         partitions: list[AlterPartitionReassignmentsResponse.ReassignablePartitionResponse] = array()
 
     throttle_time_ms: int = int32()
+    allow_replication_factor_change: bool = bool_(default=True, versions=since(1))  # KIP-860
     error_code: int = int16()
     error_message: str | None = string(nullable=ALWAYS)
     responses: list[ReassignableTopicResponse] = array()

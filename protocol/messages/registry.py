@@ -1,7 +1,7 @@
 """The request and response classes of each API key: one table of modules, each imported on first use.
 
 request_class(ApiKey.FETCH)     protocol.messages.fetch.FetchRequest
-codec_versions(ApiKey.FETCH)    Versions(0, 17): the versions of the codec, which are more than a broker serves
+codec_versions(ApiKey.FETCH)    Versions(0, 18): the versions of the codec, which are more than a broker serves
 message_class("OffsetCommitKey")    by the name in Kafka's specification, including headers and coordinator records
 """
 
@@ -60,6 +60,53 @@ _FILES: dict[str, tuple[ApiKey, ...]] = {
     "client_quotas": (ApiKey.DESCRIBE_CLIENT_QUOTAS, ApiKey.ALTER_CLIENT_QUOTAS),
     "scram": (ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, ApiKey.ALTER_USER_SCRAM_CREDENTIALS),
     "cluster": (ApiKey.DESCRIBE_CLUSTER,),
+    "features": (ApiKey.UPDATE_FEATURES,),
+    "consumer_groups": (ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE),
+    "telemetry": (ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY),
+    "config_resources": (ApiKey.LIST_CONFIG_RESOURCES,),
+    "topic_partitions": (ApiKey.DESCRIBE_TOPIC_PARTITIONS,),
+    "share_groups": (
+        ApiKey.SHARE_GROUP_HEARTBEAT,
+        ApiKey.SHARE_GROUP_DESCRIBE,
+        ApiKey.SHARE_FETCH,
+        ApiKey.SHARE_ACKNOWLEDGE,
+    ),
+    "share_state": (
+        ApiKey.INITIALIZE_SHARE_GROUP_STATE,
+        ApiKey.READ_SHARE_GROUP_STATE,
+        ApiKey.WRITE_SHARE_GROUP_STATE,
+        ApiKey.DELETE_SHARE_GROUP_STATE,
+        ApiKey.READ_SHARE_GROUP_STATE_SUMMARY,
+    ),
+    "share_offsets": (
+        ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
+        ApiKey.ALTER_SHARE_GROUP_OFFSETS,
+        ApiKey.DELETE_SHARE_GROUP_OFFSETS,
+    ),
+    "streams_groups": (
+        ApiKey.STREAMS_GROUP_HEARTBEAT,
+        ApiKey.STREAMS_GROUP_DESCRIBE,
+        ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE,
+    ),
+    "quorum": (
+        ApiKey.VOTE,
+        ApiKey.BEGIN_QUORUM_EPOCH,
+        ApiKey.END_QUORUM_EPOCH,
+        ApiKey.DESCRIBE_QUORUM,
+        ApiKey.FETCH_SNAPSHOT,
+        ApiKey.ADD_RAFT_VOTER,
+        ApiKey.REMOVE_RAFT_VOTER,
+        ApiKey.UPDATE_RAFT_VOTER,
+        ApiKey.UNREGISTER_CONTROLLER,
+    ),
+    "broker_registration": (
+        ApiKey.ENVELOPE,
+        ApiKey.BROKER_REGISTRATION,
+        ApiKey.BROKER_HEARTBEAT,
+        ApiKey.UNREGISTER_BROKER,
+        ApiKey.CONTROLLER_REGISTRATION,
+        ApiKey.ASSIGN_REPLICAS_TO_DIRS,
+    ),
 }
 _FILE_OF_KEY = {key: file for file, keys in _FILES.items() for key in keys}
 
@@ -80,6 +127,8 @@ _NAMED_FILES: dict[str, tuple[str, ...]] = {
         "ConsumerGroupTargetAssignmentMemberValue",
         "ConsumerGroupCurrentMemberAssignmentKey",
         "ConsumerGroupCurrentMemberAssignmentValue",
+        "ConsumerGroupRegularExpressionKey",
+        "ConsumerGroupRegularExpressionValue",
     ),
     "share_group_records": (
         "ShareGroupPartitionMetadataKey",
@@ -88,7 +137,30 @@ _NAMED_FILES: dict[str, tuple[str, ...]] = {
         "ShareGroupMemberMetadataValue",
         "ShareGroupMetadataKey",
         "ShareGroupMetadataValue",
+        "ShareGroupTargetAssignmentMetadataKey",
+        "ShareGroupTargetAssignmentMetadataValue",
+        "ShareGroupTargetAssignmentMemberKey",
+        "ShareGroupTargetAssignmentMemberValue",
+        "ShareGroupCurrentMemberAssignmentKey",
+        "ShareGroupCurrentMemberAssignmentValue",
+        "ShareGroupStatePartitionMetadataKey",
+        "ShareGroupStatePartitionMetadataValue",
     ),
+    "streams_group_records": (
+        "StreamsGroupMetadataKey",
+        "StreamsGroupMetadataValue",
+        "StreamsGroupMemberMetadataKey",
+        "StreamsGroupMemberMetadataValue",
+        "StreamsGroupTargetAssignmentMetadataKey",
+        "StreamsGroupTargetAssignmentMetadataValue",
+        "StreamsGroupTargetAssignmentMemberKey",
+        "StreamsGroupTargetAssignmentMemberValue",
+        "StreamsGroupCurrentMemberAssignmentKey",
+        "StreamsGroupCurrentMemberAssignmentValue",
+        "StreamsGroupTopologyKey",
+        "StreamsGroupTopologyValue",
+    ),
+    "share_coordinator_records": ("ShareSnapshotKey", "ShareSnapshotValue", "ShareUpdateKey", "ShareUpdateValue"),
     "transaction_records": ("TransactionLogKey", "TransactionLogValue"),
 }
 _FILE_OF_NAME = {name: file for file, names in _NAMED_FILES.items() for name in names}

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from odradek.protocol.schema import (
     ALWAYS,
     Message,
     array,
     bool_,
+    int8,
     int16,
     int32,
     int64,
@@ -14,6 +17,7 @@ from odradek.protocol.schema import (
     since,
     string,
     until,
+    uuid,
 )
 
 
@@ -79,7 +83,7 @@ class AddOffsetsToTxnResponse(Message):
     error_code: int = int16()
 
 
-@message(api_key=26, kind="request", versions=(0, 4), flexible=3)
+@message(api_key=26, kind="request", versions=(0, 5), flexible=3)
 class EndTxnRequest(Message):
     """Commits or aborts a transaction."""
 
@@ -89,15 +93,17 @@ class EndTxnRequest(Message):
     committed: bool = bool_()
 
 
-@message(api_key=26, kind="response", versions=(0, 4), flexible=3)
+@message(api_key=26, kind="response", versions=(0, 5), flexible=3)
 class EndTxnResponse(Message):
-    """Whether the transaction will end as requested."""
+    """Whether the transaction will end as requested; from v5 with the producer id and epoch of the next one."""
 
     throttle_time_ms: int = int32()
     error_code: int = int16()
+    producer_id: int = int64(default=-1, versions=since(5))  # KIP-890
+    producer_epoch: int = int16(default=-1, versions=since(5))  # KIP-890
 
 
-@message(api_key=27, kind="request", versions=(0, 1), flexible=1)
+@message(api_key=27, kind="request", versions=(0, 2), flexible=1)
 class WriteTxnMarkersRequest(Message):
     """A transaction coordinator makes partition leaders write the markers that end transactions."""
 
@@ -111,11 +117,12 @@ class WriteTxnMarkersRequest(Message):
         transaction_result: bool = bool_()
         topics: list[WriteTxnMarkersRequest.WritableTxnMarkerTopic] = array()
         coordinator_epoch: int = int32()
+        transaction_version: int = int8(versions=since(2))  # KIP-1228
 
     markers: list[WritableTxnMarker] = array()
 
 
-@message(api_key=27, kind="response", versions=(0, 1), flexible=1)
+@message(api_key=27, kind="response", versions=(0, 2), flexible=1)
 class WriteTxnMarkersResponse(Message):
     """Whether each producer's marker was written to each partition."""
 
@@ -134,7 +141,7 @@ class WriteTxnMarkersResponse(Message):
     markers: list[WritableTxnMarkerResult] = array()
 
 
-@message(api_key=28, kind="request", versions=(0, 4), flexible=3)
+@message(api_key=28, kind="request", versions=(0, 6), flexible=3)
 class TxnOffsetCommitRequest(Message):
     """Offsets of a group, committed with a transaction."""
 
@@ -145,20 +152,21 @@ class TxnOffsetCommitRequest(Message):
         committed_metadata: str | None = string(nullable=ALWAYS)
 
     class TxnOffsetCommitRequestTopic(Message):
-        name: str = string()
+        name: str = string(versions=until(5))
+        topic_id: UUID = uuid(versions=since(6))  # KIP-1319
         partitions: list[TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition] = array()
 
     transactional_id: str = string()
     group_id: str = string()
     producer_id: int = int64()
     producer_epoch: int = int16()
-    generation_id: int = int32(default=-1, versions=since(3))
+    generation_id_or_member_epoch: int = int32(default=-1, versions=since(3))
     member_id: str = string(versions=since(3))
     group_instance_id: str | None = string(default=None, versions=since(3), nullable=since(3))
     topics: list[TxnOffsetCommitRequestTopic] = array()
 
 
-@message(api_key=28, kind="response", versions=(0, 4), flexible=3)
+@message(api_key=28, kind="response", versions=(0, 6), flexible=3)
 class TxnOffsetCommitResponse(Message):
     """Whether each partition's offset was accepted."""
 
@@ -167,7 +175,8 @@ class TxnOffsetCommitResponse(Message):
         error_code: int = int16()
 
     class TxnOffsetCommitResponseTopic(Message):
-        name: str = string()
+        name: str = string(versions=until(5))
+        topic_id: UUID = uuid(versions=since(6))  # KIP-1319
         partitions: list[TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition] = array()
 
     throttle_time_ms: int = int32()
@@ -203,16 +212,17 @@ class DescribeTransactionsResponse(Message):
     transaction_states: list[TransactionState] = array()
 
 
-@message(api_key=66, kind="request", versions=(0, 1), flexible=0)
+@message(api_key=66, kind="request", versions=(0, 2), flexible=0)
 class ListTransactionsRequest(Message):
-    """All transactions of a coordinator, filtered by state, producer id and age in ms."""
+    """All transactions of a coordinator, filtered by state, producer id, age in ms and a pattern of the id."""
 
     state_filters: list[str] = array(string)
     producer_id_filters: list[int] = array(int64)
     duration_filter: int = int64(default=-1, versions=since(1))
+    transactional_id_pattern: str | None = string(default=None, versions=since(2), nullable=since(2))  # KIP-1152
 
 
-@message(api_key=66, kind="response", versions=(0, 1), flexible=0)
+@message(api_key=66, kind="response", versions=(0, 2), flexible=0)
 class ListTransactionsResponse(Message):
     """The transactional ids with producer and state."""
 

@@ -7,21 +7,17 @@ place.
 
 import base64
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
 from odradek.protocol.compiler import decode, versioned_version
 from odradek.protocol.documents import to_document
 from odradek.protocol.errors import MalformedMessage
-from odradek.protocol.messages import consumer_group_records as consumers
 from odradek.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
-from odradek.protocol.messages.group_records import (
-    GroupMetadataKey,
-    GroupMetadataValue,
-    OffsetCommitKey,
-    OffsetCommitValue,
-)
+from odradek.protocol.messages.registry import message_class
 from odradek.protocol.messages.transaction_records import TransactionLogKey, TransactionLogValue
+from odradek.protocol.primitives import uuid_text
 from odradek.protocol.records import Record
 from odradek.protocol.schema import Message
 
@@ -29,17 +25,32 @@ from odradek.protocol.schema import Message
 Texts = tuple[str | None, str | None]
 RecordTexts = Callable[[Record], Texts]
 
-_GROUP_RECORDS: dict[int, tuple[type[Message], type[Message]]] = {
-    0: (OffsetCommitKey, OffsetCommitValue),
-    1: (OffsetCommitKey, OffsetCommitValue),
-    2: (GroupMetadataKey, GroupMetadataValue),
-    3: (consumers.ConsumerGroupMetadataKey, consumers.ConsumerGroupMetadataValue),
-    4: (consumers.ConsumerGroupPartitionMetadataKey, consumers.ConsumerGroupPartitionMetadataValue),
-    5: (consumers.ConsumerGroupMemberMetadataKey, consumers.ConsumerGroupMemberMetadataValue),
-    6: (consumers.ConsumerGroupTargetAssignmentMetadataKey, consumers.ConsumerGroupTargetAssignmentMetadataValue),
-    7: (consumers.ConsumerGroupTargetAssignmentMemberKey, consumers.ConsumerGroupTargetAssignmentMemberValue),
-    8: (consumers.ConsumerGroupCurrentMemberAssignmentKey, consumers.ConsumerGroupCurrentMemberAssignmentValue),
+_GROUP_RECORDS = {
+    0: "OffsetCommit",
+    1: "OffsetCommit",
+    2: "GroupMetadata",
+    3: "ConsumerGroupMetadata",
+    4: "ConsumerGroupPartitionMetadata",
+    5: "ConsumerGroupMemberMetadata",
+    6: "ConsumerGroupTargetAssignmentMetadata",
+    7: "ConsumerGroupTargetAssignmentMember",
+    8: "ConsumerGroupCurrentMemberAssignment",
+    9: "ShareGroupPartitionMetadata",
+    10: "ShareGroupMemberMetadata",
+    11: "ShareGroupMetadata",
+    12: "ShareGroupTargetAssignmentMetadata",
+    13: "ShareGroupTargetAssignmentMember",
+    14: "ShareGroupCurrentMemberAssignment",
+    15: "ShareGroupStatePartitionMetadata",
+    16: "ConsumerGroupRegularExpression",
+    17: "StreamsGroupMetadata",
+    19: "StreamsGroupMemberMetadata",
+    20: "StreamsGroupTargetAssignmentMetadata",
+    21: "StreamsGroupTargetAssignmentMember",
+    22: "StreamsGroupCurrentMemberAssignment",
+    23: "StreamsGroupTopology",
 }
+"""By record type: the names of the messages, without Key and Value."""
 # The names of TransactionState, indexed by the number on disk.
 _TRANSACTION_STATES = (
     "Empty",
@@ -54,6 +65,7 @@ _TRANSACTION_STATES = (
 _EMPTY = 0
 """The partitions of an Empty transaction are ignored."""
 _DELETED = "<DELETE>"
+_ESCAPE = re.compile(r"\\(?:u[0-9a-f]{4}|.)")
 
 
 def plain_texts(record: Record) -> Texts:
@@ -73,15 +85,15 @@ def offsets_texts(record: Record) -> Texts:
         kind = versioned_version(record.key)
         if kind not in _GROUP_RECORDS:
             return f"Unknown record type {kind} at offset {record.offset}, skipping.", None
-        key_class, value_class = _GROUP_RECORDS[kind]
-        _, key = _read(key_class, record.key)
+        name = _GROUP_RECORDS[kind]
+        _, key = _read(message_class(f"{name}Key"), record.key)
         key_text = _json({"type": str(kind), "data": key})
         if record.value is None:
             return key_text, _DELETED
-        version, value = _read(value_class, record.value)
+        version, value = _read(message_class(f"{name}Value"), record.value)
     except MalformedMessage as error:
         return f"Error at offset {record.offset}, skipping. {error}", None
-    if value_class is GroupMetadataValue and value["protocolType"] == "consumer":
+    if name == "GroupMetadata" and value["protocolType"] == "consumer":
         for member in value["members"]:
             _open(member, "subscription", ConsumerProtocolSubscription)
             _open(member, "assignment", ConsumerProtocolAssignment)
@@ -128,17 +140,28 @@ def _read(cls: type[Message], data: bytes) -> tuple[int, dict[str, Any]]:
 
 
 def _document(message: Message, version: int) -> dict[str, Any]:
-    document = _camel_case(to_document(message, version))
-    assert isinstance(document, dict)
-    return document
+    return _as_kafka(message, to_document(message, version), version)
 
 
-def _camel_case(value: object) -> Any:
-    if isinstance(value, dict):
-        return {name[:1].lower() + name[1:]: _camel_case(entry) for name, entry in value.items()}
-    if isinstance(value, list):
-        return [_camel_case(entry) for entry in value]
-    return value
+def _as_kafka(message: Message, document: dict[str, Any], version: int) -> dict[str, Any]:
+    """Returns a document as Kafka's JSON converters write it: with camel-case names and its own text of a uuid, without
+    tagged fields that are unknown or have their default.
+    """
+    shown = {}
+    for field in message.__schema__.fields:
+        if field.name not in document:
+            continue
+        value, plain = getattr(message, field.attribute), document[field.name]
+        if field.is_tagged_in(version) and value == field.default_value():
+            continue
+        if value is not None and field.element == "struct":
+            plain = [_as_kafka(*each, version) for each in zip(value, plain, strict=True)]
+        elif value is not None and field.type == "struct":
+            plain = _as_kafka(value, plain, version)
+        elif field.type == "uuid":
+            plain = uuid_text(value)
+        shown[field.name[:1].lower() + field.name[1:]] = plain
+    return shown
 
 
 def _open(member: dict[str, Any], name: str, cls: type[Message]) -> None:
@@ -156,4 +179,6 @@ def _open(member: dict[str, Any], name: str, cls: type[Message]) -> None:
 
 
 def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    """Returns a value as Kafka's JSON library writes it: the hexadecimal digits of escapes are capitals."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return _ESCAPE.sub(lambda found: found[0][:2] + found[0][2:].upper(), text)

@@ -8,7 +8,7 @@ Case (B) of log_writer holds for the producer state too: it is unchanged if the 
 from __future__ import annotations
 
 from odradek.protocol.append_allowance import AppendAllowance, TooMuchForOneTurn
-from odradek.protocol.batch_header import LOG_OVERHEAD
+from odradek.protocol.batch_header import LOG_OVERHEAD, BatchHeader
 from odradek.protocol.control_records import Marker
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.leader_assignment import ValidatedBatch
@@ -116,6 +116,7 @@ class LogAppender:
             compacted=config.compact,
             max_batch_bytes=config.max_message_bytes,
             max_decompressed_bytes=self._max_decompressed_bytes,
+            max_record_bytes=config.max_decompressed_message_bytes,
             target_compression=config.compression_type,
             compression_level=config.compression_level,
             api_version=api_version,
@@ -139,6 +140,8 @@ class LogAppender:
             batch = records.place(state.log_end_offset, leader_epoch)
         elif isinstance(records, PlainBatch):
             if config.timestamp_type or config.compression_type not in _KEEPING_PLAIN:
+                if records.marker is not None:
+                    self._check_marker(records.header, records.marker)  # its bytes lack the transaction's version
                 return self.append(records.to_bytes(), config, leader_epoch, api_version, origin, allowance)
             check_size(records.header.batch_length + LOG_OVERHEAD, config.max_message_bytes)
             batch = records.placed(state.log_end_offset, leader_epoch)
@@ -185,8 +188,11 @@ class LogAppender:
     def _check_control_batch(self, plain: PlainBatch | None, batch: ValidatedBatch) -> Marker | None:
         marker = read_marker(batch.to_bytes(), 0, batch.header) if plain is None else plain.marker
         if marker is not None:
-            self._producers.check_marker(batch.header, marker.coordinator_epoch)
+            self._check_marker(batch.header, marker)
         return marker
+
+    def _check_marker(self, header: BatchHeader, marker: Marker) -> None:
+        self._producers.check_marker(header, marker.coordinator_epoch, marker.transaction_version)
 
     def _duplicate_info(self, batch: ValidatedBatch, stored: BatchMetadata) -> LogAppendInfo:
         return LogAppendInfo(

@@ -23,6 +23,9 @@ from odradek.storage.producers.refused_batches import RefusedBatches
 from odradek.storage.segment.transaction_index import AbortedTransaction
 
 PRODUCER_ID_EXPIRATION_MS = 86400000
+EPOCH_PER_TRANSACTION = 2
+"""The first version of transactions whose markers bear the epoch after that of the transaction."""
+MAX_INT16 = 2**15 - 1
 
 
 class TransactionMetadata:
@@ -60,6 +63,13 @@ class ProducerState:
         entry = self.producers.get(producer_id)
         return entry is not None and entry.current_transaction_first_offset >= 0
 
+    def would_begin_transaction(self, producer_id: int, producer_epoch: int) -> bool:
+        """Whether a batch of the producer begins a transaction here, unless it is refused because of its old epoch."""
+        entry = self.producers.get(producer_id)
+        if entry is None or producer_epoch > entry.producer_epoch:
+            return True
+        return producer_epoch == entry.producer_epoch and entry.current_transaction_first_offset < 0
+
     def check_data_batch(self, header: BatchHeader, *, sequences: bool = True) -> None:
         """Raises INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER or INVALID_TXN_STATE.
 
@@ -78,10 +88,17 @@ class ProducerState:
                 f"producer {header.producer_id} has an open transaction and may write only within it",
             )
 
-    def check_marker(self, header: BatchHeader, coordinator_epoch: int) -> None:
-        """Raises INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED."""
+    def check_marker(self, header: BatchHeader, coordinator_epoch: int, transaction_version: int = 0) -> None:
+        """Raises INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED.
+
+        A marker of version 2 bears the epoch after that of its transaction. One with the producer's current epoch
+        belongs to an earlier transaction: it may be repeated while none is open, and ends none. Markers of other
+        versions have the epoch of their transaction, or the next one.
+        """
         entry = self.producers.get(header.producer_id)
         self._check_epoch(header, entry.producer_epoch if entry is not None else NO_PRODUCER_EPOCH)
+        if transaction_version >= EPOCH_PER_TRANSACTION and entry is not None:
+            _check_is_not_late(header, entry)
         if entry is not None and entry.coordinator_epoch > coordinator_epoch:
             raise ProtocolError(
                 ErrorCode.TRANSACTION_COORDINATOR_FENCED,
@@ -248,6 +265,16 @@ class ProducerState:
 
     def _is_expired(self, entry: ProducerStateEntry, now_ms: int) -> bool:
         return entry.current_transaction_first_offset < 0 and now_ms - entry.last_timestamp >= self.expiration_ms
+
+
+def _check_is_not_late(header: BatchHeader, entry: ProducerStateEntry) -> None:
+    """The largest epoch, in which no client should be, may end its own transaction."""
+    epoch = entry.producer_epoch
+    if header.producer_epoch == epoch < MAX_INT16 and entry.current_transaction_first_offset >= 0:
+        raise ProtocolError(
+            ErrorCode.INVALID_PRODUCER_EPOCH,
+            f"producer {header.producer_id} has begun another transaction with epoch {epoch}, that of the marker",
+        )
 
 
 def _check_sequence(header: BatchHeader, entry: ProducerStateEntry) -> None:

@@ -36,16 +36,19 @@ def apache_broker(
 
 
 @contextmanager
-def apache_node(control: Sequence[str], directory: Path, settings: Mapping[str, str]) -> Iterator[int]:
-    """Yields the port of a node in KRaft mode: broker and controller."""
+def apache_node(
+    control: Sequence[str], directory: Path, settings: Mapping[str, str], *, release: str | None = None
+) -> Iterator[int]:
+    """Yields the port of a node in KRaft mode: broker and controller. `release`: None for that of the others."""
     port = free_port_beside_another()
-    with _running(control, directory, "start", str(port), str(directory), *_lines(settings)):
+    environment = {} if release is None else {"KAFKA_VERSION": release}
+    with _running(control, directory, "start", str(port), str(directory), *_lines(settings), **environment):
         yield port
 
 
 @contextmanager
-def _running(control: Sequence[str], directory: Path, *command: str) -> Iterator[None]:
-    environment = {**os.environ, "KOPTS": SMALL_JVM}
+def _running(control: Sequence[str], directory: Path, *command: str, **variables: str) -> Iterator[None]:
+    environment = {**os.environ, "KOPTS": SMALL_JVM, **variables}
     try:
         subprocess.run([*control, *command], check=True, timeout=START_S, env=environment, stdin=subprocess.DEVNULL)
         yield

@@ -38,7 +38,7 @@ def message_of(cls: type[Message], document: Document) -> Message:
         field = fields[attribute]
         if field.type == "array" and field.element == "struct" and value is not None:
             value = [message_of(field.structure, element) for element in value]
-        elif field.type == "struct":
+        elif field.type == "struct" and value is not None:
             value = message_of(field.structure, value)
         elif field.type == "uuid":
             value = UUID(value)

@@ -39,6 +39,12 @@ TESTS = Path(__file__).parent.parent
 Test = TypeVar("Test", bound=Callable[..., Any])
 
 PLACES = {
+    "broker/settings/test_config_providers.py": {
+        "test_a_variable_becomes_what_its_provider_has": "config.providers",
+    },
+    "broker/handlers/test_topic_partitions_api.py": {
+        "test_the_brokers_limit_is_the_lower_one": "max.request.partition.size.limit",
+    },
     "broker/metadata_store/test_factory.py": {
         "test_a_broker_with_zookeeper_connect_shares_its_metadata": "zookeeper.connect",
         "test_a_start_waits_for_zookeeper_as_long_as_the_settings_say": "zookeeper.connection.timeout.ms",
@@ -149,6 +155,9 @@ PLACES = {
         "test_a_kraft_controllers_listener_stays_closed": "process.roles controller.listener.names",
         "test_invalid_listeners_are_refused": "inter.broker.listener.name security.inter.broker.protocol",
     },
+    "broker/handlers/test_features.py": {
+        "test_a_new_cluster_begins_with_the_levels_that_its_settings_choose": "odradek.initial.features",
+    },
     "broker/handlers/test_releases.py": {
         "test_a_broker_lists_what_the_release_served": "odradek.as.version",
     },
@@ -205,6 +214,14 @@ PLACES = {
     },
     "broker/handlers/test_group_settings.py": {
         "test_a_group_has_at_most_the_configured_number_of_members": "group.max.size",
+    },
+    "broker/handlers/test_group_migration_api.py": {
+        "test_the_policy_says_whether_a_group_changes_its_protocol": "group.consumer.migration.policy",
+    },
+    "broker/handlers/test_consumer_groups_api.py": {
+        "test_the_first_assignor_is_that_of_groups_whose_members_want_none": "group.consumer.assignors",
+        "test_a_group_has_at_most_the_configured_number_of_members": "group.consumer.max.size",
+        "test_the_protocol_may_be_off": "group.coordinator.rebalance.protocols",
     },
     "broker/handlers/test_offsets_api.py": {
         "test_the_maximum_length_of_offset_metadata_is_a_setting": "offset.metadata.max.bytes",

@@ -172,6 +172,8 @@ CASES = [
     Case("index.interval.bytes", "10", index_entries_of_five_small_batches),
     Case("retention.bytes", "2000", old_records_are_deleted, beside=OLD),
     Case("max.message.bytes", "500", refusal_of(900), ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.NONE),
+    Case("max.decompressed.message.bytes", "500", refusal_of(900, compression=Compression.GZIP),
+         ErrorCode.INVALID_RECORD, ErrorCode.NONE),
     Case("message.timestamp.type", "LogAppendTime", time_is_the_brokers),
     Case("cleanup.policy", "compact", refusal_of(key=None), ErrorCode.INVALID_RECORD, ErrorCode.NONE),
     *(Case("compression.type", name, stored_codec, Compression[name.upper()], Compression.NONE)

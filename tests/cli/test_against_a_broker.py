@@ -98,6 +98,17 @@ def test_settings_are_changed_and_shown(odradek: Odradek) -> None:
     assert err.startswith("odradek: INVALID_CONFIG: ")
 
 
+def test_groups_and_client_metrics_have_settings_of_their_own(odradek: Odradek) -> None:
+    for option, setting, source in (
+        ("--group", "consumer.session.timeout.ms=46000", "group"),
+        ("--client-metrics", "metrics=*", "client metrics"),
+    ):
+        assert odradek("configs", "alter", option, "n", "--set", setting)[0] == 0
+        assert odradek("configs", "describe", option, "n")[1] == f"{setting}\t{source}\n"
+        assert odradek("configs", "alter", option, "n", "--delete", setting.partition("=")[0])[0] == 0
+        assert odradek("configs", "describe", option, "n")[1] == ""
+
+
 def test_broker_settings_apply_to_topics_without_their_own(odradek: Odradek) -> None:
     odradek("topics", "create", "inherits")
     assert odradek("configs", "alter", "--cluster", "--set", "log.retention.ms=12345")[0] == 0

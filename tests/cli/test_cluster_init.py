@@ -50,6 +50,7 @@ def test_a_broker_takes_the_settings_as_they_are(tmp_path: Path) -> None:
         (("--nodes", "a,b,a"), "named twice"),
         (("--nodes", "a,b,c d"), "'c d' is not a host name"),
         (("--nodes", "a,,c"), "'' is not a host name"),
+        (("--nodes", "a,b,c", "--feature", "group.version=99"), "--feature: odradek.initial.features=group.version=99"),
         (("--nodes", "a,b,c", "--racks", "r"), "--racks has 1 names, but there are 3 nodes"),
     ],
 )
@@ -59,6 +60,14 @@ def test_what_cannot_become_a_cluster_is_refused(
     assert init(*arguments, "--to", str(tmp_path / "cluster")) == 1
     assert message in capsys.readouterr().err
     assert not (tmp_path / "cluster").exists()
+
+
+def test_the_levels_of_features_are_the_same_on_all_machines(tmp_path: Path) -> None:
+    features = ("--feature", "group.version=0", "--feature", "transaction.version=0")
+    assert init("--nodes", NODES, *features, "--to", str(tmp_path)) == 0
+    for host in NODES.split(","):
+        config = load_config(str(tmp_path / host / "server.properties"))
+        assert config.odradek_initial_features == ["group.version=0", "transaction.version=0"]
 
 
 def test_nothing_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,9 +6,13 @@ from pathlib import Path
 import pytest
 
 from odradek.broker.coordinator.group.classic.state import TRANSITIONS, GroupState
+from odradek.broker.coordinator.group.consumer import member_state
+from odradek.broker.coordinator.group.consumer import state as consumer_state
+from odradek.broker.coordinator.group.consumer.member_state import MemberState
+from odradek.broker.coordinator.group.consumer.state import ConsumerGroupState
 from odradek.broker.coordinator.transaction.transaction_state import MOVES, TransactionState
 from odradek.broker.handlers.api_table import api_table
-from odradek.broker.settings import AUTHORIZER, BROKER, TOPIC, value_text
+from odradek.broker.settings import AUTHORIZER, BROKER, CLIENT_METRICS, GROUP, TOPIC, value_text
 from odradek.cli.docs import PAGES, PARTS, coordinators_page, main, settings_page, supported_apis_page
 from odradek.protocol.schema import NEVER
 from odradek.testing.faults.arguments import FaultArguments, arguments_of
@@ -35,9 +39,10 @@ def test_the_page_on_faults_has_every_argument_once() -> None:
 
 def test_every_setting_has_a_line_that_states_whether_it_takes_effect() -> None:
     lines = settings_page().splitlines()
-    for setting in [*TOPIC.values(), *BROKER.values(), *AUTHORIZER.values()]:
+    for setting in [*TOPIC.values(), *BROKER.values(), *GROUP.values(), *CLIENT_METRICS.values(), *AUTHORIZER.values()]:
         mark = "**yes**" if setting.takes_effect else "*refused*" if setting.protects else "not yet"
         name = f"`{setting.name}`" + (" (internal)" if setting.internal else "")
+        name += " (gone)" if setting.removed_in else ""
         assert any(line.startswith(f"| {name} | {mark} | ") for line in lines), setting
 
 
@@ -59,20 +64,27 @@ def test_every_served_api_has_its_line() -> None:
 
 
 def test_every_state_and_transition_of_the_coordinators_is_drawn_and_described() -> None:
-    lines = coordinators_page().splitlines()
-    states = [state.value for state in GroupState], [state.label for state in TransactionState]
+    sections = re.split(r"\n(?=###? )", coordinators_page())[1:]
+    names = (
+        [state.label for state in GroupState],
+        [state.label for state in ConsumerGroupState],
+        [state.name for state in MemberState],
+        [state.label for state in TransactionState],
+    )
     moves = (
-        [(old.value, new.value, why) for (old, new), why in TRANSITIONS.items()],
+        [(old.label, new.label, why) for (old, new), why in TRANSITIONS.items()],
+        [(old.label, new.label, why) for (old, new), why in consumer_state.TRANSITIONS.items()],
+        [(old.name, new.name, why) for (old, new), why in member_state.TRANSITIONS.items()],
         [(old.label, new.label, why) for (old, new), why in MOVES.items()],
     )
-    halves = lines[: lines.index("## A transactional id")], lines[lines.index("## A transactional id") :]
-    for half, names, known in zip(halves, states, moves, strict=True):
-        listed = [name for line in half if line.startswith("| ") for name in line.split("|")[1].strip().split(", ")]
-        assert [name for name in listed if name in names] == sorted(names, key=listed.index)
-        drawn = [line.strip().partition(":")[0] for line in half if " --> " in line and "[*]" not in line]
+    for section, states, known in zip(sections, names, moves, strict=True):
+        lines = section.splitlines()
+        listed = [name for line in lines if line.startswith("| ") for name in line.split("|")[1].strip().split(", ")]
+        assert [name for name in listed if name in states] == sorted(states, key=listed.index)
+        drawn = [line.strip().partition(":")[0] for line in lines if " --> " in line and "[*]" not in line]
         assert drawn == [f"{old} --> {new}" for old, new, _ in known]
         for number, (old, new, why) in enumerate(known, 1):
-            assert f"| {number} | {old} | {new} | {why} |" in half
+            assert f"| {number} | {old} | {new} | {why} |" in lines
 
 
 def test_a_stale_page_fails_the_check_and_is_regenerated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,7 +20,6 @@ from odradek.protocol.compiler import encode
 from odradek.protocol.framing import frame
 from odradek.protocol.headers import ResponseHeader
 from odradek.protocol.messages.api_versions import ApiVersionsResponse
-from odradek.protocol.messages.registry import NAMES
 from odradek.protocol.records import Record, build_batch
 from tests.cli.conftest import Odradek
 from tests.patience import PATIENCE_S
@@ -28,7 +27,6 @@ from tests.protocol.vector_files import (
     COORDINATOR_FILES,
     MESSAGE_FILES,
     coordinator_vectors,
-    lines_of,
     message_vectors,
 )
 
@@ -79,7 +77,7 @@ def test_a_coordinator_record_contains_its_version(show_lines: ShowLines) -> Non
 
 
 def test_whole_frames_are_decoded_and_encoded(show_lines: ShowLines) -> None:
-    frames = [line for line in lines_of("messages/frames.jsonl") if line["name"] in NAMES]
+    frames = list(message_vectors("frames"))
     without = [{name: line[name] for name in line if name not in ("header", "fields")} for line in frames]
     assert show_lines(lines=without) == frames
     without = [{name: line[name] for name in line if name != "hex"} for line in frames]
@@ -110,7 +108,7 @@ BAD_LINES: list[tuple[Any, str]] = [
     ({"name": 5, "version": 0, "hex": ""}, "must name its message"),
     ({"name": "FetchRequest", "hex": ""}, "`version` must be a number"),
     ({"name": "FetchRequest", "version": "11", "hex": ""}, "`version` must be a number"),
-    ({"name": "FetchRequest", "version": 99, "hex": ""}, "FetchRequest has versions 0 to 17, not 99"),
+    ({"name": "FetchRequest", "version": 99, "hex": ""}, "FetchRequest has versions 0 to 18, not 99"),
     ({"name": "FetchRequest", "version": 11}, "`hex` must be a string"),
     ({"name": "FetchRequest", "version": 11, "hex": "0g"}, "is not hexadecimal"),
     ({"name": "FetchRequest", "version": 11, "hex": "000"}, "is not hexadecimal"),
@@ -236,7 +234,7 @@ def test_batches_are_printed_readably(run_odradek: Odradek) -> None:
         (["0000000a"], "RequestHeader v2: truncated"),
         (["7fff0000"], "API key 32767 is unknown"),
         (["000100630000000100ff"], "RequestHeader v2: truncated"),
-        (["0001006300000001ffff00"], "FetchRequest has versions 0 to 17, not 99"),
+        (["0001006300000001ffff00"], "FetchRequest has versions 0 to 18, not 99"),
         (["--records", "00"], "too few"),
         (["/no/such/file"], "neither a file nor hexadecimal"),
         (["--encode", "00"], "not a file"),

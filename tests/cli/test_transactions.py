@@ -16,6 +16,7 @@ from odradek.protocol.records import Record, build_batch
 from tests.cli.conftest import Odradek
 from tests.spawned_broker import spawned_broker
 from tests.wire import requests
+from tests.wire.records import PRODUCE_VERSION, connect
 
 LONG_AGO_MS = 1_700_000_000_000
 HANGING_PRODUCER = 4_000_000
@@ -51,10 +52,12 @@ def open_transaction(bootstrap: str, name: str, topic: str) -> confluent_kafka.P
 
 
 def hang(bootstrap: str, topic: str) -> None:
-    """Appends an old transactional batch of a producer that no coordinator knows."""
+    """Appends an old transactional batch of a producer that no coordinator knows. Its client is an older one, whose
+    partitions the broker does not add to the transaction.
+    """
 
     async def work() -> None:
-        async with AdminClient(bootstrap) as admin:
+        async with await connect(bootstrap) as client:
             batch = build_batch(
                 [Record(0, LONG_AGO_MS, None, b"v")],
                 producer_id=HANGING_PRODUCER,
@@ -63,7 +66,8 @@ def hang(bootstrap: str, topic: str) -> None:
                 is_transactional=True,
             )
             request = requests.produce(topic, batch, transactional_id="gone")
-            answer = (await admin.ask_broker(0, request)).responses[0].partition_responses[0]
+            response = await client.send(request, version=PRODUCE_VERSION)
+            answer = response.responses[0].partition_responses[0]
             assert (answer.error_code, answer.base_offset) == (0, 0)
 
     asyncio.run(work())

@@ -64,14 +64,15 @@ def build_franz_go(directory: Path) -> None:
     subprocess.run(["go", "build", "-o", str(directory / "franz_go"), "."], cwd=FRANZ_GO, check=True, timeout=600)
 
 
-def build_java_programs(directory: Path) -> None:
+def build_java_programs(directory: Path, properties: Sequence[str] = ()) -> None:
     """Builds the programs in tests/clients/java into ``directory``."""
-    build_with_maven(JAVA, directory)
+    build_with_maven(JAVA, directory, properties)
 
 
-def build_with_maven(project: Path, directory: Path) -> None:
-    """Builds the Java programs of a folder into ``directory``."""
+def build_with_maven(project: Path, directory: Path, properties: Sequence[str] = ()) -> None:
+    """Builds the Java programs of a folder into ``directory``. ``properties``: NAME=VALUE, other than in the pom."""
     command = ["mvn", "-q", "-B", "-f", str(project / "pom.xml"), f"-Doutput={directory / 'target'}"]
+    command += [f"-D{each}" for each in properties]
     command += ["compile", "dependency:copy-dependencies", f"-DoutputDirectory={directory / 'libs'}"]
     run(command)
 

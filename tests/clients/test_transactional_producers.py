@@ -314,13 +314,14 @@ def committed_offset(bootstrap: str, topic: str, partition: int) -> int:
     return int(found.offset)
 
 
+@pytest.mark.parametrize("release", ["3.9.1", "4.4.0"])
 def test_kafkas_producer_performance_writes_in_transactions(
-    client_broker: ClientBroker, new_topic: Callable[[int], str], java_tools: list[str]
+    client_broker: ClientBroker, new_topic: Callable[[int], str], java_tools: list[str], release: str
 ) -> None:
     topic, bootstrap = new_topic(PARTITIONS), client_broker.bootstrap
     arguments = ["--topic", topic, "--num-records", "2000", "--record-size", "20", "--throughput", "-1"]
     arguments += ["--transactional-id", topic, "--transaction-duration-ms", "20"]
     arguments += ["--producer-props", f"bootstrap.servers={bootstrap}", "linger.ms=1"]
-    run([*java_tools, "org.apache.kafka.tools.ProducerPerformance", *arguments])
+    run([*java_tools, "org.apache.kafka.tools.ProducerPerformance", *arguments], variables={"KAFKA_VERSION": release})
     assert sum(map(len, read_confluent(bootstrap, topic, 0).values())) == 2000
     assert last_stable_is_the_end(bootstrap, topic)

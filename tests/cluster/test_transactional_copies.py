@@ -60,10 +60,14 @@ def group_apart(cluster: Cluster) -> str:
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
 
-def command(kind: str, java_programs: list[str]) -> list[str]:
-    if kind == "java":
-        return [*java_programs, "odradek.Copier"]
-    return [sys.executable, "-m", "tests.clients.copiers.confluent_copier"]
+@pytest.fixture
+def commands(java_programs: list[str], newest_java_programs: list[str]) -> dict[str, list[str]]:
+    """The command of each copier. The newest one has an epoch for each transaction."""
+    return {
+        "confluent": [sys.executable, "-m", "tests.clients.copiers.confluent_copier"],
+        "java": [*java_programs, "odradek.Copier"],
+        "newest java": [*newest_java_programs, "odradek.Copier"],
+    }
 
 
 @contextlib.contextmanager
@@ -78,9 +82,9 @@ def copying(cluster: Cluster, program: list[str], group: str, log: Path) -> Iter
 
 
 @pytest.mark.soak("36 faults of brokers under a copier of each kind", minutes=10)
-@pytest.mark.parametrize("kind", ["confluent", "java"])
+@pytest.mark.parametrize("kind", ["confluent", "java", "newest java"])
 def test_a_copier_copies_each_record_once_and_in_order_while_brokers_are_lost(
-    cluster: Cluster, java_programs: list[str], dump_tool: list[str], tmp_path: Path, kind: str
+    cluster: Cluster, commands: dict[str, list[str]], dump_tool: list[str], tmp_path: Path, kind: str
 ) -> None:
     chance = random.Random(18)
     for topic in (FROM, TO):
@@ -88,7 +92,7 @@ def test_a_copier_copies_each_record_once_and_in_order_while_brokers_are_lost(
     group = group_apart(cluster)
     cluster.until_whole()
     numbers = Numbers(cluster.bootstrap, FROM, PARTITIONS, PER_SECOND)
-    with copying(cluster, command(kind, java_programs), group, tmp_path / "copier.log") as copier:
+    with copying(cluster, commands[kind], group, tmp_path / "copier.log") as copier:
         for number, fault in enumerate(FAULTS * rounds(1, in_soak=6)):
             copier.until_it_works()
             threading.Event().wait(chance.random() / 2)

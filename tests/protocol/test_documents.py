@@ -69,6 +69,6 @@ def test_an_invalid_document_is_refused_with_the_place(name: str, version: int, 
 
 def test_an_unknown_version_is_refused() -> None:
     with pytest.raises(UnsupportedMessageVersion):
-        to_document(FetchRequest(), 18)
+        to_document(FetchRequest(), 19)
     with pytest.raises(UnsupportedMessageVersion):
-        from_document(FetchRequest, 18, {})
+        from_document(FetchRequest, 19, {})

@@ -20,9 +20,9 @@ from odradek.protocol.headers import (
 )
 from odradek.protocol.messages.registry import NAMES, message_class
 from odradek.protocol.schema import Message
-from tests.protocol.vector_files import lines_of
+from tests.protocol.vector_files import message_vectors
 
-FRAMES = [line for line in lines_of("messages/frames.jsonl") if line["name"] in NAMES]
+FRAMES = list(message_vectors("frames"))
 STREAM = b"".join(bytes.fromhex(line["hex"]) for line in FRAMES)
 CONTENTS = [bytes.fromhex(line["hex"])[4:] for line in FRAMES]
 

@@ -12,13 +12,13 @@ from odradek.protocol.errors import MalformedMessage, UnsupportedMessageVersion,
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.protocol.messages.fetch import FetchRequest
 from odradek.protocol.messages.metadata import MetadataRequest
-from odradek.protocol.messages.registry import NAMES, message_class
+from odradek.protocol.messages.registry import message_class
 from odradek.protocol.messages.sasl import SaslHandshakeRequest
 from odradek.protocol.primitives import LONGEST_REPLACED
-from tests.protocol.vector_files import MESSAGE_FILES, lines_of, message_vectors
+from tests.protocol.vector_files import MESSAGE_FILES, message_vectors
 from tests.soak import rounds
 
-DAMAGED = [line for line in lines_of("messages/malformed.jsonl") if line["name"] in NAMES]
+DAMAGED = list(message_vectors("malformed"))
 DAMAGES = sorted({line["damage"] for line in DAMAGED})
 
 
@@ -111,8 +111,8 @@ def test_an_error_names_the_message_the_field_and_the_position() -> None:
 
 
 def test_an_unknown_version_is_refused_by_name() -> None:
-    for version in (-1, 18, 32767):
-        with pytest.raises(UnsupportedMessageVersion, match="FetchRequest has versions 0 to 17"):
+    for version in (-1, 19, 32767):
+        with pytest.raises(UnsupportedMessageVersion, match="FetchRequest has versions 0 to 18"):
             decode(FetchRequest, version, b"")
         with pytest.raises(UnsupportedMessageVersion):
             encode(FetchRequest(), version)

@@ -22,8 +22,10 @@ from odradek.protocol.messages.registry import API_KEYS, NAMES, message_class
 from tests.protocol.vector_files import (
     COORDINATOR_FILES,
     MESSAGE_FILES,
+    RELEASES,
     coordinator_vectors,
     cut_points,
+    lines_of,
     message_vectors,
 )
 
@@ -38,7 +40,7 @@ def same(document: Any, expected: Any) -> bool:
 
 def test_every_message_of_the_codec_has_vectors() -> None:
     assert sorted(MESSAGE_FILES + RECORD_FILES) == sorted(NAMES)
-    assert list(API_KEYS) == [*range(52), 56, 60, 61, 65, 66, 67]
+    assert list(API_KEYS) == list(range(95))
 
 
 @pytest.mark.parametrize("name", MESSAGE_FILES)
@@ -101,6 +103,17 @@ def test_every_coordinator_record_decodes_to_its_document_and_back(name: str) ->
         assert encode_versioned(from_document(cls, version, vector["fields"]), version) == data
     known = cls.__schema__.versions
     assert versions == set(range(known.lowest, known.highest + 1))
+
+
+def test_a_version_of_a_message_has_the_vectors_of_one_release() -> None:
+    for folder, names in (("messages", MESSAGE_FILES), ("coordinator_records", COORDINATOR_FILES)):
+        for name in names:
+            versions = [
+                {line["version"] for line in lines_of(str(path))}
+                for release in RELEASES
+                if (path := release / folder / f"{name}.jsonl").exists()
+            ]
+            assert sum(map(len, versions)) == len(set().union(*versions)), name
 
 
 @pytest.mark.soak("every cut of every coordinator record", minutes=0.1)

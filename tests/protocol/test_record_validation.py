@@ -242,6 +242,25 @@ def test_a_batch_that_inflates_beyond_the_limit_is_refused_before_it_is_in_memor
         assert peak < most
 
 
+@pytest.mark.parametrize("part_bytes", [100, 1000, 1 << 20])
+@pytest.mark.parametrize("codec", CODECS, ids=ids)
+def test_a_record_that_inflates_beyond_the_limit_is_refused(codec: Compression, part_bytes: int) -> None:
+    """Its length is that of Kafka's first field: seven bytes and the value, whose length takes three."""
+    sizes = (10, 70_000, 300)
+    batch = build_batch([Record(index, NOW, None, bytes(size)) for index, size in enumerate(sizes)], compression=codec)
+    for limit, is_accepted in ((70_008, True), (70_007, codec is Compression.NONE)):
+        settings = {"now_ms": NOW, "partition_leader_epoch": 0, "max_record_bytes": limit}
+        for validate_it in (
+            lambda: BatchValidation(batch, **settings).at_once(),  # type: ignore[arg-type] # noqa: B023
+            lambda: validate_step_by_step(batch, 1000, settings, part_bytes),  # noqa: B023
+        ):
+            if is_accepted:
+                assert validate_it().header.record_count == len(sizes)
+                continue
+            with pytest.raises(InvalidRecord, match="a record of 70008 bytes exceeds the limit of 70007"):
+                validate_it()
+
+
 @pytest.mark.parametrize("codec", CODECS, ids=ids)
 def test_a_batch_cut_at_any_byte_is_refused(codec: Compression) -> None:
     records = three(codec)

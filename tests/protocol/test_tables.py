@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -9,12 +10,14 @@ import pytest
 from odradek.protocol.api_keys import ApiKey
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.headers import request_header_version, response_header_version
-from odradek.protocol.messages.registry import API_KEYS, codec_versions, message_class, request_class, response_class
+from odradek.protocol.messages.registry import codec_versions, message_class, request_class, response_class
 from odradek.protocol.primitives import uuid_from_text, uuid_hash, uuid_text
 from tests.protocol.vector_files import table
 
-ERRORS = table("errors.json")
-APIS = table("apis.json")
+ERRORS = table("kafka_4.4/errors.json")
+APIS = table("kafka_4.4/apis.json")
+BEFORE = {row["key"]: row for row in table("apis.json")}
+"""The APIs of 3.9."""
 UUIDS = table("uuids.json")
 
 
@@ -56,15 +59,20 @@ def test_the_api_keys_are_kafkas() -> None:
     assert {key.api_name for key in ApiKey} == {row["name"] for row in APIS}
 
 
-@pytest.mark.parametrize("row", [row for row in APIS if row["key"] in API_KEYS], ids=lambda row: row["name"])
-def test_the_codec_knows_the_versions_and_headers_of_an_api(row: dict[str, object]) -> None:
-    key = ApiKey(int(str(row["key"])))
-    assert codec_versions(key) == (row["minVersion"], row["maxVersionUnstable"])
+@pytest.mark.parametrize("row", APIS, ids=lambda row: row["name"])
+def test_the_codec_knows_the_versions_and_headers_of_an_api(row: dict[str, Any]) -> None:
+    key = ApiKey(row["key"])
+    stable = range(BEFORE[key]["minVersion"], BEFORE[key]["maxVersion"] + 1) if key in BEFORE else ()
+    versions = sorted({*stable, *range(row["minVersion"], row["maxVersionUnstable"] + 1)})
+    assert codec_versions(key) == (versions[0], versions[-1])
     assert request_class(key).__schema__.versions == response_class(key).__schema__.versions
     assert request_class(key).__schema__.flexible == response_class(key).__schema__.flexible
-    versions = range(codec_versions(key).lowest, codec_versions(key).highest + 1)
-    assert {str(v): request_header_version(key, v) for v in versions} == row["requestHeaderVersion"]
-    assert {str(v): response_header_version(key, v) for v in versions} == row["responseHeaderVersion"]
+    for rule, name in (
+        (request_header_version, "requestHeaderVersion"),
+        (response_header_version, "responseHeaderVersion"),
+    ):
+        theirs = {**(BEFORE[key][name] if stable else {}), **row[name]}
+        assert {str(version): rule(key, version) for version in versions} == theirs
 
 
 def test_unknown_versions_have_headers_by_the_same_rule() -> None:
@@ -74,7 +82,7 @@ def test_unknown_versions_have_headers_by_the_same_rule() -> None:
 
 
 def test_an_unknown_api_key_or_name_is_a_key_error() -> None:
-    for key in (-1, 52, 87, 1000):
+    for key in (-1, 95, 1000):
         with pytest.raises(KeyError):
             request_class(key)
         with pytest.raises(KeyError):

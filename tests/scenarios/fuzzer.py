@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import random
 import struct
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TypeVar
 from uuid import UUID
 
@@ -18,6 +16,7 @@ from odradek.protocol.messages.produce import ProduceRequest
 from odradek.protocol.messages.topics import CreatePartitionsRequest, CreateTopicsRequest
 from odradek.protocol.records import Record, build_batch
 from odradek.protocol.schema import Message
+from tests.protocol.vector_files import message_vectors
 from tests.wire import requests
 from tests.wire.blocking_client import RawClient
 from tests.wire.frames import API_VERSIONS_V0, request_payload
@@ -28,15 +27,15 @@ EXTREMES = (-(2**31), -2, -1, 0, 1, 255, 65_535, 2**31 - 1)
 LONGEST_WAIT_MS = 50
 
 
-def seed_frames(vectors: Path, served: set[int], topic_id: UUID) -> list[bytes]:
+def seed_frames(served: set[int], topic_id: UUID) -> list[bytes]:
     """Payloads (header and body) to start from: Kafka's frames of the served APIs, and real produces and fetches of the
     topic with this id.
     """
-    payloads = []
-    for line in (vectors / "messages" / "frames.jsonl").read_text().splitlines():
-        frame = json.loads(line)
-        if frame["type"] == "request" and frame["apiKey"] in served:
-            payloads.append(bytes.fromhex(frame["hex"])[4:])
+    payloads = [
+        bytes.fromhex(frame["hex"])[4:]
+        for frame in message_vectors("frames")
+        if frame["type"] == "request" and frame["apiKey"] in served
+    ]
     for version in (3, 7, 9, 11):
         for compression in range(5):
             payloads += [request_payload(_produce(compression), version)] * 4

@@ -18,7 +18,6 @@ from tests.spawned_broker import spawned_broker
 
 FRAMES = int(os.environ.get("ODRADEK_FUZZ_FRAMES", rounds(3_000, in_soak=200_000)))
 SEED = int(os.environ.get("ODRADEK_FUZZ_SEED", "20"))
-VECTORS = Path(__file__).parent.parent / "vectors"
 SETTINGS = {
     "auto.create.topics.enable": "false",
     "log.retention.bytes": "10000000",
@@ -38,7 +37,7 @@ def test_mutated_frames_cause_no_hang_no_traceback_and_no_memory_growth(tmp_path
         admin.create_topics([NewTopic(name=TOPIC, num_partitions=1, replication_factor=1)])
         (topic,) = admin.describe_topics([TOPIC])
         admin.close()
-        seeds = seed_frames(VECTORS, served, UUID(str(topic["topic_id"])))
+        seeds = seed_frames(served, UUID(str(topic["topic_id"])))
         payloads = Mutator(seeds, random.Random(SEED)).payloads()
 
         def memory() -> int:

@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from odradek.broker.coordinator.group import shard
-from odradek.broker.coordinator.group.classic import membership
 from odradek.broker.coordinator.group.classic.group import ClassicGroup
+from odradek.broker.coordinator.group.classic.membership import Membership
 from odradek.broker.coordinator.group.classic.rebalance import Rebalances
 from odradek.broker.coordinator.group.classic.records import restore_group
 from odradek.broker.coordinator.group.classic.state import GroupState
 from odradek.broker.coordinator.group.group import Committer
+from odradek.broker.coordinator.group.member_requests import Syncing
 from odradek.broker.coordinator.group.offsets import removal
 from odradek.broker.coordinator.group.offsets.offsets import GroupOffsets
 from odradek.broker.coordinator.group.shard import GroupShard
@@ -22,7 +23,20 @@ EARLY_MS = 6000
 
 
 def _any_generation(replace: Replace) -> None:
-    replace(membership, "_check_generation", lambda group, generation_id: None)
+    sync, heartbeat = Membership.sync, Membership.heartbeat
+
+    def sync_any(self: Membership, group_id: str, syncing: Syncing) -> None:
+        sync(self, group_id, syncing._replace(generation_id=current(self, group_id)))
+
+    def heartbeat_any(self: Membership, group_id: str, member_id: str, instance_id: str | None, _: int) -> Any:
+        return heartbeat(self, group_id, member_id, instance_id, current(self, group_id))
+
+    def current(self: Membership, group_id: str) -> int:
+        group = self._groups.get(group_id)
+        return -1 if group is None else group.generation_id
+
+    replace(Membership, "sync", sync_any)
+    replace(Membership, "heartbeat", heartbeat_any)
 
 
 def _expire_early(replace: Replace) -> None:

@@ -24,7 +24,7 @@ from tests.simulation.planted_in_sessions import Replace
 
 def _any_coordinator(replace: Replace) -> None:
     check = ProducerState.check_marker
-    replace(ProducerState, "check_marker", lambda self, header, coordinator_epoch: check(self, header, 1 << 30))
+    replace(ProducerState, "check_marker", lambda self, header, epoch, *version: check(self, header, 1 << 30, *version))
 
 
 def _unverified_records(replace: Replace) -> None:
@@ -52,13 +52,10 @@ def _abort_what_was_committed(replace: Replace) -> None:
 
 
 def _do_not_fence(replace: Replace) -> None:
-    fence = Transaction.prepare_fence
+    def keep(transaction: Transaction, now_ms: int, *_: Any) -> Transit:
+        return transaction.prepare_end(False, now_ms)
 
-    def keep(self: Transaction, now_ms: int) -> Transit:
-        self.failed_fence = True
-        return fence(self, now_ms)
-
-    replace(Transaction, "prepare_fence", keep)
+    replace(rules, "fence", keep)
 
 
 def _never_late(replace: Replace) -> None:
@@ -125,7 +122,9 @@ def _add_in_memory(replace: Replace) -> None:
 def _anybody_ends(replace: Replace) -> None:
     end = rules.end
 
-    def end_for_anybody(transaction: Transaction | None, producer: ProducerIdAndEpoch, *how: Any) -> Transit | None:
+    def end_for_anybody(
+        transaction: Transaction | None, producer: ProducerIdAndEpoch, *how: Any
+    ) -> Transit | rules.Retried:
         if transaction is not None:
             producer = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
         return end(transaction, producer, *how)

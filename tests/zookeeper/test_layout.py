@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from odradek.broker.features.features import first_levels, registered
 from odradek.broker.metadata_store import znodes
 from odradek.broker.server import Broker
 from odradek.cli.__main__ import main
@@ -55,18 +56,27 @@ class Znode(NamedTuple):
 
 
 def recorded(name: str) -> dict[str, Znode]:
-    """Kafka's entries. Its inter.broker.protocol.version was 3.9; ours is 3.0, where features have another version."""
+    """Kafka's entries. Its inter.broker.protocol.version was 3.9; ours is 3.0, where features have another version; and
+    it had none.
+    """
     found = {}
     for line in (VECTORS / f"{name}.jsonl").read_text().splitlines():
         entry = json.loads(line)
         text = entry["text"] or None if entry["path"] == "/" else entry["text"]
         if entry["path"] == znodes.FEATURE:
             assert text == FEATURES_OF_3_9
-            text = znodes.encode_features({}).decode()
+            text = znodes.encode_features(first_levels(None)).decode()
+        elif entry["path"].startswith(f"{znodes.BROKER_IDS}/"):
+            text = _with_our_features(text or "")
         found[entry["path"]] = _znode(
             entry["path"], text, entry["ephemeral"], (entry["version"], entry["childVersion"])
         )
     return found
+
+
+def _with_our_features(registration: str) -> str:
+    features = {name: {"min_version": low, "max_version": high} for name, (low, high) in registered().items()}
+    return json.dumps({**json.loads(registration), "features": features}, separators=(",", ":"))
 
 
 def written(model: ZooKeeperModel, port: str) -> dict[str, Znode]:

@@ -11,13 +11,15 @@ from typing import NamedTuple
 
 from odradek.broker.coordinator.group.classic.group import CLASSIC
 from odradek.broker.coordinator.group.classic.state import GroupState
+from odradek.broker.coordinator.group.consumer.group import CONSUMER
+from odradek.broker.coordinator.group.consumer.state import ConsumerGroupState
 from odradek.broker.coordinator.group.group import Group
 from odradek.broker.coordinator.group.shard import GroupShard
 from odradek.broker.coordinator.runtime.shard import Decision
 from odradek.protocol.errors import ErrorCode, ProtocolError
 
-TYPES = {CLASSIC: CLASSIC}
-STATES = {state.label.lower(): state.label for state in GroupState}
+TYPES = {CLASSIC: CLASSIC, CONSUMER: CONSUMER}
+STATES = {state.label.lower(): state.label for state in (*GroupState, *ConsumerGroupState)}
 """The types and the states of all kinds of groups by their names in lower case; filters ignore case."""
 
 

@@ -1,7 +1,8 @@
 """GroupCoordinator: all groups whose partition of `__consumer_offsets` this broker leads.
 
 Each request is delegated to the group's shard. Requests raise ProtocolError: INVALID_GROUP_ID, the errors of
-`Membership`, and the runtime's errors for partitions led by another broker (NOT_COORDINATOR) or still loading.
+`Membership` and of heartbeats, and the runtime's errors for partitions led by another broker (NOT_COORDINATOR) or
+still loading.
 
 Source: Kafka's GroupCoordinator (validateGroupStatus), GroupMetadataManager (metrics).
 """
@@ -9,24 +10,34 @@ Source: Kafka's GroupCoordinator (validateGroupStatus), GroupMetadataManager (me
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from random import Random
-from typing import cast
+from typing import NamedTuple, cast
 
+from odradek.broker.background.stepwise import Pace, Steps
 from odradek.broker.cluster.deltas import TopicNews
 from odradek.broker.coordinator.group.admin import GroupOverview, count_by_state, delete_group, overviews
-from odradek.broker.coordinator.group.classic.join import Joining
-from odradek.broker.coordinator.group.classic.member import JoinAnswer
-from odradek.broker.coordinator.group.classic.membership import Syncing
 from odradek.broker.coordinator.group.classic.rebalance import GroupWaits
 from odradek.broker.coordinator.group.classic.settings import GroupSettings
+from odradek.broker.coordinator.group.cluster_topics import ClusterTopics
+from odradek.broker.coordinator.group.consumer.classic_members import Leaving
+from odradek.broker.coordinator.group.consumer.group import CONSUMER, ConsumerGroup
+from odradek.broker.coordinator.group.consumer.heartbeat import Heartbeat, check_request
+from odradek.broker.coordinator.group.consumer.metadata_hash import AT_ONCE
+from odradek.broker.coordinator.group.consumer.requests import Answer, ConsumerEnvironment, IsVisible, Work
+from odradek.broker.coordinator.group.consumer.settings import ConsumerGroupSettings
 from odradek.broker.coordinator.group.group import Group
+from odradek.broker.coordinator.group.member_requests import JoinAnswer, Joining, Syncing
 from odradek.broker.coordinator.group.offsets.removal import expire_offsets, remove_offsets_of_topic
 from odradek.broker.coordinator.group.shard import GroupEnvironment, GroupShard
 from odradek.broker.coordinator.runtime.shard import Act, StartRuntime
 from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.messages.consumer_groups import ConsumerGroupDescribeResponse
 from odradek.purgatory import CompletionQueue, DelayedOperationPurgatory
 from odradek.timer import Clock, SystemTimer
+
+FIRST_GROUP_VERSION = 1
+"""The level of the feature group.version from which consumer groups are served."""
 
 
 class OffsetMetrics:
@@ -42,12 +53,26 @@ class OffsetMetrics:
         self.expirations = 0
 
 
+class ConsumerGroups(NamedTuple):
+    """What the coordinator needs for consumer groups. `group_version()` is the finalized level of the feature
+    group.version; `protocols` are those that the setting enables; `most_bytes`: see `ConsumerEnvironment`.
+    """
+
+    topics: ClusterTopics
+    settings_of: Callable[[str], ConsumerGroupSettings]
+    work: Work
+    group_version: Callable[[], int]
+    protocols: Collection[str]
+    most_bytes: int
+
+
 class GroupCoordinator:
     """`start_runtime(new_shard)` starts the runtime that loads and writes the shards."""
 
     def __init__(
         self,
         settings: GroupSettings,
+        consumer_groups: ConsumerGroups,
         *,
         clock: Clock,
         timer: SystemTimer,
@@ -64,7 +89,12 @@ class GroupCoordinator:
         self.completed_rebalances = 0
         """Since the broker started."""
         self._clock = clock
-        self._environment = GroupEnvironment(settings, self.waits, clock, random, self._rebalanced)
+        self._consumer_groups = consumer_groups
+        self._topics = consumer_groups.topics
+        of_consumers = ConsumerEnvironment(
+            self._topics, consumer_groups.settings_of, consumer_groups.work, consumer_groups.most_bytes
+        )
+        self._environment = GroupEnvironment(settings, self.waits, clock, random, self._rebalanced, of_consumers)
         self.runtime = start_runtime(self._new_shard)
 
     def _new_shard(self, partition: int, _leader_epoch: int, act: Act) -> GroupShard:
@@ -78,7 +108,7 @@ class GroupCoordinator:
         self.waits.rebalance.shutdown()
         self.waits.heartbeat.shutdown()
 
-    # --- requests of members ------------------------------------------------------------------------------------
+    # --- requests of classic members, by the kind of their group ------------------------------------------------
 
     def shard_of(self, group_id: str) -> GroupShard:
         """Returns the group's shard.
@@ -88,10 +118,20 @@ class GroupCoordinator:
         return cast(GroupShard, self.runtime.shard_for(group_id))
 
     def join(self, group_id: str, joining: Joining) -> None:
-        self._shard_of_named(group_id).joins.join(group_id, joining)
+        """See `Joins.join` and `ConsumerRequests.join`. Raises their errors, and INVALID_SESSION_TIMEOUT."""
+        shard, settings = self._shard_of_named(group_id), self.settings
+        if not settings.min_session_timeout_ms <= joining.session_timeout_ms <= settings.max_session_timeout_ms:
+            raise ProtocolError(ErrorCode.INVALID_SESSION_TIMEOUT)
+        group = shard.groups.get(group_id)
+        if isinstance(group, ConsumerGroup) and not group.is_empty:
+            shard.consumers.join(group, joining)
+        else:
+            shard.joins.join(group_id, joining)
 
     def join_abandoned(self, group_id: str, answer: JoinAnswer) -> None:
-        """See `Joins.abandoned`. Does nothing if this broker no longer coordinates the group."""
+        """See `Joins.abandoned`; in a consumer group no JoinGroup is parked. Does nothing if this broker no longer
+        coordinates the group.
+        """
         try:
             shard = self.shard_of(group_id)
         except ProtocolError:
@@ -99,8 +139,8 @@ class GroupCoordinator:
         shard.joins.abandoned(group_id, answer)
 
     def sync(self, group_id: str, syncing: Syncing) -> None:
-        """Raises REBALANCE_IN_PROGRESS while the group loads: the rebalance is lost, and old clients do not handle
-        COORDINATOR_LOAD_IN_PROGRESS here.
+        """See `Membership.sync` and `ConsumerRequests.sync`. Raises REBALANCE_IN_PROGRESS while the group loads: the
+        rebalance is lost, and old clients do not handle COORDINATOR_LOAD_IN_PROGRESS here.
         """
         try:
             shard = self._shard_of_named(group_id)
@@ -108,30 +148,74 @@ class GroupCoordinator:
             if error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                 raise ProtocolError(ErrorCode.REBALANCE_IN_PROGRESS) from None
             raise
-        shard.membership.sync(group_id, syncing)
+        group = shard.groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            shard.consumers.sync(group, syncing)
+        else:
+            shard.membership.sync(group_id, syncing)
 
     def heartbeat(self, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int) -> ErrorCode:
-        """Returns NONE while the group loads, because loading restarts the members' sessions."""
+        """See `Membership.heartbeat` and `ConsumerRequests.stay`. Returns NONE while the group loads, because loading
+        restarts the members' sessions.
+        """
         try:
             shard = self._shard_of_named(group_id)
         except ProtocolError as error:
             if error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                 return ErrorCode.NONE
             raise
+        group = shard.groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            return shard.consumers.stay(group, member_id, group_instance_id, generation_id)
         return shard.membership.heartbeat(group_id, member_id, group_instance_id, generation_id)
 
-    def check_reached(self, group_id: str) -> None:
-        """Raises INVALID_GROUP_ID or the errors of `shard_of` if the group cannot be looked up."""
-        self._shard_of_named(group_id)
-
     def leave(self, group_id: str, member_id: str, group_instance_id: str | None, reason: str) -> ErrorCode:
-        """Removes a member. Returns the member's error code; raises errors that concern the whole group."""
+        """See `Membership.leave`; members of consumer groups leave together. Returns the member's error code; raises
+        errors that concern the whole group.
+        """
         membership = self._shard_of_named(group_id).membership
         try:
             membership.leave(group_id, member_id, group_instance_id, reason)
         except ProtocolError as error:
             return error.code
         return ErrorCode.NONE
+
+    def consumer_group(self, group_id: str) -> ConsumerGroup | None:
+        """Returns the consumer group; None if there is none of this id, or one of another kind. Raises as `leave`."""
+        group = self._shard_of_named(group_id).groups.get(group_id)
+        return group if isinstance(group, ConsumerGroup) else None
+
+    def leave_together(self, group: ConsumerGroup, leaving: Iterable[Leaving], answer: Answer) -> Steps[None]:
+        """See `ConsumerRequests.leave`."""
+        yield from self.shard_of(group.group_id).consumers.leave(group, leaving, answer)
+
+    # --- consumer groups ----------------------------------------------------------------------------------------
+
+    @property
+    def serves_consumer_groups(self) -> bool:
+        """Whether members of the newer protocol are served. Their groups are loaded anyway."""
+        groups = self._consumer_groups
+        return CONSUMER in groups.protocols and groups.group_version() >= FIRST_GROUP_VERSION
+
+    @property
+    def stores_topic_ids(self) -> bool:
+        """Whether commits are written with the ids of their topics."""
+        return self._consumer_groups.group_version() >= FIRST_GROUP_VERSION
+
+    def consumer_heartbeat(self, request: Heartbeat, is_visible: IsVisible, answer: Answer) -> None:
+        """See `ConsumerRequests.heartbeat`. Raises its errors, and those of `check_request` and `shard_of`."""
+        check_request(request, self._consumer_groups.settings_of(request.group_id).assignors)
+        self.shard_of(request.group_id).consumers.heartbeat(request, is_visible, answer)
+
+    def describe_consumer_group(self, group_id: str) -> Steps[ConsumerGroupDescribeResponse.DescribedGroup]:
+        """Raises GROUP_ID_NOT_FOUND also for a group of another kind, and as `_shard_of_named` does."""
+        from odradek.broker.coordinator.group.consumer.description import described_steps
+
+        group = self._shard_of_named(group_id).groups.get(group_id)
+        if not isinstance(group, ConsumerGroup):
+            problem = "not found" if group is None else "is not a consumer group"
+            raise ProtocolError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {problem}.")
+        return described_steps(group, self._topics, self._consumer_groups.settings_of(group_id).assignors)
 
     def _shard_of_named(self, group_id: str) -> GroupShard:
         """Returns the group's shard. Raises INVALID_GROUP_ID for an empty id, which is valid only for offsets."""
@@ -168,10 +252,26 @@ class GroupCoordinator:
     # --- removing offsets ---------------------------------------------------------------------------------------
 
     def topic_changed(self, topic: str, news: TopicNews) -> Iterator[None]:
-        """See TopicListener. Removes the offsets of a deleted topic from all groups. Those of a topic that was deleted
-        while this broker was away stay: who coordinated the groups then knew.
+        """See TopicListener. Consumer groups that are subscribed to the topic look at it again. The offsets of a
+        deleted topic are removed from all groups. Those of a topic that was deleted while this broker was away stay:
+        who coordinated the groups then knew.
         """
-        return remove_offsets_of_topic(self.shards(), topic) if news is TopicNews.DELETED else iter(())
+        self._topics.has_changed(topic, is_new=news is TopicNews.CREATED)
+        pace = Pace()
+        for group in self._groups():
+            if isinstance(group, ConsumerGroup) and topic in group.subscriptions:
+                group.refresh_at_ms = AT_ONCE
+            if pace.step_ends():
+                yield
+        if news is TopicNews.DELETED:
+            yield from remove_offsets_of_topic(self.shards(), topic)
+
+    def brokers_changed(self) -> None:
+        """See ClusterListener. If the brokers' racks are others, all consumer groups look at their topics again."""
+        if self._topics.racks_have_changed():
+            for group in self._groups():
+                if isinstance(group, ConsumerGroup):
+                    group.refresh_at_ms = AT_ONCE
 
     def expire_offsets(self, retention_ms: int) -> Iterator[None]:
         """Removes expired offsets and unused groups without offsets, one group per step."""

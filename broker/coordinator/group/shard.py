@@ -2,8 +2,8 @@
 
 The shard alone creates groups: of records while it loads, for a member that joins, for a client that only commits.
 While it loads, records only fill the two tables; `loaded` then starts the members' sessions. Afterwards only decisions
-are replayed, and of membership records only tombstones: a decision's `done` makes all other membership changes once the
-record is replicated.
+are replayed: all records of consumer groups, and of classic membership only tombstones, as a decision's `done` makes
+all other changes of a classic group once the record is replicated.
 
 Source: Kafka's GroupCoordinatorShard, GroupMetadataManager.
 """
@@ -11,6 +11,7 @@ Source: Kafka's GroupCoordinatorShard, GroupMetadataManager.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from random import Random
 from typing import NamedTuple
 
@@ -20,12 +21,16 @@ from odradek.broker.coordinator.group.classic.membership import Membership
 from odradek.broker.coordinator.group.classic.rebalance import GroupWaits, Rebalances
 from odradek.broker.coordinator.group.classic.records import read_group_id, restore_group
 from odradek.broker.coordinator.group.classic.settings import GroupSettings
+from odradek.broker.coordinator.group.consumer.group import ConsumerGroup
+from odradek.broker.coordinator.group.consumer.replay import ConsumerReplay
+from odradek.broker.coordinator.group.consumer.requests import BASE_SEQUENCE, ConsumerEnvironment, ConsumerRequests
+from odradek.broker.coordinator.group.conversion import Conversions
 from odradek.broker.coordinator.group.group import Group
 from odradek.broker.coordinator.group.offsets.offsets import GroupOffsets
 from odradek.broker.coordinator.group.offsets.records import OFFSET_COMMITS
 from odradek.broker.coordinator.runtime.record import CoordinatorRecord
-from odradek.broker.coordinator.runtime.shard import Act
-from odradek.protocol.errors import MalformedMessage
+from odradek.broker.coordinator.runtime.shard import Act, Decision
+from odradek.protocol.errors import MalformedMessage, ProtocolError
 from odradek.timer import Clock
 
 
@@ -37,25 +42,44 @@ class GroupEnvironment(NamedTuple):
     clock: Clock
     random: Random
     on_rebalanced: Callable[[], object]
+    consumer: ConsumerEnvironment
 
 
 class GroupShard:
-    """`act` carries out a decision on this shard. `joins` and `membership` handle the requests of classic members."""
+    """`act` carries out a decision on this shard. `joins` and `membership` handle the requests of classic members in
+    classic groups, `consumers` all those of members of consumer groups.
+    """
 
     def __init__(self, partition: int, act: Act, environment: GroupEnvironment) -> None:
-        settings, waits, clock, random, on_rebalanced = environment
+        settings, waits, clock, random, on_rebalanced, consumer = environment
         self.partition = partition
         self.act = act
         self.groups: dict[str, Group] = {}
         self.offsets = GroupOffsets()
         self._clock = clock
         self._rebalances = Rebalances(waits, settings, act, on_rebalanced)
-        self.joins = Joins(self.groups, self.new_classic, self._rebalances, settings, random)
+        self.joins = Joins(self.groups, self._first_classic, self._rebalances, settings, random)
         self.membership = Membership(self.groups, self._rebalances)
+        self.consumers = ConsumerRequests(
+            self.groups,
+            act,
+            consumer,
+            clock,
+            random,
+            sessions=waits.heartbeat,
+            steps=waits.rebalance,
+            conversions=Conversions(
+                self.groups, act, self._rebalances, consumer.topics, clock, most_bytes=2 * consumer.most_bytes
+            ),
+        )
         self._is_live = False
         self._replays: Mapping[int, Callable[..., None]] = {
             **dict.fromkeys(OFFSET_COMMITS, self.offsets.replay),
             GROUP_METADATA: self._replay_classic,
+            **{
+                kind: partial(self._replay_consumer, apply)
+                for kind, apply in ConsumerReplay(self._consumer_group, self._remove_consumer).by_type.items()
+            },
         }
         """How the records are replayed, by their type."""
 
@@ -65,6 +89,35 @@ class GroupShard:
         """Creates a classic group without members. There is no group of this id."""
         group = self.groups[group_id] = ClassicGroup(group_id, self._clock, self._rebalances)
         return group
+
+    def _first_classic(self, group_id: str) -> ClassicGroup:
+        """Creates a classic group for its first member, in the place of one of another kind without members.
+
+        Raises AppendFailed if the former cannot be deleted.
+        """
+        former = self.groups.get(group_id)
+        if former is not None:
+            errors: list[ProtocolError | None] = []
+            decision = Decision(former.tombstones(), errors.append, base_sequence=BASE_SEQUENCE)
+            self.act(decision)
+            if decision.base_offset < 0 and errors and errors[0] is not None:
+                raise errors[0]
+        return self.new_classic(group_id)
+
+    def _consumer_group(self, group_id: str, may_create: bool) -> ConsumerGroup | None:
+        """See `ConsumerReplay`. A new one takes the place of a classic group."""
+        group = self.groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            return group
+        if not may_create:
+            return None
+        if group is not None and self._is_live:
+            self._bury(group, "replaced by a consumer group")
+        new = self.groups[group_id] = ConsumerGroup(group_id, self.consumers.timers)
+        return new
+
+    def _remove_consumer(self, group: ConsumerGroup) -> None:
+        self._bury(group, "deleted")
 
     def group_or_new(self, group_id: str) -> Group:
         """Returns the group. If it does not exist, creates it: a group that only commits offsets."""
@@ -100,12 +153,17 @@ class GroupShard:
         if record.value is not None:
             new = ClassicGroup(group_id, self._clock, self._rebalances)
             self.groups[group_id] = restore_group(new, record.value)
-        elif not self._is_live:
-            self.groups.pop(group_id, None)
-        else:
-            group = self.groups.get(group_id)
-            if group is not None and group.is_empty:
-                self._bury(group, "deleted")
+            return
+        group = self.groups.get(group_id)
+        if not isinstance(group, ClassicGroup):
+            return
+        if not self._is_live:
+            del self.groups[group_id]
+        elif group.is_empty:
+            self._bury(group, "deleted")
+
+    def _replay_consumer(self, apply: Callable[[CoordinatorRecord], None], record: CoordinatorRecord, **_: int) -> None:
+        apply(record)
 
     def replay_end_transaction(self, producer_id: int, producer_epoch: int, committed: bool) -> None:
         self.offsets.replay_end_transaction(producer_id, producer_epoch, committed)

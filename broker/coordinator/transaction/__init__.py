@@ -11,7 +11,8 @@
     marker_writing.py         writes the markers when a transaction has ended:
     local_markers.py          ... to the logs of this broker,
     remote_markers.py         ... to other brokers
-    remote_verification.py    asks other coordinators whether a transaction is open; peer_queue.py is its queue, too
+    remote_verification.py    asks other coordinators whether a transaction is open, or to add partitions to it;
+                              peer_queue.py is its queue, too
 
 Callers: the handlers of transactions, and `replica/leader/verification.py` by callables.
 """

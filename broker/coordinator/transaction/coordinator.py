@@ -5,6 +5,10 @@
     EndTxn              the decision (PrepareCommit, PrepareAbort) is in the transaction log before the client is
                         answered; then a marker is written to every partition, then CompleteCommit or CompleteAbort
 
+In version 2 of transactions partitions are added by the first batch that is written to them, and EndTxn returns the
+producer of the next transaction. What clients of a version ask is served in that version. The finalized level of
+transaction.version is only what clients are offered, and how the coordinator itself aborts.
+
 `rules.py` decides what is allowed. This class carries it out: it appends the transit, and applies it once it is
 replicated. Each `answer` callable is called exactly once, possibly before the method returns, with None or a
 ProtocolError. Nothing here waits or depends on an event loop.
@@ -29,6 +33,7 @@ from odradek.broker.coordinator.transaction.records import transaction_record
 from odradek.broker.coordinator.transaction.shard import TransactionShard
 from odradek.broker.coordinator.transaction.state_change_log import Soon, StateChangeLog
 from odradek.broker.coordinator.transaction.transaction import (
+    EPOCH_PER_TRANSACTION,
     NO_PRODUCER_EPOCH,
     ProducerIdAndEpoch,
     Transaction,
@@ -61,7 +66,9 @@ class Listing(NamedTuple):
 
 
 class TransactionCoordinator:
-    """`start_runtime(new_shard)` starts the runtime that loads and writes the shards. Times are wall time."""
+    """`start_runtime(new_shard)` starts the runtime that loads and writes the shards. Times are wall time.
+    `transaction_version` returns the finalized level of the feature.
+    """
 
     def __init__(
         self,
@@ -74,9 +81,11 @@ class TransactionCoordinator:
         own_logs: MarkerWriter,
         later: Later,
         soon: Soon,
+        transaction_version: Callable[[], int],
         start_runtime: StartRuntime,
     ) -> None:
         self._clock = clock
+        self._transaction_version = transaction_version
         self._longest_timeout_ms = longest_timeout_ms
         self._new_producer_id = new_producer_id
         self._later = later
@@ -126,19 +135,23 @@ class TransactionCoordinator:
                 transaction = self._new_transaction(shard, transactional_id, timeout_ms, new_id)
             transit = rules.initialize(transaction, timeout_ms, expected, new_id, self._now())
         except rules.ProducerIdNeeded:
-
-            def use(found: int | ProtocolError) -> None:
-                if isinstance(found, ProtocolError):
-                    answer(found)
-                else:
-                    self._init(transactional_id, timeout_ms, expected, answer, found)
-
-            self._new_producer_id(use)
+            self._with_new_id(partial(self._init, transactional_id, timeout_ms, expected, answer), answer)
             return
         except ProtocolError as error:
             answer(error)
             return
         self._initialize(shard, transaction, transit, answer)
+
+    def _with_new_id(self, use: Callable[[int], object], answer: ProducerAnswer) -> None:
+        """Calls `use` with a new producer id, or answers with the error that prevented one."""
+
+        def given(found: int | ProtocolError) -> None:
+            if isinstance(found, ProtocolError):
+                answer(found)
+            else:
+                use(found)
+
+        self._new_producer_id(given)
 
     def _new_transaction(
         self, shard: TransactionShard, transactional_id: str, timeout_ms: int, new_id: int | None
@@ -171,17 +184,46 @@ class TransactionCoordinator:
     # --- AddPartitionsToTxn, AddOffsetsToTxn ----------------------------------------------------------------------
 
     def add_partitions(
-        self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: Set[TopicPartition], answer: Answer
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        partitions: Set[TopicPartition],
+        answer: Answer,
+        client_version: int = 0,
     ) -> None:
         """Adds partitions to the producer's transaction, and begins one if none is open. The partitions must exist.
 
         Errors: INVALID_REQUEST (no id), INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
         """
+        try:
+            shard, transaction = self._find(transactional_id)
+            transit = rules.add_partitions(transaction, producer, partitions, self._now(), client_version)
+        except ProtocolError as error:
+            answer(error)
+            return
+        if transit is None:
+            answer(None)
+            return
+        assert transaction is not None
+        self._change(shard, transaction, transit, "AddPartitionsToTxn", answer)
 
-        def rule(transaction: Transaction | None) -> Transit | None:
-            return rules.add_partitions(transaction, producer, partitions, self._now())
+    def add_for_client(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Set[TopicPartition],
+        answer: Callable[[ErrorCode], object],
+    ) -> None:
+        """Adds the partitions to which a client of version 2 writes its first batches of a transaction. Answers with
+        NONE or an error code for Produce.
+        """
+        producer = ProducerIdAndEpoch(producer_id, producer_epoch)
 
-        self._decide(transactional_id, rule, self._change, "AddPartitionsToTxn", answer)
+        def added(error: ProtocolError | None) -> None:
+            answer(ErrorCode.NONE if error is None else PRODUCE_CODES.get(error.code, error.code))
+
+        self.add_partitions(transactional_id, producer, partitions, added, EPOCH_PER_TRANSACTION)
 
     def verify(
         self, transactional_id: str, producer_id: int, producer_epoch: int, topic_partition: TopicPartition
@@ -208,21 +250,66 @@ class TransactionCoordinator:
 
     # --- EndTxn ---------------------------------------------------------------------------------------------------
 
-    def end(self, transactional_id: str, producer: ProducerIdAndEpoch, committed: bool, answer: Answer) -> None:
-        """Commits or aborts. Answers once the decision is replicated; the markers follow. A retry gets the same answer.
+    def end(
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        committed: bool,
+        answer: ProducerAnswer,
+        client_version: int = 0,
+        new_id: int | None = None,
+    ) -> None:
+        """Commits or aborts. Answers, once the decision is replicated, with the producer that goes on; the markers
+        follow. A retry gets the same answer.
 
         Errors: INVALID_REQUEST (no id), INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS,
         INVALID_TXN_STATE (no transaction is open, or it has ended the other way).
         """
-
-        def rule(transaction: Transaction | None) -> Transit | None:
-            return rules.end(transaction, producer, committed, self._now())
-
-        self._decide(transactional_id, rule, self._prepare, "EndTxn", answer)
+        try:
+            shard, transaction = self._find(transactional_id)
+            outcome = rules.end(transaction, producer, committed, self._now(), client_version, new_id)
+        except rules.ProducerIdNeeded:
+            again = partial(self.end, transactional_id, producer, committed, answer, client_version)
+            self._with_new_id(again, answer)
+            return
+        except ProtocolError as error:
+            answer(error)
+            return
+        if isinstance(outcome, rules.Retried):
+            answer(ProducerIdAndEpoch(outcome.producer_id, outcome.producer_epoch))
+            return
+        assert transaction is not None
+        next_producer = outcome.next_producer
+        self._prepare(shard, transaction, outcome, "EndTxn", lambda error: answer(error or next_producer))
 
     def fence(self, shard: TransactionShard, transaction: Transaction, reason: str, answer: Answer) -> None:
-        """Aborts an open transaction and fences its producer. No change may be pending."""
-        self._prepare(shard, transaction, transaction.prepare_fence(self._now()), reason, answer)
+        """Aborts an open transaction and fences its producer. No change may be pending. Answers once the decision is
+        replicated.
+        """
+        try:
+            transit = rules.fence(transaction, self._now(), self._transaction_version())
+        except rules.ProducerIdNeeded:
+            self._fence_with_new_id(shard, transaction, reason, answer)
+        else:
+            self._prepare(shard, transaction, transit, reason, answer)
+
+    def _fence_with_new_id(
+        self, shard: TransactionShard, transaction: Transaction, reason: str, answer: Answer
+    ) -> None:
+        transaction.begin_fence()
+
+        def use(found: int | ProtocolError) -> None:
+            if not shard.is_current:
+                answer(ProtocolError(ErrorCode.NOT_COORDINATOR))
+                return
+            transaction.give_up()
+            if isinstance(found, ProtocolError):
+                answer(found)
+                return
+            transit = rules.fence(transaction, self._now(), EPOCH_PER_TRANSACTION, found)
+            self._prepare(shard, transaction, transit, reason, answer)
+
+        self._new_producer_id(use)
 
     def _prepare(
         self, shard: TransactionShard, transaction: Transaction, transit: Transit, reason: str, answer: Answer
@@ -316,27 +403,6 @@ class TransactionCoordinator:
         shard = self._shard(transactional_id)
         return shard, shard.transactions.get(transactional_id)
 
-    def _decide(
-        self,
-        transactional_id: str,
-        rule: Callable[[Transaction | None], Transit | None],
-        act: Callable[[TransactionShard, Transaction, Transit, str, Answer], None],
-        reason: str,
-        answer: Answer,
-    ) -> None:
-        """Applies `rule` to the id's transaction and calls `act` with its transit. None means that nothing changes."""
-        try:
-            shard, transaction = self._find(transactional_id)
-            transit = rule(transaction)
-        except ProtocolError as error:
-            answer(error)
-            return
-        if transit is None:
-            answer(None)
-            return
-        assert transaction is not None
-        act(shard, transaction, transit, reason, answer)
-
     def _now(self) -> int:
         return self._clock.wall_ms()
 
@@ -361,7 +427,7 @@ class TransactionCoordinator:
                 transaction.give_up()
             done(error)
 
-        record = transaction_record(transaction.transactional_id, transit)
+        record = transaction_record(transaction.transactional_id, transit, self._transaction_version())
         shard.act(Decision([record], settled, replay=False, timeout_ms=transit.timeout_ms))
 
     def _take(self, shard: TransactionShard, transaction: Transaction, transit: Transit, reason: str) -> None:

@@ -15,7 +15,7 @@ from odradek.broker.coordinator.transaction.state_change_log import Soon
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.topic_partition import TopicPartition
 
-AppendMarker = Callable[[TopicPartition, int, int, int, bool, Callable[[ErrorCode], object]], object]
+AppendMarker = Callable[[TopicPartition, int, int, int, bool, Callable[[ErrorCode], object], int], object]
 """`TransactionMarkers.append`."""
 
 MARKERS_PER_TURN = 20
@@ -65,4 +65,5 @@ class LocalMarkerWriter:
             marker.coordinator_epoch,
             marker.committed,
             partial(on_written, topic_partition),
+            marker.transaction_version,
         )

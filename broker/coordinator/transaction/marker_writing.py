@@ -61,13 +61,16 @@ OUTCOMES = {
 
 
 class Marker(NamedTuple):
-    """A marker to write to each of `partitions`."""
+    """A marker to write to each of `partitions`. `transaction_version`: that of the client which ended the transaction;
+    a marker of version 2 bears the epoch after that of the transaction.
+    """
 
     producer_id: int
     producer_epoch: int
     coordinator_epoch: int
     committed: bool
     partitions: tuple[TopicPartition, ...]
+    transaction_version: int = 0
 
 
 OnWritten = Callable[[TopicPartition, ErrorCode], object]
@@ -198,6 +201,7 @@ class MarkerWriting:
             completion.shard.coordinator_epoch,
             transaction.state == PREPARE_COMMIT,
             partitions,
+            transaction.client_version,
         )
         writer.write(marker, partial(self._answered, completion))
 

@@ -1,10 +1,13 @@
 """Encodes transactions as records of `__transaction_state`, and decodes them.
 
-The key is the transactional id (version 0). Values are written in version 0, as Kafka does; versions 0 and 1 are
-decoded. The partitions of an Empty transaction are null. In other states the array may be empty: no partition is added
-yet, or all have their markers. A tombstone deletes the id.
+The key is the transactional id (version 0). Values have version 1 if the level of transaction.version is at least 1, or
+the state has what only that version can hold, and otherwise version 0. The partitions of an Empty transaction are null.
+In other states the array may be empty: no partition is added yet, or all have their markers. A tombstone deletes the
+id.
 
-Source: Kafka's `TransactionLog`.
+The next epoch, a tagged field of version 1, is of two-phase commit: it is neither written nor read.
+
+Source: Kafka's `TransactionLog`; KIP-890.
 """
 
 from __future__ import annotations
@@ -25,7 +28,8 @@ from odradek.protocol.messages.transaction_records import TransactionLogKey, Tra
 from odradek.protocol.topic_partition import TopicPartition
 
 KEY_VERSION = 0
-VALUE_VERSION = 0
+FIRST_WITH_TAGS = 1
+"""The first version of values, and of transactions, that stores the previous and next producer id."""
 
 
 def partitions_by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
@@ -41,8 +45,9 @@ def tombstone(transactional_id: str) -> CoordinatorRecord:
     return CoordinatorRecord(encode_key(TransactionLogKey(transactional_id=transactional_id), KEY_VERSION), None)
 
 
-def transaction_record(transactional_id: str, transit: Transit) -> CoordinatorRecord:
-    """Returns the record for the state in `transit`."""
+def transaction_record(transactional_id: str, transit: Transit, transaction_version: int = 0) -> CoordinatorRecord:
+    """Returns the record for the state in `transit`. `transaction_version` is the cluster's."""
+    has_tags = transaction_version >= FIRST_WITH_TAGS or transit.client_version or transit.next_producer_id >= 0
     partitions = None
     if transit.state != EMPTY:
         partitions = [
@@ -51,15 +56,18 @@ def transaction_record(transactional_id: str, transit: Transit) -> CoordinatorRe
         ]
     value = TransactionLogValue(
         producer_id=transit.producer_id,
+        previous_producer_id=transit.previous_producer_id,
+        next_producer_id=transit.next_producer_id,
         producer_epoch=transit.producer_epoch,
         transaction_timeout_ms=transit.timeout_ms,
         transaction_status=int(transit.state),
         transaction_partitions=partitions,
         transaction_last_update_timestamp_ms=transit.update_ms,
         transaction_start_timestamp_ms=transit.start_ms,
+        client_transaction_version=transit.client_version,
     )
     key = encode_key(TransactionLogKey(transactional_id=transactional_id), KEY_VERSION)
-    return CoordinatorRecord(key, encode_value(value, VALUE_VERSION))
+    return CoordinatorRecord(key, encode_value(value, FIRST_WITH_TAGS if has_tags else 0))
 
 
 def read_transaction(record: CoordinatorRecord) -> tuple[str, Transit | None]:
@@ -88,4 +96,7 @@ def read_transaction(record: CoordinatorRecord) -> tuple[str, Transit | None]:
         partitions,
         value.transaction_start_timestamp_ms,
         value.transaction_last_update_timestamp_ms,
+        value.previous_producer_id,
+        value.next_producer_id,
+        value.client_transaction_version,
     )

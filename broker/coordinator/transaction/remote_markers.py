@@ -2,7 +2,8 @@
 
 Markers that wait for the same broker go into one request (`peer_queue.py`), at most one of a producer id. If the broker
 cannot be reached, or its response lacks a partition, the partition's code is NETWORK_EXCEPTION: the coordinator tries
-again, with the leader at that time. The marker may have been written; writing it a second time changes nothing.
+again, with the leader at that time. The marker may have been written; writing it a second time changes nothing. A
+broker that serves only version 1 of the request does not learn the marker's version of transactions.
 
 Source: Kafka's `TransactionMarkerChannelManager`, `TxnMarkerQueue`.
 """
@@ -98,6 +99,7 @@ def _writable(marker: Marker) -> WriteTxnMarkersRequest.WritableTxnMarker:
             for name, partitions in topics.items()
         ],
         coordinator_epoch=marker.coordinator_epoch,
+        transaction_version=marker.transaction_version,
     )
 
 

@@ -1,9 +1,11 @@
-"""Asks the transaction coordinators on other brokers whether a producer may write to partitions. (KIP-890)
+"""Asks the transaction coordinators on other brokers whether a producer may write to partitions, or to add them to its
+transaction. (KIP-890)
 
-What waits for the same broker goes into one AddPartitionsToTxn request (version 4, `verify_only`), with at most one
-entry for a transactional id (`peer_queue.py`). If the broker cannot be reached, or its response lacks a partition, the
-answer is NETWORK_EXCEPTION, which the producer retries. A broker that does not know the request (Kafka before 3.5)
-cannot be asked: its producers' batches are appended without verification, as that release does.
+What waits for the same broker goes into one AddPartitionsToTxn request (version 4), with at most one entry for a
+transactional id (`peer_queue.py`). If the broker cannot be reached, or its response lacks a partition, the answer is
+NETWORK_EXCEPTION, which the producer retries. A broker that does not know the request (Kafka before 3.5) cannot be
+asked: its producers' batches are appended without verification, as that release does. It cannot add partitions either:
+that is UNSUPPORTED_VERSION.
 
 Source: Kafka's `AddPartitionsToTxnManager`.
 """
@@ -78,7 +80,8 @@ class _OneBroker:
             for transactional_id, each in taken.items():
                 answers = codes.get(transactional_id, {})
                 if not each.answer.done():
-                    each.answer.set_result({key: answers.get(key, otherwise) for key in each.to_verify.partitions})
+                    missing = ErrorCode.UNSUPPORTED_VERSION if each.to_verify.adds and not otherwise else otherwise
+                    each.answer.set_result({key: answers.get(key, missing) for key in each.to_verify.partitions})
 
 
 class RemoteVerification:
@@ -109,10 +112,11 @@ class RemoteVerification:
 
     async def ask(self, to_verify: VerificationRequest) -> Codes:
         """Returns NONE or an error for each partition of the request."""
-        broker = self._brokers.get(to_verify.coordinator)
+        coordinator = to_verify.coordinator
+        assert coordinator is not None, "this broker's coordinator is asked without a request to a broker"
+        broker = self._brokers.get(coordinator)
         if broker is None:
-            broker = _OneBroker(self._peer_to(to_verify.coordinator), self._spawn)
-            self._brokers[to_verify.coordinator] = broker
+            broker = self._brokers[coordinator] = _OneBroker(self._peer_to(coordinator), self._spawn)
         return await broker.ask(to_verify)
 
 
@@ -128,7 +132,7 @@ def _transaction(to_verify: VerificationRequest) -> AddPartitionsToTxnRequest.Ad
         transactional_id=to_verify.transactional_id,
         producer_id=to_verify.producer_id,
         producer_epoch=to_verify.producer_epoch,
-        verify_only=True,
+        verify_only=not to_verify.adds,
         topics=[
             AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=name, partitions=partitions)
             for name, partitions in topics.items()

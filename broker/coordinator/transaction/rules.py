@@ -4,7 +4,8 @@ While a change of the id is pending, such as a completion whose markers are bein
 CONCURRENT_TRANSACTIONS, and clients retry.
 
 Each rule reads one `Transaction`. It prepares a transit, raises ProtocolError with the code for the client, or returns
-None if nothing changes. Nothing here waits, writes, or reads a clock.
+None if nothing changes. Nothing here waits, writes, or reads a clock. The client's version of transactions is that of
+its request: clients of several versions may use one transactional id.
 
 The rules raise PRODUCER_FENCED. The handlers replace it by INVALID_PRODUCER_EPOCH in request versions without it.
 
@@ -14,8 +15,10 @@ Source: Kafka's `TransactionCoordinator`; KIP-98, KIP-360, KIP-588, KIP-890.
 from __future__ import annotations
 
 from collections.abc import Set
+from typing import NamedTuple
 
 from odradek.broker.coordinator.transaction.transaction import (
+    EPOCH_PER_TRANSACTION,
     LARGEST_EPOCH,
     NO_PRODUCER_EPOCH,
     ProducerIdAndEpoch,
@@ -25,6 +28,8 @@ from odradek.broker.coordinator.transaction.transaction import (
 from odradek.broker.coordinator.transaction.transaction_state import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
+    COMPLETION,
+    EMPTY,
     ONGOING,
 )
 from odradek.protocol.errors import ErrorCode, ProtocolError
@@ -37,6 +42,13 @@ class ProducerIdNeeded(Exception):
 
 ENDED_SO = frozenset({(COMPLETE_COMMIT, True), (COMPLETE_ABORT, False)})
 """The pairs (state, whether EndTxn commits) for which EndTxn is a retry and has no effect."""
+
+
+class Retried(NamedTuple):
+    """EndTxn repeats a request that has had its effect. The client continues with this producer."""
+
+    producer_id: int
+    producer_epoch: int
 
 
 def initialize(
@@ -91,25 +103,39 @@ def _is_retry(transaction: Transaction, expected: ProducerIdAndEpoch | None) -> 
 
 
 def add_partitions(
-    transaction: Transaction | None, producer: ProducerIdAndEpoch, partitions: Set[TopicPartition], now_ms: int
+    transaction: Transaction | None,
+    producer: ProducerIdAndEpoch,
+    partitions: Set[TopicPartition],
+    now_ms: int,
+    client_version: int = 0,
 ) -> Transit | None:
     """AddPartitionsToTxn and AddOffsetsToTxn. Returns None if the transaction already contains all partitions.
 
-    Raises INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
+    A producer may use the id with which it continues while the end of its last transaction is pending, so that is
+    checked first. Raises CONCURRENT_TRANSACTIONS, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED.
     """
-    found = _of_producer(transaction, producer)
-    if found.pending is not None:
+    if transaction is not None and transaction.pending is not None:
         raise ProtocolError(ErrorCode.CONCURRENT_TRANSACTIONS)
+    found = _of_producer(transaction, producer)
     if found.state == ONGOING and partitions <= found.partitions:
         return None
-    return found.prepare_add(partitions, now_ms)
+    return found.prepare_add(partitions, now_ms, client_version)
 
 
-def end(transaction: Transaction | None, producer: ProducerIdAndEpoch, committed: bool, now_ms: int) -> Transit | None:
-    """EndTxn. Returns None if the transaction has already ended that way.
+def end(
+    transaction: Transaction | None,
+    producer: ProducerIdAndEpoch,
+    committed: bool,
+    now_ms: int,
+    client_version: int = 0,
+    new_producer_id: int | None = None,
+) -> Transit | Retried:
+    """EndTxn. `new_producer_id` is used if the epochs of the current id are exhausted.
 
-    Raises INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE.
+    Raises INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE, ProducerIdNeeded.
     """
+    if client_version >= EPOCH_PER_TRANSACTION:
+        return _end_of_epoch(transaction, producer, committed, now_ms, new_producer_id)
     found = _of_producer(transaction, producer)
     if found.pending is not None:
         raise ProtocolError(ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -117,7 +143,64 @@ def end(transaction: Transaction | None, producer: ProducerIdAndEpoch, committed
         return found.prepare_end(committed, now_ms)
     if (found.state, committed) not in ENDED_SO:
         raise ProtocolError(ErrorCode.INVALID_TXN_STATE)
-    return None
+    return Retried(found.producer_id, found.producer_epoch)
+
+
+def _end_of_epoch(
+    transaction: Transaction | None,
+    producer: ProducerIdAndEpoch,
+    committed: bool,
+    now_ms: int,
+    new_producer_id: int | None,
+) -> Transit | Retried:
+    """EndTxn of version 2. A transaction without partitions can be aborted: the client cannot know whether its batches
+    have arrived.
+    """
+    if transaction is None:
+        raise ProtocolError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    if transaction.pending is not None:
+        raise ProtocolError(ErrorCode.CONCURRENT_TRANSACTIONS)
+    has_moved_on = _has_moved_on(transaction, producer)
+    if transaction.producer_id != producer.producer_id and not has_moved_on:
+        raise ProtocolError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    state, epoch = transaction.state, transaction.producer_epoch
+    ends = epoch == producer.producer_epoch and not state.is_prepared
+    repeats = (has_moved_on or epoch == producer.producer_epoch + 1) and state not in (EMPTY, ONGOING)
+    if not ends and not repeats:
+        raise _fenced(transaction, producer)
+    if ends and (state == ONGOING or not committed):
+        return _ended_epoch(transaction, committed, now_ms, new_producer_id)
+    if repeats and (state, committed) in ENDED_SO:
+        return Retried(transaction.producer_id, epoch)
+    if state.is_prepared and (COMPLETION[state], committed) in ENDED_SO:
+        raise ProtocolError(ErrorCode.CONCURRENT_TRANSACTIONS)
+    raise ProtocolError(ErrorCode.INVALID_TXN_STATE)
+
+
+def _ended_epoch(transaction: Transaction, committed: bool, now_ms: int, new_producer_id: int | None) -> Transit:
+    if not transaction.is_exhausted:
+        return transaction.prepare_end_of_epoch(committed, now_ms)
+    if new_producer_id is None:
+        raise ProducerIdNeeded
+    return transaction.prepare_end_of_epoch(committed, now_ms, new_producer_id)
+
+
+def _has_moved_on(transaction: Transaction, producer: ProducerIdAndEpoch) -> bool:
+    """Whether the producer had the last epoch of the previous producer id, and goes on with the current one."""
+    return (
+        transaction.previous_producer_id == producer.producer_id
+        and producer.producer_epoch == LARGEST_EPOCH - 1
+        and transaction.producer_epoch == 0
+    )
+
+
+def fence(transaction: Transaction, now_ms: int, version: int, new_producer_id: int | None = None) -> Transit:
+    """Aborts the open transaction and fences its producer, in the cluster's version of transactions. No change may be
+    pending. `new_producer_id`: see `end`. Raises ProducerIdNeeded.
+    """
+    if version < EPOCH_PER_TRANSACTION:
+        return transaction.prepare_fence(now_ms)
+    return _ended_epoch(transaction, False, now_ms, new_producer_id)
 
 
 def verify(transaction: Transaction | None, producer: ProducerIdAndEpoch) -> Set[TopicPartition]:

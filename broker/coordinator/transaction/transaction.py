@@ -4,10 +4,15 @@ A change has two phases. `prepare_*` creates a `Transit`, which describes the ne
 change may begin meanwhile. Once the transit is in the log, `complete` applies it. If it could not be written, `give_up`
 drops it. `rules.py` decides which changes and errors clients get.
 
-Only the epoch of a fence changes before the log contains it: the old producer is fenced from that moment on. If the
-fence cannot be written, its epoch is kept, and the next fence uses the same epoch, since no producer has it.
+Transactions are of version 2 if each has an epoch of its own: its end raises the epoch, and the client continues with
+the next one (KIP-890). Where the epochs of a producer id end, it continues with `next_producer_id` and epoch 0 once the
+transaction is complete. Its markers bear the raised epoch.
 
-Source: Kafka's `TransactionMetadata`, `TxnTransitMetadata`; KIP-360.
+Up to version 1 a fence raises the epoch. Only that changes before the log contains it: the old producer is fenced from
+that moment on. If the fence cannot be written, its epoch is kept, and the next fence uses the same epoch, since no
+producer has it. In version 2 a fence ends the transaction as the client would, and raises nothing else.
+
+Source: Kafka's `TransactionMetadata`, `TxnTransitMetadata`; KIP-360, KIP-890.
 """
 
 from __future__ import annotations
@@ -35,6 +40,8 @@ NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 NO_TIME = -1
 LARGEST_EPOCH = 2**15 - 1
+EPOCH_PER_TRANSACTION = 2
+"""The first version of transactions whose end raises the epoch."""
 
 NO_PARTITIONS: frozenset[TopicPartition] = frozenset()
 
@@ -47,7 +54,10 @@ class ProducerIdAndEpoch(NamedTuple):
 
 
 class Transit(NamedTuple):
-    """The new state of a transactional id. Times in ms since 1970, -1 for none. The `last_` fields are not logged."""
+    """The new state of a transactional id. Times in ms since 1970, -1 for none. The `last_` fields are not logged: what
+    a client that repeats a request still has. `previous_producer_id` is the id before the change. `client_version`: the
+    version of transactions in the client's last request.
+    """
 
     state: TransactionState
     producer_id: int
@@ -58,6 +68,16 @@ class Transit(NamedTuple):
     partitions: frozenset[TopicPartition]
     start_ms: int
     update_ms: int
+    previous_producer_id: int = NO_PRODUCER_ID
+    next_producer_id: int = NO_PRODUCER_ID
+    client_version: int = 0
+
+    @property
+    def next_producer(self) -> ProducerIdAndEpoch:
+        """The producer with which the client continues after the end of a transaction."""
+        if self.next_producer_id != NO_PRODUCER_ID:
+            return ProducerIdAndEpoch(self.next_producer_id, 0)
+        return ProducerIdAndEpoch(self.producer_id, self.producer_epoch)
 
 
 def is_exhausted(producer_epoch: int) -> bool:
@@ -69,11 +89,14 @@ class Transaction:
     """See the module docstring. While markers are written, `partitions` holds those that still need one."""
 
     __slots__ = (
+        "client_version",
         "failed_fence",
         "last_producer_epoch",
         "last_producer_id",
+        "next_producer_id",
         "partitions",
         "pending",
+        "previous_producer_id",
         "producer_epoch",
         "producer_id",
         "start_ms",
@@ -88,6 +111,9 @@ class Transaction:
         self.transactional_id = transactional_id
         self.producer_id = producer_id
         self.last_producer_id = NO_PRODUCER_ID
+        self.previous_producer_id = NO_PRODUCER_ID
+        self.next_producer_id = NO_PRODUCER_ID
+        self.client_version = 0
         self.producer_epoch = NO_PRODUCER_EPOCH
         self.last_producer_epoch = NO_PRODUCER_EPOCH
         self.timeout_ms = timeout_ms
@@ -110,6 +136,7 @@ class Transaction:
         assert state.is_idle or state == DEAD or self.start_ms != NO_TIME, f"{self} has no beginning"
         assert self.producer_id >= 0, f"{self} has no producer id"
         assert self.producer_epoch >= 0 or state in (EMPTY, DEAD), f"{self} has no epoch"
+        assert self.next_producer_id == NO_PRODUCER_ID or state.is_prepared, f"{self} has a next producer id"
         assert not self.failed_fence or state == ONGOING, f"{self} is fenced"
 
     @property
@@ -145,19 +172,45 @@ class Transaction:
         )
         return self._prepared(transit)
 
-    def prepare_add(self, partitions: Set[TopicPartition], now_ms: int) -> Transit:
-        """AddPartitionsToTxn, AddOffsetsToTxn: begins a transaction or adds partitions to it."""
+    def prepare_add(self, partitions: Set[TopicPartition], now_ms: int, client_version: int = 0) -> Transit:
+        """Begins a transaction or adds partitions to it."""
         transit = self._transit(ONGOING, now_ms)
-        if self.state != ONGOING:
-            transit = transit._replace(start_ms=now_ms)
-        return self._prepared(transit._replace(partitions=transit.partitions | partitions))
+        return self._prepared(
+            transit._replace(
+                partitions=transit.partitions | partitions,
+                start_ms=self.start_ms if self.state == ONGOING else now_ms,
+                client_version=client_version,
+            )
+        )
 
     def prepare_end(self, committed: bool, now_ms: int) -> Transit:
-        """EndTxn: commits or aborts."""
-        return self._prepared(self._transit(PREPARE_COMMIT if committed else PREPARE_ABORT, now_ms))
+        """EndTxn up to version 1: commits or aborts."""
+        transit = self._transit(PREPARE_COMMIT if committed else PREPARE_ABORT, now_ms)
+        return self._prepared(transit._replace(client_version=0))
+
+    def prepare_end_of_epoch(self, committed: bool, now_ms: int, next_producer_id: int = NO_PRODUCER_ID) -> Transit:
+        """EndTxn of version 2, and a fence: commits or aborts, and raises the epoch. `next_producer_id` is given if the
+        epochs of the id are exhausted. Without an open transaction, begins one and aborts it.
+        """
+        transit = self._transit(PREPARE_COMMIT if committed else PREPARE_ABORT, now_ms)
+        return self._prepared(
+            transit._replace(
+                last_producer_id=self.producer_id,
+                producer_epoch=min(self.producer_epoch + 1, LARGEST_EPOCH),
+                last_producer_epoch=self.producer_epoch,
+                start_ms=self.start_ms if self.state == ONGOING else now_ms,
+                next_producer_id=next_producer_id,
+                client_version=EPOCH_PER_TRANSACTION,
+            )
+        )
+
+    def begin_fence(self) -> None:
+        """Allows no other change until `give_up`: the fence waits for a producer id."""
+        check_move(self.state, PREPARE_EPOCH_FENCE)
+        self.pending = PREPARE_EPOCH_FENCE
 
     def prepare_fence(self, now_ms: int) -> Transit:
-        """Aborts the open transaction with the next epoch. The old epoch is invalid from now on."""
+        """Aborts the open transaction with the next epoch, up to version 1. The old epoch is invalid from now on."""
         check_move(self.state, PREPARE_EPOCH_FENCE)
         check_move(PREPARE_EPOCH_FENCE, PREPARE_ABORT)
         if self.pending is not None:
@@ -166,11 +219,19 @@ class Transaction:
             self.producer_epoch += 1
         self.last_producer_epoch = NO_PRODUCER_EPOCH
         self.failed_fence = True  # until `complete`
-        return self._prepared(self._transit(PREPARE_ABORT, now_ms))
+        return self.prepare_end(False, now_ms)
 
     def prepare_completion(self, now_ms: int) -> Transit:
         """Completes the transaction. Prepared before the markers are written."""
-        return self._prepared(self._transit(COMPLETION[self.state], now_ms)._replace(partitions=NO_PARTITIONS))
+        transit = self._transit(COMPLETION[self.state], now_ms)
+        return self._prepared(
+            transit._replace(
+                producer_id=transit.next_producer.producer_id,
+                producer_epoch=transit.next_producer.producer_epoch,
+                partitions=NO_PARTITIONS,
+                next_producer_id=NO_PRODUCER_ID,
+            )
+        )
 
     def prepare_death(self) -> Transit:
         """Deletes the expired id."""
@@ -188,6 +249,9 @@ class Transaction:
             frozenset(self.partitions),
             self.start_ms,
             now_ms,
+            self.producer_id,
+            self.next_producer_id,
+            self.client_version,
         )
 
     def _prepared(self, transit: Transit) -> Transit:
@@ -220,6 +284,9 @@ class Transaction:
         self.partitions = transit.partitions
         self.start_ms = transit.start_ms
         self.update_ms = transit.update_ms
+        self.previous_producer_id = transit.previous_producer_id
+        self.next_producer_id = transit.next_producer_id
+        self.client_version = transit.client_version
 
     def give_up(self) -> None:
         """Drops the pending change, which could not be written."""

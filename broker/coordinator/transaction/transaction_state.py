@@ -10,7 +10,7 @@
 | Dead | The id has expired and is deleted. Never in the log: a tombstone is written instead. |
 
 The numbers are those in the log; the names are those in responses to clients. Source: Kafka's `TransactionState`
-(`TransactionMetadata.scala`); KIP-98, KIP-360, KIP-664.
+(`TransactionMetadata.scala`); KIP-98, KIP-360, KIP-664, KIP-890.
 """
 
 from __future__ import annotations
@@ -62,27 +62,32 @@ IDLE = frozenset({EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT})
 IN_THE_LOG = frozenset(TransactionState) - {DEAD, PREPARE_EPOCH_FENCE}
 """The states that a record may contain."""
 
-_BEGIN = "AddPartitionsToTxn, AddOffsetsToTxn"
+_BEGIN = "AddPartitionsToTxn, AddOffsetsToTxn; Produce, TxnOffsetCommit"
 _INITIALIZE = "InitProducerId"
 _EXPIRE = "not used for transactional.id.expiration.ms"
 _COMPLETE = "all markers are written"
+_FENCE = "InitProducerId of another producer, or transaction.timeout.ms has expired"
+_ABORT_NOTHING = "EndTxn: abort, of a client with an epoch for each transaction"
 
 MOVES: dict[tuple[TransactionState, TransactionState], str] = {
     (EMPTY, EMPTY): _INITIALIZE,
     (EMPTY, ONGOING): _BEGIN,
+    (EMPTY, PREPARE_ABORT): _ABORT_NOTHING,
     (EMPTY, DEAD): _EXPIRE,
     (ONGOING, ONGOING): _BEGIN,
     (ONGOING, PREPARE_COMMIT): "EndTxn: commit",
-    (ONGOING, PREPARE_ABORT): "EndTxn: abort",
-    (ONGOING, PREPARE_EPOCH_FENCE): "InitProducerId of another producer, or transaction.timeout.ms has expired",
+    (ONGOING, PREPARE_ABORT): f"EndTxn: abort; if transaction.version is 2, also {_FENCE}",
+    (ONGOING, PREPARE_EPOCH_FENCE): f"{_FENCE}, unless transaction.version is 2 and a next epoch is left",
     (PREPARE_EPOCH_FENCE, PREPARE_ABORT): "immediately, with the next epoch",
     (PREPARE_COMMIT, COMPLETE_COMMIT): _COMPLETE,
     (PREPARE_ABORT, COMPLETE_ABORT): _COMPLETE,
     (COMPLETE_COMMIT, EMPTY): _INITIALIZE,
     (COMPLETE_COMMIT, ONGOING): _BEGIN,
+    (COMPLETE_COMMIT, PREPARE_ABORT): _ABORT_NOTHING,
     (COMPLETE_COMMIT, DEAD): _EXPIRE,
     (COMPLETE_ABORT, EMPTY): _INITIALIZE,
     (COMPLETE_ABORT, ONGOING): _BEGIN,
+    (COMPLETE_ABORT, PREPARE_ABORT): _ABORT_NOTHING,
     (COMPLETE_ABORT, DEAD): _EXPIRE,
 }
 """The cause of each legal transition, by (from, to)."""

@@ -29,8 +29,8 @@ OnMarked = Callable[[ErrorCode], object]
 
 
 class TransactionMarkers:
-    """`leaderships` are notified of the markers. `on_written(partition, producer id)` is called when a marker is in the
-    log.
+    """`leaderships` are notified of the markers. `on_written(partition, producer id, its epoch, transaction version)`
+    is called when a marker is in the log.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class TransactionMarkers:
         appends: Appends,
         clock: Clock,
         leaderships: Leaderships,
-        on_written: Callable[[TopicPartition, int], object],
+        on_written: Callable[[TopicPartition, int, int, int], object],
     ) -> None:
         self._appends = appends
         self._clock = clock
@@ -53,6 +53,7 @@ class TransactionMarkers:
         coordinator_epoch: int,
         committed: bool,
         on_done: OnMarked,
+        transaction_version: int = 0,
         timeout_ms: int = MARKER_TIMEOUT_MS,
     ) -> None:
         """Appends a COMMIT or ABORT marker, and calls `on_done` once, possibly before returning: with NONE when the
@@ -62,9 +63,9 @@ class TransactionMarkers:
         (nothing was written), NOT_ENOUGH_REPLICAS_AFTER_APPEND or REQUEST_TIMED_OUT (retriable); INVALID_PRODUCER_EPOCH
         and TRANSACTION_COORDINATOR_FENCED if a newer producer or coordinator has written to the partition;
         UNKNOWN_SERVER_ERROR for a bug of the broker. Markers may be appended again: a marker that finds no open
-        transaction ends none.
+        transaction ends none. `transaction_version`: see `ProducerState.check_marker`.
         """
-        marker = Marker(not committed, coordinator_epoch, self._clock.wall_ms())
+        marker = Marker(not committed, coordinator_epoch, self._clock.wall_ms(), transaction_version)
         try:
             batch = build_plain_marker(marker, producer_id, producer_epoch)
             result = self._appends.append_as_coordinator(topic_partition, batch)
@@ -75,7 +76,7 @@ class TransactionMarkers:
         if result.error is not ErrorCode.NONE:
             on_done(result.error)
             return
-        self._on_written(topic_partition, producer_id)
+        self._on_written(topic_partition, producer_id, producer_epoch, transaction_version)
 
         def settled(error: ErrorCode) -> None:
             if error is ErrorCode.NONE:

@@ -3,7 +3,8 @@
 (A) Latest (-1) is the end of what the requester may read: the high watermark, the last stable offset, or the log end
     offset for a replica.
 (B) Earliest (-2) is the log start offset. So is the earliest that is stored locally (-4, KIP-405), since there is no
-    tiered storage. For the same reason nothing is the latest that is tiered (-5, KIP-1005).
+    tiered storage. For the same reason nothing is the latest that is tiered (-5, KIP-1005) or the earliest that is
+    still to be uploaded (-6, KIP-1023).
 (C) A timestamp (or -3, the record with the largest timestamp, KIP-734) finds the first record at or after it, if the
     requester may already read that record.
 (D) Just after an election the high watermark may still be below the start of the new leader's epoch. A consumer then
@@ -29,6 +30,7 @@ EARLIEST = -2
 MAX_TIMESTAMP = -3
 EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
 NOT_FOUND = TimestampOffset(-1, -1, -1)
 READ_COMMITTED = 1
 
@@ -47,7 +49,7 @@ def offset_for_timestamp(
     Raises the errors of Partition.local_log, and OFFSET_NOT_AVAILABLE (D).
     """
     log = partition.local_log(current_leader_epoch, require_leader=require_leader)
-    if timestamp == LATEST_TIERED:
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return NOT_FOUND
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return (yield from log.search.offset_for_timestamp(EARLIEST)) or NOT_FOUND

@@ -108,6 +108,14 @@ CASES.add(
     ("+ALL CLUSTER; -ALTER CLUSTER", "+ALL CLUSTER; -DESCRIBE CLUSTER", "+ALTER CLUSTER; +CREATE CLUSTER"),
 )
 CASES.add(
+    "no update",
+    ApiKey.UPDATE_FEATURES,
+    (0, 1),
+    "ALTER CLUSTER",
+    always({"feature_updates": []}),
+    ("+DESCRIBE CLUSTER; +CREATE CLUSTER; +ALTER_CONFIGS CLUSTER", "+ALL CLUSTER; -ALTER CLUSTER"),
+)
+CASES.add(
     "all quotas",
     ApiKey.DESCRIBE_CLIENT_QUOTAS,
     (0, 1),

@@ -13,6 +13,16 @@ KNOWN: list[Known] = [
         "a node without a cluster does not serve these",
     ),
     Known(
+        "API_VERSIONS .*",
+        r".*\.(Supported|Finalized)Features",
+        "the features are those of Kafka 4.4; Kafka 3.9 had none on ZooKeeper",
+    ),
+    Known(
+        "DESCRIBE_GROUPS 5, (authorized operations|operations of the super user).*",
+        r".*\.AuthorizedOperations",
+        "the operations on a group are those of Kafka 4.4: the group's settings are among them",
+    ),
+    Known(
         "METADATA .*, a topic that is created.*",
         r".*\.Topics\[new\]\.(ErrorCode|Partitions|TopicId)",
         "the first answer waits for the topic, Kafka's is LEADER_NOT_AVAILABLE",

@@ -177,7 +177,7 @@ def send_offsets(names: Names, stage: Stage, *topics: str) -> Document:
         "transactional_id": names("tx"),
         "group_id": names("newgroup"),
         **stage.producers[names("tx")],
-        "generation_id": -1,
+        "generation_id_or_member_epoch": -1,
         "topics": [{"name": topic, "partitions": partitions} for topic in topics],
     }
 

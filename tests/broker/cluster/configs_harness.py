@@ -33,7 +33,7 @@ TOPIC = TopicMetadata("t", UUID(int=7), {0: PartitionState(0, 1, 0, (1, 2), (1, 
 
 def acls_into(authorizer: AclAuthorizer) -> ApplyDelta:
     """Returns what applies changes of ACLs."""
-    return Deltas(Unused, Unused, Unused, Unused, authorizer, Unused).apply_one
+    return Deltas(Unused, Unused, Unused, Unused, authorizer, Unused, Unused).apply_one
 
 
 def to(settings: Mapping[str, str]) -> Callable[[Mapping[str, str]], Steps[dict[str, str]]]:
@@ -68,7 +68,7 @@ class ConfigsHarness:
             self.config,
             in_effect=self.in_effect,
             users=users,
-            apply=Deltas(self.cache, Unused, self.in_effect, users, None, Unused).apply_one,
+            apply=Deltas(self.cache, Unused, self.in_effect, users, None, Unused, Unused).apply_one,
             clock=clock,
             spawn=self.spawn,
             turns=Turns(),

@@ -18,7 +18,7 @@ class Heard:
 
     def __init__(self) -> None:
         self.metadata = MetadataCache("", 1)
-        self.deltas = Deltas(self.metadata, UNUSED, UNUSED, UNUSED, None, lambda: None)
+        self.deltas = Deltas(self.metadata, UNUSED, UNUSED, UNUSED, None, UNUSED, lambda: None)
         self.deltas.listeners.append(self)
         self.news: list[tuple[str, TopicNews]] = []
         self.steps = 0
@@ -52,6 +52,19 @@ async def test_a_listener_hears_of_new_and_larger_and_deleted_topics_and_of_noth
     assert await heard.of(TopicChanged("t", ONE, [], deleted=[0, 1])) == []
     assert await heard.of(TopicChanged("t", ONE, [], deleted=[2])) == [("t", TopicNews.DELETED)]
     assert heard.steps == 3
+
+
+async def test_a_listener_hears_of_partitions_that_move() -> None:
+    heard = Heard()
+    await heard.of(TopicChanged("t", ONE, states(0, 1)))
+    moving = PartitionState(1, 1, 1, (1, 2), (1,), adding=(2,))
+    assert await heard.of(TopicChanged("t", ONE, [moving])) == [("t", TopicNews.MOVED)]
+    assert await heard.of(TopicChanged("t", ONE, [moving._replace(leader_epoch=2, isr=(1, 2))])) == []
+    back = moving._replace(leader_epoch=3, replicas=(1,), adding=())
+    assert await heard.of(TopicChanged("t", ONE, [back, *states(2)])) == [("t", TopicNews.EXTENDED)]
+    assert await heard.of(
+        TopicChanged("u", OTHER, states(0)), TopicChanged("u", OTHER, [moving._replace(partition=0)])
+    ) == [("u", TopicNews.CREATED)]
 
 
 async def test_a_topic_with_the_name_of_another_one_is_new() -> None:

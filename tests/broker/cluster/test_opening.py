@@ -27,7 +27,7 @@ SESSION_TIMEOUT_MS = 60_000
 KNOWN_ID = "nlQg0zzARJuGzyqjahpCMg"
 TOPIC_ID = UUID(int=7)
 CONNECTED_AFTER_S = 2
-CALLS = 12
+CALLS = 14
 """How many calls broker 1 makes, one after the other, if nothing disturbs it."""
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from odradek.broker.console.queries import MOST_ROWS
 from odradek.broker.server import Broker
+from odradek.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.groups import SyncGroupRequest
 from odradek.protocol.messages.offsets import OffsetCommitRequest
@@ -269,6 +270,53 @@ async def test_a_rebalance_names_the_members_that_it_waits_for() -> None:
         await until(rejoins)
         [row] = (await purgatory(port, "Rebalance"))["rows"]
         assert [(each["client_id"], each["request"]) for each in row["clients"]] == [("second", "JoinGroup")]
+
+
+async def test_a_member_that_must_give_up_partitions_is_named() -> None:
+    settings = {"group.consumer.assignment.interval.ms": 0}
+    async with broker_with_console(settings) as (broker, port), client_of(broker) as client:
+        await create(client, "orders", 2)
+        await coordinate(client, "readers")
+
+        async def beat(member_id: str, epoch: int, client_id: str, **fields: Any) -> Any:
+            request = ConsumerGroupHeartbeatRequest(
+                group_id="readers", member_id=member_id, member_epoch=epoch, **fields
+            )
+            response = await client.call(request, 1, client_id)
+            assert response.error_code == 0
+            return response
+
+        joins = {"rebalance_timeout_ms": 30_000, "subscribed_topic_names": ["orders"], "topic_partitions": []}
+        await beat("a", 0, "first", **joins)
+        await beat("b", 0, "second", **joins)
+        kept = (await beat("a", 2, "first")).assignment.topic_partitions[0].partitions[0]
+        [row] = (await purgatory(port, "Rebalance"))["rows"]
+        assert row["why"] == f"first of group readers gives up orders-{1 - kept}"
+        assert 20_000 < row["left_ms"] <= 30_000
+        assert [(each["client_id"], each["member_id"]) for each in row["clients"]] == [("first", "a")]
+        [group] = await rows(port, "groups")
+        assert (group["state"], group["generation"], group["members"]) == ("Reconciling", 3, 2)
+        waits = {row["member_id"]: row["waits_for"] for row in await rows(port, "members?name=readers")}
+        assert waits == {"a": "its client to give up partitions", "b": "other members to give up partitions"}
+
+
+async def test_a_classic_member_of_a_consumer_group_that_must_sync_is_named() -> None:
+    async with broker_with_console({}) as (broker, port), client_of(broker) as client:
+        await create(client, "orders", 2)
+        await coordinate(client, "readers")
+        request = ConsumerGroupHeartbeatRequest(
+            group_id="readers",
+            member_id="a",
+            rebalance_timeout_ms=30_000,
+            subscribed_topic_names=["orders"],
+            topic_partitions=[],
+        )
+        assert (await client.call(request, 1)).error_code == 0
+        joined = await client.call(join_of("readers"), 3, "classic")
+        assert joined.error_code == 0
+        [row] = (await purgatory(port, "Rebalance"))["rows"]
+        assert row["why"] == "SyncGroup of classic of group readers, which speaks the classic protocol"
+        assert [each["member_id"] for each in row["clients"]] == [joined.member_id]
 
 
 async def test_the_first_rebalance_waits_for_more_members() -> None:

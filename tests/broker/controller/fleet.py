@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextvars import copy_context
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -20,6 +20,8 @@ from odradek.broker.cluster.registration import BrokerRegistration
 from odradek.broker.controller.controller import Controller
 from odradek.broker.controller.request_waits import RequestWaits
 from odradek.broker.controller.topic_planner import PlannedTopic
+from odradek.broker.features.features import SUPPORTED, registered
+from odradek.broker.features.finalized import FinalizedFeatures
 from odradek.broker.metadata.metadata_cache import BrokerEndpoint, BrokerInfo, PartitionState
 from odradek.broker.metadata.new_topic import NewTopic
 from odradek.broker.metadata_store import znodes
@@ -34,6 +36,7 @@ from odradek.protocol.messages.replica_control import (
     AlterPartitionResponse,
     ControlledShutdownRequest,
 )
+from odradek.protocol.schema import Versions
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.purgatory import CompletionQueue, DelayedOperationPurgatory
 from odradek.timer import SystemTimer
@@ -59,6 +62,8 @@ class FleetNode:
         self.broker = RecordedBroker(broker_id, self.disk)
         self.broker.delay_s = 0.001
         self.active_controller = -2
+        self.finalized = FinalizedFeatures(SUPPORTED)
+        """As the controller of this process has written them."""
         self.is_running = True
 
     async def start(self) -> None:
@@ -92,6 +97,8 @@ class FleetNode:
             waits=RequestWaits(self.topic_purgatory, self.election_purgatory, self.broker.leader),
             channel_to=lambda broker: Way(self, broker),
             on_active_controller=self._note_controller,
+            first_features=fleet.first_features,
+            on_features_written=self.finalized.put,
         )
         self.background.every(500, self.timer.advance_clock, "timer")
         await self.register()
@@ -101,7 +108,8 @@ class FleetNode:
         """Registers the broker, or its new address."""
         self.port = port
         endpoint = BrokerEndpoint("PLAINTEXT", f"host-{self.broker_id}", port)
-        await self.registration.register(BrokerInfo(self.broker_id, {"PLAINTEXT": endpoint}))
+        features = self.fleet.features.get(self.broker_id, registered())
+        await self.registration.register(BrokerInfo(self.broker_id, {"PLAINTEXT": endpoint}, features=features))
 
     def _registered(self, broker: BrokerInfo) -> None:
         self.broker.broker_epoch = broker.epoch
@@ -134,6 +142,9 @@ class Fleet:
     def __init__(self, ids: Iterable[int], settings: dict[str, str] | None = None) -> None:
         self.ids = list(ids)
         self.settings = settings or {}
+        self.first_features: Mapping[str, int] = {}
+        self.features: dict[int, dict[str, Versions]] = {}
+        """What brokers register that do not support what this release does."""
         self.loop = simulated_loop()
         self.context = copy_context()
         self.disks: dict[int, dict[TopicPartition, None]] = {}

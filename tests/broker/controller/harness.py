@@ -90,6 +90,8 @@ class ControllerHarness:
             waits=RequestWaits(self.purgatory, self.election_purgatory, self.broker.leader),
             channel_to=lambda _broker: self,
             on_active_controller=self.active_controllers.append,
+            first_features={},
+            on_features_written=lambda _levels, _epoch: None,
         )
 
     @staticmethod

@@ -271,6 +271,29 @@ async def test_partitions_of_one_topic_are_reassigned_together(harness: Controll
     assert [role.leader_epoch for role in harness.broker.roles.values()] == [1, 1]
 
 
+def test_a_client_may_forbid_that_the_number_of_replicas_changes() -> None:
+    """While a reassignment is under way, the number is that of its target (KIP-860)."""
+
+    async def scene(fleet: Fleet) -> None:
+        await fleet.create("t", {0: [1, 2, 3]})
+        active = fleet.active()
+
+        async def moved(*target: int) -> ErrorCode:
+            reassigning = active.controller.replicas.reassign({KEY: list(target)}, may_resize=False)
+            return codes((await fleet.as_node(active.broker_id, reassigning)).values())[0]
+
+        assert await moved(1, 2) is ErrorCode.INVALID_REPLICATION_FACTOR
+        assert await moved(1, 2, 3, 4) is ErrorCode.INVALID_REPLICATION_FACTOR
+        assert await moved(1, 1) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        assert await moved(4, 5, 6) is ErrorCode.NONE
+        assert await moved(1, 2, 3, 4, 5, 6) is ErrorCode.INVALID_REPLICATION_FACTOR
+        assert await reassign(fleet, [4, 5]) is ErrorCode.NONE
+        assert await moved(4, 5, 6) is ErrorCode.INVALID_REPLICATION_FACTOR
+        assert await moved(5, 6) is ErrorCode.NONE
+
+    Fleet(range(1, 7)).run(scene)
+
+
 def test_an_ongoing_reassignment_is_stored_as_in_kafka_and_survives_a_crash() -> None:
     async def scene(fleet: Fleet) -> None:
         await fleet.create("t", {0: [1], 1: [1]})

@@ -304,7 +304,7 @@ KAFKAS_FEATURES = b'{"features":{},"version":1,"status":1}'
         (b'{"features":{"f":{"min_version_level":1,"max_version_level":3}},"version":1,"status":0}', KAFKAS_FEATURES),
         (
             b'{"features":{"f":3},"version":2,"status":1}',
-            b'{"features":{"f":{"min_version_level":0,"max_version_level":3}},"version":1,"status":1}',
+            b'{"features":{"f":{"min_version_level":1,"max_version_level":3}},"version":1,"status":1}',
         ),
         (b"{", b"{"),
         (b'{"features":{},"version":3,"status":1}', b'{"features":{},"version":3,"status":1}'),

@@ -11,6 +11,7 @@ import pytest
 
 from odradek.broker.metadata.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC
 from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.groups import HeartbeatRequest, JoinGroupRequest, SyncGroupRequest
 from odradek.protocol.messages.offsets import OffsetCommitRequest, OffsetFetchRequest
@@ -98,12 +99,16 @@ async def demote(brokers: Brokers, broker_id: int) -> None:
 
 # Groups
 
+SUBSCRIBED_TO_T = b"\x00\x00" + b"\x00\x00\x00\x01" + b"\x00\x01t" + b"\xff\xff\xff\xff"
+"""A consumer's subscription in version 0."""
+
 
 class Member:
     """A member of the group "g", which asks the coordinator at the time."""
 
-    def __init__(self, brokers: Brokers) -> None:
+    def __init__(self, brokers: Brokers, metadata: bytes = b"") -> None:
         self._brokers = brokers
+        self.metadata = metadata
         self.member_id = ""
         self.generation_id = -1
 
@@ -111,7 +116,7 @@ class Member:
         return await self._brokers.ask_alone(await self._brokers.coordinator("g"), request, version)
 
     def joining(self) -> JoinGroupRequest:
-        protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"")
+        protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=self.metadata)
         return JoinGroupRequest(
             group_id="g",
             member_id=self.member_id,
@@ -182,6 +187,84 @@ async def committed(brokers: Brokers, group: str = "g") -> dict[str, int]:
     response = await brokers.ask(await brokers.coordinator(group), request, 7)
     assert response.error_code == 0
     return {topic.name: topic.partitions[0].committed_offset for topic in response.topics}
+
+
+class Consumer:
+    """A member of the consumer group "g", which asks the coordinator at the time."""
+
+    def __init__(self, brokers: Brokers, member_id: str) -> None:
+        self._brokers = brokers
+        self.member_id = member_id
+        self.epoch = 0
+
+    async def beat(self, **fields: Any) -> Any:
+        request = ConsumerGroupHeartbeatRequest(
+            group_id="g", member_id=self.member_id, member_epoch=self.epoch, **fields
+        )
+        response = await self._brokers.ask_alone(await self._brokers.coordinator("g"), request, 1)
+        assert response.error_code == 0
+        self.epoch = response.member_epoch
+        return response
+
+    async def join(self) -> Any:
+        return await self.beat(rebalance_timeout_ms=30_000, subscribed_topic_names=["t"], topic_partitions=[])
+
+
+async def test_a_consumer_group_goes_on_when_its_coordinator_fails(brokers: Brokers) -> None:
+    """Amid a rebalance: "a" must give up a partition that "b" waits for."""
+    await brokers.create("t", IDS, IDS)
+    a, b = Consumer(brokers, "a"), Consumer(brokers, "b")
+    (everything,) = (await a.join()).assignment.topic_partitions
+    await b.join()
+
+    async def must_give_up() -> bool:
+        return (await a.beat()).assignment is not None
+
+    await until(must_give_up)
+    failed = await brokers.coordinator("g")
+    await brokers.stop(failed)
+    assert await brokers.coordinator("g") != failed
+    owned = [ConsumerGroupHeartbeatRequest.TopicPartitions(topic_id=everything.topic_id, partitions=[0, 1])]
+    full: dict[str, Any] = {"rebalance_timeout_ms": 30_000, "subscribed_topic_names": ["t"]}
+    (told,) = (await a.beat(**full, topic_partitions=owned)).assignment.topic_partitions
+    assert a.epoch == 2
+    owned[0].partitions = told.partitions
+    await a.beat(topic_partitions=owned)
+    (given,) = (await b.beat()).assignment.topic_partitions
+    assert (a.epoch, b.epoch) == (3, 3)
+    assert sorted(told.partitions + given.partitions) == [0, 1]
+    await brokers.start(failed)
+    assert (await a.beat()).member_epoch == (await b.beat()).member_epoch == 3
+
+
+async def test_a_group_that_changes_its_protocol_goes_on_when_its_coordinators_fail(brokers: Brokers) -> None:
+    """The first fails when the group has become a consumer group, the second when it has become a classic one."""
+    await brokers.create("t", IDS, IDS)
+    classic, consumer = Member(brokers, SUBSCRIBED_TO_T), Consumer(brokers, "a")
+    await classic.join()
+    await classic.ask(SyncGroupRequest(group_id="g", generation_id=1, member_id=classic.member_id), 2)
+    assert await classic.commit(5) is ErrorCode.NONE
+    await consumer.join()
+    failed = await brokers.coordinator("g")
+    await brokers.stop(failed)
+    assert await brokers.coordinator("g") != failed
+    assert await classic.heartbeat() is ErrorCode.REBALANCE_IN_PROGRESS
+    await classic.join()
+    assert classic.generation_id == consumer.epoch
+    assert await classic.sync() != b""
+    assert await classic.commit(6) is ErrorCode.NONE
+    await brokers.start(failed)
+
+    generation, consumer.epoch = consumer.epoch, -1
+    await consumer.beat()
+    failed = await brokers.coordinator("g")
+    await brokers.stop(failed)
+    assert await brokers.coordinator("g") != failed
+    assert await classic.heartbeat() is ErrorCode.NONE
+    await classic.join()
+    assert classic.generation_id == generation + 1
+    assert await committed(brokers) == {"t": 6}
+    await brokers.start(failed)
 
 
 async def test_a_group_goes_on_without_a_rebalance_when_its_coordinator_fails(brokers: Brokers) -> None:

@@ -2,9 +2,7 @@
 
 import asyncio
 import inspect
-import json
 from collections.abc import Coroutine
-from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
@@ -24,13 +22,15 @@ from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.registry import codec_versions
 from odradek.protocol.schema import NEVER, Message
 from tests.patience import until
+from tests.protocol.vector_files import message_vectors, table
 
 T = TypeVar("T")
 
-VECTORS = Path(__file__).parents[2] / "vectors" / "messages"
 ROWS = api_table().rows()
-APIS = {api["key"]: api for api in json.loads((VECTORS.parent / "apis.json").read_text())}
+APIS = {api["key"]: api for api in table("apis.json")}
 """The APIs of Apache Kafka 3.9 with their versions."""
+NEWEST = {api["key"]: api for api in table("kafka_4.4/apis.json")}
+"""Those of 4.4."""
 WITHOUT_ERROR_CODE = {(ApiKey.DESCRIBE_LOG_DIRS, 0), (ApiKey.DESCRIBE_LOG_DIRS, 1), (ApiKey.DESCRIBE_LOG_DIRS, 2)}
 """These have error codes only per directory; their error response is empty, as in Kafka."""
 
@@ -38,10 +38,9 @@ WITHOUT_ERROR_CODE = {(ApiKey.DESCRIBE_LOG_DIRS, 0), (ApiKey.DESCRIBE_LOG_DIRS, 
 def requests_of(row: ApiRow) -> list[tuple[int, Message]]:
     """Returns Kafka's own test documents of the request in every served version."""
     name = row.request_class.__schema__.name
-    vectors = [json.loads(line) for line in (VECTORS / f"{name}.jsonl").read_text().splitlines()]
     return [
         (vector["version"], decode(row.request_class, vector["version"], bytes.fromhex(vector["hex"])))
-        for vector in vectors
+        for vector in message_vectors(name)
         if row.serves(vector["version"])
     ]
 
@@ -55,17 +54,19 @@ def error_codes(value: Any) -> list[int]:
     return []
 
 
-def test_clients_are_served_the_versions_of_kafka_3_9() -> None:
+def test_clients_are_served_the_oldest_versions_of_kafka_3_9_and_the_newest_of_3_9_or_4_4() -> None:
     for row in api_table().client_rows():
-        kafkas = APIS[row.key]
-        assert "ZK_BROKER" in kafkas["listeners"]
-        assert row.served == (kafkas["minVersion"], kafkas["maxVersion"]), row.key.name
+        newest = NEWEST[row.key]
+        older = APIS.get(row.key, newest)
+        assert "ZK_BROKER" in older["listeners"] or "BROKER" in newest["listeners"]
+        assert row.served.lowest == min(older["minVersion"], newest["minVersion"]), row.key.name
+        assert row.served.highest in (older["maxVersion"], newest["maxVersion"]), row.key.name
 
 
 def test_kafka_python_infers_one_of_the_releases_with_these_versions() -> None:
     """It derives features from the release."""
     table = {int(row.key): tuple(row.served) for row in api_table().client_rows()}
-    assert infer_broker_version_from_api_versions(table) == (3, 9)
+    assert infer_broker_version_from_api_versions(table) == (4, 3)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: str(row.key.name))

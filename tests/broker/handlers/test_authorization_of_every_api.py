@@ -51,6 +51,7 @@ OPERATIONS_SHOWN = {
     ApiKey.METADATA: operations_on(AclResourceType.TOPIC) | operations_on(AclResourceType.CLUSTER),
     ApiKey.DESCRIBE_CLUSTER: operations_on(AclResourceType.CLUSTER),
     ApiKey.DESCRIBE_GROUPS: operations_on(AclResourceType.GROUP),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: operations_on(AclResourceType.TOPIC),
 }
 """Requests for the operations that the client may perform."""
 BEFORE_AUTHORIZATION = {ErrorCode.UNKNOWN_TOPIC_ID}

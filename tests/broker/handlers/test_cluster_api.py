@@ -34,6 +34,8 @@ async def test_the_cluster_is_described(api: Api) -> None:
     assert response.cluster_authorized_operations == -(2**31)
     response = await api(DescribeClusterRequest(include_cluster_authorized_operations=True), 0)
     assert response.cluster_authorized_operations == 8096
+    response = await api(DescribeClusterRequest(include_fenced_brokers=True), 2)
+    assert [(one.broker_id, one.is_fenced) for one in response.brokers] == [(node, False)]
 
 
 def test_kafka_python_describes_the_cluster() -> None:
@@ -46,7 +48,7 @@ def test_kafka_python_describes_the_cluster() -> None:
         assert described["cluster_id"] == broker.broker.metadata.cluster_id
 
 
-@pytest.mark.parametrize("version", range(5))
+@pytest.mark.parametrize("version", range(6))
 async def test_log_directories_name_the_partitions_asked_for(api: Api, version: int) -> None:
     await api.broker.controller.topics.create([NewTopic("t", 2), NewTopic("u")], timeout_ms=10_000)
 

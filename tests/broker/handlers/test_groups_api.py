@@ -100,8 +100,10 @@ async def test_every_version_serves_the_life_of_a_member(version: int) -> None:
         assert synced.assignment == b"x"
         assert (await api(HeartbeatRequest(**me), min(version, 4))).error_code == ErrorCode.NONE
         asked = DescribeGroupsRequest(groups=["g", "none"], include_authorized_operations=version >= 3)
-        one, none = (await api(asked, min(version, 5))).groups
+        one, none = (await api(asked, min(version, 6))).groups
         assert (one.group_state, none.group_state, one.members[0].client_host) == ("Stable", "Dead", "/127.0.0.1")
+        assert (one.error_code, none.error_code) == (0, ErrorCode.GROUP_ID_NOT_FOUND if version >= 6 else 0)
+        assert (one.error_message, bool(none.error_message)) == (None, version >= 6)
         states = {"states_filter": ["stable"]} if version >= 4 else {}
         listed = await api(ListGroupsRequest(**states), min(version, 5))
         assert [group.group_id for group in listed.groups] == ["g"]
@@ -110,8 +112,10 @@ async def test_every_version_serves_the_life_of_a_member(version: int) -> None:
         left = await api(LeaveGroupRequest(group_id="g", **leaving), min(version, 5))
         assert left.error_code == ErrorCode.NONE
         assert [each.error_code for each in left.members] == ([0, 25] if version >= 3 else [])
-        deleted = await api(DeleteGroupsRequest(groups_names=["g", "none", "g"]), min(version, 2))
+        deleted = await api(DeleteGroupsRequest(groups_names=["g", "none", "g"]), min(version, 3))
         assert {each.group_id: each.error_code for each in deleted.results} == {"g": 0, "none": 69}
+        texts = {each.group_id: bool(each.error_message) for each in deleted.results}
+        assert texts == {"g": False, "none": version >= 3}
         assert (await api(ListGroupsRequest(), 3)).groups == []
 
 

@@ -11,7 +11,7 @@ from odradek.protocol.records import Record, build_batch
 from tests.wire import requests
 from tests.wire.api import Api, api_of_a_broker
 
-FOUND = {-1: (1, 2), -2: (1, 0), -3: (7, 1), -4: (8, 0), -5: (9, -1)}
+FOUND = {-1: (1, 2), -2: (1, 0), -3: (7, 1), -4: (8, 0), -5: (9, -1), -6: (11, -1)}
 """By timestamp: the first version that knows it, and the offset. The log has two records, and nothing is tiered."""
 
 
@@ -25,7 +25,7 @@ async def offset(api: Api, timestamp: int, version: int, topic: str = "t") -> tu
     return answer.error_code, answer.offset
 
 
-@pytest.mark.parametrize("version", range(1, 10))
+@pytest.mark.parametrize("version", range(1, 12))
 async def test_special_timestamps_are_found_from_their_version_on(version: int) -> None:
     async with api_of_a_broker() as api:
         await api.broker.controller.topics.create([NewTopic("t")], timeout_ms=10_000)
@@ -34,6 +34,6 @@ async def test_special_timestamps_are_found_from_their_version_on(version: int) 
         for timestamp, (first, found) in FOUND.items():
             expected = (0, found) if version >= first else (ErrorCode.UNSUPPORTED_VERSION, -1)
             assert await offset(api, timestamp, version) == expected
-        assert await offset(api, -6, version) == (ErrorCode.UNSUPPORTED_VERSION, -1)
-        if version >= 9:
-            assert await offset(api, -5, version, "none") == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
+        assert await offset(api, -7, version) == (ErrorCode.UNSUPPORTED_VERSION, -1)
+        for timestamp in [each for each in (-5, -6) if version >= FOUND[each][0]]:
+            assert await offset(api, timestamp, version, "none") == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)

@@ -270,13 +270,14 @@ async def test_a_group_that_is_not_in_the_transaction_is_refused_with_an_error_t
         assert await fetched(api) == {}
 
 
-async def test_version_9_does_not_look_at_members_of_the_newer_protocol() -> None:
-    """Kafka has STALE_MEMBER_EPOCH and GROUP_ID_NOT_FOUND only for groups of that protocol, or its new coordinator."""
+async def test_version_9_knows_groups_that_do_not_exist() -> None:
+    """Members of a classic group do not name themselves to fetch offsets."""
     async with api_of_a_broker(SETTINGS) as api:
         await coordinated(api, "t")
         assert await commit(api, "t", {0: 5}, version=9) == [0]
         named: dict[str, Any] = {"generation_id_or_member_epoch": 3, "member_id": "m"}
-        assert await commit(api, "t", {0: 6}, "none", version=9, **named) == [ErrorCode.ILLEGAL_GENERATION]
+        assert await commit(api, "t", {0: 6}, "none", version=8, **named) == [ErrorCode.ILLEGAL_GENERATION]
+        assert await commit(api, "t", {0: 6}, "none", version=9, **named) == [ErrorCode.GROUP_ID_NOT_FOUND]
         assert await commit(api, "t", {0: 6}, version=9, **named) == [ErrorCode.UNKNOWN_MEMBER_ID]
         group = OffsetFetchRequest.OffsetFetchRequestGroup(group_id="g", member_id="m", member_epoch=3, topics=None)
         (found,) = (await api(OffsetFetchRequest(groups=[group]), 9)).groups

@@ -10,13 +10,15 @@ import pytest
 from aiokafka import AIOKafkaProducer
 
 from odradek.broker.handlers.api_table import api_table
-from odradek.broker.handlers.releases import highest_in, table_of
+from odradek.broker.handlers.releases import table_of, versions_in
+from odradek.broker.metadata.metadata_cache import GROUP_TOPIC, TRANSACTION_TOPIC
 from odradek.broker.metadata.new_topic import NewTopic
 from odradek.broker.settings.config import ConfigError
 from odradek.broker.settings.odradek import RELEASES
 from odradek.cli.__main__ import main
 from odradek.clients.network_errors import NetworkError
 from odradek.protocol.api_keys import ApiKey
+from odradek.protocol.compiler import versioned_version
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.api_versions import ApiVersionsRequest
 from odradek.protocol.messages.cluster import DescribeClusterRequest
@@ -31,10 +33,22 @@ from tests.clients.recording.test_recorded_clients import coordinators_serve
 from tests.wire import requests
 from tests.wire.frames import request_bytes, response_of
 from tests.wire.raw_client import raw_client
-from tests.wire.records import connect
+from tests.wire.records import connect, values
 
 VECTOR = Path(__file__).parent.parent.parent / "vectors" / "api_versions_of_releases.json"
-"""By release and API key: the lowest and the highest version in `ApiKeys` of the released kafka-clients."""
+"""By release and API key: the lowest and the highest version that a broker listed, from `ApiKeys` of the released
+kafka-clients.
+"""
+BETWEEN_BROKERS = {
+    ApiKey.LEADER_AND_ISR,
+    ApiKey.STOP_REPLICA,
+    ApiKey.UPDATE_METADATA,
+    ApiKey.CONTROLLED_SHUTDOWN,
+    ApiKey.ALTER_PARTITION,
+    ApiKey.ENVELOPE,
+    ApiKey.ALLOCATE_PRODUCER_IDS,
+}
+"""Clients do not ask these, which releases before 4.0 listed."""
 
 
 OWN = ""
@@ -50,21 +64,47 @@ async def ask(bootstrap: str, request: Message, version: int) -> Any:
         return await client.send(request, version=version)
 
 
+def listed_here(release: str) -> dict[ApiKey, tuple[int, int]]:
+    """What a broker lists as this release: what both have."""
+    released = versions_in(release)
+    return {
+        row.key: (
+            max(row.served.lowest, released[row.key].lowest),
+            min(row.served.highest, released[row.key].highest),
+        )
+        for row in api_table().client_rows()
+        if row.key in released
+    }
+
+
+async def listed_by(bootstrap: str) -> dict[ApiKey, tuple[int, int]]:
+    answer = await ask(bootstrap, ApiVersionsRequest(), 0)
+    return {ApiKey(each.api_key): (each.min_version, each.max_version) for each in answer.api_keys}
+
+
 @pytest.mark.parametrize("release", RELEASES)
 def test_the_table_is_that_of_the_released_clients(release: str) -> None:
     released = {ApiKey(int(key)): tuple(versions) for key, versions in json.loads(VECTOR.read_text())[release].items()}
-    ours = {row.key: row.served for row in api_table().client_rows()}
-    both = {key: (0, min(highest, ours[key].highest)) for key, (_, highest) in released.items() if key in ours}
-    assert {row.key: tuple(row.served) for row in table_of(release, api_table()).client_rows()} == both
-    assert highest_in(release) == {key: highest for key, (_, highest) in released.items() if key in ours}
+    assert versions_in(release) == {key: each for key, each in released.items() if key not in BETWEEN_BROKERS}
+    assert {row.key: row.served for row in table_of(release, api_table()).client_rows()} == listed_here(release)
+
+
+def test_each_release_has_its_column() -> None:
+    assert list(json.loads(VECTOR.read_text())) == list(RELEASES)
 
 
 @pytest.mark.parametrize("release", RELEASES)
 async def test_a_broker_lists_what_the_release_served(release: str) -> None:
     async with in_process_broker(odradek_as_version=release) as broker:
-        answer = await ask(broker.bootstrap, ApiVersionsRequest(), 0)
-    listed = {ApiKey(each.api_key): each.max_version for each in answer.api_keys}
-    assert listed == highest_in(release)
+        assert await listed_by(broker.bootstrap) == listed_here(release)
+
+
+async def test_a_version_that_4_0_has_removed_ends_the_connection() -> None:
+    create = requests.create_topics("t", partitions=1, replicas=1)
+    async with in_process_broker(odradek_as_version="4.0") as broker:
+        with pytest.raises(NetworkError):
+            await ask(broker.bootstrap, create, 1)
+        assert (await ask(broker.bootstrap, create, 2)).topics[0].error_code == ErrorCode.NONE
 
 
 async def test_an_api_or_version_that_came_later_ends_the_connection() -> None:
@@ -76,7 +116,7 @@ async def test_an_api_or_version_that_came_later_ends_the_connection() -> None:
                 await ask(broker.bootstrap, request, version)
 
 
-@pytest.mark.parametrize("release", ["0.11", "2.4", "3.0"])
+@pytest.mark.parametrize("release", ["0.11", "2.4", "3.0", "4.4"])
 async def test_brokers_of_a_cluster_replicate_in_their_own_versions(release: str) -> None:
     settings = {"default.replication.factor": "2", "min.insync.replicas": "2"}
     async with in_process_cluster(2, settings, odradek_as_version=release) as cluster:
@@ -84,10 +124,8 @@ async def test_brokers_of_a_cluster_replicate_in_their_own_versions(release: str
         async with producer:
             assert (await producer.send_and_wait("orders", b"an order")).offset == 0
         for bootstrap in cluster.bootstrap.split(","):
-            listed = {
-                each.api_key: each.max_version for each in (await ask(bootstrap, ApiVersionsRequest(), 0)).api_keys
-            }
-            assert {key: listed[key] for key in highest_in(release)} == highest_in(release)
+            listed = await listed_by(bootstrap)
+            assert {key: listed[key] for key in listed_here(release)} == listed_here(release)
 
 
 @pytest.mark.parametrize(("release", "ranges"), [("2.3", []), ("2.4", [(ApiKey.API_VERSIONS, 3)])])
@@ -118,7 +156,24 @@ async def test_only_releases_since_2_7_have_an_epoch_of_features(release: str, e
     request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
     async with in_process_broker(settings_of(release)) as broker:
         answer = await ask(broker.bootstrap, request, 3)
-    assert (answer.finalized_features_epoch, answer.finalized_features) == (epoch, [])
+    assert answer.finalized_features_epoch == epoch
+    assert bool(answer.finalized_features) == bool(answer.supported_features) == (release == OWN)
+
+
+@pytest.mark.parametrize(("release", "versions"), [("3.9", (3, 0)), ("4.4", (4, 1)), (OWN, (4, 1))])
+async def test_releases_before_4_0_store_coordinators_records_as_3_9_does(
+    release: str, versions: tuple[int, int]
+) -> None:
+    few = {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1"}
+    async with in_process_broker(settings_of(release) | few) as broker:
+        await broker.controller.topics.create([NewTopic("t", 1, 1)], timeout_ms=10_000)
+        await coordinators_serve(broker.bootstrap)
+        answer = await ask(broker.bootstrap, requests.commit("g", "t", 0, 5), 7)
+        assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
+        answer = await ask(broker.bootstrap, requests.init("id"), 3)
+        assert answer.error_code == ErrorCode.NONE
+        stored = [await values(broker.bootstrap, topic) for topic in (GROUP_TOPIC, TRANSACTION_TOPIC)]
+    assert tuple(versioned_version(records[-1]) for records in stored) == versions
 
 
 @pytest.mark.parametrize(

@@ -227,6 +227,22 @@ async def test_transactions_are_listed_by_the_time_since_they_began(api: Api) ->
     assert [await listed(duration) for duration in (-1, 0, 20, 600_000, 2**63 - 1)] == [["t"], ["t"], ["t"], [], []]
 
 
+async def test_transactions_are_listed_by_a_pattern_of_their_whole_id(api: Api) -> None:
+    for name in ("orders-1", "orders-12", "other"):
+        await add(api, await new_producer(api, name), name=name)
+
+    async def listed(pattern: str | None) -> tuple[int, list[str]]:
+        answer = await api(ListTransactionsRequest(transactional_id_pattern=pattern), 2)
+        return answer.error_code, sorted(one.transactional_id for one in answer.transaction_states)
+
+    for pattern in (None, "", "o.*"):
+        assert await listed(pattern) == (0, ["orders-1", "orders-12", "other"])
+    assert await listed("orders-.") == (0, ["orders-1"])
+    assert await listed("orders") == (0, [])
+    assert await listed("(") == (ErrorCode.INVALID_REGULAR_EXPRESSION, [])
+    assert await listed("(?=o)other") == (ErrorCode.INVALID_REGULAR_EXPRESSION, [])
+
+
 async def test_ids_with_colliding_hashes_are_independent() -> None:
     async with api_of_a_broker() as api:
         await prepare(api)
@@ -250,7 +266,12 @@ async def test_an_exhausted_epoch_leads_to_a_new_producer_id(api: Api) -> None:
 # WriteTxnMarkers
 
 
-async def write_markers(api: Api, *markers: tuple[Producer, bool, int, dict[str, list[int]]]) -> dict[Any, int]:
+async def write_markers(
+    api: Api,
+    *markers: tuple[Producer, bool, int, dict[str, list[int]]],
+    transaction_version: int = 0,
+    version: int = 1,
+) -> dict[Any, int]:
     request = WriteTxnMarkersRequest(
         markers=[
             WriteTxnMarkersRequest.WritableTxnMarker(
@@ -258,6 +279,7 @@ async def write_markers(api: Api, *markers: tuple[Producer, bool, int, dict[str,
                 producer_epoch=producer[1],
                 transaction_result=committed,
                 coordinator_epoch=epoch,
+                transaction_version=transaction_version,
                 topics=[
                     WriteTxnMarkersRequest.WritableTxnMarkerTopic(name=name, partition_indexes=numbers)
                     for name, numbers in topics.items()
@@ -268,7 +290,7 @@ async def write_markers(api: Api, *markers: tuple[Producer, bool, int, dict[str,
     )
     return {
         (marker.producer_id, topic.name, partition.partition_index): partition.error_code
-        for marker in (await api(request, 1)).markers
+        for marker in (await api(request, version)).markers
         for topic in marker.topics
         for partition in topic.partitions
     }

@@ -183,6 +183,30 @@ async def test_a_marker_that_is_written_meanwhile_refuses_the_batch(
         assert await end_offset(coordinator) == 1, "the marker only"
 
 
+async def test_a_busy_coordinator_elsewhere_is_asked_to_add_again(client: RawClient, elsewhere: Elsewhere) -> None:
+    client.send_request(produce(0), 12)
+    client.send_request(produce(1), 12)
+    await elsewhere.answer(0, ErrorCode.CONCURRENT_TRANSACTIONS)
+    (first, again) = await elsewhere.questions(2)
+    assert first is again
+    assert (first.adds, first.partitions) == (True, (T0,))
+    await elsewhere.answer(1)
+    assert [outcomes(await client.response()) for _ in range(2)] == [[(0, 0)], [(0, 1)]]
+    assert len(elsewhere.asked) == 2
+
+
+async def test_a_marker_before_a_busy_answer_leaves_the_next_answer_valid(
+    broker: Broker, client: RawClient, elsewhere: Elsewhere
+) -> None:
+    client.send_request(produce(0), 12)
+    await elsewhere.questions(1)
+    async with client_of(broker) as coordinator:
+        await abort(coordinator)
+    await elsewhere.answer(0, ErrorCode.CONCURRENT_TRANSACTIONS)
+    await elsewhere.answer(1)
+    assert outcomes(await client.response()) == [(0, 1)]
+
+
 async def test_a_request_without_acknowledgment_is_appended_in_order_and_not_answered(
     client: RawClient, elsewhere: Elsewhere
 ) -> None:

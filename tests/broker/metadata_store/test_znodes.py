@@ -8,6 +8,7 @@ from odradek.broker.metadata.kafka_uuid import parse_uuid, uuid_text
 from odradek.broker.metadata.metadata_cache import BrokerEndpoint, BrokerInfo
 from odradek.broker.metadata_store import znodes
 from odradek.broker.metadata_store.interface import StoreDamaged
+from odradek.protocol.schema import Versions
 from tests.broker.controller.harness import ControllerHarness
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "zookeeper"
@@ -68,6 +69,19 @@ def test_a_registration_keeps_ipv6_addresses_and_several_listeners() -> None:
     }
     broker = BrokerInfo(1, endpoints, None, 5)
     assert znodes.parse_broker(1, znodes.encode_broker(broker, 0), 5) == broker
+
+
+def test_a_registration_has_the_features_in_kafkas_form() -> None:
+    endpoints = {"PLAINTEXT": BrokerEndpoint("PLAINTEXT", "example.org", 9092)}
+    broker = BrokerInfo(1, endpoints, None, 5, {"group.version": Versions(0, 1)})
+    data = znodes.encode_broker(broker, 0)
+    assert json.loads(data)["features"] == {"group.version": {"min_version": 0, "max_version": 1}}
+    assert znodes.parse_broker(1, data, 5) == broker
+    without = {name: value for name, value in json.loads(data).items() if name != "features"}
+    assert znodes.parse_broker(1, json.dumps(without).encode(), 5).features == {}
+    for damaged in ({"group.version": {"min_version": 0}}, {"group.version": 1}, [1], {"f": {"min_version": "x"}}):
+        with pytest.raises(StoreDamaged):
+            znodes.parse_broker(1, json.dumps({**without, "features": damaged}).encode(), 5)
 
 
 async def test_a_new_store_has_the_paths_of_a_fresh_kafka() -> None:

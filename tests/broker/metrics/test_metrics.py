@@ -400,9 +400,15 @@ def test_errors_are_counted_per_item_in_all_arrays() -> None:
 
 def test_a_top_level_error_of_a_response_is_counted() -> None:
     errors = {0: 0}
-    assert error_finder(FetchResponse)(FetchResponse(error_code=70), errors)
-    assert not error_finder(MetadataResponse)(MetadataResponse(), errors)
+    assert error_finder(FetchResponse, 12)(FetchResponse(error_code=70), errors)
+    assert not error_finder(MetadataResponse, 13)(MetadataResponse(), errors)
     assert errors == {0: 0, 70: 1}
+
+
+def test_an_error_that_the_version_has_no_field_for_is_not_found() -> None:
+    response, errors = MetadataResponse(error_code=ErrorCode.POLICY_VIOLATION), {0: 0}
+    assert not error_finder(MetadataResponse, 12)(response, errors)
+    assert error_finder(MetadataResponse, 13)(response, errors)
 
 
 def test_every_api_has_counters_under_kafkas_name_for_it() -> None:

@@ -9,6 +9,7 @@ from structlog.testing import capture_logs
 from odradek.broker.background.background import Background
 from odradek.broker.metadata.metadata_cache import BrokerEndpoint, BrokerInfo
 from odradek.broker.peers import peer as peer_module
+from odradek.broker.peers.inter_broker_protocol import INTER_BROKER_VERSIONS, version_to_send
 from odradek.broker.peers.peers import Peers
 from odradek.clients.network_client import Connect, NetworkClient
 from odradek.clients.network_errors import Disconnected, NodeUnreachable, UnsupportedVersion
@@ -17,6 +18,7 @@ from odradek.protocol.headers import RequestHeader
 from odradek.protocol.messages.list_offsets import ListOffsetsRequest
 from odradek.protocol.messages.metadata import MetadataRequest
 from odradek.protocol.messages.transactions import AddPartitionsToTxnRequest
+from odradek.protocol.schema import Versions
 from tests.broker.peers.scripted_broker import metadata, scripted
 from tests.patience import until
 
@@ -275,3 +277,12 @@ async def test_an_outage_is_logged_when_it_begins_and_when_it_ends(nodes: Nodes)
             for _ in range(2):
                 await nodes.peers.peer(1, "a").send(MetadataRequest())
         assert [line["event"] for line in logs] == ["broker not reached", "broker reached again"]
+
+
+def test_a_newer_version_goes_only_to_brokers_that_serve_it() -> None:
+    markers = ApiKey.WRITE_TXN_MARKERS
+    assert version_to_send(markers, {markers: Versions(0, 2)}) == 2
+    assert version_to_send(markers, {markers: Versions(1, 1)}) == INTER_BROKER_VERSIONS[markers]
+    assert version_to_send(markers, {}) == INTER_BROKER_VERSIONS[markers]
+    assert version_to_send(ApiKey.FETCH, {ApiKey.FETCH: Versions(0, 18)}) == INTER_BROKER_VERSIONS[ApiKey.FETCH]
+    assert version_to_send(ApiKey.METADATA, {ApiKey.METADATA: Versions(0, 12)}) is None

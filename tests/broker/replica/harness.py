@@ -14,6 +14,7 @@ from odradek.broker.background.stepwise import finished
 from odradek.broker.background.turns import Turns
 from odradek.broker.handlers.current_leaders import CurrentLeaders
 from odradek.broker.handlers.produce import ProduceHandler, RunningProduce
+from odradek.broker.handlers.transaction_outcomes import Retries
 from odradek.broker.metadata.metadata_cache import MetadataCache, PartitionState
 from odradek.broker.replica.fetch.fetch_session import FetchResult, FetchTarget
 from odradek.broker.replica.fetch.fetch_session_cache import FetchContext, FetchSessionCache
@@ -311,7 +312,10 @@ def produce_handler(manager: ReplicaManager, threads: Any, large_appends: LargeA
     """Returns a handler of a broker that knows no topics: a test gives it the batches."""
     metadata = MetadataCache("cluster", manager.settings.broker_id)
     leaders = CurrentLeaders(manager.partitions, metadata)
-    return ProduceHandler(manager.appends, large_appends, manager.verification, metadata, leaders, threads.spawn, {})
+    retries = Retries(ManualClock(), lambda delay_ms, call: call(), 20, 100)
+    return ProduceHandler(
+        manager.appends, large_appends, manager.verification, metadata, leaders, threads.spawn, retries, {}
+    )
 
 
 def context_of(version: int, client_id: str = "") -> RequestContext:

@@ -285,3 +285,66 @@ def test_min_bytes_counts_only_records_visible_to_a_read_committed_fetch(harness
     assert fetched.answers == 0
     mark(harness)
     assert fetched.answers == 1
+
+
+# Markers of version 2 bear the epoch after that of their transaction
+
+STALE, WRITTEN = ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.NONE
+LARGEST = 2**15 - 1
+
+
+@pytest.mark.parametrize(
+    ("version", "begun", "marker", "outcome"),
+    [
+        (2, 5, 6, WRITTEN),
+        (2, 5, 7, WRITTEN),
+        (2, 5, 5, STALE),
+        (2, 5, 4, STALE),
+        (2, LARGEST, LARGEST, WRITTEN),
+        (1, 5, 5, WRITTEN),
+        (1, 5, 6, WRITTEN),
+        (1, 5, 4, STALE),
+        (0, 5, 5, WRITTEN),
+        (0, 5, 4, STALE),
+    ],
+)
+def test_a_marker_ends_the_transactions_of_earlier_epochs_only(
+    harness: ReplicaHarness, version: int, begun: int, marker: int, outcome: ErrorCode
+) -> None:
+    log = harness.lead().log
+    harness.produce(transactional(harness, epoch=begun))
+    assert mark(harness, epoch=marker, transaction_version=version) == [outcome]
+    assert log.last_stable_offset == (2 if outcome is WRITTEN else 0)
+
+
+@pytest.mark.parametrize(("marker", "outcome"), [(5, STALE), (6, WRITTEN), (7, WRITTEN)])
+def test_a_marker_of_a_producer_without_a_transaction_may_be_repeated(
+    harness: ReplicaHarness, marker: int, outcome: ErrorCode
+) -> None:
+    log = harness.lead().log
+    assert mark(harness, epoch=6, transaction_version=2) == [WRITTEN], "the producer is unknown here"
+    assert mark(harness, epoch=marker, transaction_version=2) == [outcome]
+    assert log.state.log_end_offset == (1 if outcome is STALE else 2)
+
+
+def test_a_late_marker_cannot_end_the_next_transaction(harness: ReplicaHarness) -> None:
+    log = harness.lead().log
+    harness.produce(transactional(harness, epoch=5))
+    for _ in range(2):
+        assert mark(harness, epoch=6, transaction_version=2) == [WRITTEN]
+    harness.produce(transactional(harness, epoch=6))
+    assert mark(harness, epoch=6, transaction_version=2, committed=False) == [STALE]
+    assert log.last_stable_offset == 3
+    assert mark(harness, epoch=7, transaction_version=2) == [WRITTEN]
+    assert log.last_stable_offset == 5
+
+
+@pytest.mark.parametrize("setting", [{"compression_type": "gzip"}, {"message_timestamp_type": "LogAppendTime"}])
+def test_a_late_marker_is_refused_whatever_the_topics_settings(
+    harness: ReplicaHarness, setting: dict[str, Any]
+) -> None:
+    log = harness.lead(**setting).log
+    harness.produce(transactional(harness, epoch=5))
+    assert mark(harness, epoch=5, transaction_version=2) == [STALE]
+    assert mark(harness, epoch=6, transaction_version=2) == [WRITTEN]
+    assert log.last_stable_offset == 2

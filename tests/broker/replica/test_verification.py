@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Set
 
 import pytest
 
-from odradek.broker.replica.leader.verification import TransactionVerification, VerificationRequest
+from odradek.broker.replica.leader.verification import ClientSupport, TransactionVerification, VerificationRequest
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.topic_partition import TopicPartition
 from tests.broker.replica.harness import T0, ReplicaHarness, later
@@ -112,7 +112,7 @@ def test_producers_that_know_abortable_transactions_get_the_coordinators_error(
     harness.lead()
     coordinator.answer = answer
     batches = {T0: transactional(harness)}
-    results = harness.manager.verification.refused("copier", batches, knows_abortable=True)
+    results = harness.manager.verification.refused("copier", batches, support=ClientSupport.KNOWS_ABORTABLE)
     assert results[T0].error is answer
 
 
@@ -435,3 +435,185 @@ async def test_a_coordinator_elsewhere_is_asked_for_the_offsets_of_a_transaction
     assert verify("copier", 7, 0, T0, question) is ErrorCode.INVALID_TXN_STATE
     harness.produce(transactional(harness))
     assert ask("copier", 7, 0, T0) is None
+
+
+# Clients whose partitions are added
+
+ADDS = ClientSupport.ADDS
+
+
+class Adding:
+    """This broker's coordinator. Answers at once with `code`, unless that is None: then the test does."""
+
+    def __init__(self, harness: ReplicaHarness) -> None:
+        self.verification = harness.manager.verification
+        self.code: ErrorCode | None = ErrorCode.NONE
+        self.asked: list[tuple[str, int, int, set[TopicPartition]]] = []
+        self.waiting: list[Callable[[ErrorCode], object]] = []
+        self.verification.ask_coordinators(
+            Coordinator(), lambda name: OTHER if name == "elsewhere" else None, OtherCoordinator(harness).ask, self.add
+        )
+
+    def add(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Set[TopicPartition],
+        answer: Callable[[ErrorCode], object],
+    ) -> None:
+        self.asked.append((transactional_id, producer_id, producer_epoch, set(partitions)))
+        if self.code is None:
+            self.waiting.append(answer)
+        else:
+            answer(self.code)
+
+    def request(self, entries: dict[TopicPartition, bytes], name: str = "copier") -> VerificationRequest:
+        found = self.verification.needed(name, entries, ADDS)
+        assert found is not None
+        return found
+
+    def refused(
+        self, entries: dict[TopicPartition, bytes], asked: VerificationRequest | None
+    ) -> dict[TopicPartition, ErrorCode]:
+        results = self.verification.refused("copier", entries, asked, ADDS)
+        return {key: result.error for key, result in results.items()}
+
+
+@pytest.fixture
+def adding(harness: ReplicaHarness) -> Adding:
+    return Adding(harness)
+
+
+def test_this_brokers_coordinator_is_asked_to_add_the_partitions_that_a_batch_begins(
+    harness: ReplicaHarness, adding: Adding
+) -> None:
+    harness.lead()
+    harness.lead(T1)
+    harness.produce(transactional(harness))
+    batches = {T0: transactional(harness, 1), T1: transactional(harness)}
+    asked = adding.request(batches)
+    assert adding.verification.is_answered_here(asked)
+    assert adding.asked == [("copier", 7, 0, {T1})]
+    assert adding.refused(batches, asked) == {}
+    adding.verification.settle(asked)
+    harness.produce(transactional(harness), key=T1)
+    assert adding.verification.needed("copier", {T0: transactional(harness, 2)}, ADDS) is None
+
+
+def test_partitions_are_added_while_verification_is_switched_off(harness: ReplicaHarness, adding: Adding) -> None:
+    harness.lead()
+    harness.verifies_transactions = False
+    batches = {T0: transactional(harness)}
+    adding.code = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    asked = adding.request(batches)
+    assert adding.verification.is_answered_here(asked)
+    assert adding.refused(batches, asked) == {T0: ErrorCode.INVALID_PRODUCER_ID_MAPPING}
+
+
+@pytest.mark.parametrize(
+    ("answer", "returned"),
+    [
+        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_ENOUGH_REPLICAS),
+        (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_ENOUGH_REPLICAS),
+        (ErrorCode.NOT_COORDINATOR, ErrorCode.NOT_ENOUGH_REPLICAS),
+        (ErrorCode.NETWORK_EXCEPTION, ErrorCode.NOT_ENOUGH_REPLICAS),
+        (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.CONCURRENT_TRANSACTIONS),
+        (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH),
+    ],
+)
+def test_errors_of_adding_are_mapped_except_for_a_busy_coordinator(
+    harness: ReplicaHarness, adding: Adding, answer: ErrorCode, returned: ErrorCode
+) -> None:
+    harness.lead()
+    batches = {T0: transactional(harness)}
+    asked = adding.request(batches)
+    adding.verification.answered(asked, {T0: answer})
+    assert adding.refused(batches, asked) == {T0: returned}
+
+
+@pytest.mark.parametrize("code", [None, ErrorCode.CONCURRENT_TRANSACTIONS])
+def test_an_answer_that_follows_or_is_busy_is_none_yet(
+    harness: ReplicaHarness, adding: Adding, code: ErrorCode | None
+) -> None:
+    harness.lead()
+    adding.code = code
+    asked = adding.request({T0: transactional(harness)})
+    assert not adding.verification.is_answered_here(asked)
+    assert asked.answers == {}
+    elsewhere = adding.request({T0: transactional(harness)}, "elsewhere")
+    assert not adding.verification.is_answered_here(elsewhere)
+    assert len(adding.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("epoch", "version", "outcome"),
+    [
+        (5, 2, None),
+        (6, 2, ErrorCode.INVALID_TXN_STATE),
+        (5, 0, ErrorCode.INVALID_TXN_STATE),
+        (5, 1, ErrorCode.INVALID_TXN_STATE),
+    ],
+)
+def test_a_marker_of_the_transaction_before_makes_no_answer_void(
+    harness: ReplicaHarness, adding: Adding, epoch: int, version: int, outcome: ErrorCode | None
+) -> None:
+    """The epoch of a marker of version 2 is that of the next transaction."""
+    harness.lead()
+    harness.produce(transactional(harness, epoch=4))
+    batches = {T0: transactional(harness, epoch=5)}
+    asked = adding.request(batches)
+    assert adding.verification.is_answered_here(asked)
+    adding.verification.marker_written(T0, 7, epoch, version)
+    assert adding.refused(batches, asked) == ({} if outcome is None else {T0: outcome})
+
+
+@pytest.mark.parametrize("version", [0, 2])
+def test_a_marker_before_the_answer_counts_as_one_after_it(
+    harness: ReplicaHarness, adding: Adding, version: int
+) -> None:
+    harness.lead()
+    batches = {T0: transactional(harness, epoch=5)}
+    asked = adding.request(batches)
+    adding.verification.marker_written(T0, 7, 5, version)
+    assert adding.verification.is_answered_here(asked)
+    assert adding.refused(batches, asked) == ({} if version else {T0: ErrorCode.INVALID_TXN_STATE})
+    adding.verification.expect(asked)
+    assert adding.verification.is_answered_here(asked), "the coordinator was asked again after the marker"
+    assert adding.refused(batches, asked) == {}
+
+
+def test_a_partition_that_was_not_added_is_added_by_the_next_attempt(harness: ReplicaHarness, adding: Adding) -> None:
+    """This broker became its leader only after the coordinator was asked, say."""
+    harness.lead()
+    batches = {T0: transactional(harness)}
+    assert adding.refused(batches, None) == {T0: ErrorCode.NOT_ENOUGH_REPLICAS}
+
+
+def test_a_producer_begins_with_the_first_sequence(harness: ReplicaHarness, adding: Adding) -> None:
+    harness.lead()
+    batches = {T0: transactional(harness, 3)}
+    asked = adding.request(batches)
+    assert adding.verification.is_answered_here(asked)
+    assert adding.refused(batches, asked) == {T0: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER}
+    assert adding.verification.refused("copier", batches, asked, ClientSupport.KNOWS_ABORTABLE) == {}
+
+
+@pytest.mark.parametrize(("epoch", "is_asked"), [(4, False), (5, False), (6, True)])
+def test_the_coordinator_is_asked_about_a_newer_epoch_only(
+    harness: ReplicaHarness, adding: Adding, epoch: int, is_asked: bool
+) -> None:
+    harness.lead()
+    harness.produce(transactional(harness, epoch=5))
+    asked = adding.verification.needed("copier", {T0: transactional(harness, epoch=epoch)}, ADDS)
+    assert (asked is not None) is is_asked
+    end_of(harness, 6)
+    for epoch_now, is_asked_now in ((5, False), (6, True)):
+        asked = adding.verification.needed("copier", {T0: transactional(harness, epoch=epoch_now)}, ADDS)
+        assert (asked is not None) is is_asked_now
+
+
+def end_of(harness: ReplicaHarness, epoch: int) -> None:
+    harness.manager.markers.append(T0, 7, epoch, 0, True, lambda _: None, 2)
+    harness.turn()

@@ -254,7 +254,7 @@ def test_a_change_is_checked_against_all_layers() -> None:
 @pytest.mark.parametrize(
     ("flag", "names", "value"),
     [
-        ("log.dir=/there", ("log.dirs", "log.dir"), (None, "/there")),
+        ("log.dir=/there", ("log.dirs", "log.dir"), (None, ["/there"])),
         ("node.id=7", ("broker.id", "node.id"), (7, 7)),
         ("broker.id=7", ("broker.id", "node.id"), (7, 7)),
         ("log.retention.hours=2", ("log.retention.ms", "log.retention.hours"), (None, 2)),

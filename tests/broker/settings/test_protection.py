@@ -19,7 +19,12 @@ from tests.broker.handlers.test_configs_handler import BROKER as BROKER_RESOURCE
 from tests.broker.handlers.test_configs_handler import SET, client
 
 ABOUT_SECURITY = ("ssl.", "sasl.", "zookeeper.ssl.", "password.encoder.", "delegation.token.secret", "security.p")
-LOOSEN = {"ssl.allow.dn.changes", "ssl.allow.san.changes"}
+LOOSEN = {
+    "sasl.oauthbearer.allow.unverified.audience",
+    "sasl.oauthbearer.allow.unverified.issuer",
+    "ssl.allow.dn.changes",
+    "ssl.allow.san.changes",
+}
 """These loosen a check. A Kafka broker without TLS ignores them, too."""
 TUNE = {
     "sasl.kerberos.kinit.cmd": "/bin/kinit",
@@ -34,10 +39,18 @@ TUNE = {
     "sasl.login.refresh.window.jitter": "0.1",
     "sasl.login.retry.backoff.max.ms": "58",
     "sasl.login.retry.backoff.ms": "58",
+    "sasl.oauthbearer.assertion.algorithm": "ES256",
+    "sasl.oauthbearer.assertion.claim.aud": "scp",
+    "sasl.oauthbearer.assertion.claim.exp.seconds": "58",
+    "sasl.oauthbearer.assertion.claim.iss": "scp",
+    "sasl.oauthbearer.assertion.claim.jti.include": "true",
+    "sasl.oauthbearer.assertion.claim.nbf.seconds": "58",
+    "sasl.oauthbearer.assertion.claim.sub": "scp",
     "sasl.oauthbearer.clock.skew.seconds": "58",
     "sasl.oauthbearer.jwks.endpoint.refresh.ms": "58",
     "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms": "58",
     "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms": "58",
+    "sasl.oauthbearer.scope": "scp",
     "sasl.oauthbearer.scope.claim.name": "scp",
     "sasl.oauthbearer.sub.claim.name": "scp",
     "ssl.protocol": "TLSv1.2",

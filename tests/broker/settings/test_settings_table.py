@@ -1,4 +1,4 @@
-"""The settings table against Apache Kafka 3.9.1's own settings (tests/vectors/configs.json)."""
+"""The settings table against the own settings of Apache Kafka 4.4.0, and of 3.9.1 for those that 4.x no longer has."""
 
 from __future__ import annotations
 
@@ -25,18 +25,32 @@ from odradek.broker.settings.setting import HIGH, PASSWORD
 from odradek.broker.settings.values import parse_type
 from odradek.storage.log_config import TOPIC_SETTINGS
 
-VECTORS: dict[str, list[dict[str, Any]]] = json.loads(
-    (Path(__file__).parents[2] / "vectors" / "configs.json").read_text()
+OLDER, NEWER = (
+    json.loads((Path(__file__).parents[2] / "vectors" / folder / "configs.json").read_text())
+    for folder in ("", "kafka_4.4")
 )
-TOPIC_VECTORS = {row["name"]: row for row in VECTORS["topic"]}
-BROKER_VECTORS = {row["name"]: row for row in VECTORS["broker"]}
-DESCRIBED_IN_A_SENTENCE = {
-    "remote.log.manager.copier.thread.pool.size",
-    "remote.log.manager.expiration.thread.pool.size",
+"""The settings of Apache Kafka 3.9.1 and 4.4.0."""
+
+
+def vectors_of(kind: str) -> dict[str, dict[str, Any]]:
+    """Those of 4.4, and those that it no longer has as they were in 3.9."""
+    return {row["name"]: row for release in (OLDER, NEWER) for row in release[kind]}
+
+
+TOPIC_VECTORS, BROKER_VECTORS = vectors_of("topic"), vectors_of("broker")
+OTHER_DEFAULTS = {
+    "inter.broker.protocol.version": "3.0-IV1",
+    "node.id": "-1",
+    "process.roles": "",
 }
-OTHER_DEFAULTS = {"inter.broker.protocol.version": "3.0-IV1"}
-"""Kafka's default is its own release; Odradek has the protocol of one release only."""
-OTHER_ATTRIBUTES = {"listeners": "listeners_text", "log.dirs": "log_dirs_text"}
+"""The protocol between brokers is that of one release only; node.id and process.roles are not required."""
+OTHER_BOUNDS = {
+    "log.segment.bytes": "[14,...]",
+    "segment.bytes": "[14,...]",
+    "node.id": None,
+}
+"""Segments may be as small as in 3.9, for tests; node.id may be -1, as broker.id."""
+OTHER_ATTRIBUTES = {"listeners": "listeners_listed", "log.dirs": "log_dirs_listed"}
 """The plain names are those of the parsed values."""
 
 
@@ -66,9 +80,14 @@ def test_each_row_has_kafkas_type_default_importance_and_bounds(
         }
         wanted = {key: row[key] for key in ours}
         wanted["default"] = OTHER_DEFAULTS.get(name, wanted["default"])
-        if name in DESCRIBED_IN_A_SENTENCE:
-            del ours["valid"], wanted["valid"]
+        wanted["valid"] = OTHER_BOUNDS.get(name, wanted["valid"])
         assert ours == wanted, name
+
+
+@pytest.mark.parametrize(("table", "kind"), [(TOPIC, "topic"), (BROKER, "broker")], ids=["topic", "broker"])
+def test_the_settings_that_kafka_4_no_longer_has_are_marked(table: dict[str, Setting[Value]], kind: str) -> None:
+    older, newer = ({row["name"] for row in release[kind]} for release in (OLDER, NEWER))
+    assert {name for name, setting in table.items() if setting.removed_in is not None} == older - newer
 
 
 def test_each_topic_setting_takes_its_default_from_the_same_broker_settings() -> None:

@@ -30,6 +30,13 @@ async def test_the_highest_common_version_is_used() -> None:
             await client.send(ProduceRequest())
 
 
+async def test_a_version_with_topic_ids_alone_is_used_only_if_the_caller_names_it() -> None:
+    served = {ApiKey.API_VERSIONS: 4, ApiKey.PRODUCE: 13, ApiKey.OFFSET_FETCH: 10, ApiKey.OFFSET_COMMIT: 7}
+    async with scripted(served=served) as (port, _), await NetworkClient.connect("127.0.0.1", port) as client:
+        assert [client.version_for(key) for key in (ApiKey.PRODUCE, ApiKey.OFFSET_FETCH)] == [12, 9]
+        assert client.version_for(ApiKey.OFFSET_COMMIT) == 7
+
+
 async def test_responses_reach_their_callers_in_order() -> None:
     async with scripted(metadata) as (port, headers), await NetworkClient.connect("127.0.0.1", port) as client:
         responses = await asyncio.gather(*(client.send(MetadataRequest()) for _ in range(20)))

@@ -1,4 +1,4 @@
-"""The script on Apache Kafka and on ours, at the same time."""
+"""The script on Apache Kafka 3.9 and on ours as that release, at the same time."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Stage:
 
 @contextmanager
 def ours(directory: Path) -> Iterator[Script]:
-    with spawned_broker(directory / "data", SETTINGS) as broker:
+    with spawned_broker(directory / "data", SETTINGS | {"odradek.as.version": "3.9"}) as broker:
         yield Script(broker.bootstrap, directory / "data", [])
 
 

@@ -24,9 +24,9 @@ ALL = frozenset({*CLIENTS, *APPLICATIONS})
 KNOWN = [
     Known(ALL, r"ApiVersions \d+\.ApiKeys\.", "APIs that are not served, and APIs between brokers"),
     Known(
-        frozenset({"spring", "streams"}),
-        r"DescribeTopicPartitions 0: recorded 'sent', .* 'not sent: it does not list this API'",
-        "it is an API of KRaft mode; admin clients of Java ask for Metadata where it is not listed",
+        frozenset({"kafka-python", "java", "spring", "streams"}),
+        r"CreateTopics 7\.Topics\[.*\]\.Configs: recorded \[",
+        "the settings of a topic are those of Kafka 4.4",
     ),
     Known(ALL - {"faststream"}, r"ApiVersions \d+\.(Supported|Finalized)Features", "features are those of KRaft"),
     Known(

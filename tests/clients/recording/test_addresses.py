@@ -22,6 +22,7 @@ from odradek.protocol.messages.find_coordinator import FindCoordinatorResponse
 from odradek.protocol.messages.metadata import MetadataResponse
 from odradek.protocol.messages.produce import ProduceResponse
 from odradek.protocol.messages.registry import API_KEYS, codec_versions, response_class
+from odradek.protocol.messages.share_groups import ShareAcknowledgeResponse, ShareFetchResponse
 from odradek.protocol.schema import Message
 from tests.clients.recording.requests import key_of, response_frame
 
@@ -34,7 +35,18 @@ RESPONSES: list[Message] = [
     DescribeClusterResponse(brokers=[DescribeClusterResponse.DescribeClusterBroker(broker_id=1, host=HOST, port=PORT)]),
     ProduceResponse(node_endpoints=[ProduceResponse.NodeEndpoint(node_id=1, host=HOST, port=PORT)]),
     FetchResponse(node_endpoints=[FetchResponse.NodeEndpoint(node_id=1, host=HOST, port=PORT)]),
+    ShareFetchResponse(node_endpoints=[ShareFetchResponse.NodeEndpoint(node_id=1, host=HOST, port=PORT)]),
+    ShareAcknowledgeResponse(node_endpoints=[ShareAcknowledgeResponse.NodeEndpoint(node_id=1, host=HOST, port=PORT)]),
 ]
+OF_CONTROLLERS = {
+    ApiKey.VOTE,
+    ApiKey.BEGIN_QUORUM_EPOCH,
+    ApiKey.END_QUORUM_EPOCH,
+    ApiKey.DESCRIBE_QUORUM,
+    ApiKey.FETCH_SNAPSHOT,
+    ApiKey.UPDATE_RAFT_VOTER,
+}
+OF_APPLICATIONS = {ApiKey.STREAMS_GROUP_HEARTBEAT, ApiKey.STREAMS_GROUP_DESCRIBE}
 
 
 @pytest.mark.parametrize("response", RESPONSES, ids=lambda response: type(response).__name__)
@@ -56,14 +68,15 @@ def test_addresses_are_replaced_in_every_version_that_has_them(response: Message
         assert addresses_in(again.message) == {("127.0.0.1", 4711)}
 
 
-def test_no_other_response_that_the_codec_has_names_a_host() -> None:
+def test_no_other_response_names_a_broker() -> None:
     def names_a_host(cls: type[Message]) -> bool:
         fields = cls.__schema__.fields
         return {"Host", "Port"} <= {field.name for field in fields} or any(
             field.struct_class is not None and names_a_host(field.struct_class) for field in fields
         )
 
-    assert {key for key in API_KEYS if names_a_host(response_class(key))} == set(FIRST_WITH_ADDRESSES)
+    named = {key for key in API_KEYS if names_a_host(response_class(key))}
+    assert named == {*FIRST_WITH_ADDRESSES, *OF_CONTROLLERS, *OF_APPLICATIONS}
 
 
 def test_a_missing_coordinator_has_no_address() -> None:
@@ -72,11 +85,12 @@ def test_a_missing_coordinator_has_no_address() -> None:
 
 def test_versions_whose_addresses_could_not_be_replaced_are_not_offered() -> None:
     offered = [
-        (ApiKey.METADATA, 13),
-        (ApiKey.API_VERSIONS, 9),
-        (ApiKey.FETCH, 18),
+        (ApiKey.METADATA, 99),
+        (ApiKey.API_VERSIONS, 99),
+        (ApiKey.FETCH, 99),
         (ApiKey.HEARTBEAT, 9),
-        (ApiKey.SHARE_FETCH, 1),
+        (ApiKey.SHARE_FETCH, 0),
+        (ApiKey.SHARE_ACKNOWLEDGE, 9),
         (ApiKey.CONSUMER_GROUP_HEARTBEAT, 1),
         (999, 5),
     ]
@@ -89,6 +103,7 @@ def test_versions_whose_addresses_could_not_be_replaced_are_not_offered() -> Non
         ApiKey.API_VERSIONS: codec_versions(ApiKey.API_VERSIONS).highest,
         ApiKey.FETCH: codec_versions(ApiKey.FETCH).highest,
         ApiKey.HEARTBEAT: 9,
+        ApiKey.SHARE_ACKNOWLEDGE: codec_versions(ApiKey.SHARE_ACKNOWLEDGE).highest,
         ApiKey.CONSUMER_GROUP_HEARTBEAT: 1,
         999: 5,
     }

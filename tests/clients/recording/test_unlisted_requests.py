@@ -41,16 +41,16 @@ def with_requests(entries: list[Entry], api_key: int, version: int, *, are_answe
 
 
 async def test_an_api_that_the_target_does_not_list_is_one_difference_each(tmp_path: Path) -> None:
-    """As a Java client since 3.8 asks Kafka 3.9 for DescribeTopicPartitions. Brokers end a connection with it."""
+    """As a Java client asks Kafka for DescribeQuorum. Brokers end a connection with it."""
     entries = entries_of(await recording_of(transactions, tmp_path / "file"))
-    more = with_requests(entries, ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0)
+    more = with_requests(entries, ApiKey.DESCRIBE_QUORUM, 0)
     async with fresh() as target:
         differences, summary = await replay_entries(lambda: more, target)
     async with fresh() as target:
         _, without = await replay_entries(lambda: entries, target)
     assert len(differences) == summary.unlisted == (len(more) - len(entries)) // 2 > 20
     assert {difference.line("recorded", "target").split(" ", 2)[2] for difference in differences} == {
-        f"DescribeTopicPartitions 0: recorded 'sent', target '{UNLISTED}'"
+        f"DescribeQuorum 0: recorded 'sent', target '{UNLISTED}'"
     }
     assert (summary.requests, summary.responses) == (without.requests, without.responses)
 
@@ -63,7 +63,7 @@ async def test_a_version_that_the_target_does_not_list_is_one_difference(tmp_pat
         differences, summary = await replay_entries(lambda: more, target.bootstrap)
     assert len(differences) == summary.unlisted == len(more) - len(entries) > 0
     (place,) = {(difference.where, difference.expected, difference.found) for difference in differences}
-    assert place == ("Produce 31", "sent", "not sent: it lists versions 0 to 11")
+    assert place == ("Produce 31", "sent", "not sent: it lists versions 0 to 13")
 
 
 async def test_versions_are_compared_with_those_that_an_older_target_lists(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ async def test_versions_are_compared_with_those_that_an_older_target_lists(tmp_p
 
 async def test_what_neither_of_two_clusters_lists_is_no_difference(tmp_path: Path) -> None:
     entries = entries_of(await recording_of(transactions, tmp_path / "file"))
-    more = with_requests(entries, ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0)
+    more = with_requests(entries, ApiKey.DESCRIBE_QUORUM, 0)
     async with fresh() as one, fresh() as other:
         differences, summary = await replay_entries(lambda: more, one, other)
     assert differences == []
@@ -88,7 +88,7 @@ async def test_what_neither_of_two_clusters_lists_is_no_difference(tmp_path: Pat
 
 async def test_a_recording_of_nothing_but_unlisted_requests_is_compared() -> None:
     opened = Entry(Kind.OPENED, 1, 0, b"{}")
-    request = Entry(Kind.REQUEST, 1, 0, header(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 1))
+    request = Entry(Kind.REQUEST, 1, 0, header(ApiKey.DESCRIBE_QUORUM, 0, 1))
     async with fresh() as target:
         differences, _ = await replay_entries(lambda: [opened, request], target)
         with pytest.raises(RecordingError, match="no request that can be sent"):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 from tests.beside_kafka.known import Known
+from tests.scenarios.same_as_kafka.changed_settings import CHANGED
 
 KNOWN = [
     Known(
@@ -16,6 +19,11 @@ KNOWN = [
         "APIs that are not served",
     ),
     Known("describe all settings of a broker", r"out odradek\..*", "settings of our own"),
+    Known(
+        "describe all settings of a (broker|topic)",
+        rf"out ({'|'.join(map(re.escape, sorted(CHANGED)))})=.*",
+        "the settings and their defaults are those of Kafka 4.4",
+    ),
     Known(
         "describe all settings of a broker",
         r"out inter\.broker\.protocol\.version=.*",

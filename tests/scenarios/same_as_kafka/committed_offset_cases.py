@@ -353,7 +353,7 @@ def refused_offset_commits_in_a_transaction(b: Peer) -> None:
     commit_in(b, producer, topic, {0: 5}, transactional_id=b.name("nobody"))
     if b.version >= 3:
         for generation, member in ((0, ""), (0, "m"), (-1, "m"), (-1, "")):
-            commit_in(b, producer, topic, {0: 5}, generation_id=generation, member_id=member)
+            commit_in(b, producer, topic, {0: 5}, generation_id_or_member_epoch=generation, member_id=member)
     end(b, producer, committed=True)
     fetch(b, version=7, require_stable=True)
 
@@ -365,7 +365,7 @@ def offset_commits_of_members_in_a_transaction(b: Peer) -> None:
     member, generation = joined(b, topic)
     producer = open_transaction(b, group)
     asked: list[Document] = [
-        {"generation_id": number, "member_id": who}
+        {"generation_id_or_member_epoch": number, "member_id": who}
         for number in (generation, generation + 1, -1)
         for who in (member, "", "somebody")
     ]

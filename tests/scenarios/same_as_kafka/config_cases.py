@@ -72,8 +72,6 @@ def settings_of_unknown_resources(b: Peer) -> None:
         (0, "x"),
         (1, "x"),
         (3, "x"),
-        (16, "x"),
-        (32, "x"),
         (64, "x"),
         (-1, "x"),
     ):
@@ -160,8 +158,6 @@ def replaced_settings_of_unknown_resources(b: Peer) -> None:
         (LOGGER, ""),
         (0, "x"),
         (3, "x"),
-        (16, "x"),
-        (32, "x"),
         (-1, "x"),
     ):
         replace(b, kind, name, ("retention.ms", "1"), validate_only=True)
@@ -332,7 +328,6 @@ def changed_settings_of_unknown_resources(b: Peer) -> None:
         (LOGGER, "x"),
         (0, "x"),
         (3, "x"),
-        (16, "x"),
         (-1, "x"),
     ):
         change(b, changed(kind, name, ("retention.ms", SET, "1")), validate_only=True)

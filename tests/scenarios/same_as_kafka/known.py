@@ -55,14 +55,14 @@ KNOWN = [
         "Kafka 3.9 says in version 0 of no setting that it has its default",
     ),
     Known(
-        "all_settings_of_the_broker",
-        r"DESCRIBE_CONFIGS\.Results\[0\]\.Configs\[(advertised\.listeners|listeners|log\.dirs?|zookeeper\.connect)\].*",
-        "the addresses and directories of the two brokers",
+        "groups_are_described",
+        r"DESCRIBE_GROUPS\.Groups\[.*\]\.AuthorizedOperations",
+        "the operations on a group are those of Kafka 4.4: the group's settings are among them",
     ),
     Known(
-        "all_settings_of_the_broker",
-        r"DESCRIBE_CONFIGS\.Results\[0\]\.Configs\[inter\.broker\.protocol\.version\].*",
-        "Kafka's default is its own release; Odradek has the protocol of 3.0",
+        "commits_to_a_group_without_members",
+        r"OFFSET_COMMIT\.Topics\[.*\]\.Partitions\[0\]\.ErrorCode",
+        "GROUP_ID_NOT_FOUND in version 9 if the group does not exist, as in Kafka 4.4",
     ),
     Known(
         "metadata_of_a_topic_with_neither_name_nor_id",
@@ -108,6 +108,16 @@ KNOWN = [
         "a_partition_with_two_batches",
         r"(PRODUCE\.Responses|LIST_OFFSETS\.Topics)\[.*",
         "Kafka drops the first of the batches without a word; both are refused",
+    ),
+    Known(
+        "a_transactional_id_with_an_open_transaction|a_transaction_that_times_out",
+        r"PRODUCE\.LogStartOffset",
+        "the log refuses a batch of an older epoch and says where it begins; Kafka does not ask it",
+    ),
+    Known(
+        "batches_outside_an_open_transaction",
+        r"PRODUCE of a newer epoch\.(ErrorCode|LogStartOffset)",
+        "the coordinator is asked, and refuses the epoch, as in Kafka 4.4; Kafka 3.9 compares sequences only",
     ),
     Known(
         "byte_limits",

@@ -16,6 +16,7 @@ from odradek.protocol.errors import ErrorCode
 from odradek.protocol.headers import response_header_version
 from odradek.protocol.messages.registry import request_class, response_class
 from tests.beside_kafka.documents import RULES, Document, message_of
+from tests.scenarios.same_as_kafka.changed_settings import without_changed
 from tests.wire.blocking_client import RawClient
 from tests.wire.frames import request_payload
 
@@ -94,7 +95,7 @@ class Peer:
         return asked
 
     def note(self, label: str, answer: Any) -> None:
-        self.transcript.append((label, comparable(answer, RULES)))
+        self.transcript.append((label, comparable(without_changed(answer), RULES)))
 
     def _reconnect(self) -> None:
         self._client.socket.close()

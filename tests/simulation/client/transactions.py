@@ -262,7 +262,7 @@ def txn_commit_request(
         group_id=group,
         producer_id=producer.state.producer_id,
         producer_epoch=producer.state.epoch,
-        generation_id=generation,
+        generation_id_or_member_epoch=generation,
         member_id=member_id,
         topics=[
             TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(

@@ -36,7 +36,6 @@ PATTERNS: Mapping[str, tuple[str, ...]] = {
     ),
     "guard": (
         "broker/coordinator/group/offsets/removal.py _remove_topic: group is None",
-        "broker/coordinator/group/shard.py GroupShard._replay_classic: group is not None",
         "broker/coordinator/group/shard.py GroupShard._replay_classic: group.is_empty",
         "broker/coordinator/internal_topics.py InternalTopics.create: not self.exists(name)",
         "broker/coordinator/group/classic/rebalance.py Rebalances._remove_silent: member is not None",

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from odradek.protocol.compiler import encode_versioned
+from odradek.protocol.compiler import encode_versioned, versioned_version
 from odradek.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from odradek.protocol.messages.group_records import (
     GroupMetadataKey,
@@ -18,6 +18,7 @@ from odradek.protocol.messages.transaction_records import TransactionLogKey, Tra
 from odradek.protocol.records import Record
 from odradek.protocol.schema import Message
 from odradek.storage.dump.coordinators import offsets_texts, transaction_texts
+from tests.protocol.vector_files import lines_of
 
 GROUP = encode_versioned(GroupMetadataKey(group="g"), 2)
 OFFSET = encode_versioned(OffsetCommitKey(group="g", topic="t", partition=1), 1)
@@ -63,6 +64,16 @@ def transaction(status: int, version: int = 0) -> str:
     assert key == "transaction_metadata::transactionalId=id"
     assert text is not None
     return text
+
+
+def test_group_records_are_printed_as_by_kafka_4_4() -> None:
+    """The lines are those that its DumpLogSegments printed for the records."""
+    checked = set()
+    for line in lines_of("kafka_4.4/dumped_group_records.jsonl"):
+        key, value = bytes.fromhex(line["key"]), bytes.fromhex(line["value"])
+        assert offsets_texts(Record(7, 0, key, value)) == (line["keyText"], line["valueText"])
+        checked.add(versioned_version(key))
+    assert checked == {*range(1, 9), *range(10, 18), *range(19, 24)}
 
 
 def test_members_of_consumer_groups_are_decoded() -> None:

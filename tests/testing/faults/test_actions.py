@@ -292,7 +292,7 @@ def test_an_unsupported_version_of_api_versions_is_answered_in_version_0(broker:
     client.send(ApiVersionsRequest(client_software_name="raw", client_software_version="1"), 3)
     answered = body_of(client.raw.receive(), ApiKey.API_VERSIONS, 0)
     assert answered.error_code == int(ErrorCode.UNSUPPORTED_VERSION)
-    assert [(api.api_key, api.max_version) for api in answered.api_keys] == [(18, 4)]
+    assert [(api.api_key, api.max_version) for api in answered.api_keys] == [(18, 5)]
 
 
 async def test_a_login_fails_and_then_succeeds_and_cannot_be_delayed() -> None:

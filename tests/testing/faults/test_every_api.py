@@ -13,9 +13,9 @@ from tests.testing.faults.failed_answers import CODE, failed_answers
 from tests.wire.frames import body_of
 
 
-def errors_in(response: Any) -> dict[int, int]:
+def errors_in(response: Any, version: int) -> dict[int, int]:
     found: dict[int, int] = {}
-    error_finder(type(response))(response, found)
+    error_finder(type(response), version)(response, found)
     return found
 
 
@@ -25,7 +25,7 @@ def test_every_version_of_every_api_has_the_code_of_a_fault_and_no_other(handled
     wrong = []
     for failed in failed_answers(handled=handled):
         seen.add(failed.key)
-        found = errors_in(body_of(failed.frame, failed.key, failed.version))
+        found = errors_in(body_of(failed.frame, failed.key, failed.version), failed.version)
         if set(found) != {int(ErrorCode[CODE])}:
             wrong.append(f"{failed.api} {failed.version}: {found}")
     assert not wrong

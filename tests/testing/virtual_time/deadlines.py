@@ -10,10 +10,12 @@ from random import Random
 from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
+from odradek.broker.coordinator.group.consumer.group import ConsumerGroup
 from odradek.broker.coordinator.transaction.shard import TransactionShard
 from odradek.clients.network_client import NetworkClient
 from odradek.clients.network_errors import NetworkError
 from odradek.protocol.errors import ErrorCode
+from odradek.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest
 from odradek.protocol.messages.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.groups import JoinGroupRequest
 from odradek.protocol.messages.metadata import MetadataRequest
@@ -208,6 +210,55 @@ def session(timeout_ms: int) -> Callable[[TimedApi], Awaitable[Happened]]:
     return begin
 
 
+async def end_of_a_consumers_session(api: TimedApi) -> Happened:
+    await _coordinators(api)
+    await _join_consumer(api, "a", ["t"])
+    return lambda: not any(group.size for group in groups_of(api.broker))
+
+
+async def second_assignment(api: TimedApi) -> Happened:
+    await _coordinators(api)
+    for member_id in ("a", "b"):
+        await _join_consumer(api, member_id, ["t"])
+    return lambda: all(cast(ConsumerGroup, group).target_epoch == 3 for group in groups_of(api.broker))
+
+
+async def second_resolution(api: TimedApi) -> Happened:
+    """A heartbeat begins it."""
+    await _coordinators(api)
+    await _join_consumer(api, "a", None, "t.*")
+
+    def resolved_ms() -> int:
+        (group,) = groups_of(api.broker)
+        return max(
+            (each.timestamp_ms for each in cast(ConsumerGroup, group).subscriptions.resolved.values()), default=0
+        )
+
+    await until(resolved_ms)
+    first_ms = resolved_ms()
+
+    async def is_resolved_again() -> bool:
+        (group,) = groups_of(api.broker)
+        epoch = cast(ConsumerGroup, group).members_by_id["a"].epoch
+        request = ConsumerGroupHeartbeatRequest(group_id="g", member_id="a", member_epoch=epoch)
+        assert (await api(request, 1)).error_code == ErrorCode.NONE
+        return resolved_ms() > first_ms
+
+    return is_resolved_again
+
+
+async def _join_consumer(api: TimedApi, member_id: str, topics: list[str] | None, regex: str | None = None) -> None:
+    request = ConsumerGroupHeartbeatRequest(
+        group_id="g",
+        member_id=member_id,
+        rebalance_timeout_ms=10 * HOUR_MS,
+        subscribed_topic_names=topics,
+        subscribed_topic_regex=regex,
+        topic_partitions=[],
+    )
+    assert (await api(request, 1)).error_code == ErrorCode.NONE
+
+
 def _join(session_ms: int) -> JoinGroupRequest:
     return JoinGroupRequest(
         group_id="g",
@@ -285,6 +336,42 @@ def abort(timeout_ms: int) -> Callable[[TimedApi], Awaitable[Happened]]:
     return begin
 
 
+def first_batch(*, coordinator_is_busy: bool) -> Callable[[TimedApi], Awaitable[Happened]]:
+    """Of a transaction after another one, which was asked about while the markers of that one were held back. They are
+    written then, unless the coordinator stays busy.
+    """
+
+    async def begin(api: TimedApi) -> Happened:
+        producer, held = await _init(api, 60_000), list[Any]()
+        assert await _produced(api, producer) == ErrorCode.NONE
+        writer = api.broker.coordinators._own_logs
+        append, writer._append = writer._append, lambda *arguments: held.append(arguments)
+        ended = await api(requests.end("x", producer, True), 5)
+        batch = asyncio.ensure_future(_produced(api, (ended.producer_id, ended.producer_epoch)))
+        await until(lambda: api.broker.replica_manager.verification._unsettled and held)
+        if coordinator_is_busy:
+            return lambda: batch.done() and batch.result() == ErrorCode.CONCURRENT_TRANSACTIONS
+        writer._append = append
+        for arguments in held:
+            append(*arguments)
+        return lambda: batch.done() and batch.result() == ErrorCode.NONE
+
+    return begin
+
+
+async def _produced(api: TimedApi, producer: tuple[int, int]) -> int:
+    batch = build_batch(
+        [Record(0, 0, None, b"v")],
+        producer_id=producer[0],
+        producer_epoch=producer[1],
+        base_sequence=0,
+        is_transactional=True,
+    )
+    request = requests.produce("t", batch, transactional_id="x")
+    response = await api.client.send(request, version=12, timeout_ms=60_000)
+    return int(response.responses[0].partition_responses[0].error_code)
+
+
 async def expiry_of_a_transactional_id(api: TimedApi) -> Happened:
     await _init(api, 60_000)
     return lambda: not has_transactional_ids(api)
@@ -322,6 +409,7 @@ TRANSACTIONS_SOON = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
     "transaction.remove.expired.transaction.cleanup.interval.ms": "1000",
 }
+LONG_SESSIONS = {"group.consumer.session.timeout.ms": str(2 * HOUR_MS)}
 IMMEDIATE = {"group.initial.rebalance.delay.ms": "0"}
 ONE_BROKER = [
     *each(
@@ -404,6 +492,9 @@ ONE_BROKER = [
         beside={**IMMEDIATE, "group.max.session.timeout.ms": str(2 * HOUR_MS)},
     ),
     Deadline("group.max.session.timeout.ms", HOUR_MS, session(HOUR_MS), beside=IMMEDIATE),
+    Deadline("group.consumer.session.timeout.ms", HOUR_MS, end_of_a_consumers_session),
+    Deadline("group.consumer.assignment.interval.ms", HOUR_MS, second_assignment, beside=LONG_SESSIONS),
+    Deadline("group.consumer.regex.refresh.interval.ms", HOUR_MS, second_resolution, beside=LONG_SESSIONS),
     Deadline(
         "offsets.retention.minutes",
         WHILE_S // 60,
@@ -426,6 +517,18 @@ ONE_BROKER = [
         HOUR_MS,
         expiry_of_a_producer,
         beside={"producer.id.expiration.ms": "1000"},
+    ),
+    Deadline(
+        "add.partitions.to.txn.retry.backoff.ms",
+        HOUR_MS,
+        first_batch(coordinator_is_busy=False),
+        beside={"add.partitions.to.txn.retry.backoff.max.ms": str(2 * HOUR_MS), "request.timeout.ms": str(2 * HOUR_MS)},
+    ),
+    Deadline(
+        "add.partitions.to.txn.retry.backoff.max.ms",
+        HOUR_MS,
+        first_batch(coordinator_is_busy=True),
+        beside={"add.partitions.to.txn.retry.backoff.ms": "2000", "request.timeout.ms": str(2 * HOUR_MS)},
     ),
     Deadline("transaction.max.timeout.ms", WHILE_MS, abort(WHILE_MS), WHILE_S, beside=TRANSACTIONS_SOON),
     Deadline("transaction.abort.timed.out.transaction.cleanup.interval.ms", HOUR_MS, abort(1000)),

@@ -26,6 +26,15 @@ OF_NEW_SEGMENTS = {"segment.jitter.ms"}
 KEPT: dict[str, object] = {"connections.max.idle.ms": "-1"}
 """The connections of the tests stay open."""
 WITHOUT_A_ROW = {
+    "group.consumer.heartbeat.interval.ms": "clients are told it, and they keep it",
+    **dict.fromkeys(
+        (
+            f"group.consumer.{bound}.{time}.ms"
+            for bound in ("max", "min")
+            for time in ("assignment.interval", "heartbeat.interval", "session.timeout")
+        ),
+        "they are the bounds of groups' settings",
+    ),
     "zookeeper.connection.timeout.ms": "it ends the start of a broker, before which time cannot be advanced",
 }
 

@@ -35,16 +35,15 @@ import structlog
 
 from odradek.broker.coordinator.group.classic.member import (
     CONSUMER,
-    JoinAnswer,
     Member,
-    Protocols,
     Sessions,
     Support,
     can_found,
     subscribed_topics,
 )
 from odradek.broker.coordinator.group.classic.state import CAN_REBALANCE, TRANSITIONS, GroupState, IllegalTransition
-from odradek.broker.coordinator.group.group import NO_MEMBER, NO_TIMESTAMP, Committer, OffsetExpiry
+from odradek.broker.coordinator.group.group import NO_MEMBER, NO_TIMESTAMP, Committer, OffsetExpiry, Session
+from odradek.broker.coordinator.group.member_requests import JoinAnswer, Protocols
 from odradek.broker.coordinator.runtime.record import CoordinatorRecord, encode_key
 from odradek.protocol.errors import ErrorCode, MalformedMessage, ProtocolError
 from odradek.protocol.messages.group_records import GroupMetadataKey
@@ -73,8 +72,15 @@ class Actions(Protocol):
     def resume(self, group: ClassicGroup) -> None:
         """See `Group.loaded`."""
 
-    def give_up(self, group: ClassicGroup) -> None:
-        """See `Group.unload`."""
+    def give_up(self, group: ClassicGroup, reason: str, code: ErrorCode) -> None:
+        """See `Group.die` and `Group.unload`: parked requests are answered with the error."""
+
+
+class FormerMember(Protocol):
+    """A member of a consumer group, see `conversion.py`. Its epoch was its generation."""
+
+    @property
+    def epoch(self) -> int: ...
 
 
 class ClassicGroup:
@@ -92,6 +98,8 @@ class ClassicGroup:
         "_support",
         "awaiting",
         "current_state_timestamp_ms",
+        "former",
+        "former_generation",
         "generation_id",
         "group_id",
         "leader_id",
@@ -113,6 +121,10 @@ class ClassicGroup:
         self.leader_id: str | None = None
         self.subscribed_topics: frozenset[str] | None = None
         """The topics that the members of a consumer group are subscribed to; None if unknown."""
+        self.former: dict[str, FormerMember] = {}
+        """By member id: the members of a consumer group that has become this group, until it has an assignment."""
+        self.former_generation = 0
+        """The generation in which the epochs of the former members are as good."""
         self.pending: dict[str, DelayedHeartbeat] = {}
         self.pending_sync: set[str] = set()
         self.new_member_added = False
@@ -216,6 +228,18 @@ class ClassicGroup:
             raise ProtocolError(ErrorCode.UNKNOWN_MEMBER_ID)
         return member
 
+    def check_generation(self, member: Member, generation_id: int) -> None:
+        """Raises ILLEGAL_GENERATION if the member is in another generation."""
+        if generation_id not in (self.generation_id, self.epoch_of(member)):
+            raise ProtocolError(ErrorCode.ILLEGAL_GENERATION)
+
+    def epoch_of(self, member: Member) -> int:
+        """Returns the generation, or the epoch of a former member of a consumer group that has no generation yet."""
+        former = self.former.get(member.member_id)
+        if former is None or self.generation_id != self.former_generation:
+            return self.generation_id
+        return former.epoch
+
     def is_leader(self, member_id: str) -> bool:
         return self.leader_id == member_id
 
@@ -237,6 +261,7 @@ class ClassicGroup:
             return None
         assert member.awaiting_join is None, "the member's parked JoinGroup must be answered first"
         self._support.withdraw(member.protocols)
+        self.former.pop(member_id, None)
         if member.group_instance_id is not None:
             self._by_instance.pop(member.group_instance_id, None)
         if self.is_leader(member_id):
@@ -251,6 +276,9 @@ class ClassicGroup:
         member.member_id = new_member_id
         self._members[new_member_id] = member
         self._by_instance[member.group_instance_id] = new_member_id
+        former = self.former.pop(old_member_id, None)
+        if former is not None:
+            self.former[new_member_id] = former
         if self.is_leader(old_member_id):
             self.leader_id = new_member_id
         if old_member_id in self.pending_sync:
@@ -365,8 +393,7 @@ class ClassicGroup:
         member = None
         if who.generation_id >= 0 or who.member_id != NO_MEMBER or who.group_instance_id is not None:
             member = self.checked_member(who.member_id, who.group_instance_id)
-            if who.generation_id != self.generation_id:
-                raise ProtocolError(ErrorCode.ILLEGAL_GENERATION)
+            self.check_generation(member, who.generation_id)
         elif not in_transaction:
             raise ProtocolError(ErrorCode.UNKNOWN_MEMBER_ID)
         if in_transaction:
@@ -375,6 +402,9 @@ class ClassicGroup:
             raise ProtocolError(ErrorCode.REBALANCE_IN_PROGRESS)
         if member is not None:
             self._actions.sessions.extend(self, member)
+
+    def accept_fetch(self, member_id: str | None, member_epoch: int) -> None:
+        """Anybody may fetch: members of classic groups do not name themselves."""
 
     def is_subscribed_to(self, topic: str) -> bool:
         """Whether any member is subscribed to the topic. True if the subscriptions are unknown."""
@@ -417,14 +447,18 @@ class ClassicGroup:
         return [CoordinatorRecord(self.record_key, None)] if self.generation_id > 0 else []
 
     def die(self, reason: str) -> None:
-        self._actions.sessions.expect_nobody(self)
-        self.transition_to(GroupState.DEAD, reason)
+        """Members must join the group again, in which they are members of another kind now."""
+        self._actions.give_up(self, reason, ErrorCode.REBALANCE_IN_PROGRESS)
 
     def loaded(self) -> None:
         self._actions.resume(self)
 
     def unload(self) -> None:
-        self._actions.give_up(self)
+        self._actions.give_up(self, "the partition is unloaded", ErrorCode.NOT_COORDINATOR)
+
+    def session_of(self, member_id: str) -> Session | None:
+        member = self._members.get(member_id)
+        return None if member is None else Session(member.session_timeout_ms, member.heartbeat)
 
     def sessions(self) -> Iterator[DelayedHeartbeat]:
         yield from self.pending.values()

@@ -19,27 +19,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from random import Random
-from typing import NamedTuple
 from uuid import UUID
 
 from odradek.broker.coordinator.group.classic.group import ClassicGroup
 from odradek.broker.coordinator.group.classic.member import (
     NEW_MEMBER_JOIN_TIMEOUT_MS,
-    JoinAnswer,
     Member,
-    Protocols,
     can_found,
 )
-from odradek.broker.coordinator.group.classic.rebalance import (
-    Rebalances,
-    join_refused,
-    joined,
-    joined_as_before,
-    sync_refused,
-)
+from odradek.broker.coordinator.group.classic.rebalance import Rebalances, joined, joined_as_before
 from odradek.broker.coordinator.group.classic.settings import GroupSettings
 from odradek.broker.coordinator.group.classic.state import GroupState
 from odradek.broker.coordinator.group.group import NO_MEMBER, Group
+from odradek.broker.coordinator.group.member_requests import (
+    JoinAnswer,
+    Joining,
+    Protocols,
+    join_refused,
+    sync_refused,
+)
 from odradek.broker.coordinator.runtime.shard import AppendFailed
 from odradek.protocol.errors import ErrorCode, ProtocolError
 
@@ -47,29 +45,10 @@ LONGEST_PREFIX_BYTES = 32767 - len("-00000000-0000-4000-8000-000000000000")
 """The maximum length of a protocol string, minus the UUID suffix."""
 
 
-class Joining(NamedTuple):
-    """A JoinGroup request. Times in ms.
-
-    `member_id` is empty if the client has none. `needs_known_id`: the client must join again with the id it is
-    assigned. `can_skip_assignment`: the request's version has `skip_assignment` in its response.
-    """
-
-    member_id: str
-    group_instance_id: str | None
-    client_id: str
-    client_host: str
-    rebalance_timeout_ms: int
-    session_timeout_ms: int
-    protocol_type: str
-    protocols: Protocols
-    needs_known_id: bool
-    can_skip_assignment: bool
-    reason: str
-    answer: JoinAnswer
-
-
 class Joins:
-    """Handles the JoinGroups of one shard. `groups` is the shard's table; `new_group` adds a group to it."""
+    """Handles the JoinGroups of one shard. `groups` is the shard's table; `new_group` adds a group to it, and raises
+    ProtocolError if it cannot. A group of another kind that is empty counts as none.
+    """
 
     __slots__ = ("_groups", "_new_group", "_random", "_rebalances", "_settings")
 
@@ -91,14 +70,11 @@ class Joins:
         """Answers the request now or later. Creates the group if it does not exist and the client has no member id.
         Raises ProtocolError if the request is refused.
         """
-        settings = self._settings
-        if not settings.min_session_timeout_ms <= joining.session_timeout_ms <= settings.max_session_timeout_ms:
-            raise ProtocolError(ErrorCode.INVALID_SESSION_TIMEOUT)
         group = self._groups.get(group_id)
-        if group is None:
-            group = self._found(group_id, joining)
-        elif isinstance(group, ClassicGroup):
+        if isinstance(group, ClassicGroup):
             self._join(group, joining)
+        elif group is None or group.is_empty:
+            group = self._found(group_id, joining)
         else:
             raise ProtocolError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if group.state is GroupState.PREPARING_REBALANCE:

@@ -24,10 +24,10 @@ from functools import partial
 from typing import Generic, Protocol, TypeVar
 
 from odradek.broker.coordinator.group.classic.state import GroupState
+from odradek.broker.coordinator.group.member_requests import JoinAnswer, Protocols, SyncAnswer
 from odradek.protocol.compiler import read
 from odradek.protocol.errors import MalformedMessage
 from odradek.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
-from odradek.protocol.messages.groups import JoinGroupResponse, SyncGroupResponse
 from odradek.purgatory import DelayedOperationPurgatory
 from odradek.purgatory.delayed_heartbeat import DelayedHeartbeat
 
@@ -35,10 +35,6 @@ NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 """How long the first JoinGroup of a new member may be parked. (Kafka's NewMemberJoinTimeoutMs)"""
 CONSUMER = "consumer"
 """The protocol type of consumer groups. The broker can decode the metadata of their members."""
-Protocols = tuple[tuple[str, bytes], ...]
-"""(name, metadata) pairs in the member's order of preference."""
-JoinAnswer = Callable[[JoinGroupResponse], object]
-SyncAnswer = Callable[[SyncGroupResponse], object]
 _VERSION_BYTES = 2
 
 

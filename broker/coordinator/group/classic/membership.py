@@ -9,28 +9,13 @@ Source: Kafka's GroupCoordinator.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from odradek.broker.coordinator.group.classic.group import ClassicGroup
-from odradek.broker.coordinator.group.classic.member import SyncAnswer
-from odradek.broker.coordinator.group.classic.rebalance import Rebalances, sync_refused, synced
+from odradek.broker.coordinator.group.classic.rebalance import Rebalances, synced
 from odradek.broker.coordinator.group.classic.state import GroupState
 from odradek.broker.coordinator.group.group import NO_MEMBER, Group
+from odradek.broker.coordinator.group.member_requests import Syncing, sync_refused
 from odradek.protocol.errors import ErrorCode, ProtocolError
-
-
-class Syncing(NamedTuple):
-    """A SyncGroup request. `protocol_type` and `protocol_name` are None in versions without them. `assignments` is
-    keyed by member id.
-    """
-
-    generation_id: int
-    member_id: str
-    group_instance_id: str | None
-    protocol_type: str | None
-    protocol_name: str | None
-    assignments: Mapping[str, bytes]
-    answer: SyncAnswer
 
 
 class Membership:
@@ -49,7 +34,7 @@ class Membership:
         """Handles a SyncGroup. The leader's contains the assignment; the others are parked until it arrives."""
         group = self._group(group_id)
         member = group.checked_member(syncing.member_id, syncing.group_instance_id)
-        _check_generation(group, syncing.generation_id)
+        group.check_generation(member, syncing.generation_id)
         for sent, agreed in (
             (syncing.protocol_type, group.protocol_type),
             (syncing.protocol_name, group.protocol_name),
@@ -75,7 +60,7 @@ class Membership:
         """Extends the member's session. Returns NONE, or REBALANCE_IN_PROGRESS if the member must rejoin."""
         group = self._group(group_id)
         member = group.checked_member(member_id, group_instance_id)
-        _check_generation(group, generation_id)
+        group.check_generation(member, generation_id)
         self._sessions.extend(group, member)
         if group.state is GroupState.PREPARING_REBALANCE:
             return ErrorCode.REBALANCE_IN_PROGRESS
@@ -100,8 +85,3 @@ class Membership:
         if not isinstance(group, ClassicGroup):
             raise ProtocolError(ErrorCode.UNKNOWN_MEMBER_ID)
         return group
-
-
-def _check_generation(group: ClassicGroup, generation_id: int) -> None:
-    if generation_id != group.generation_id:
-        raise ProtocolError(ErrorCode.ILLEGAL_GENERATION)

@@ -25,7 +25,8 @@ from odradek.broker.coordinator.group.classic.member import Member, Sessions
 from odradek.broker.coordinator.group.classic.records import group_metadata_record
 from odradek.broker.coordinator.group.classic.settings import GroupSettings
 from odradek.broker.coordinator.group.classic.state import GroupState
-from odradek.broker.coordinator.group.group import NO_GENERATION, NO_MEMBER
+from odradek.broker.coordinator.group.group import NO_MEMBER
+from odradek.broker.coordinator.group.member_requests import join_refused, sync_refused
 from odradek.broker.coordinator.runtime.shard import Act, AppendFailed, Decision, OnDone
 from odradek.protocol.errors import ErrorCode, ProtocolError
 from odradek.protocol.messages.groups import JoinGroupResponse, SyncGroupResponse
@@ -190,6 +191,7 @@ class Rebalances:
 
     def _propagate(self, group: ClassicGroup, assignments: Mapping[str, bytes]) -> None:
         group.transition_to(GroupState.STABLE, "the leader's assignment is written")
+        group.former.clear()
         for member in list(group.members):
             member.assignment = assignments.get(member.member_id, b"")
             if group.answer_sync(member, synced(group, member)):
@@ -255,12 +257,12 @@ class Rebalances:
         if group.size > self._settings.max_size:
             self.prepare(group, f"more members than group.max.size={self._settings.max_size}")
 
-    def give_up(self, group: ClassicGroup) -> None:
-        """The partition moves away or the broker stops: answers all parked requests with NOT_COORDINATOR."""
-        group.transition_to(GroupState.DEAD, "the partition is unloaded")
+    def give_up(self, group: ClassicGroup, reason: str, code: ErrorCode) -> None:
+        """The group ends here: answers all parked requests with the error and ends all sessions."""
+        group.transition_to(GroupState.DEAD, reason)
         for member in list(group.members):
-            group.answer_join(member, join_refused(ErrorCode.NOT_COORDINATOR, member.member_id))
-            group.answer_sync(member, sync_refused(ErrorCode.NOT_COORDINATOR))
+            group.answer_join(member, join_refused(code, member.member_id))
+            group.answer_sync(member, sync_refused(code))
             self.sessions.end(member)
         self.sessions.expect_nobody(group)
         group.pending_sync.clear()
@@ -276,11 +278,6 @@ def _code_for_sync(error: ProtocolError) -> ErrorCode:
 
 
 # --- responses --------------------------------------------------------------------------------------------------------
-
-
-def join_refused(code: ErrorCode, member_id: str = NO_MEMBER) -> JoinGroupResponse:
-    """Returns an error without a generation. The client may retry with `member_id`."""
-    return JoinGroupResponse(error_code=code, generation_id=NO_GENERATION, protocol_name=None, member_id=member_id)
 
 
 def joined(group: ClassicGroup, member: Member) -> JoinGroupResponse:
@@ -326,11 +323,6 @@ def _members(group: ClassicGroup) -> list[JoinGroupResponse.JoinGroupResponseMem
         )
         for member in group.members
     ]
-
-
-def sync_refused(code: ErrorCode) -> SyncGroupResponse:
-    """Returns an error without an assignment."""
-    return SyncGroupResponse(error_code=code)
 
 
 def synced(group: ClassicGroup, member: Member) -> SyncGroupResponse:

@@ -43,9 +43,9 @@ TRANSITIONS: dict[tuple[GroupState, GroupState], str] = {
     (_PREPARING, _EMPTY): "no members are left",
     (_COMPLETING, _STABLE): "the leader's assignment is written",
     (_EMPTY, _DEAD): "deleted; its last offset was removed; the partition moves away",
-    (_PREPARING, _DEAD): "the partition moves away",
-    (_COMPLETING, _DEAD): "the partition moves away",
-    (_STABLE, _DEAD): "the partition moves away",
+    (_PREPARING, _DEAD): "it becomes a consumer group of KIP-848; the partition moves away",
+    (_COMPLETING, _DEAD): "as from PreparingRebalance",
+    (_STABLE, _DEAD): "as from PreparingRebalance",
 }
 """The cause of each transition, by (from, to)."""
 

@@ -9,7 +9,13 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from odradek.broker.coordinator.group.group import Committer, Group
+from odradek.broker.coordinator.group.group import (
+    FIRST_TRANSACTIONAL_WITH_EPOCHS,
+    FIRST_WITH_EPOCHS,
+    Committer,
+    Group,
+    PartitionCheck,
+)
 from odradek.broker.coordinator.group.offsets.offsets import Commits, GroupOffsets
 from odradek.broker.coordinator.runtime.shard import Act, AppendFailed, OnDone
 from odradek.protocol.errors import ErrorCode, ProtocolError
@@ -40,15 +46,11 @@ def commit_offsets(shard: OffsetShard, who: Committer, commits: Commits, done: O
     """Commits offsets. Calls `done`, possibly at once, when they take effect or with an AppendFailed; see
     `commit_error`.
 
-    A commit without a generation creates the group if it does not exist. Raises ILLEGAL_GENERATION for another one, and
-    the errors of `Group.accept_commit`.
+    A commit without a generation creates the group if it does not exist. Raises GROUP_ID_NOT_FOUND for another one,
+    ILLEGAL_GENERATION to older clients, and the errors of `Group.accept_commit`.
     """
-    group = shard.groups.get(who.group_id)
-    if group is None:
-        if who.generation_id >= 0:
-            raise ProtocolError(ErrorCode.ILLEGAL_GENERATION)
-        group = shard.group_or_new(who.group_id)
-    group.accept_commit(who)
+    group = _group(shard, who, FIRST_WITH_EPOCHS)
+    _check_each(group.accept_commit(who), commits)
     if commits:
         shard.act(shard.offsets.commit(who.group_id, commits, done))
     else:
@@ -61,9 +63,10 @@ def commit_offsets_in_transaction(
     """Commits offsets within a transaction. Calls `done` once they are replicated; they take effect when the
     transaction commits.
 
-    The caller has verified that the transaction is open. Raises the errors of `Group.accept_commit`.
+    The caller has verified that the transaction is open. Raises as `commit_offsets` does.
     """
-    shard.group_or_new(who.group_id).accept_commit(who, in_transaction=True)
+    group = _group(shard, who, FIRST_TRANSACTIONAL_WITH_EPOCHS)
+    _check_each(group.accept_commit(who, in_transaction=True), commits)
     if commits:
         shard.act(
             shard.offsets.commit_in_transaction(
@@ -72,6 +75,24 @@ def commit_offsets_in_transaction(
         )
     else:
         done(None)
+
+
+def _group(shard: OffsetShard, who: Committer, first_with_epochs: int) -> Group:
+    group = shard.groups.get(who.group_id)
+    if group is None:
+        if who.generation_id >= 0:
+            knows = who.api_version >= first_with_epochs
+            raise ProtocolError(ErrorCode.GROUP_ID_NOT_FOUND if knows else ErrorCode.ILLEGAL_GENERATION)
+        group = shard.group_or_new(who.group_id)
+    return group
+
+
+def _check_each(check: PartitionCheck | None, commits: Commits) -> None:
+    """The first partition that is refused refuses all."""
+    if check is not None:
+        for partitions in commits.values():
+            for partition, committed in partitions.items():
+                check(committed.topic_id, partition)
 
 
 def commit_error(error: ProtocolError) -> ErrorCode:

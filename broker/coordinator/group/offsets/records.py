@@ -1,8 +1,13 @@
 """A committed offset and its record in `__consumer_offsets`.
 
-Keys are written in version 1. Values are written in version 3, as Kafka 3.9 does, or in version 1 if the commit
-specifies its own retention time: only version 1 stores the expiry time (and it stores no leader epoch). Key versions 0
-and 1 and value versions 0-4 are decoded.
+Keys are written in version 1. Values are written
+
+    in version 4, as Kafka 4.4 does, with the id of the topic;
+    in version 3, as Kafka 3.9 does, if the commit has no topic id;
+    in version 1 if the commit specifies its own retention time: only version 1 stores the expiry time (and it stores
+    neither leader epoch nor topic id).
+
+Key versions 0 and 1 and value versions 0-4 are decoded.
 
 Source: Kafka's OffsetAndMetadata, GroupMetadataManager (offsetCommitKey, offsetCommitValue, readOffsetMessageValue).
 """
@@ -10,26 +15,36 @@ Source: Kafka's OffsetAndMetadata, GroupMetadataManager (offsetCommitKey, offset
 from __future__ import annotations
 
 import struct
+from uuid import UUID
 
 from odradek.broker.coordinator.group.group import NO_TIMESTAMP
-from odradek.broker.coordinator.runtime.record import CoordinatorRecord, decode_key, decode_value, encode_key
-from odradek.protocol.compiler import writer_of
+from odradek.broker.coordinator.runtime.record import (
+    CoordinatorRecord,
+    decode_key,
+    decode_value,
+    encode_key,
+    encode_value,
+)
 from odradek.protocol.messages.group_records import OffsetCommitKey, OffsetCommitValue
 
 OFFSET_COMMITS = (0, 1)
 """The key versions of offset commits."""
 KEY_VERSION = 1
-VALUE_VERSION = 3
+VALUE_VERSION = 4
+VALUE_VERSION_WITHOUT_ID = 3
 VALUE_VERSION_WITH_EXPIRY = 1
 NO_LEADER_EPOCH = -1
 NOT_APPENDED = -1
-MAX_STRING = 0x7FFF
-"""The maximum length of a protocol string in bytes."""
+NO_TOPIC_ID = UUID(int=0)
 
 _PARTITION = struct.Struct(">i").pack
 _VALUE_BEFORE_TEXT = struct.Struct(">hqih").pack
 _TIME = struct.Struct(">q").pack
-_VERSIONS = {version: struct.pack(">h", version) for version in (VALUE_VERSION, VALUE_VERSION_WITH_EXPIRY)}
+MAX_SHORT_TEXT = 126
+"""The maximum length of a compact string whose length takes one byte."""
+_VALUE_BEFORE_SHORT_TEXT = struct.Struct(">hqiB").pack
+_TIME_AND_ID = struct.Struct(">qBBB16s").pack
+"""The time, and after it one tagged field: its number 0, its size 16, the topic id."""
 
 
 class CommittedOffset:
@@ -37,10 +52,11 @@ class CommittedOffset:
 
     Times are ms since 1970. `expire_timestamp` is -1 unless an old client requested its own retention time.
     `log_offset` is the commit's offset in the log (of its batch, or of its own record). Of two commits the one with the
-    higher log offset wins, regardless of the order in which they take effect.
+    higher log offset wins, regardless of the order in which they take effect. `topic_id` is that of the topic at the
+    commit; NO_TOPIC_ID if it is unknown.
     """
 
-    __slots__ = ("commit_timestamp", "expire_timestamp", "leader_epoch", "log_offset", "metadata", "offset")
+    __slots__ = ("commit_timestamp", "expire_timestamp", "leader_epoch", "log_offset", "metadata", "offset", "topic_id")
 
     def __init__(
         self,
@@ -50,6 +66,7 @@ class CommittedOffset:
         commit_timestamp: int,
         expire_timestamp: int = NO_TIMESTAMP,
         log_offset: int = NOT_APPENDED,
+        topic_id: UUID = NO_TOPIC_ID,
     ) -> None:
         self.offset = offset
         self.leader_epoch = leader_epoch
@@ -57,6 +74,7 @@ class CommittedOffset:
         self.commit_timestamp = commit_timestamp
         self.expire_timestamp = expire_timestamp
         self.log_offset = log_offset
+        self.topic_id = topic_id
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, CommittedOffset):
@@ -78,17 +96,30 @@ def offset_key(prefix: bytes, partition: int) -> bytes:
 
 def offset_value(committed: CommittedOffset) -> bytes:
     """Returns the record's value. Raises UnwritableMessage if a value does not fit into its field."""
-    text = committed.metadata
-    if committed.expire_timestamp == NO_TIMESTAMP and text.isascii() and len(text) <= MAX_STRING:
-        try:  # the common case
-            before = _VALUE_BEFORE_TEXT(VALUE_VERSION, committed.offset, committed.leader_epoch, len(text))
-            return b"".join((before, text.encode(), _TIME(committed.commit_timestamp)))
-        except struct.error:
-            pass  # the general writer raises an error that names the field
-    version = VALUE_VERSION if committed.expire_timestamp == NO_TIMESTAMP else VALUE_VERSION_WITH_EXPIRY
-    parts = [_VERSIONS[version]]
-    writer_of(OffsetCommitValue, version)(committed, parts)
-    return b"".join(parts)
+    text, topic_id = committed.metadata, committed.topic_id
+    if committed.expire_timestamp != NO_TIMESTAMP:
+        version = VALUE_VERSION_WITH_EXPIRY
+    else:
+        version = VALUE_VERSION_WITHOUT_ID if topic_id == NO_TOPIC_ID else VALUE_VERSION
+        if text.isascii() and len(text) <= MAX_SHORT_TEXT:  # the common case
+            size, epoch, time_ms = len(text), committed.leader_epoch, committed.commit_timestamp
+            try:
+                if version == VALUE_VERSION:
+                    before = _VALUE_BEFORE_SHORT_TEXT(version, committed.offset, epoch, size + 1)
+                    return b"".join((before, text.encode(), _TIME_AND_ID(time_ms, 1, 0, 16, topic_id.bytes)))
+                before = _VALUE_BEFORE_TEXT(version, committed.offset, epoch, size)
+                return b"".join((before, text.encode(), _TIME(time_ms)))
+            except struct.error:
+                pass  # the general writer raises an error that names the field
+    value = OffsetCommitValue(
+        offset=committed.offset,
+        leader_epoch=committed.leader_epoch,
+        metadata=text,
+        commit_timestamp=committed.commit_timestamp,
+        expire_timestamp=committed.expire_timestamp,
+        topic_id=topic_id,
+    )
+    return encode_value(value, version)
 
 
 def offset_tombstone(prefix: bytes, partition: int) -> CoordinatorRecord:
@@ -105,5 +136,11 @@ def read_offset(value: bytes, log_offset: int) -> CommittedOffset:
     """Decodes the value of an offset commit. Raises MalformedMessage."""
     read = decode_value(OffsetCommitValue, value)[1]
     return CommittedOffset(
-        read.offset, read.leader_epoch, read.metadata, read.commit_timestamp, read.expire_timestamp, log_offset
+        read.offset,
+        read.leader_epoch,
+        read.metadata,
+        read.commit_timestamp,
+        read.expire_timestamp,
+        log_offset,
+        read.topic_id,
     )

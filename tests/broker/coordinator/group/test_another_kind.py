@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 import pytest
 
 from odradek.broker.coordinator.group.admin import GroupOverview, count_by_state, delete_group, overviews
-from odradek.broker.coordinator.group.group import Committer, Group, GroupMember, OffsetExpiry
+from odradek.broker.coordinator.group.group import Committer, Group, GroupMember, OffsetExpiry, Session
 from odradek.broker.coordinator.group.offsets.commits import commit_offsets
 from odradek.broker.coordinator.group.offsets.removal import check_may_delete, expire_offsets, remove_offsets
 from odradek.broker.coordinator.runtime.record import CoordinatorRecord
@@ -54,8 +54,14 @@ class OtherGroup:
     def is_leader(self, member_id: str) -> bool:
         return False
 
+    def session_of(self, member_id: str) -> Session | None:
+        return None
+
     def sessions(self) -> Iterable[DelayedHeartbeat]:
         return []
+
+    def accept_fetch(self, member_id: str | None, member_epoch: int) -> None:
+        pass
 
     def check(self) -> None:
         pass

@@ -52,6 +52,8 @@ class TransactionHarness:
         self.clock = ManualClock()
         self.log: list[CoordinatorRecord] = []
         self.markers: dict[TopicPartition, list[WrittenMarker]] = {}
+        self.marker_versions: list[int] = []
+        """The version of transactions of each marker, in their order."""
         self.existing = {ORDERS, RETURNS}
         self.leaders: dict[TopicPartition, int] = {}
         self.appends_held = self.markers_held = False
@@ -65,6 +67,10 @@ class TransactionHarness:
         self.producer_id_failure: ProtocolError | None = None
         self.coordinator_epoch = -1
         self.loading = self.is_stopping = False
+        self.transaction_version = 0
+        """The finalized level."""
+        self.producer_ids_held = False
+        self.wanted_ids: list[Callable[[int | ProtocolError], None]] = []
         self._new_shard: NewShard | None = None
         self.on_step: Callable[[str], None] = lambda step: None
         """Called after each durable step: `append` or `marker`."""
@@ -84,6 +90,7 @@ class TransactionHarness:
             own_logs=self,
             later=self._later,
             soon=lambda call: call(),
+            transaction_version=lambda: self.transaction_version,
             start_runtime=self._start_runtime,
         )
         assert self._new_shard is not None
@@ -159,6 +166,7 @@ class TransactionHarness:
         if failure is ErrorCode.NONE:
             producer = ProducerIdAndEpoch(marker.producer_id, marker.producer_epoch)
             written = WrittenMarker(producer, marker.committed, marker.coordinator_epoch)
+            self.marker_versions.append(marker.transaction_version)
             self.markers.setdefault(key, []).append(written)
             self.on_step("marker")
         on_written(key, failure)
@@ -184,8 +192,17 @@ class TransactionHarness:
         if self.producer_id_failure is not None:
             use(self.producer_id_failure)
             return
+        if self.producer_ids_held:
+            self.wanted_ids.append(use)
+            return
         self.next_producer_id += 1
         use(self.next_producer_id)
+
+    def release_producer_ids(self) -> None:
+        self.producer_ids_held = False
+        waiting, self.wanted_ids = self.wanted_ids, []
+        for use in waiting:
+            self._new_producer_id(use)
 
     # Requests and their responses
 
@@ -195,15 +212,24 @@ class TransactionHarness:
         self.coordinator.init_producer_id(name, timeout_ms, expected, answers.append)
         return _only(answers)
 
-    def add(self, producer: ProducerIdAndEpoch, *partitions: TopicPartition, name: str = "t") -> ErrorCode | None:
+    def add(
+        self, producer: ProducerIdAndEpoch, *partitions: TopicPartition, name: str = "t", client_version: int = 0
+    ) -> ErrorCode | None:
         answers: list[Any] = []
-        self.coordinator.add_partitions(name, producer, frozenset(partitions or (ORDERS,)), answers.append)
+        added = frozenset(partitions or (ORDERS,))
+        self.coordinator.add_partitions(name, producer, added, answers.append, client_version)
         return _code(answers)
 
     def end(self, producer: ProducerIdAndEpoch, committed: bool = True, name: str = "t") -> ErrorCode | None:
         answers: list[Any] = []
         self.coordinator.end(name, producer, committed, answers.append)
-        return _code(answers)
+        return _code([None if isinstance(answer, ProducerIdAndEpoch) else answer for answer in answers])
+
+    def end_epoch(self, producer: ProducerIdAndEpoch, committed: bool = True, name: str = "t") -> Any:
+        """EndTxn of version 2. Returns the next producer, an error code, or None while there is no response."""
+        answers: list[Any] = []
+        self.coordinator.end(name, producer, committed, answers.append, client_version=2)
+        return _only(answers)
 
     def verify(self, producer: ProducerIdAndEpoch, partition: TopicPartition = ORDERS, name: str = "t") -> ErrorCode:
         return self.coordinator.is_open_transaction(name, *producer, partition)

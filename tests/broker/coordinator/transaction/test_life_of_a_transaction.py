@@ -3,6 +3,7 @@
 import pytest
 import structlog
 
+from odradek.broker.coordinator.transaction.transaction import ProducerIdAndEpoch
 from odradek.broker.coordinator.transaction.transaction_state import (
     BY_LABEL,
     MOVES,
@@ -253,12 +254,12 @@ def test_a_record_replicated_after_leadership_is_lost_is_loaded_by_the_new_coord
     producer = harness.init()
     harness.add(producer)
     harness.appends_held = True
-    answers: list[ProtocolError | None] = []
+    answers: list[ProducerIdAndEpoch | ProtocolError] = []
     harness.coordinator.end("t", producer, True, answers.append)
     harness.shard.unload()
     harness.release_appends()
     (error,) = answers
-    assert error is not None
+    assert isinstance(error, ProtocolError)
     assert error.code is ErrorCode.NOT_COORDINATOR
     assert harness.markers == {}
     harness.appends_held = False

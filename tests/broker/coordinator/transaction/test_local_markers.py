@@ -27,7 +27,7 @@ class Logs:
         self.written.append(producer_id)
         if producer_id == self.breaks_for:
             raise RuntimeError("no")
-        more[-1](ErrorCode.NONE)
+        more[-2](ErrorCode.NONE)
 
     def write(self, producer_id: int, partitions: int) -> None:
         keys = tuple(TopicPartition("t", number) for number in range(partitions))

@@ -96,6 +96,8 @@ class Reference:
         return CONCURRENT if found.ending else None
 
     def add(self, name: str, producer: ProducerIdAndEpoch, partitions: frozenset[TopicPartition]) -> ErrorCode:
+        if name in self.ids and self.ids[name].ending:
+            return CONCURRENT
         refusal = self.refusal(name, producer)
         if refusal is not None:
             return refusal

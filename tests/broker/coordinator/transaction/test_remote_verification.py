@@ -186,6 +186,32 @@ async def test_a_broker_that_cannot_verify_lets_everything_pass() -> None:
     assert await cluster.ask("t", A) == {A: ErrorCode.NONE}
 
 
+async def test_partitions_are_added_by_the_same_request() -> None:
+    cluster = Cluster()
+    cluster.other.held.clear()
+    asked = [cluster.asking("first", A)]
+    await asyncio.sleep(0.01)
+    to_add = question(OTHER, "adds", A)
+    to_add.adds = True
+    asked += [cluster.spawn(cluster.verification.ask(to_add), "question"), cluster.asking("verifies", B)]
+    await asyncio.sleep(0.01)
+    cluster.other.held.set()
+    assert await asyncio.gather(*asked) == [{A: 0}, {A: 0}, {B: 0}]
+    assert [(each.transactional_id, each.verify_only) for each in cluster.other.requests[1].transactions] == [
+        ("adds", False),
+        ("verifies", True),
+    ]
+
+
+async def test_a_broker_that_cannot_verify_cannot_add_either() -> None:
+    """A batch would begin a transaction that nothing ends."""
+    cluster = Cluster()
+    cluster.other.failure = UnsupportedVersion("AddPartitionsToTxn 4 is not served")
+    to_add = question(OTHER, "t", A)
+    to_add.adds = True
+    assert await cluster.verification.ask(to_add) == {A: ErrorCode.UNSUPPORTED_VERSION}
+
+
 async def test_a_fenced_producer_gets_the_code_that_all_producers_know() -> None:
     cluster = Cluster()
     cluster.other.codes[A] = ErrorCode.PRODUCER_FENCED

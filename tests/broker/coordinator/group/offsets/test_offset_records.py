@@ -2,10 +2,12 @@ import base64
 import json
 import sys
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
 from odradek.broker.coordinator.group.offsets.records import (
+    NO_TOPIC_ID,
     CommittedOffset,
     key_prefix,
     offset_key,
@@ -16,13 +18,9 @@ from odradek.broker.coordinator.group.offsets.records import (
 )
 from odradek.broker.coordinator.runtime.record import CoordinatorRecord, encode_value
 from odradek.protocol.messages.group_records import OffsetCommitValue
+from tests.protocol.vector_files import coordinator_vectors
 
 VECTORS = Path(__file__).parents[4] / "vectors"
-
-
-def lines(name: str) -> list[dict[str, object]]:
-    with (VECTORS / name).open() as file:
-        return [json.loads(line) for line in file]
 
 
 def fields(vector: dict[str, object]) -> dict[str, object]:
@@ -32,7 +30,7 @@ def fields(vector: dict[str, object]) -> dict[str, object]:
 
 
 def test_keys_are_encoded_as_kafka_encodes_them() -> None:
-    vectors = [each for each in lines("coordinator_records/OffsetCommitKey.jsonl") if each["version"] == 1]
+    vectors = [each for each in coordinator_vectors("OffsetCommitKey") if each["version"] == 1]
     assert len(vectors) > 3
     for vector in vectors:
         has = fields(vector)
@@ -42,7 +40,7 @@ def test_keys_are_encoded_as_kafka_encodes_them() -> None:
 
 @pytest.mark.parametrize("version", [0, 1])
 def test_keys_of_both_versions_decode(version: int) -> None:
-    for vector in lines("coordinator_records/OffsetCommitKey.jsonl"):
+    for vector in coordinator_vectors("OffsetCommitKey"):
         if vector["version"] == version:
             read = read_offset_key(CoordinatorRecord(bytes.fromhex(str(vector["hex"])), None))
             assert fields(vector) == {"group": read.group, "topic": read.topic, "partition": read.partition}
@@ -50,7 +48,7 @@ def test_keys_of_both_versions_decode(version: int) -> None:
 
 @pytest.mark.parametrize("version", range(5))
 def test_values_of_every_version_decode(version: int) -> None:
-    vectors = [each for each in lines("coordinator_records/OffsetCommitValue.jsonl") if each["version"] == version]
+    vectors = [each for each in coordinator_vectors("OffsetCommitValue") if each["version"] == version]
     assert len(vectors) > 3
     for vector in vectors:
         read, has = read_offset(bytes.fromhex(str(vector["hex"])), 17), fields(vector)
@@ -63,7 +61,7 @@ def test_values_of_every_version_decode(version: int) -> None:
 @pytest.mark.parametrize("version", [1, 3])
 def test_values_are_encoded_as_kafka_encodes_them(version: int) -> None:
     checked = 0
-    for vector in lines("coordinator_records/OffsetCommitValue.jsonl"):
+    for vector in coordinator_vectors("OffsetCommitValue"):
         has = fields(vector)
         if vector["version"] != version or (version == 1 and has["expireTimestamp"] == -1):
             continue
@@ -99,11 +97,15 @@ def test_offsets_stored_by_a_real_broker_are_encoded_again_byte_for_byte() -> No
     assert checked > 3
 
 
-@pytest.mark.parametrize("metadata", ["", "text", "t\u00e9xt", "x" * 32767])
-def test_the_fast_value_encoder_writes_the_same_bytes_as_the_general_encoder(metadata: str) -> None:
-    value = OffsetCommitValue(offset=2**40, leader_epoch=7, metadata=metadata, commit_timestamp=1_700_000_000_000)
-    written = offset_value(CommittedOffset(2**40, 7, metadata, 1_700_000_000_000))
-    assert written == encode_value(value, 3)
+@pytest.mark.parametrize("topic_id", [NO_TOPIC_ID, UUID(int=2**127 + 5)])
+@pytest.mark.parametrize("metadata", ["", "text", "t\u00e9xt", "x" * 126, "x" * 127, "x" * 32767])
+def test_the_fast_value_encoder_writes_the_same_bytes_as_the_general_encoder(metadata: str, topic_id: UUID) -> None:
+    value = OffsetCommitValue(
+        offset=2**40, leader_epoch=7, metadata=metadata, commit_timestamp=1_700_000_000_000, topic_id=topic_id
+    )
+    written = offset_value(CommittedOffset(2**40, 7, metadata, 1_700_000_000_000, topic_id=topic_id))
+    assert written == encode_value(value, 3 if topic_id == NO_TOPIC_ID else 4)
+    assert read_offset(written, 0).topic_id == topic_id
 
 
 def test_a_key_keeps_no_reference_to_its_prefix() -> None:

@@ -1,0 +1,107 @@
+"""Regular expressions of consumer groups: RE2's syntax, matched against whole names of topics.
+
+They are resolved beside the requests, all of a group's at once, so that a change leads to one rebalance. An expression
+that is not resolved yet matches no topic.
+
+A heartbeat asks for it if no run is under way, the last was more than 10 s ago, and one of these holds: an expression
+is not resolved; there are new topics; the last run was longer ago than the refresh interval.
+
+Source: Kafka's GroupMetadataManager (maybeUpdateRegularExpressions), TopicRegexResolver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+
+from odradek.broker.background.stepwise import Pace, Steps
+from odradek.broker.coordinator.group.consumer.group import ConsumerGroup
+from odradek.broker.coordinator.group.consumer.metadata_hash import REFRESH_INTERVAL_MS, hash_after
+from odradek.broker.coordinator.group.consumer.outcome import Outcome
+from odradek.broker.coordinator.group.consumer.records import group_epoch_record, regex_record
+from odradek.broker.coordinator.group.consumer.subscriptions import ResolvedRegex
+from odradek.broker.coordinator.group.consumer.topics import Topics
+from odradek.broker.regular_expressions import compiled as compile_regex
+from odradek.broker.regular_expressions import items_of
+from odradek.protocol.errors import ProtocolError
+
+LEAST_INTERVAL_MS = 10_000
+"""Between two runs of a group."""
+
+
+def check_regex(regex: str) -> None:
+    """Raises INVALID_REGULAR_EXPRESSION if the expression does not compile."""
+    compile_regex(regex)
+
+
+def must_resolve(
+    group: ConsumerGroup, regexes: Collection[str], topics: Topics, now_ms: int, refresh_interval_ms: int
+) -> bool:
+    """Whether a run must begin now. `regexes` are those of the group after the request that is being handled."""
+    if not regexes or group.is_resolving:
+        return False
+    resolved = group.subscriptions.resolved
+    last = next(iter(resolved.values()), None)
+    if last is None:
+        return True
+    if now_ms <= last.timestamp_ms + LEAST_INTERVAL_MS:
+        return False
+    return (
+        any(regex not in resolved for regex in regexes)
+        or group.resolved_version != topics.version
+        or now_ms > last.timestamp_ms + refresh_interval_ms
+    )
+
+
+def resolve_steps(
+    regexes: Iterable[str], names: Iterable[str], is_visible: Callable[[str], bool]
+) -> Steps[dict[str, frozenset[str]]]:
+    """Returns the topics among `names` that each expression matches and that the client may describe.
+
+    An expression in a log that RE2 does not compile matches none.
+    """
+    pace = Pace()
+    compiled = {}
+    for regex in regexes:
+        try:
+            compiled[regex] = compile_regex(regex)
+        except ProtocolError:
+            compiled[regex] = None
+        if pace.step_ends(items_of(regex)):
+            yield
+    matched: dict[str, list[str]] = {regex: [] for regex in compiled}
+    for name in names:
+        fitting = []
+        for regex, pattern in compiled.items():
+            if pattern is not None and pattern.fullmatch(name) is not None:
+                fitting.append(regex)
+            if pace.step_ends(2):
+                yield
+        if fitting and is_visible(name):
+            for regex in fitting:
+                matched[regex].append(name)
+    return {regex: frozenset(found) for regex, found in matched.items()}
+
+
+def resolved(
+    group: ConsumerGroup, matched: Mapping[str, frozenset[str]], version: int, now_ms: int, topics: Topics
+) -> Outcome:
+    """Returns what the result of a run leads to. `version`: of the topics when it began; `now_ms`: since 1970.
+
+    Expressions that nobody uses any more are left out. Whoever carries it out sets `is_resolving` and, if that
+    succeeded, `resolved_version`.
+    """
+    known = group.subscriptions.resolved
+    results = {
+        regex: ResolvedRegex(found, version, now_ms)
+        for regex, found in matched.items()
+        if group.subscriptions.members_with(regex)
+    }
+    records = [regex_record(group.group_id, regex, result) for regex, result in results.items()]
+    hashed = hash_after(group, topics, (), results)
+    has_changed = hashed != group.metadata_hash or any(
+        result.topics != (known[regex].topics if regex in known else frozenset()) for regex, result in results.items()
+    )
+    if not has_changed:
+        return Outcome(records)
+    records.append(group_epoch_record(group.group_id, group.next_epoch, hashed))
+    return Outcome(records, assign=True, refresh_at_ms=now_ms + REFRESH_INTERVAL_MS)

@@ -1,0 +1,332 @@
+"""Carries out what requests and timers of consumer groups lead to, for the groups of one shard.
+
+The rooms around decide; here their records are appended, and the rest of an `Outcome` follows if that succeeded:
+
+(A) Timers are set. A member whose session or next step is missed is removed.
+(B) Regular expressions are resolved beside the requests, one run a group.
+(C) The target assignment is computed. A heartbeat computes that of a small group itself, if it may; what is left is
+    computed by a timer when the assignment interval has passed, in steps, one run a group.
+(D) A group whose last members are classic ones becomes a classic group.
+
+Source: Kafka's GroupMetadataManager; (C) KIP-1263.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from random import Random
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+import structlog
+
+from odradek.broker.background.stepwise import Steps
+from odradek.broker.coordinator.group.consumer import classic_members
+from odradek.broker.coordinator.group.consumer.classic_members import Leaving
+from odradek.broker.coordinator.group.consumer.group import LONGEST_LOGGED, ConsumerGroup, GroupTimers
+from odradek.broker.coordinator.group.consumer.heartbeat import Heartbeat, heartbeat
+from odradek.broker.coordinator.group.consumer.leaving import fence, leave
+from odradek.broker.coordinator.group.consumer.member import AWAY, JOINING, LEAVING, ConsumerMember
+from odradek.broker.coordinator.group.consumer.outcome import Outcome, Timer
+from odradek.broker.coordinator.group.consumer.regex import resolve_steps, resolved
+from odradek.broker.coordinator.group.consumer.settings import ConsumerGroupSettings
+from odradek.broker.coordinator.group.consumer.target import Assignment, due_in_ms
+from odradek.broker.coordinator.group.consumer.timers import ConsumerTimers
+from odradek.broker.coordinator.group.consumer.topics import Topics
+from odradek.broker.coordinator.group.group import Group
+from odradek.broker.coordinator.group.member_requests import Joining, Syncing, join_refused
+from odradek.broker.coordinator.runtime.record import CoordinatorRecord
+from odradek.broker.coordinator.runtime.shard import Act, Decision, OnDone, nobody_waits
+from odradek.broker.metadata.kafka_uuid import random_uuid, uuid_text
+from odradek.protocol.errors import ErrorCode, ProtocolError
+from odradek.protocol.messages.groups import LeaveGroupResponse
+from odradek.protocol.schema import Message
+from odradek.purgatory import DelayedOperationPurgatory
+from odradek.timer import Clock
+
+BASE_SEQUENCE = 0
+"""Of the batches, as in Kafka."""
+RECORD_OVERHEAD = 32
+"""The most bytes that a record takes in a batch besides its key and value."""
+RETRY_MS = 1000
+"""How long what could not be written waits at least before it is tried again."""
+
+T = TypeVar("T")
+Answer = Callable[[Message | ProtocolError], object]
+IsVisible = Callable[[str], bool]
+"""Whether the client may describe the topic."""
+
+log = structlog.get_logger("broker.coordinator.group")
+
+
+class Work(Protocol):
+    """Runs steps beside the requests, and calls `then` with their value within the last step, or `failed`."""
+
+    def __call__(
+        self, steps: Steps[T], then: Callable[[T], object], failed: Callable[[Exception], object], name: str
+    ) -> object: ...
+
+
+class NotUpgraded(ProtocolError):
+    """GROUP_ID_NOT_FOUND: a group with members does not become a consumer group. The message says why."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(ErrorCode.GROUP_ID_NOT_FOUND, f"The group does not become a consumer group: {reason}.")
+
+
+class Conversions(Protocol):
+    """How groups with members change their kind."""
+
+    def upgraded(
+        self, former: Group, settings: ConsumerGroupSettings, timers: GroupTimers
+    ) -> tuple[ConsumerGroup, Sequence[CoordinatorRecord]]:
+        """Returns the consumer group that another becomes, and the records that make it. Raises NotUpgraded."""
+
+    def downgrade(self, former: ConsumerGroup, outcome: Outcome, done: OnDone) -> bool:
+        """Appends the records of an outcome with a `downgrade`, and those that make the group a classic one, and takes
+        it into the table. Returns False if that failed.
+        """
+
+
+class ConsumerEnvironment(NamedTuple):
+    """What the consumer groups of all shards share. `most_bytes`: of the records in a batch, where
+    there is a choice; the log takes twice as many.
+    """
+
+    topics: Topics
+    settings_of: Callable[[str], ConsumerGroupSettings]
+    work: Work
+    most_bytes: int
+
+
+class ConsumerRequests:
+    """`groups` is the shard's table; replay and conversions change it. `sessions`, `steps`: where timers are parked."""
+
+    def __init__(
+        self,
+        groups: Mapping[str, Group],
+        act: Act,
+        environment: ConsumerEnvironment,
+        clock: Clock,
+        random: Random,
+        *,
+        sessions: DelayedOperationPurgatory,
+        steps: DelayedOperationPurgatory,
+        conversions: Conversions,
+    ) -> None:
+        self._groups = groups
+        self._act = act
+        self._topics, self._settings_of, self._work, self._most_bytes = environment
+        self._clock = clock
+        self._random = random
+        self._conversions = conversions
+        self.timers = ConsumerTimers(
+            sessions, steps, lambda group_id: self._settings_of(group_id).session_timeout_ms, self._remove
+        )
+        self._assigned: set[ConsumerGroup] = set()
+        """The groups whose target is being computed in steps."""
+
+    # --- requests -----------------------------------------------------------------------------------------------
+
+    def heartbeat(self, request: Heartbeat, is_visible: IsVisible, answer: Answer) -> None:
+        """Handles a request that has passed `check_request`. Calls `answer`, now or when the records are replicated.
+
+        The first member of a group takes the place of a classic group without members; the offsets stay. A classic
+        group with members becomes a consumer group with them.
+
+        Raises GROUP_ID_NOT_FOUND, and the errors of `heartbeat` and `leave`.
+        """
+        settings = self._settings_of(request.group_id)
+        group, before = self._group_for(request, settings)
+        if request.epoch in (LEAVING, AWAY):
+            outcome = leave(group, request, self._topics, settings)
+        else:
+            now_ms = self._clock.wall_ms()
+            outcome = heartbeat(group, request, now_ms, self._topics, settings, self._new_member_id)
+            outcome = outcome.after(before)
+        if self._carry_out(group, outcome, f"{request.member_id} sends epoch {request.epoch}", _done(outcome, answer)):
+            known = self._groups[request.group_id]
+            if outcome.resolve and isinstance(known, ConsumerGroup):
+                self._resolve(known, outcome.resolve, is_visible)
+
+    def _group_for(self, request: Heartbeat, settings: ConsumerGroupSettings) -> tuple[ConsumerGroup, Outcome]:
+        """Returns the group, or what a group of another kind becomes by the heartbeat: in no table yet."""
+        group = self._groups.get(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            return group, Outcome()
+        if request.epoch != JOINING:
+            raise ProtocolError(ErrorCode.GROUP_ID_NOT_FOUND, "There is no consumer group of this id.")
+        if group is not None and not group.is_empty:
+            upgraded, records = self._conversions.upgraded(group, settings, self.timers)
+            sessions = [
+                Timer("session", each.member_id, each.classic.session_timeout_ms)
+                for each in upgraded.members
+                if each.classic is not None
+            ]
+            return upgraded, Outcome(records, timers=sessions)
+        return ConsumerGroup(request.group_id, self.timers), Outcome(() if group is None else group.tombstones())
+
+    # --- requests of classic members ----------------------------------------------------------------------------
+
+    def join(self, group: ConsumerGroup, joining: Joining) -> None:
+        """Answers a JoinGroup, when what it changes is replicated, or with an error of `classic_members.join`."""
+        settings = self._settings_of(group.group_id)
+        now_ms = self._clock.wall_ms()
+
+        def answer(response: Any) -> None:
+            joining.answer(join_refused(response.code) if isinstance(response, ProtocolError) else response)
+
+        if sum(len(metadata) for _, metadata in joining.protocols) > 2 * self._most_bytes:
+            answer(ProtocolError(ErrorCode.UNKNOWN_SERVER_ERROR, "The metadata are too large to be written."))
+            return
+        try:
+            outcome = classic_members.join(group, joining, now_ms, self._topics, settings, self._new_member_id)
+        except ProtocolError as error:
+            answer(error)
+            return
+        self._carry_out(group, outcome, f"{joining.member_id} joins: {joining.reason}", _done(outcome, answer))
+
+    def sync(self, group: ConsumerGroup, syncing: Syncing) -> None:
+        """Answers a SyncGroup. Raises the errors of `classic_members.sync`."""
+        outcome = classic_members.sync(group, syncing, self._topics)
+        self._carry_out(group, outcome, "", _done(outcome, syncing.answer))
+
+    def stay(self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation_id: int) -> ErrorCode:
+        """Handles a Heartbeat. Raises the errors of `classic_members.heartbeat`."""
+        outcome, code = classic_members.heartbeat(group, member_id, instance_id, generation_id)
+        self._carry_out(group, outcome, "")
+        return code
+
+    def leave(self, group: ConsumerGroup, leaving: Iterable[Leaving], answer: Answer) -> Steps[None]:
+        """Answers a LeaveGroup, of members of any protocol, when it is replicated. They leave together.
+
+        Raises COORDINATOR_NOT_AVAILABLE if the group has changed its kind meanwhile: the client may ask again.
+        """
+        rows, found = yield from classic_members.named_steps(group, leaving)
+        if not self._is_current(group):
+            raise ProtocolError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        members = [member for member in map(group.member, found) if member is not None]
+        outcome = fence(group, members, self._topics, self._settings_of(group.group_id))
+        outcome = outcome._replace(response=LeaveGroupResponse(members=rows))
+        self._carry_out(group, outcome, "members leave", _done(outcome, answer))
+
+    def _new_member_id(self) -> str:
+        return uuid_text(random_uuid(self._random))
+
+    def _remove(self, group: ConsumerGroup, member: ConsumerMember, reason: str) -> None:
+        log.info("group members removed", group=_short(group.group_id), members=[member.member_id], reason=reason)
+        outcome = fence(group, (member,), self._topics, self._settings_of(group.group_id))
+        if not self._carry_out(group, outcome, f"{member.member_id}: {reason}") and self._is_current(group):
+            timeout_ms = max(self.timers.session_of(group, member).timeout_ms, RETRY_MS)
+            self.timers.set(group, (Timer("session", member.member_id, timeout_ms),))
+
+    # --- outcomes -----------------------------------------------------------------------------------------------
+
+    def _carry_out(self, group: ConsumerGroup, outcome: Outcome, reason: str, done: OnDone = nobody_waits) -> bool:
+        """Appends the records and, if that succeeded or there are none, does the rest. Returns whether it did.
+
+        `group` may be new: replay creates the one of the table.
+        """
+        if outcome.downgrade is not None:
+            return self._conversions.downgrade(group, outcome, done)
+        former = group.state
+        decision = Decision(outcome.records, done, base_sequence=BASE_SEQUENCE)
+        self._act(decision)
+        known = self._groups.get(group.group_id)
+        if (outcome.records and decision.base_offset < 0) or not isinstance(known, ConsumerGroup):
+            return False
+        known.log_change(former, reason)
+        self.timers.set(known, outcome.timers)
+        if outcome.refresh_at_ms is not None:
+            known.refresh_at_ms = outcome.refresh_at_ms
+        if outcome.assign:
+            self._assign_when_due(known)
+        return True
+
+    # --- the target assignment ----------------------------------------------------------------------------------
+
+    def _assign_when_due(self, group: ConsumerGroup) -> None:
+        interval_ms = self._settings_of(group.group_id).assignment_interval_ms
+        wait_ms = due_in_ms(group, group.epoch, self._clock.wall_ms(), interval_ms)
+        if wait_ms is not None and group not in self._assigned:
+            self.timers.assign_later(group, wait_ms, partial(self._assign, group))
+
+    def _assign(self, group: ConsumerGroup) -> None:
+        """Computes the target, unless a heartbeat has done so in the meantime."""
+        settings = self._settings_of(group.group_id)
+        wait_ms = due_in_ms(group, group.epoch, self._clock.wall_ms(), settings.assignment_interval_ms)
+        if wait_ms is None or not self._is_current(group) or group.is_empty:
+            return
+        if wait_ms > 0:
+            self._assign_when_due(group)
+            return
+        self._assigned.add(group)
+        assignment = Assignment(group, group.epoch, self._topics, settings.assignors)
+        then, failed = partial(self._write_target, group), partial(self._assignment_failed, group)
+        self._work(self._target_steps(group, assignment), then, failed, "target assignment")
+
+    def _target_steps(self, group: ConsumerGroup, assignment: Assignment) -> Steps[list[CoordinatorRecord]]:
+        target = yield from assignment.steps()
+        return (yield from assignment.records_steps(group, target, self._clock.wall_ms()))
+
+    def _write_target(self, group: ConsumerGroup, records: list[CoordinatorRecord]) -> None:
+        self._assigned.discard(group)
+        for batch in in_batches(records, self._most_bytes):
+            if not self._is_current(group) or group.is_empty:
+                return
+            if not self._carry_out(group, Outcome(batch), "the target assignment is computed"):
+                self.timers.assign_later(group, RETRY_MS, partial(self._assign, group))
+                return
+        self._assign_when_due(group)
+
+    def _assignment_failed(self, group: ConsumerGroup, error: Exception) -> None:
+        """The next heartbeat of a member asks again."""
+        self._assigned.discard(group)
+        log.error("target assignment failed", group=_short(group.group_id), exc_info=error)
+
+    # --- regular expressions ------------------------------------------------------------------------------------
+
+    def _resolve(self, group: ConsumerGroup, regexes: frozenset[str], is_visible: IsVisible) -> None:
+        group.is_resolving = True
+        version = self._topics.version
+        steps = resolve_steps(regexes, list(self._topics.names()), is_visible)
+        then, failed = partial(self._resolved, group, version), partial(self._resolution_failed, group)
+        self._work(steps, then, failed, "regular expressions of a group")
+
+    def _resolved(self, group: ConsumerGroup, version: int, matched: Mapping[str, frozenset[str]]) -> None:
+        group.is_resolving = False
+        if self._is_current(group):
+            outcome = resolved(group, matched, version, self._clock.wall_ms(), self._topics)
+            if self._carry_out(group, outcome, "regular expressions are resolved"):
+                group.resolved_version = version
+
+    def _resolution_failed(self, group: ConsumerGroup, error: Exception) -> None:
+        """A heartbeat of a member asks again."""
+        group.is_resolving = False
+        log.error("regular expressions not resolved", group=_short(group.group_id), exc_info=error)
+
+    def _is_current(self, group: ConsumerGroup) -> bool:
+        return self._groups.get(group.group_id) is group
+
+
+def _done(outcome: Outcome, answer: Callable[[Any], object]) -> OnDone:
+    """Answers with the response of the outcome, or with the error."""
+    response = outcome.response
+    assert response is not None
+    return lambda error: answer(response if error is None else error)
+
+
+def in_batches(records: Sequence[CoordinatorRecord], most_bytes: int) -> Iterator[Sequence[CoordinatorRecord]]:
+    """Yields the records in batches that are not larger, unless a single record is."""
+    begin = size = 0
+    for index, record in enumerate(records):
+        needed = RECORD_OVERHEAD + len(record.key) + len(record.value or b"")
+        if size + needed > most_bytes and index > begin:
+            yield records[begin:index]
+            begin, size = index, 0
+        size += needed
+    yield records[begin:]
+
+
+def _short(text: str) -> str:
+    return text[:LONGEST_LOGGED]
