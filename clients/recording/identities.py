@@ -4,9 +4,10 @@
     to_target(request)          a recorded request with the ids of the target
     to_recording(response)      a response with the ids of the recording
 
-Ids are those of producers, members, generations, topics, clusters, fetch sessions, brokers and leader epochs. The first
-pair of an id holds: if the target uses another id for the same thing later, the responses differ. Sequences and epochs
-of producers are no ids: they follow from what was sent.
+Ids are those of producers, members, generations, topics, clusters, fetch sessions, brokers and leader epochs. The
+generations of a group include the epochs of its members, which count the same changes (KIP-848). The first pair of an id
+holds: if the target uses another id for the same thing later, the responses differ. Sequences and epochs of producers
+are no ids: they follow from what was sent.
 """
 
 from __future__ import annotations
@@ -32,6 +33,9 @@ KINDS = {
     "SessionId": "session",
     "GenerationId": "generation",
     "GenerationIdOrMemberEpoch": "generation",
+    "MemberEpoch": "generation",
+    "GroupEpoch": "generation",
+    "AssignmentEpoch": "generation",
     "LeaderEpoch": "epoch",
     "CurrentLeaderEpoch": "epoch",
     "CommittedLeaderEpoch": "epoch",
@@ -104,22 +108,21 @@ class Identities:
                 else:
                     self._learn(value, other, inside._replace(is_broker_list=field == OF_BROKERS))
         elif isinstance(recorded, list) and isinstance(answered, list) and len(recorded) == len(answered):
-            order = self._order_of(recorded, answered)
-            for one, other in zip(sorted(recorded, key=order), sorted(answered, key=order), strict=True):
+            recorded = sorted(recorded, key=lambda item: self._order(item, self._to_target))
+            answered = sorted(answered, key=lambda item: self._order(item, {}))
+            for one, other in zip(recorded, answered, strict=True):
                 self._learn(one, other, place)
 
-    def _order_of(self, recorded: list[Any], answered: list[Any]) -> Any:
-        """The key by which the items of both lists are in the same order."""
-
-        def order(item: Any) -> tuple[str, ...]:
-            if not isinstance(item, dict):
-                return (repr(item),)
-            known = [str(item.get(name, "")) for name in ("Name", "Topic", "GroupId", "Key", "ResourceName")]
-            numbers = [f"{item.get(name, 0):>12}" for name in ("PartitionIndex", "Partition", "Index", "NodeId")]
-            metadata = str(item.get("Metadata", ""))
-            return (*known, *numbers, metadata, self._names.name(str(item.get("TopicId", ""))))
-
-        return order
+    def _order(self, item: Any, to_target: dict[Known, Any]) -> tuple[str, ...]:
+        """The key by which the items of two lists are in the same order, whatever the ids of their topics are."""
+        if not isinstance(item, dict):
+            return (repr(item),)
+        known = [str(item.get(name, "")) for name in ("Name", "Topic", "GroupId", "Key", "ResourceName")]
+        numbers = [f"{item.get(name, 0):>12}" for name in ("PartitionIndex", "Partition", "Index", "NodeId")]
+        metadata = str(item.get("Metadata", ""))
+        topic_id = item.get("TopicId", "")
+        name = self._names.name(str(to_target.get(("topic", None, topic_id), topic_id)))
+        return (*known, *numbers, metadata, name)
 
     def _pair(self, kind: str, place: Place, recorded: Any, answered: Any) -> None:
         if kind == "broker" and not place.is_broker_list:
@@ -173,7 +176,8 @@ class Identities:
         return bytes(data)
 
     def _inside(self, place: Place, structure: Document) -> Place:
-        """The place within a structure that names a topic or a partition."""
+        """The place within a structure that names a group, a topic or a partition."""
+        place = place._replace(group=group_of(structure) or place.group)
         topic = structure.get("Topic") or structure.get("Name")
         if not isinstance(topic, str) and "TopicId" in structure:
             topic = self._names.name(structure["TopicId"])
@@ -185,9 +189,9 @@ class Identities:
         return place._replace(partition=partition) if isinstance(partition, int) else place
 
 
-def group_of(request: Document) -> str:
-    """Returns the group that a request is about, an empty text if it is about none."""
-    group = request.get("GroupId", "")
+def group_of(structure: Document) -> str:
+    """Returns the group that a request or a part of it is about, an empty text if it is about none."""
+    group = structure.get("GroupId", "")
     return group if isinstance(group, str) else ""
 
 
@@ -196,7 +200,7 @@ def _is_id(kind: str, value: Any) -> bool:
         return False
     if isinstance(value, str):
         return value not in ("", ZERO_ID)
-    return bool(value > 0 if kind == "session" else value >= 0)
+    return bool(value > 0 if kind in ("session", "generation") else value >= 0)
 
 
 def _key(kind: str, place: Place, value: Any) -> Known:

@@ -199,7 +199,7 @@ class Replay:
         recorded = UNDECODED if decoded is None else decoded.document
         self._recorded_names.learn(recorded)
         self._learn_brokers(recorded)
-        responses = [await target.response(entry.connection, asked) for target in request.targets]
+        responses = [await target.response(entry.connection, asked, recorded) for target in request.targets]
         for target, response in zip(request.targets, responses, strict=True):
             target.identities.learn(recorded, response, entry.connection, request.group)
         if len(responses) < len(self._targets):
@@ -240,7 +240,7 @@ class Replay:
     def _compare(
         self, entry: Entry, asked: Asked, request: _Request, recorded: Document, responses: Sequence[Document]
     ) -> None:
-        rules = _rules(self._clock.wall_ms(), self._started_ms + entry.time_us // 1000)
+        rules = _rules(self._clock.wall_ms(), self._started_ms + entry.time_us // 1000, self._recorded_names)
         translated = [
             target.identities.to_recording(response, entry.connection, request.group)
             for target, response in zip(self._targets, responses, strict=True)
@@ -297,13 +297,16 @@ def _api_name(api_key: int) -> str:
         return str(api_key)
 
 
-def _rules(now_ms: int, recorded_ms: int) -> Rules:
-    """Records keep the times at which they were recorded; brokers add those of the replay."""
+def _rules(now_ms: int, recorded_ms: int, names: TopicNames) -> Rules:
+    """Records keep the times at which they were recorded; brokers add those of the replay. The `names` of topics are
+    compared instead of their ids, where they are known.
+    """
     rules = rules_at(lambda: now_ms, lambda: recorded_ms)
     blurred: Mapping[str, Callable[[Any], Any]] = {
         **dict.fromkeys(("TransactionStartTimeMs", "ExpiryTimestampMs", "IssueTimestampMs"), rules["Timestamp"]),
         **dict.fromkeys(("Host", "ClientHost"), lambda value: "HOST" if value else value),
         **dict.fromkeys(("TotalBytes", "UsableBytes"), lambda value: "BYTES" if value >= 0 else value),
         "ThrottleTimeMs": lambda value: 0,
+        "TopicId": lambda value: names.name(value) if names.knows(value) else rules["TopicId"](value),
     }
     return {**rules, **blurred}

@@ -31,7 +31,7 @@ KNOWN = [
     Known(ALL - {"faststream"}, r"ApiVersions \d+\.(Supported|Finalized)Features", "features are those of KRaft"),
     Known(
         frozenset({"kafka-python", "java"}),
-        r"DeleteTopics 6\.Responses\[orders\]\.TopicId: recorded 'ID'",
+        r"DeleteTopics 6\.Responses\[orders\]\.TopicId: recorded 'orders'",
         "the id of a topic that is deleted by its name is returned in KRaft mode",
     ),
     Known(
