@@ -4,10 +4,10 @@
     to_target(request)          a recorded request with the ids of the target
     to_recording(response)      a response with the ids of the recording
 
-Ids are those of producers, members, generations, topics, clusters, fetch sessions, brokers and leader epochs. The
-generations of a group include the epochs of its members, which count the same changes (KIP-848). The first pair of an id
-holds: if the target uses another id for the same thing later, the responses differ. Sequences and epochs of producers
-are no ids: they follow from what was sent.
+Ids are those of producers, members, generations, topics, clusters, fetch sessions, brokers and leader epochs. The first
+pair of an id holds: if the target uses another id for the same thing later, the responses differ. Sequences and epochs
+of producers are no ids: they follow from what was sent. Of the epochs of a member of a consumer group (KIP-848), which
+depend on timing, the last pair holds: a request has the epoch that the target has told the member.
 """
 
 from __future__ import annotations
@@ -33,9 +33,6 @@ KINDS = {
     "SessionId": "session",
     "GenerationId": "generation",
     "GenerationIdOrMemberEpoch": "generation",
-    "MemberEpoch": "generation",
-    "GroupEpoch": "generation",
-    "AssignmentEpoch": "generation",
     "LeaderEpoch": "epoch",
     "CurrentLeaderEpoch": "epoch",
     "CommittedLeaderEpoch": "epoch",
@@ -53,6 +50,9 @@ KINDS = {
     "RemovingReplicas": "broker",
 }
 """What the values of a field identify."""
+MEMBER_EPOCH = "MemberEpoch"
+MEMBER_EPOCHS = (MEMBER_EPOCH, "GenerationIdOrMemberEpoch")
+"""The fields with the epoch of the member that the same structure names."""
 OF_BROKERS = "Brokers"
 """The field with all brokers. Only there are two brokers known to be the same: leaders may be others."""
 BROKER_RESOURCE = 4
@@ -80,6 +80,8 @@ class Identities:
         self._names = names
         self._to_target: dict[Known, Any] = {}
         self._to_recording: dict[Known, Any] = {}
+        self._epochs: dict[tuple[str, str, int], int] = {}
+        """The target's epochs of members, by group, member and the recorded epoch."""
 
     def learn(self, recorded: Any, answered: Any, connection: int, group: str = "") -> None:
         """Notes the pairs of ids in two responses to the same request, which `group` asks if one does."""
@@ -101,6 +103,9 @@ class Identities:
     def _learn(self, recorded: Any, answered: Any, place: Place) -> None:
         if isinstance(recorded, dict) and isinstance(answered, dict):
             inside = self._inside(place, recorded)
+            epoch = recorded.get(MEMBER_EPOCH, 0)
+            if epoch > 0 and answered.get(MEMBER_EPOCH, 0) > 0:
+                self._epochs[inside.group, str(recorded["MemberId"]), epoch] = answered[MEMBER_EPOCH]
             for field, value in recorded.items():
                 other = answered.get(field)
                 if field in KINDS and not isinstance(value, list):
@@ -145,6 +150,11 @@ class Identities:
         changed = {}
         for field, old in value.items():
             changed[field] = self._changed_field(field, old, inside, table)
+        if table is self._to_target and "MemberId" in value:
+            for field in MEMBER_EPOCHS:
+                epoch = self._epochs.get((inside.group, str(value["MemberId"]), value.get(field, 0)))
+                if epoch is not None:
+                    changed[field] = epoch
         if value.get("ResourceType") == BROKER_RESOURCE and str(value.get("ResourceName")).isdigit():
             number = int(value["ResourceName"])
             changed["ResourceName"] = str(table.get(_key("broker", inside, number), number))

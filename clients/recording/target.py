@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import NamedTuple
 
 from odradek.clients.network_errors import RequestTimedOut
@@ -39,6 +40,8 @@ LOOKUPS = frozenset({ApiKey.METADATA, ApiKey.FIND_COORDINATOR})
 """What says "not yet" and changes nothing (C)."""
 ENDED = "ended"
 UNDECODED: Document = {"undecoded": True}
+IsEnough = Callable[[Beat, Document], bool]
+"""is_enough(sent, response): whether a heartbeat was answered with what is waited for."""
 
 
 class _Sent(NamedTuple):
@@ -47,10 +50,12 @@ class _Sent(NamedTuple):
     beat: Beat | None
     """Of a heartbeat to a consumer group."""
 
-    def is_answered(self, recorded: Document, response: Document) -> bool:
-        """Whether the response is not to be waited for any longer (C)."""
-        is_behind = self.beat is not None and self.beat.is_behind(recorded, response)
-        return not is_behind and not says_not_yet(response)
+    def may_be_repeated(self, response: Document, is_enough: IsEnough | None) -> bool:
+        """Whether the response is "not yet" (C)."""
+        if self.beat is None or is_enough is None:
+            return says_not_yet(response)
+        is_behind = self.beat.may_be_repeated(response) and not is_enough(self.beat, response)
+        return is_behind or says_not_yet(response)
 
 
 class _Connection(NamedTuple):
@@ -140,7 +145,7 @@ class Target:
             document = self.identities.to_target(decoded.document, connection)
             data = decoded.with_document(document)
             if asked.api_key == ApiKey.CONSUMER_GROUP_HEARTBEAT:
-                beat = beat_of(decoded.document, document)
+                beat = beat_of(document)
         opened.note_sent(asked, data, beat)
         try:
             async with asyncio.timeout(self._timeout_s):
@@ -150,8 +155,10 @@ class Target:
         except OSError as error:
             self._end(connection, f"the connection has ended: {error}")
 
-    async def response(self, connection: int, asked: Asked, recorded: Document) -> Document:
-        """Returns the response to a request (B) (C), which was `recorded` of another cluster."""
+    async def response(self, connection: int, asked: Asked, is_enough: IsEnough | None = None) -> Document:
+        """Returns the response to a request (B) (C). `is_enough`: whether a heartbeat has got the response that is
+        waited for.
+        """
         opened = self._connections.get(connection)
         if opened is None:
             return {ENDED: self._ended.get(connection, "the connection has ended")}
@@ -162,7 +169,7 @@ class Target:
             async with asyncio.timeout(self._timeout_s):
                 while (data := await opened.response(asked.correlation_id, is_repeated=is_repeated)) is not None:
                     response = self._decoded(asked, data)
-                    if again is None or again.is_answered(recorded, response):
+                    if again is None or not again.may_be_repeated(response, is_enough):
                         return response
                     is_repeated = True
                     await asyncio.sleep(AGAIN_S)

@@ -13,7 +13,7 @@ import pytest
 
 from odradek.clients.admin.client import AdminClient
 from odradek.clients.network_client import NetworkClient
-from odradek.clients.recording.heartbeats import Beat, beat_of
+from odradek.clients.recording.heartbeats import Beat, Member, Told, beat_of, is_enough
 from odradek.clients.recording.identities import Identities
 from odradek.clients.recording.topic_names import TopicNames
 from odradek.protocol.messages.consumer_groups import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
@@ -23,7 +23,7 @@ from odradek.protocol.messages.produce import ProduceRequest
 from odradek.protocol.messages.topics import CreateTopicsRequest
 from odradek.protocol.messages.transactions import EndTxnRequest
 from odradek.protocol.records import Record, build_batch
-from odradek.protocol.wire_codes import CoordinatorType
+from odradek.protocol.wire_codes import ConfigOperation, ConfigResourceType, CoordinatorType
 from tests.clients.recording.workloads import fresh, recording_of, replay
 from tests.wire.requests import init
 
@@ -60,6 +60,14 @@ async def beat(client: NetworkClient, member_id: str, epoch: int, **fields: Any)
     return response
 
 
+def owned_of(response: Any) -> list[ConsumerGroupHeartbeatRequest.TopicPartitions]:
+    """What a member says that it owns after a response."""
+    return [
+        ConsumerGroupHeartbeatRequest.TopicPartitions(topic_id=topic.topic_id, partitions=topic.partitions)
+        for topic in response.assignment.topic_partitions
+    ]
+
+
 def commit(topic_ids: list[UUID], member_id: str, epoch: int) -> OffsetCommitRequest:
     partition = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=0, committed_offset=7)
     topics = [
@@ -81,12 +89,8 @@ async def a_group_of_the_newer_protocol(servers: str) -> None:
         assert (await first.send(commit(ids, "a", epoch), version=10)).topics[0].partitions[0].error_code == 0
         await beat(second, "b", 0, **both)
         await asyncio.sleep(INTERVAL_S)
-        told = (await beat(first, "a", epoch)).assignment.topic_partitions
-        assert sum(len(topic.partitions) for topic in told) == 2
-        owned = [
-            ConsumerGroupHeartbeatRequest.TopicPartitions(topic_id=topic.topic_id, partitions=topic.partitions)
-            for topic in told
-        ]
+        owned = owned_of(await beat(first, "a", epoch))
+        assert sum(len(topic.partitions) for topic in owned) == 2
         epoch = (await beat(first, "a", epoch, topic_partitions=owned)).member_epoch
         given = await beat(second, "b", epoch - 1)
         assert sum(len(topic.partitions) for topic in given.assignment.topic_partitions) == 2
@@ -168,13 +172,49 @@ async def test_another_assignment_is_a_difference_by_the_name_of_the_topic(tmp_p
         async with AdminClient(target) as admin, connected(target) as client:
             await created(client, "payments", 1)
             assert await admin.topic("payments")
-        differences, _ = await replay(file, target)
+        differences, _ = await replay(file, target, timeout_s=2)
     (found,) = (each for each in differences if each.where.startswith("ConsumerGroupHeartbeat"))
-    assert found.where == "ConsumerGroupHeartbeat 1.Assignment.TopicPartitions[payments].Partitions"
-    assert (found.expected, found.found) == ([0, 1], [0])
+    assert found.where == "ConsumerGroupHeartbeat.readers.a"
+    assert (found.expected, found.found) == (
+        {"orders": [0, 1], "payments": [0, 1]},
+        {"orders": [0, 1], "payments": [0]},
+    )
+
+
+async def test_a_member_that_is_told_earlier_than_the_recorded_one_is_no_difference(tmp_path: Path) -> None:
+    """The second member of the recording joined within the assignment interval, which the target does not have."""
+
+    async def join_and_leave(servers: str) -> None:
+        await coordinated(servers)
+        async with connected(servers) as client:
+            await created(client, "orders", 2)
+            await beat(client, "a", 0, **JOINS)
+            await beat(client, "b", 0, **JOINS)
+            await asyncio.sleep(INTERVAL_S)
+            epochs = {"a": 2, "b": 2}
+            owned: dict[str, list[Any]] = {}
+            while not owned.get("b"):
+                for member_id, epoch in epochs.items():
+                    response = await beat(client, member_id, epoch, topic_partitions=owned.get(member_id))
+                    epochs[member_id] = response.member_epoch
+                    if response.assignment is not None:
+                        owned[member_id] = owned_of(response)
+            for member_id in epochs:
+                await beat(client, member_id, -1)
+
+    file = await recording_of(join_and_leave, tmp_path / "file")
+    async with fresh() as target:
+        async with AdminClient(target) as admin:
+            await coordinated(target)
+            change = [("consumer.assignment.interval.ms", ConfigOperation.SET, "0")]
+            await admin.alter_configs(ConfigResourceType.GROUP, "readers", change)
+        assert (await replay(file, target))[0] == []
 
 
 # Heartbeats that come too early
+
+MEMBER = Member("readers", "m")
+WANTED = {"t": [0]}
 
 
 def answer(epoch: int, *partitions: int, told: bool = True, error: int = 0) -> dict[str, Any]:
@@ -182,62 +222,104 @@ def answer(epoch: int, *partitions: int, told: bool = True, error: int = 0) -> d
     return {"ErrorCode": error, "MemberEpoch": epoch, "Assignment": {"TopicPartitions": topics} if told else None}
 
 
+def enough(recorded: dict[str, Any], response: dict[str, Any], epoch: int = 2, *before: int) -> bool:
+    """Whether a member in this epoch, which had these partitions `before`, is told enough."""
+    of_recording, of_target = Told(str), Told(str)
+    for told in (of_recording, of_target):
+        told.add(MEMBER, answer(epoch, *before))
+    beat = Beat(MEMBER, epoch, is_static=False)
+    return is_enough(beat, recorded, beat, response, of_target, of_recording.with_response(MEMBER, recorded))
+
+
 NOTHING_NEW = answer(2, told=False)
 
 
 @pytest.mark.parametrize(
-    ("recorded", "response", "is_behind"),
+    ("recorded", "response", "expected"),
     [
-        (answer(2, 0), NOTHING_NEW, True),
-        (answer(2), NOTHING_NEW, True),
-        (answer(3, told=False), NOTHING_NEW, True),
-        (answer(3, 0), answer(2), True),
-        (answer(3, 0), answer(3, 0), False),
-        (answer(3, 0), answer(3, told=False), False),
-        (answer(3, told=False), answer(4, told=False), False),
-        (NOTHING_NEW, NOTHING_NEW, False),
-        (NOTHING_NEW, answer(2, 0), False),
-        (answer(0, told=False, error=110), NOTHING_NEW, False),
-        (answer(3, 0), answer(0, told=False, error=110), False),
-        ({"undecoded": True}, NOTHING_NEW, False),
+        (answer(2, 0), NOTHING_NEW, False),
+        (answer(2), NOTHING_NEW, False),
+        (answer(2, 0, 1), NOTHING_NEW, True),
+        (answer(3, told=False), NOTHING_NEW, False),
+        (answer(3, 0), answer(2, 0), False),
+        (answer(3, 0), answer(3, 0), True),
+        (answer(3, told=False), answer(4, told=False), True),
+        (NOTHING_NEW, NOTHING_NEW, True),
+        (NOTHING_NEW, answer(2, 0), True),
+        (answer(0, told=False, error=110), NOTHING_NEW, True),
+        (answer(3, 0), answer(0, told=False, error=110), True),
+        ({"undecoded": True}, NOTHING_NEW, True),
     ],
 )
-def test_a_heartbeat_is_sent_again_if_it_tells_less_than_the_recorded_one(
-    recorded: dict[str, Any], response: dict[str, Any], is_behind: bool
+def test_a_heartbeat_is_enough_if_it_tells_what_the_recorded_one_told(
+    recorded: dict[str, Any], response: dict[str, Any], expected: bool
 ) -> None:
-    assert Beat(recorded_epoch=2, sent_epoch=2, is_dynamic=True).is_behind(recorded, response) is is_behind
+    assert enough(recorded, response, 2, 0, 1) is expected
 
 
-@pytest.mark.parametrize(("instance", "is_behind"), [(None, True), ("one", False)])
-def test_a_member_joins_again_only_if_its_instance_is_not_known_by_that(instance: str | None, is_behind: bool) -> None:
-    joining = beat_of({"MemberEpoch": 0, "InstanceId": instance}, {"MemberEpoch": 0, "InstanceId": instance})
-    assert joining.is_behind(answer(3, 0), answer(2)) is is_behind
-    assert not joining.is_behind(answer(2), answer(2))
-    assert not joining.is_behind(answer(2, 0), answer(2, 0))
+def test_a_joining_member_may_be_told_more_than_the_recorded_one() -> None:
+    assert enough(answer(2), answer(3, 0), 0)
+    assert not enough(answer(2, 0, 1), answer(2, 0), 0)
+
+
+def test_a_member_that_was_waited_for_in_vain_is_not_waited_for_again() -> None:
+    told, beat = Told(str), Beat(MEMBER, 2, is_static=False)
+    assert not is_enough(beat, answer(2, 0), beat, NOTHING_NEW, told, WANTED)
+    told.in_vain.add(MEMBER)
+    assert is_enough(beat, answer(2, 0), beat, NOTHING_NEW, told, WANTED)
+
+
+@pytest.mark.parametrize(
+    ("epoch", "instance", "response", "expected"),
+    [
+        (2, None, NOTHING_NEW, True),
+        (2, "one", NOTHING_NEW, True),
+        (2, None, answer(3, told=False), False),
+        (2, None, answer(0, told=False, error=110), False),
+        (0, None, answer(2), True),
+        (0, "one", answer(2), False),
+    ],
+)
+def test_a_heartbeat_is_repeated_only_while_the_member_is_where_it_was(
+    epoch: int, instance: str | None, response: dict[str, Any], expected: bool
+) -> None:
+    request = {"GroupId": "readers", "MemberId": "m", "MemberEpoch": epoch, "InstanceId": instance}
+    assert beat_of(request).may_be_repeated(response) is expected
+
+
+def test_a_member_whose_id_the_broker_has_made_is_known_by_the_response() -> None:
+    beat = beat_of({"GroupId": "readers", "MemberId": "", "MemberEpoch": 0, "InstanceId": None})
+    assert beat.answered({"MemberId": "made"}).member == Member("readers", "made")
+    assert beat.answered({"MemberId": None}) == beat
+    assert beat._replace(member=MEMBER).answered({"MemberId": "made"}).member == MEMBER
 
 
 # Ids
 
 
-def test_epochs_of_members_are_generations_of_their_group() -> None:
+def test_a_request_has_the_epoch_that_the_target_has_told_the_member_last() -> None:
     identities = Identities(TopicNames())
-    identities.learn({"MemberEpoch": 2}, {"MemberEpoch": 4}, 1, "readers")
-    described = {"Groups": [{"GroupId": "readers", "GroupEpoch": 3, "AssignmentEpoch": 2}]}
-    here = {"Groups": [{"GroupId": "readers", "GroupEpoch": 5, "AssignmentEpoch": 4}]}
-    identities.learn(described, here, 1)
-    assert identities.to_recording(here, 1) == described
-    fetch = {"Groups": [{"GroupId": "readers", "MemberEpoch": 3}, {"GroupId": "others", "MemberEpoch": 3}]}
-    changed = identities.to_target(fetch, 1)
-    assert [group["MemberEpoch"] for group in changed["Groups"]] == [5, 3]
-    commit = {"GroupId": "readers", "GenerationIdOrMemberEpoch": 2}
-    assert identities.to_target(commit, 2)["GenerationIdOrMemberEpoch"] == 4
+    for answered in (4, 5):
+        identities.learn({"MemberId": "a", "MemberEpoch": 2}, {"MemberId": "a", "MemberEpoch": answered}, 1, "readers")
+    identities.learn({"MemberId": "b", "MemberEpoch": 2}, {"MemberId": "b", "MemberEpoch": 3}, 1, "readers")
+
+    def sent(**fields: Any) -> Any:
+        return identities.to_target({"GroupId": "readers", **fields}, 2)
+
+    assert sent(MemberId="a", MemberEpoch=2)["MemberEpoch"] == 5
+    assert sent(MemberId="b", MemberEpoch=2)["MemberEpoch"] == 3
+    assert sent(MemberId="a", MemberEpoch=1)["MemberEpoch"] == 1
+    assert sent(MemberId="a", GenerationIdOrMemberEpoch=2)["GenerationIdOrMemberEpoch"] == 5
+    assert identities.to_target({"GroupId": "others", "MemberId": "a", "MemberEpoch": 2}, 2)["MemberEpoch"] == 2
+    groups = {"Groups": [{"GroupId": name, "MemberId": "a", "MemberEpoch": 2} for name in ("readers", "others")]}
+    assert [group["MemberEpoch"] for group in identities.to_target(groups, 2)["Groups"]] == [5, 2]
 
 
 @pytest.mark.parametrize("epoch", [0, -1, -2])
 def test_to_join_and_to_leave_are_no_epochs(epoch: int) -> None:
     identities = Identities(TopicNames())
-    identities.learn({"MemberEpoch": epoch}, {"MemberEpoch": 5}, 1, "readers")
-    beat = {"GroupId": "readers", "MemberEpoch": epoch}
+    identities.learn({"MemberId": "a", "MemberEpoch": epoch}, {"MemberId": "a", "MemberEpoch": 5}, 1, "readers")
+    beat = {"GroupId": "readers", "MemberId": "a", "MemberEpoch": epoch}
     assert identities.to_target(beat, 1) == beat
 
 
