@@ -248,7 +248,7 @@ class DelayedOperationPurgatory(KeyedOperations):
         watchers = self._by_key.get(key)
         if watchers is None:
             return False
-        if watchers.position > 0:
+        if watchers.is_passing:
             watchers.again = True
         return True
 
@@ -256,13 +256,13 @@ class DelayedOperationPurgatory(KeyedOperations):
         watchers = self._by_key.get(key)
         if watchers is None:
             return budget
-        if watchers.position == 0:
+        if not watchers.is_passing:
             watchers.start_pass()
         return self._try_pass(watchers, budget)
 
     def has_more(self, key: Hashable) -> bool:
         watchers = self._by_key.get(key)
-        return watchers is not None and (watchers.position > 0 or watchers.again)
+        return watchers is not None and (watchers.is_passing or watchers.again)
 
     def purge_some(self, budget: i64) -> bool:
         budget = max(budget, self._parked_since_step * ENTRIES_PER_PARKED)
@@ -349,7 +349,9 @@ class DelayedOperationPurgatory(KeyedOperations):
         if write < read:
             del operations[write:read]
             watchers.stop -= read - write
-        watchers.position = write if write < watchers.stop else 0
+        watchers.position = write
+        if write >= watchers.stop:
+            watchers.position = watchers.stop = 0
         return budget
 
     # Purging
@@ -369,7 +371,7 @@ class DelayedOperationPurgatory(KeyedOperations):
 
     def _purge_list(self, watchers: Watchers, budget: i64) -> i64:
         """Drops completed entries, looking at no more than `budget`; returns how many it looked at, at least 1."""
-        if watchers.is_tried or watchers.position > 0:
+        if watchers.is_tried or watchers.is_passing:
             self._next_to_purge(self._purge_cursor)
             return 1
         operations = watchers.operations

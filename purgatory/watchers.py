@@ -8,8 +8,8 @@ entry is one of
     completed    skipped, and dropped by the next pass
 
 A pass that tries the list can stop anywhere. It continues at `position` and ends at `stop`: operations parked meanwhile
-were tried when they were parked. If the key has another event before the end, `again` makes the pass start over. A
-purge skips lists that are being tried, since the try drops completed entries itself.
+were tried when they were parked. If the key has another event before the end, `again` makes the pass start over. When
+a pass has ended, `stop` is 0. A purge skips lists that are being tried, since the try drops completed entries itself.
 """
 
 from collections.abc import Hashable
@@ -51,6 +51,11 @@ class Watchers:
         self.completed: i64 = 0
         self.hole_start: i64 = 0
         self.hole_end: i64 = 0
+
+    @property
+    def is_passing(self) -> bool:
+        """Whether a pass has not come to its end. `position` may be 0 then: all that it has tried has completed."""
+        return self.stop > 0
 
     def start_pass(self) -> None:
         """Starts a pass from the first entry to the current last one."""

@@ -8,6 +8,8 @@
     (D) The broker that makes a change applies it before the change returns. It holds `applying` from before its write,
         whose event comes first, until the notice is noted, so each change is applied once.
     (E) If the store is unavailable, the next connection tries again.
+    (F) A change below one path makes this broker look below all of them. It watches each path only once at a time: or
+        else changes below two paths in turn would each double what the next one leads to.
 
 Source: Kafka's `ZkNodeChangeNotificationListener`.
 """
@@ -147,20 +149,38 @@ class _Notices:
         self._clock = clock
         self._applied: dict[str, int] = {}
         """Those that have been applied, and when this broker saw them first, oldest first."""
+        self._is_watched = False
 
     async def skip(self, watch: Watch) -> None:
-        """Counts all as applied; then watches for more. Raises MetadataStoreError."""
-        for name in await self._store.children(self._path, watch):
+        """Counts all as applied; then watches for more, in a new session. Raises MetadataStoreError."""
+        self._is_watched = False
+        for name in await self._names(watch):
             self._applied.setdefault(name, self._clock.now_ms())
 
     async def new(self, watch: Watch) -> list[str]:
         """Returns the names of those that have not been applied, oldest first, and watches for more. Forgets those that
         are gone. Raises MetadataStoreError.
         """
-        names = await self._store.children(self._path, watch)
+        names = await self._names(watch)
         present = set(names)
         self._applied = {name: seen_ms for name, seen_ms in self._applied.items() if name in present}
         return [name for name in names if name not in self._applied]
+
+    async def _names(self, watch: Watch) -> list[str]:
+        """Sets the watch, if none is set (F)."""
+        if self._is_watched:
+            return await self._store.children(self._path)
+
+        def changed(event: WatchEvent) -> None:
+            self._is_watched = False
+            watch(event)
+
+        self._is_watched = True  # before the answer, which may come after the event
+        try:
+            return await self._store.children(self._path, changed)
+        except BaseException:
+            self._is_watched = False
+            raise
 
     def applied(self, name: str) -> None:
         """Notes that this broker has applied a notice."""

@@ -204,6 +204,9 @@ class Terms:
         except ControllerMoved as error:
             self._leave(term, str(error))
             self._election_needed()
+        except MetadataStoreError as error:
+            log.warning("controller could not begin its term", epoch=won.epoch, reason=str(error))
+            await self._give_up(term, "the metadata store could not be read")
         except Exception:
             log.exception("controller could not begin its term")
             await self._give_up(term)
@@ -216,9 +219,9 @@ class Terms:
             self.term = None
             self._know(NOBODY)
 
-    async def _give_up(self, term: Term) -> None:
+    async def _give_up(self, term: Term, reason: str = "an unexpected error") -> None:
         """Ends the term, and lets a new controller be elected after a while."""
-        self._leave(term, "an unexpected error")
+        self._leave(term, reason)
         self._events.put_once(ELECTION, self._follow, RETRY_DELAY_S)
         try:
             await self._election.withdraw(term.won.epoch_version)

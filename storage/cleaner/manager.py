@@ -47,7 +47,7 @@ class CleanerManager:
     def __init__(self, logs: LogManager, clock: Clock) -> None:
         self._logs = logs
         self._clock = clock
-        self._uncleanable: dict[TopicPartition, Log] = {}
+        self._uncleanable: set[Log] = set()
         self._postponed: set[Log] = set()
         self.in_progress: dict[TopicPartition, Clean] = {}
         self.dirtiest_ratio = 0.0
@@ -79,7 +79,7 @@ class CleanerManager:
             and key not in self.in_progress
             and self._logs.moves.get(key) is None
             and log not in self._postponed
-            and not self._is_marked(log)
+            and log not in self._uncleanable
         ]
 
     def _look_at(self, log: Log, now_ms: int) -> LogToClean | None:
@@ -150,21 +150,16 @@ class CleanerManager:
         _log.error(
             "log marked uncleanable", partition=str(log.topic_partition), directory=log.folder.path, reason=reason
         )
-        self._uncleanable[log.topic_partition] = log
-
-    def _is_marked(self, log: Log) -> bool:
-        return self._uncleanable.get(log.topic_partition) is log
+        self._uncleanable.add(log)
 
     def _forget_deleted(self) -> None:
-        gone = [key for key, log in self._uncleanable.items() if self._logs.get(key) is not log]
-        for key in gone:
-            del self._uncleanable[key]
+        self._uncleanable.intersection_update(self._logs.logs.values())
 
     def uncleanable(self) -> dict[str, list[Log]]:
         """Returns the uncleanable logs by the path of their log directory."""
         self._forget_deleted()
         found: dict[str, list[Log]] = {path: [] for path in self._logs.directories}
-        for log in self._uncleanable.values():
+        for log in sorted(self._uncleanable, key=lambda log: log.topic_partition):
             found[self._logs.directory_of(log)].append(log)
         return found
 

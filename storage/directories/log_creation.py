@@ -37,7 +37,7 @@ from odradek.storage.log.log import Log
 from odradek.storage.log_config import LogConfig
 
 NO_EPOCH = -1
-OF_THE_DEVICE = frozenset({errno.EIO, errno.EROFS})
+DEVICE_ERRORS = frozenset({errno.EIO, errno.EROFS})
 """Errors of the device: another log could not be created in the directory either."""
 
 OpenNew = Callable[[str, TopicPartition, LogConfig], Log]
@@ -234,7 +234,7 @@ class LogCreator:
         return directories[min(counts, key=lambda path: (path in failed, counts[path]))]
 
     def _note_failure(self, directory: str, error: OSError) -> None:
-        if error.errno in OF_THE_DEVICE:
+        if error.errno in DEVICE_ERRORS:
             self._failed.add(directory)
 
 

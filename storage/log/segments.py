@@ -7,7 +7,7 @@ from __future__ import annotations
 import random
 from bisect import bisect_left, bisect_right
 
-from odradek.storage.file_names import SEGMENT_SUFFIXES
+from odradek.storage.file_names import LOG_SUFFIX, SEGMENT_SUFFIXES
 from odradek.storage.log.folder import LogFolder
 from odradek.storage.log_config import LogConfig
 from odradek.storage.producers.snapshots import ProducerSnapshots
@@ -76,10 +76,14 @@ class LogSegments(list[LogSegment]):
         self.note_synced(segment)
 
     def delete(self, segment: LogSegment, snapshots: ProducerSnapshots, delay_ms: int) -> None:
-        """Removes a segment from the log; its files and its producer snapshot are removed later. Raises OSError."""
+        """Removes a segment from the log; its files and its producer snapshot are removed later. Raises OSError: the
+        log still has the segment if the file of its records keeps its name. So the next segments wait for it, and a
+        recovery finds no gap.
+        """
+        self._folder.delete_later([segment.path(LOG_SUFFIX)], delay_ms)
         self.drop(segment)
         segment.close_files()
-        paths = [segment.path(suffix) for suffix in SEGMENT_SUFFIXES]
+        paths = [segment.path(suffix) for suffix in SEGMENT_SUFFIXES if suffix != LOG_SUFFIX]
         snapshot = snapshots.release(segment.base_offset)
         self._folder.delete_later(paths if snapshot is None else [*paths, snapshot], delay_ms)
 

@@ -195,13 +195,17 @@ class LogTruncation:
 
     def _start_over(self, offset: int) -> None:
         """Case (D)."""
-        state, segments, producers = self._state, self._segments, self._producers
+        segments = self._segments
+        self._is_empty_at(segments.active.base_offset)
         if offset != segments.active.base_offset:
-            segments.replace_empty(offset, self._config, producers.snapshots)
+            segments.replace_empty(offset, self._config, self._producers.snapshots)
+            self._is_empty_at(offset)
+
+    def _is_empty_at(self, offset: int) -> None:
         self._positions.forget()
-        state.started_over(offset)
+        self._state.started_over(offset)
         self._leader_epochs.clear()
-        producers.start_over(offset)
+        self._producers.start_over(offset)
 
     def _not_truncated(self, error: OSError) -> ProtocolError:
         folder = self._folder

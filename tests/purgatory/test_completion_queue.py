@@ -79,6 +79,32 @@ def test_operations_beyond_the_budget_are_tried_in_pieces(
     assert all(operation.tried == 2 for operation in operations)
 
 
+def test_a_pass_goes_on_after_a_piece_in_which_all_operations_have_completed(
+    new_harness: Callable[..., PurgatoryHarness],
+) -> None:
+    harness = new_harness(budget=10)
+    operations = [harness.park("key") for _ in range(35)]
+    for operation in operations:
+        operation.ready = True
+    harness.happened("key")
+    assert all(operation.is_completed for operation in operations)
+    assert all(operation.tried == 2 for operation in operations)
+
+
+def test_an_event_within_the_first_piece_restarts_the_pass(new_harness: Callable[..., PurgatoryHarness]) -> None:
+    harness = new_harness(budget=10)
+    operations = [harness.park("key", name=str(number)) for number in range(15)]
+
+    def let_the_first_go() -> None:
+        operations[0].ready = True
+        harness.completions.add(harness.purgatory, "key")
+
+    operations[5].ready = True
+    operations[5].when_complete = let_the_first_go
+    harness.happened("key")
+    assert operations[0].is_completed
+
+
 def test_an_event_between_pieces_restarts_the_pass(new_harness: Callable[..., PurgatoryHarness]) -> None:
     harness = new_harness(budget=10)
     operations = [harness.park("key") for _ in range(25)]

@@ -7,6 +7,7 @@
     when it completes, when it is finished
     a topic is to be deleted, and one of its brokers, or a log directory, is lost; operators ask for leaders of the
     topic, and for its deletion again
+    the controller, to which the store is far, learns at once that a broker has registered anew and another one is lost
     a replica is lost when its leader has proposed it as in sync, which the controller hears later than of its loss
 
 In each, those that were lost are back soon. See aimed_faults.py.
@@ -208,3 +209,22 @@ async def lose_the_proposed(world: World, fault: Fault) -> None:
         await asyncio.sleep(0.3 + fault.seconds)
     world.network.slow_down(leader, slowed, 1.0)
     world.machines[id_of(joiner)].start()
+
+
+async def lose_while_another_registers(world: World, fault: Fault) -> None:
+    """The messages between the controller and the store take long. It learns at once that one broker has registered
+    anew, and that another one is lost: what it is about to send to the lost one for the sake of the other goes
+    nowhere."""
+    links = links_of(world)
+    controller = links.controller
+    if controller is None:
+        return
+    returning = other_than(world, controller)
+    lost = other_than(world, controller, returning)
+    links.slow_down(controller, SLOW)
+    links.expire(returning)
+    world.machines[id_of(lost)].kill()
+    links.expire(lost)
+    await asyncio.sleep(0.5 + fault.seconds)
+    links.slow_down(controller, 1.0)
+    world.machines[id_of(lost)].start()

@@ -25,7 +25,7 @@ from odradek.storage.producers.transaction_marker import read_marker
 from tests.simulation.log_contents import segment_bytes
 
 RECENT = 6
-"""How many states of a transactional id or a group a coordinator may have, of those in the log."""
+"""How many states of a transactional id a coordinator may have, of those in the log."""
 
 
 class Content(NamedTuple):
@@ -120,12 +120,10 @@ class LoggedGroup(NamedTuple):
 
 
 class GroupLedger:
-    """What the records of a partition of `__consumer_offsets` add up to. `recent`: the last states of each group.
-    `open`: by producer id."""
+    """What the records of a partition of `__consumer_offsets` add up to. `open`: by producer id."""
 
     def __init__(self) -> None:
         self.groups: dict[str, LoggedGroup] = {}
-        self.recent: dict[str, deque[LoggedGroup]] = {}
         self.offsets: dict[Key, Written] = {}
         self.open: dict[int, dict[Key, Written]] = {}
 
@@ -172,7 +170,6 @@ class GroupLedger:
         value = decode_versioned(GroupMetadataValue, record.value)[1]
         members = {each.member_id: (each.group_instance_id, each.assignment) for each in value.members}
         self.groups[group] = LoggedGroup(value.generation, value.protocol, value.leader, members)
-        self.recent.setdefault(group, deque(maxlen=RECENT)).append(self.groups[group])
 
     def branch(self) -> GroupLedger:
         """Returns a copy, to apply batches to that may be lost."""

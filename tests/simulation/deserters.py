@@ -2,7 +2,7 @@
 
 turned away     asks for a member id, and leaves with it, or is never heard of again
 cut off         joins, and its connection ends before the answer
-silent          joins, and sends no SyncGroup for its generation, in which it may lead
+silent          joins twice, and sends no SyncGroup for its generation, in which it may lead
 commits only    commits an offset without being a member, which only an empty group accepts
 """
 
@@ -89,7 +89,8 @@ class Deserters:
     async def _be_silent(self) -> None:
         member_id = await self._member_id()
         if member_id:
-            await self._ask(self._join(member_id, LONG_SESSION_TIMEOUT_MS))
+            for _ in range(2):  # the second time as if the answer had been lost
+                await self._ask(self._join(member_id, LONG_SESSION_TIMEOUT_MS))
 
     async def _member_id(self) -> str:
         """A member id to join with; empty if there is none for now."""

@@ -1,7 +1,8 @@
 """Errors of a disk at an exact moment: at the n-th next change of one kind to a kind of file.
 
 A trap waits for an operation on a path. When it springs, the operation fails, or the disk is full from then on, or the
-process ends there, or the machine's power goes. So what the broker was about to do is half done.
+process ends there, or the machine's power goes. So what the broker was about to do is half done. Or the disk hangs, and
+much happens before the broker hears of what it has done.
 
 set traps on the disk of   Some traps, drawn from `TRAPS`, wait while the broker does what they belong to: it goes on,
                            or its replicas are created, truncated, moved between its directories, recovered at a
@@ -21,6 +22,7 @@ from enum import Enum
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
+from tests.memory_files import parent
 from tests.simulation.aimed_faults import REJOIN_S, links_of
 from tests.simulation.disk_faults import STOPS_WITHIN_S, move_on_slow_disk, restart_mended, stop_moving
 from tests.simulation.machine import Machine
@@ -44,6 +46,9 @@ GENTLY = 0.4
 SLOWNESS = 50.0
 """Of a disk that is slow in half of the cases, so that more is under way when a trap springs."""
 
+HANGS_S = 2.5
+"""Long enough for a log to roll, and to lose its first segments."""
+
 READINGS_LOG = rf"/{READINGS}-\d+/\d+\.log$"
 """Of the topic whose records are deleted."""
 LOG = r"\d\.log$"
@@ -61,6 +66,9 @@ FOLDER = r"^/[^/]+/[^/]+-\d+$"
 GONE_FOLDER = r"^/[^/]+/[^/]+-delete$"
 OF_REPLICA = r"-\d+/\d*"
 """What is in the folder of a log that is not a copy, up to its name."""
+LATER = r"/0*[1-9]\d*\.\w+"
+"""A file of a segment that is not a log's first one, up to its last suffix."""
+LATER_LOG = r"/0*[1-9]\d*\.log$"
 FUTURE = r"-future"
 """The folder of a log that is moved, and what is in it."""
 DIRECTORY = r"^/[^/]+$"
@@ -76,17 +84,21 @@ class Harm(Enum):
     FILL = "fill the disk"
     KILL = "kill"
     CUT = "cut the power"
+    HANG = "hang"
+    NOTHING = "nothing: another one waits for it"
 
 
 class Bait(NamedTuple):
     """An operation of the disk and the paths that it concerns; the trap lets at most `most` of them pass. `harms`: what
-    it may do, if not anything. `stays`: whether it concerns all that follows; None: by chance."""
+    it may do, if not anything. `stays`: whether it concerns all that follows; None: by chance. `is_next`: it waits for
+    the one before it, in the same folder."""
 
     operation: str
     files: str
     most: int = 3
     harms: tuple[Harm, ...] = ()
     stays: bool | None = None
+    is_next: bool = False
 
 
 TRAPS: Mapping[str, Sequence[Bait]] = {
@@ -211,9 +223,9 @@ STORIES: Mapping[str, tuple[str, tuple[Bait, ...]]] = {
     "leave cleaned files of": (
         "clean",
         (
-            Bait("write", CLEANED, 8, (Harm.FAIL,), stays=False),
-            Bait("remove", CLEANED, 0, (Harm.FAIL,), stays=False),
-            Bait("rename", SWAP, 12, (Harm.CUT,)),
+            Bait("sync", LATER + CLEANED, 1, (Harm.FAIL,), stays=False),
+            Bait("remove", LATER + CLEANED, 0, (Harm.FAIL,), stays=False, is_next=True),
+            Bait("rename", SWAP, 2, (Harm.CUT,), is_next=True),
         ),
     ),
     "do not start over at": (
@@ -228,6 +240,13 @@ STORIES: Mapping[str, tuple[str, tuple[Bait, ...]]] = {
         ),
     ),
     "take no snapshots of": ("go on and start", (Bait("replace", SNAPSHOT, 0, (Harm.REFUSE,), stays=True),)),
+    "tear a sealed segment of": (
+        "run on",
+        (
+            Bait("create", LATER_LOG, 10, (Harm.NOTHING,), stays=True),
+            Bait("sync", LOG, 0, (Harm.CUT,), is_next=True),
+        ),
+    ),
     "leave transactions unwritten at": ("start and move", (Bait("write", ABORTED, 2, (Harm.REFUSE,)),)),
 }
 """Traps that belong together, and what the broker does meanwhile."""
@@ -237,32 +256,47 @@ FILLING = {"create", "write", "replace"}
 
 class Trap:
     """Springs at the operation that the bait names, after letting `passing` of them pass; once, or with `stays` at all
-    that follow."""
+    that follow. Not before `earlier` has sprung, and only where that was."""
 
-    def __init__(self, bait: Bait, machine: Machine, harm: Harm, *, passing: int, stays: bool) -> None:
+    def __init__(
+        self, bait: Bait, machine: Machine, harm: Harm, *, passing: int, stays: bool, earlier: Trap | None = None
+    ) -> None:
         self._operation = bait.operation
         self._files = re.compile(bait.files)
         self._machine = machine
         self._harm = harm
         self._passing = passing
         self._stays = stays
-        self.has_sprung = False
+        self._earlier = earlier
+        self._folder: str | None = None
+
+    @property
+    def has_sprung(self) -> bool:
+        """Whether something has gone into it."""
+        return self._folder is not None
 
     def __call__(self, operation: str, path: str) -> None:
         """See SimulatedDisk: raises OSError, or ends the process."""
         if operation != self._operation or not self._files.search(path) or (self.has_sprung and not self._stays):
             return
+        if self._earlier is not None and self._earlier._folder != parent(path):
+            return
         if self._passing:
             self._passing -= 1
             return
-        self.has_sprung = True
+        self._folder = parent(path)
         self._spring(path)
 
     def _spring(self, path: str) -> None:
         disk = self._machine.disk
         match self._harm:
+            case Harm.NOTHING:
+                return
             case Harm.FILL:
                 disk.room = 0
+                return
+            case Harm.HANG:
+                self._machine.hang(HANGS_S)
                 return
             case Harm.KILL:
                 disk.end_process()
@@ -305,16 +339,18 @@ async def tell_story(world: World, fault: Fault) -> None:
 async def _set_all(world: World, fault: Fault, stir: str, baits: Sequence[Bait], source: Random) -> None:
     """A disk that they have filled has room again for a while before the broker is restarted."""
     machine = world.machines[fault.broker_id]
-    traps = [
-        Trap(
-            bait,
-            machine,
-            source.choice(_harms(bait, is_durable=world.is_durable)),
-            passing=round(bait.most * source.random() ** 2),
-            stays=source.random() < STAYS if bait.stays is None else bait.stays,
+    traps: list[Trap] = []
+    for bait in baits:
+        traps.append(
+            Trap(
+                bait,
+                machine,
+                source.choice(_harms(bait, is_durable=world.is_durable)),
+                passing=round(bait.most * source.random() ** 2),
+                stays=source.random() < STAYS if bait.stays is None else bait.stays,
+                earlier=traps[-1] if bait.is_next else None,
+            )
         )
-        for bait in baits
-    ]
     machine.disk.traps = list(traps)
     if source.random() < 0.5:
         world.thread_times.slowness[machine.name] = SLOWNESS
@@ -353,6 +389,11 @@ async def _truncate(world: World, fault: Fault) -> None:
         if world.store_links is not None and machine.broker_id != fault.broker_id:
             links_of(world).expire(machine.name)
             await asyncio.sleep(REJOIN_S)
+
+
+async def _run_on(world: World, fault: Fault) -> None:
+    """Logs do what they do by themselves, for longer."""
+    await asyncio.sleep(RUNS_ON_S)
 
 
 async def _move(world: World, fault: Fault) -> None:
@@ -403,7 +444,8 @@ async def _stop(world: World, fault: Fault) -> None:
 _STIRS: Mapping[str, Callable[[World, Fault], Awaitable[None] | None]] = {
     "go on": _go_on,
     "create": _go_on,
-    "clean": _go_on,
+    "clean": _run_on,
+    "run on": _run_on,
     "return": _return,
     "start and move": _start_and_move,
     "lose power": _lose_power,

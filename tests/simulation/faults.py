@@ -23,9 +23,11 @@ from tests.simulation import (
     aimed_at_terms,
     aimed_at_the_store,
     aimed_at_transactions,
+    aimed_at_verification,
     aimed_faults,
     disk_faults,
     disk_traps,
+    hanging_moves,
     trapped_moves,
     unopened_logs,
 )
@@ -241,14 +243,20 @@ KINDS: Mapping[str, Kind] = {
     "lose pages of": Kind(disk_faults.lose_pages, disk_faults.drop_cache, 6.0, 2, is_power=True),
     "set traps on the disk of": Kind(disk_traps.set_traps, disk_traps.remove_traps, 5.0, 12),
     "move into a trap on": Kind(trapped_moves.move_into_trap, disk_traps.remove_traps, 1.0, 3),
+    "hang at the end of a move on": Kind(
+        hanging_moves.hang_at_the_end, hanging_moves.stop_hanging, 0.5, 2, is_seen_at_once=True
+    ),
     "start without room for a log on": Kind(unopened_logs.start_without_room, disk_faults.restart_mended, 1.0, 2),
+    "leave half a log on": Kind(
+        unopened_logs.leave_half_a_log, unopened_logs.mend, 0.5, 3, is_store=True, is_aimed=True, is_seen_at_once=True
+    ),
     **{
         name: Kind(
             disk_traps.tell_story,
             disk_traps.remove_traps,
             6.0,
             2,
-            is_power=name in ("lose a new log of", "rebuild no index of"),
+            is_power=name in ("lose a new log of", "rebuild no index of", "tear a sealed segment of"),
         )
         for name in disk_traps.STORIES
     },
@@ -331,6 +339,9 @@ KINDS: Mapping[str, Kind] = {
             ("fail at a rebalance", aimed_at_coordinators.fail_at_rebalance, 1),
             ("lose who is alone, with", aimed_at_coordinators.lose_alone, 2),
             ("fail alone, at", aimed_at_coordinators.fail_alone, 2),
+            ("lose while another one registers, with", aimed_at_controllers.lose_while_another_registers, 1),
+            ("hear late of a member, with", aimed_at_coordinators.hear_late, 2),
+            ("stop while it asks, with", aimed_at_verification.stop_while_it_asks, 2),
             ("write what is read, with", aimed_at_reads.write_what_is_read, 2),
             ("tell of others, and drop", aimed_at_reads.tell_of_others, 2),
             ("settle what goes, at", aimed_at_reads.settle_who_goes, 2),
@@ -344,6 +355,15 @@ KINDS: Mapping[str, Kind] = {
             ("stop while it truncates", aimed_at_followers.stop_while_truncating, 2),
         )
     },
+    "move what is truncated on": Kind(
+        hanging_moves.move_what_is_truncated,
+        hanging_moves.stop_hanging,
+        0.4,
+        2,
+        is_store=True,
+        is_aimed=True,
+        is_seen_at_once=True,
+    ),
 }
 """All kinds of faults."""
 

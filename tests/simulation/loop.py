@@ -105,6 +105,8 @@ class SimulatedLoop(Schedule, asyncio.AbstractEventLoop):
         self.calls = 0
         self.failures: list[dict[str, Any]] = []
         self.thread_delays = thread_delays
+        self.hangs_s = 0.0
+        """So much later comes the result of the function that runs in a thread now."""
         self._is_running = False
         self._is_closed = False
         self.simulation = Node("simulation")
@@ -251,12 +253,13 @@ class SimulatedLoop(Schedule, asyncio.AbstractEventLoop):
     def _run_in_thread(
         self, future: asyncio.Future[Any], function: Callable[..., Any], args: tuple[Any, ...], after: float
     ) -> None:
+        self.hangs_s = 0.0
         try:
             result = function(*args)
         except Exception as error:
-            self.call_later(after, _settle, future, None, error)
+            self.call_later(after + self.hangs_s, _settle, future, None, error)
         else:
-            self.call_later(after, _settle, future, result, None)
+            self.call_later(after + self.hangs_s, _settle, future, result, None)
 
     # --- network ------------------------------------------------------------------------------------------------
 
@@ -352,5 +355,5 @@ def _end(task: asyncio.Task[Any]) -> None:
     assert coroutine is not None
     try:
         coroutine.close()
-    except RuntimeError:  # it awaits something in a `finally` block
+    except (RuntimeError, ProcessEnded):  # a `finally` block awaits something, or meets a trap on the disk
         pass

@@ -186,6 +186,10 @@ class Machine:
         self._trace.note("empty disk", self.name)
         self.disk = self._watched(SimulatedDisk(), self._trace)
 
+    def hang(self, seconds: float) -> None:
+        """The thread that calls it gives its result so much later. Nothing, if it is the loop."""
+        self._loop.hangs_s = seconds
+
     def pause(self) -> None:
         """Stops the process as SIGSTOP does."""
         if self.node is not None and not self.node.is_paused:

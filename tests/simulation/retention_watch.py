@@ -95,5 +95,7 @@ def _why_wrong(log: Log, before: BeforeRetention, now_ms: int) -> str:
             return f"up to {segment.end_offset}, above the high watermark {before.high_watermark}"
         if not (segment.end_offset <= before.start_offset or is_too_old or is_too_much):
             return f"up to {segment.end_offset}, which is neither too old nor too much"
+    if log.state.truncating_to is not None:
+        return ""  # it starts where it will when it has lost all its segments
     expected = max(before.start_offset, first)
     return "" if log.state.log_start_offset == expected else f"and not before {expected}"

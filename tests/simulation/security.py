@@ -89,7 +89,7 @@ def rights(
     found = [
         *(allow(CLIENTS, "READ", "WRITE", topic=topic) for topic in topics),
         allow(CLIENTS, "READ", "WRITE", topic=brief, prefixed=True),
-        *(allow(CLIENTS, "READ", group=group) for group in groups),
+        *(allow(CLIENTS, "READ", "DELETE", group=group) for group in groups),
         *(allow(CLIENTS, "WRITE", transactional_id=each) for each in transactional_ids),
         *(allow(ADMINISTRATORS, "CREATE", "DESCRIBE", topic=topic) for topic in topics),
         *(allow(ADMINISTRATORS, "ALTER_CONFIGS", topic=topic) for topic in changing),

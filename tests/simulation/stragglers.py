@@ -13,6 +13,8 @@ from tests.simulation.client.transactions import TRANSACTION_TIMEOUT_MS
 
 STRAGGLERS = "id of the stragglers"
 BEGIN_EVERY_S = 1.5
+LONGEST_PAUSE_S = 0.02
+"""Before the end of a transaction whose records may be on their way."""
 
 
 class Stragglers:
@@ -55,11 +57,11 @@ class Stragglers:
         elsewhere, *chosen = source.sample(self._partitions, source.randint(2, min(3, len(self._partitions))))
         batches = {partition: [next(texts) for _ in range(source.randint(1, 3))] for partition in sorted(chosen)}
         if way == "elsewhere":
-            await producer.write_elsewhere(batches, elsewhere, [next(texts), next(texts), next(texts)])
+            await producer.write_elsewhere(batches, elsewhere, [next(texts) for _ in range(4)])
         elif way == "after a refusal":
             await producer.write_after_refusal(batches, elsewhere, [next(texts), next(texts)])
         elif way == "at the end":
-            await producer.end_at_once(batches)
+            await producer.end_at_once(batches, source.uniform(0.0, LONGEST_PAUSE_S))
         elif way == "after the end":
             await producer.write_after_end(batches, self._group, self._offset, next(texts))
         else:

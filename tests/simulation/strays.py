@@ -1,7 +1,7 @@
 """Requests to a group that its coordinator must refuse: of members that left long ago or never were, in generations
 that were long ago or never were, for another protocol; and offsets that a transaction commits in the name of such
 members. A heartbeat is asked, too, but not judged: while a group loads, all are welcome. Neither are commits in the
-name of members and generations that may exist.
+name of members and generations that may exist, nor deletions of what they have committed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from odradek.protocol.errors import ErrorCode
 from odradek.protocol.messages.groups import HeartbeatRequest, LeaveGroupRequest, SyncGroupRequest
-from odradek.protocol.messages.offsets import OffsetCommitRequest
+from odradek.protocol.messages.offsets import OffsetCommitRequest, OffsetDeleteRequest
 from odradek.protocol.schema import Message
 from odradek.protocol.topic_partition import TopicPartition
 from tests.simulation.client.cluster import GROUP, Cluster
@@ -72,6 +72,8 @@ class Strays:
             member_id, generation = self._source.choice(members)
             if asked % COMMIT_EVERY == 0:
                 await self._commit(member_id, generation)
+                if self._source.random() < 0.5:
+                    await self._delete()
             await self._sync(member_id, generation, protocol="range")
             if asked % TRANSACT_EVERY == 0 and generation > 0:  # without one, an empty group accepts all
                 await self._transact(member_id, generation)
@@ -92,6 +94,16 @@ class Strays:
             topics=commit_topics({self._unused: 1}),
         )
         await self._send(request)
+
+    async def _delete(self) -> None:
+        """Removes what was committed, also in transactions that are open."""
+        topic = OffsetDeleteRequest.OffsetDeleteRequestTopic(
+            name=self._unused.topic,
+            partitions=[
+                OffsetDeleteRequest.OffsetDeleteRequestPartition(partition_index=self._unused.partition),
+            ],
+        )
+        await self._send(OffsetDeleteRequest(group_id=self._group, topics=[topic]))
 
     async def _transact(self, member_id: str, generation: int) -> None:
         transaction = await self._producer.begin_with(self._group)

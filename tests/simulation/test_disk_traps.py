@@ -44,6 +44,21 @@ def test_a_trap_that_stays_fails_all_that_follow() -> None:
     assert len(disk.contents()) == 2
 
 
+def test_a_trap_that_is_next_waits_for_the_one_before_it_and_springs_in_its_folder() -> None:
+    disk, first = trapped(Bait("create", LOG), Harm.NOTHING)
+    disk.make_directories("/data/t-1")
+    next_one = Trap(Bait("sync", LOG, is_next=True), first._machine, Harm.FAIL, passing=0, stays=False, earlier=first)
+    disk.traps.append(next_one)
+    elsewhere = disk.open("/data/t-1/1.index", create=True)
+    file = disk.open(LOG_PATH, create=True)
+    elsewhere.sync()
+    assert (first.has_sprung, next_one.has_sprung) == (True, False)
+    disk.open("/data/t-1/1.log", create=True).sync()
+    assert not next_one.has_sprung
+    with pytest.raises(OSError, match="error"):
+        file.sync()
+
+
 def test_a_trap_fills_the_disk() -> None:
     disk, _ = trapped(Bait("write", LOG), Harm.FILL)
     file = disk.open(LOG_PATH, create=True)

@@ -74,10 +74,10 @@ async def move_into_trap(world: World, fault: Fault) -> None:
     machine = world.machines[fault.broker_id]
     way = WAYS[int(fault.amount * len(WAYS))]
     harm = Harm.CUT if way.harm is Harm.KILL and world.is_durable else way.harm
-    movable = _movable(machine)
-    if not movable:
+    found = movable(machine)
+    if not found:
         return
-    files = f"^{movable[0][1]}$" if way.bait.files == TARGET else way.bait.files
+    files = f"^{found[0][1]}$" if way.bait.files == TARGET else way.bait.files
     trap = Trap(way.bait._replace(files=files), machine, harm, passing=0, stays=way.stays)
     machine.disk.traps.append(trap if way.after is None else LateTrap(trap, way.after))
     if way.restarts:
@@ -88,14 +88,14 @@ async def move_into_trap(world: World, fault: Fault) -> None:
 
     async def ask(cluster: Cluster) -> None:
         admin = DiskAdmin(cluster, world.history, name=OPERATOR)
-        for key, target in movable[: MOST_MOVES if way.stays else 1]:
+        for key, target in found[: MOST_MOVES if way.stays else 1]:
             await admin.move(machine.broker_id, key, target)
 
     await world.as_operator(ask)
     await asyncio.sleep(FLUSHES_S)
 
 
-def _movable(machine: Machine) -> list[tuple[TopicPartition, str]]:
+def movable(machine: Machine) -> list[tuple[TopicPartition, str]]:
     """The replicas of clients' topics with the directory in which they are not, those with the most segments first."""
     broker = machine.running
     if broker is None:

@@ -14,6 +14,8 @@ few sessions      There are fewer slots for fetch sessions than followers and co
 small fetches     A follower gets a part of what it lacks: the first batch, or up to the end of a batch
 small memory      A cleaner knows only the keys of a part of the log
 compression       Batches of the group coordinator, and of the keyed producer, are compressed
+no handing over   A broker that stops leads to its end
+short turns       Few requests that wait are tried at a time, so that the list of a partition takes several turns
 purges            Requests that wait are removed from the lists of what they wait for soon after they are answered
 nothing kept      What is committed of the topic `clicks` is deleted at once. A replica that leads uncleanly may end
                   before all others begin
@@ -31,6 +33,7 @@ from odradek.protocol.records import Compression
 
 COMMIT_TIMEOUTS_MS = (400, 1500)
 FEW_REQUESTS = (1, 10)
+FEW_TRIES = (1, 4)
 FLUSH_RECORDS = (2, 6)
 FLUSH_TIMES_MS = (200, 2000)
 ROLL_TIMES_MS = (1000, 5000)
@@ -52,12 +55,14 @@ LAGS: tuple[dict[str, str], ...] = (
 
 class UnusualSettings(NamedTuple):
     """`brokers`: settings of all brokers. `balances`: of the compacted topic. `codec`: of the batches of the producer
-    that writes to it. `clicks`: of the topic that may be led uncleanly."""
+    that writes to it. `clicks`: of the topic that may be led uncleanly. `tries`: how many requests that wait are
+    tried in one turn of the loop; None: as many as usual."""
 
     brokers: dict[str, str]
     balances: dict[str, str]
     codec: int
     clicks: dict[str, str]
+    tries: int | None
 
 
 def unusual_settings_of(seed: int) -> UnusualSettings:
@@ -85,4 +90,8 @@ def unusual_settings_of(seed: int) -> UnusualSettings:
         brokers |= FEW_KEYS
     brokers["offsets.topic.compression.codec"] = str(source.choice(CODECS))
     lag, codec = source.choice(LAGS), source.choice(CODECS)
-    return UnusualSettings(brokers, lag, codec, KEEPS_NOTHING if source.random() < 0.3 else {})
+    clicks = KEEPS_NOTHING if source.random() < 0.3 else {}
+    if source.random() < 0.3:
+        brokers["controlled.shutdown.enable"] = "false"
+    tries = source.randint(*FEW_TRIES) if source.random() < 0.4 else None
+    return UnusualSettings(brokers, lag, codec, clicks, tries)

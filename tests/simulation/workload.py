@@ -356,7 +356,9 @@ class Workload:
         self._ending.set_result(None)
         for client in self._clients:
             client.is_ending = True
-        await asyncio.wait(self._applications, timeout=ENOUGH_TIME_S)
+        ended, _ = await asyncio.wait(self._applications, timeout=ENOUGH_TIME_S)
+        for application in ended:
+            application.result()
         ends = self._world.ends_of_logs()
         for _ in range(int(ENOUGH_TIME_S / 0.1)):
             if not self.unread(ends):

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, TextIO
 
+from odradek.broker.server import Broker
 from odradek.protocol.schema import Message
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.protocol.wire_codes import ElectionType
@@ -183,7 +184,7 @@ class World:
                     **({} if self.access is None else {GUESTS: GUESTS_PORT}),
                 },
                 on_start=self.observer.started,
-                on_serve=self.observer.logs.watch,
+                on_serve=self._serves,
                 on_end=lambda broker_id: self.observer.registration_changed(broker_id, is_there=False),
                 on_launch=self.observer.launched,
             )
@@ -255,6 +256,11 @@ class World:
         if self.is_durable:
             settings |= {"log.flush.interval.messages": "1"}
         return settings
+
+    def _serves(self, name: str, broker: Broker) -> None:
+        self.observer.logs.watch(name, broker)
+        if self.unusual.tries is not None:
+            broker.completions._budget = self.unusual.tries
 
     def _draw(self) -> list[Fault]:
         return schedule(

@@ -1,5 +1,8 @@
 """What is removed from a log, when, and what stays readable."""
 
+import contextlib
+from typing import Any
+
 import pytest
 
 from odradek.broker.background.stepwise import finished
@@ -85,6 +88,38 @@ def test_deleted_files_keep_their_content_until_their_removal(files: ForgetfulFi
     assert f"{2:020d}.snapshot.deleted" in renamed
     assert {due - clock.now_ms() for due, _ in log.folder.removals.waiting} == {5000}
     assert {path.rpartition("/")[2] for _, path in log.folder.removals.waiting} == renamed
+
+
+@pytest.mark.parametrize("suffix", [".log", ".index", ".snapshot"])
+def test_no_segment_is_deleted_before_an_earlier_one(
+    files: ForgetfulFiles, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    """The disk fails for a file of the second segment, and the broker crashes before the recovery point is written: a
+    gap between the segments would look like damage, and recovery would remove what comes after it.
+    """
+    log = open_small(files, segment_bytes=2 * SIZE, retention_ms=1000)
+    for number in range(10):
+        append(log, idempotent(number, b"x" * 50, timestamp=NOW + 100 * number))
+    rename = files.rename
+
+    def refuse(source: str, target: str) -> None:
+        if source.endswith(f"{2:020d}{suffix}"):
+            raise OSError(5, "Input/output error")
+        rename(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "rename", refuse)
+        with pytest.raises(ProtocolError):
+            log.apply_retention(NOW + 1600)
+        with contextlib.suppress(ProtocolError):
+            log.apply_retention(NOW + 1600)
+    crashed: dict[str, Any] = {"clean": False, "contiguous": True, "recovery_point": 1}
+    log = open_small(files, options=crashed, retention_ms=-1)
+    assert log.state.log_end_offset == 10
+    log.update_high_watermark(10)
+    log.start.delete_records_before(6)
+    log.apply_retention(NOW)
+    assert log.segments.base_offsets == [6, 8]
 
 
 # ---- DeleteRecords

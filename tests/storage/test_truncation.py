@@ -14,6 +14,7 @@ from odradek.protocol.topic_partition import TopicPartition
 from odradek.storage.checkpoint import CLEANER_OFFSET, RECOVERY_POINT, read_offsets
 from odradek.storage.directories.log_manager import LogManager
 from odradek.storage.log.log import Log
+from odradek.storage.log.segments import LogSegments
 from odradek.storage.log.truncation import StartOver, Target, Truncate
 from odradek.storage.log_config import LogConfig
 from odradek.timer import ManualClock
@@ -348,6 +349,26 @@ def test_a_log_whose_files_cannot_be_removed_fails(monkeypatch: pytest.MonkeyPat
     assert results[PARTITION].code is ErrorCode.KAFKA_STORAGE_ERROR
     with pytest.raises(ProtocolError):
         append(log)
+
+
+def test_a_log_that_cannot_begin_at_the_new_offset_is_empty_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = ForgetfulFiles()
+    log = open_small(files, segment_bytes=400)
+    truncate(log, StartOver(174))
+    append(log, batch(b"x"), epoch=3)
+
+    def fail(segments: LogSegments, base_offset: int, config: LogConfig) -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LogSegments, "create", fail)
+        with pytest.raises(ProtocolError):
+            truncate(log, Truncate(0))
+    state = log.state
+    assert (state.log_start_offset, state.high_watermark, state.log_end_offset) == (174, 174, 174)
+    assert (log.segments.base_offsets, log.leader_epochs.entries, log.producers.state.producers) == ([174], [], {})
+    assert truncate(log, Truncate(0))
+    assert (log.segments.base_offsets, state.log_start_offset, state.log_end_offset) == ([0], 0, 0)
 
 
 # ---- together with other work

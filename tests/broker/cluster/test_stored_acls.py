@@ -104,6 +104,14 @@ async def test_an_acl_holds_on_this_broker_at_once_and_on_the_others_by_notice(n
     assert await nodes.store.exists(acl_path(T)) is None
 
 
+async def test_each_change_is_looked_for_once(nodes: TwoNodes) -> None:
+    for number in range(6):
+        for pattern in (T, PREFIX):
+            await nodes.one.add(pattern, acl(f"User:{number}"))
+            await nodes.settle()
+    assert len(nodes.one.tasks) == len(nodes.two.tasks) == 12
+
+
 async def test_entries_and_notices_are_where_kafka_keeps_them_and_as_it_writes_them(nodes: TwoNodes) -> None:
     await nodes.one.add(T, acl(operation=AclOperation.DESCRIBE_CONFIGS))
     await nodes.one.add(PREFIX, acl())

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from odradek.broker.controller import terms
 from odradek.broker.metadata.metadata_cache import NO_LEADER
 from odradek.broker.metadata.new_topic import NewPartitions, NewTopic
 from odradek.broker.metadata_store import znodes
@@ -23,6 +24,7 @@ from odradek.protocol.messages.replica_control import (
 from odradek.protocol.topic_partition import TopicPartition
 from odradek.protocol.wire_codes import LeaderAndIsrType
 from tests.broker.controller.harness import BROKER_ID, ControllerHarness
+from tests.patience import until
 
 
 @pytest.fixture
@@ -484,3 +486,26 @@ async def test_an_event_that_fails_because_the_session_has_ended_is_no_error(
         harness.controller.terms._failed("leaders", failed)
         harness.controller.terms._failed("leaders", cause)
     assert [(line["event"], line["log_level"]) for line in logs] == [("event of the controller failed", level)] * 2
+
+
+async def test_a_term_that_cannot_begin_without_the_store_is_given_up_and_begun_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    harness = ControllerHarness()
+    await harness.open()
+    read, failures = harness.store.children, [StoreUnavailable("/isr_change_notification", "the disk fails")]
+
+    async def children(path: str, *arguments: Any) -> Any:
+        if harness.controller.terms.is_active and failures:
+            raise failures.pop()
+        return await read(path, *arguments)
+
+    monkeypatch.setattr(harness.store, "children", children)
+    monkeypatch.setattr(terms, "RETRY_DELAY_S", 0.01)
+    with capture_logs() as logs:
+        await harness.start_controller()
+        await until(lambda: harness.controller.terms.is_active)
+    lines = [line for line in logs if line["event"] == "controller could not begin its term"]
+    assert [(line["log_level"], line["epoch"], "exc_info" in line) for line in lines] == [("warning", 1, False)]
+    assert harness.controller.terms.epoch == 2
+    await harness.stop()

@@ -1,8 +1,9 @@
 """A transactional producer that does not know when to stop. It runs one transaction, and then writes where it may not:
 
     to a partition that it has not added, during the transaction and after EndTxn was answered; also in the epoch before
+    in the epoch before to one that it has added
     to one that it has added after a refusal, without what was refused
-    to those that it has added, while EndTxn is on its way
+    to those that it has added, while EndTxn is on its way, or comes a moment later
     to one that it has added, when EndTxn says again that the transaction has ended: then its markers are there
     after the coordinator has aborted the transaction because it was open for too long
 
@@ -58,6 +59,9 @@ class LateProducer(TransactionalProducer):
             return
         await self._late_record("write where it has not added", elsewhere, texts[0], 0)
         await self._late_record("write there in the epoch before", elsewhere, texts[2], 0, epochs_before=1)
+        if self.state.epoch > 0:
+            partition, written = next(iter(batches.items()))
+            await self._late_record("write in the epoch before", partition, texts[3], len(written), epochs_before=1)
         await self._quiet()
         await self._finish(transaction)
         if transaction.outcome is Outcome.OK:
@@ -83,8 +87,10 @@ class LateProducer(TransactionalProducer):
             await self._write(self.history.begin(send), elsewhere, texts[1], 1)
         await self._finish(transaction)
 
-    async def end_at_once(self, batches: Batches) -> None:
-        """Has the transaction aborted while its records are on their way: the marker may overtake them."""
+    async def end_at_once(self, batches: Batches, pause_s: float) -> None:
+        """Has the transaction aborted while its records are on their way: the marker may overtake them, or come before
+        they are replicated.
+        """
         transaction = await self.begin()
         transaction.commits = False
         try:
@@ -93,6 +99,7 @@ class LateProducer(TransactionalProducer):
             self.history.end(transaction, Outcome.FAILED, str(error))
             return
         sending = asyncio.gather(*(self.send(partition, texts, transaction) for partition, texts in batches.items()))
+        await asyncio.sleep(pause_s)
         await self._finish(transaction)
         await self._quiet()
         await sending
@@ -164,11 +171,15 @@ class LateProducer(TransactionalProducer):
         return True
 
     async def _was_fenced(self, partitions: Sequence[TopicPartition]) -> bool:
-        """Asks for what the transaction has until the coordinator refuses. Returns whether it did in time."""
+        """Asks for what the transaction has until the coordinator refuses. Returns whether it did in time.
+
+        A coordinator that cannot write may not abort: the time counts since it last could not agree at once.
+        """
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + LONGEST_WAIT_S
         while loop.time() < give_up_at:
             await asyncio.sleep(ASK_EVERY_S)
+            asked_at = loop.time()
             try:
                 await self._ask(
                     TRANSACTION,
@@ -178,6 +189,8 @@ class LateProducer(TransactionalProducer):
                 )
             except Refused as error:
                 return error.code in FENCED
+            if loop.time() - asked_at > ASK_EVERY_S:
+                give_up_at = loop.time() + LONGEST_WAIT_S
         late = LateWrite(
             process=self.name, transactional_id=self.transactional_id, what=f"be open for {LONGEST_WAIT_S} s"
         )

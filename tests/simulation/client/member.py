@@ -214,6 +214,8 @@ class Member:
                 instance_id=self._instance_id,
             )
         )
+        if not synced.assignment:  # the leader has forgotten this member
+            return []
         _, assignment = decode_versioned(ConsumerProtocolAssignment, synced.assignment)
         return [
             TopicPartition(topic.topic, number)

@@ -20,7 +20,7 @@ from odradek.protocol.messages.groups import (
 from odradek.protocol.messages.list_offsets import ListOffsetsRequest, OffsetForLeaderEpochRequest
 from odradek.protocol.messages.log_dirs import AlterReplicaLogDirsRequest
 from odradek.protocol.messages.metadata import MetadataRequest
-from odradek.protocol.messages.offsets import OffsetCommitRequest, OffsetFetchRequest
+from odradek.protocol.messages.offsets import OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest
 from odradek.protocol.messages.produce import ProduceRequest
 from odradek.protocol.messages.producers import AllocateProducerIdsRequest, InitProducerIdRequest
 from odradek.protocol.messages.reassignments import (
@@ -49,6 +49,7 @@ VERSIONS: Mapping[type[Message], int] = {
     MetadataRequest: 11,
     OffsetCommitRequest: 8,
     OffsetFetchRequest: 7,
+    OffsetDeleteRequest: 0,
     FindCoordinatorRequest: 3,
     JoinGroupRequest: 9,
     HeartbeatRequest: 4,

@@ -69,6 +69,7 @@ REASONS: dict[str, Reason] = {
             "storage/segment/transaction_index.py TransactionIndex.append: entries[-1].last_offset*",
             "storage/directories/meta_properties.py *",
             "storage/log/follow.py LogFollower._check: not check_crc(*",
+            "broker/replica/follower/fetcher.py Fetcher._apply_safely: code is not ErrorCode.KAFKA_STORAGE_ERROR",
             "storage/log/follow.py LogFollower._check: last_offset < first_offset",
             "storage/segment/batch_scan.py *",
             "storage/segment/segment.py LogSegment._require_end: *",

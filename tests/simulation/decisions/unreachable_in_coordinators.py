@@ -31,7 +31,7 @@ PATTERNS: Mapping[str, tuple[str, ...]] = {
         "purgatory/completion_queue.py *: budget > 0",
         "purgatory/completion_queue.py CompletionQueue.is_empty: self._expired",
         "purgatory/delayed_join.py InitialDelayedJoin.on_complete: self.remaining_ms != 0",
-        "purgatory/purgatory.py DelayedOperationPurgatory._try_pass: budget > 0",
+        "broker/replica/leader/verification.py TransactionVerification.marker_written: topic_partition in *",
     ),
     "long": (
         "broker/coordinator/group/classic/member.py Member.waits_for_the_group: not self.is_new",

@@ -27,6 +27,7 @@ PATTERNS: Mapping[str, tuple[str, ...]] = {
         "storage/log/recovery.py _lacks_epochs: first.leader_epoch >= 0",
         "storage/cleaner/candidates.py _delay_ms: time > 0",
         "storage/log/recovery.py _recover: contiguous",
+        "storage/log/leftovers.py _finish_swaps: first is None",
         "storage/directories/log_directory.py LogDirectory.begin_load: not self.partitions()",
     ),
     "size": (
@@ -34,12 +35,16 @@ PATTERNS: Mapping[str, tuple[str, ...]] = {
         "storage/log/writer.py LogWriter.write_copied: segment.size*",
         "*: not *.can_take(last_offset)",
         "storage/log/read.py _records: records is not None",
+        "storage/directories/bulk_truncation.py BulkTruncation._advance: job is not None",
     ),
     "instant": (
         "storage/directories/future_replica.py LogMove.finished: job.segment in self.log.segments",
         "storage/directories/future_replica.py LogMove.finished: not self._is_another_log",
         "storage/directories/future_replica.py LogMove._slice.work: len(data) != length",
         "storage/directories/future_replica.py LogMove._is_unflushed: segment in *",
+        "storage/segment/segment.py LogSegment.is_released: not self.transaction_index.waits_for_room",
+        "storage/log/log_state.py LogState.replicated_to: offset > self.log_end_offset",
+        "storage/log/recovery.py _recover: cut",
     ),
     "wrong": (
         "storage/cleaner/walk.py _select_records: not keep",
