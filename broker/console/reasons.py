@@ -37,9 +37,7 @@ from odradek.purgatory.delayed_sync import DelayedSync
 MOST_NAMED = 3
 
 
-def why(
-    operation: DelayedOperation, sources: MetricSources, group: Group | None, takers: Collection[str] = ()
-) -> str:
+def why(operation: DelayedOperation, sources: MetricSources, group: Group | None, takers: Collection[str] = ()) -> str:
     """`group`: the one that the operation waits for, if it waits for one. `takers`: the clients that get what a member
     gives up.
     """

@@ -85,8 +85,8 @@ class Told:
 
 
 def is_enough(beat: Beat, recorded: Document, sent: Beat, response: Document, told: Told, wanted: Assignment) -> bool:
-    """Whether a member was told at least what it was in the recording, where it was told `wanted`. `response` has the ids
-    of the recording, but for its epoch, `told` what the target has told before.
+    """Whether a member was told at least what it was in the recording, which is `wanted`. `response` has the ids of the
+    recording, but for its epoch, `told` what the target has told before.
     """
     if has_failed(recorded) or has_failed(response) or beat.member in told.in_vain:
         return True

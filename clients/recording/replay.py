@@ -362,7 +362,9 @@ def _rules(now_ms: int, recorded_ms: int, names: TopicNames) -> Rules:
         **dict.fromkeys(("Host", "ClientHost"), lambda value: "HOST" if value else value),
         **dict.fromkeys(("TotalBytes", "UsableBytes"), lambda value: "BYTES" if value >= 0 else value),
         "ThrottleTimeMs": lambda value: 0,
-        **dict.fromkeys(("MemberEpoch", "GroupEpoch", "AssignmentEpoch"), lambda value: "EPOCH" if value > 0 else value),
+        **dict.fromkeys(
+            ("MemberEpoch", "GroupEpoch", "AssignmentEpoch"), lambda value: "EPOCH" if value > 0 else value
+        ),
         "TopicId": lambda value: names.name(value) if names.knows(value) else rules["TopicId"](value),
     }
     return {**rules, **blurred}

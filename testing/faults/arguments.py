@@ -132,7 +132,8 @@ class Selected(TypedDict, total=False):
         doc="the same by the topic's id, also an id that does not exist any more")]
     partition: Annotated[int | None, Argument("1", COUNT, _at_least(0), of=BOTH,
         doc="with a topic: requests that name this partition")]
-    group: Annotated[str | None, Argument('"billing"', TEXT, _not_empty, doc="requests of or about a group or its settings")]
+    group: Annotated[str | None, Argument('"billing"', TEXT, _not_empty,
+        doc="requests of or about a group or its settings")]
     transactional_id: Annotated[str | None, Argument('"payments"', TEXT, _not_empty,
         doc="requests of or about a transaction")]
     broker: Annotated[int | None, Argument("2", COUNT, of=BOTH, doc="those that this broker of a cluster receives")]

@@ -191,8 +191,8 @@ class ConsumerTimers:
         return Session(self._timeout_of(group, member), heartbeat)
 
     def step_of(self, group: ConsumerGroup, member_id: str) -> DelayedStep | None:
-        waits = self._by_group.get(group)
-        return None if waits is None else next(filter(None, (waits.steps.get((kind, member_id)) for kind in AWAITED)), None)
+        steps = self._by_group.get(group, _OfGroup()).steps
+        return next(filter(None, (steps.get((kind, member_id)) for kind in AWAITED)), None)
 
     def sessions(self, group: ConsumerGroup) -> Iterator[DelayedHeartbeat]:
         waits = self._by_group.get(group)
